@@ -23,8 +23,8 @@ use crate::tensor::{DType, Element, Storage, StorageKind, Variable};
 ///
 /// # Carried states
 /// A run does not carry [states](crate::Builder::carried_state) to the next run; a [`Trainer`](crate::train::Trainer) and a
-/// [`Predictor`](crate::predict::Predictor) do. Here a carried state is a feed that every run must be given, and its value after the
-/// batch is a variable to fetch ([`Program::carried_states`] names both):
+/// [`Predictor`](crate::predict::Predictor) do. Here a carried state is a feed that every run must be given, and its value
+/// after the batch is a variable to fetch ([`Program::carried_states`] names both):
 ///
 /// ```
 /// use unpadded::executor::{Executor, Run, Scope};
@@ -48,11 +48,11 @@ use crate::tensor::{DType, Element, Storage, StorageKind, Variable};
 /// ```
 ///
 /// # A run in two halves
-/// A run [until the gradients](Stage::Gradients) leaves the scope as it is. Its gradients can then be read
-/// ([`gradient`](Self::gradient)) and replaced ([`set_gradient`](Self::set_gradient)), and [`update`](Self::update) does the rest.
-/// If no gradient is replaced, the two halves have the bits of one run.
+/// A run [until the gradients](Stage::Gradients) leaves the scope unchanged. Its gradients can then be read
+/// ([`gradient`](Self::gradient)) and replaced ([`set_gradient`](Self::set_gradient)), and [`update`](Self::update) applies
+/// the updates. If no gradient is replaced, the two halves give the bits of one run.
 ///
-/// Two replicas of a model that step together, each on its half of a batch, as processes on several machines would do:
+/// Two replicas of a model that step together, each on half of a batch, as processes on several machines would:
 ///
 /// ```
 /// use ndarray::{ArrayView2, array, s};
@@ -91,7 +91,7 @@ use crate::tensor::{DType, Element, Storage, StorageKind, Variable};
 ///     executor.update(scope)?;
 /// }
 ///
-/// // They have the same parameters, which are those of the one run up to the order of summation.
+/// // They have the same parameters, equal to the parameters of the one run up to the order of summation.
 /// let [(_, one), (_, two)] = &mut replicas;
 /// let weight = |scope: &mut Scope| scope.get("linear_0.weight");
 /// assert_eq!(weight(one)?, weight(two)?);
@@ -105,27 +105,27 @@ pub struct Executor {
     program: Program,
     plan: Plan,
     machine: Machine,
-    /// What can be fetched.
+    /// The variables that can be fetched.
     wanted: Vec<VarId>,
-    /// How far the last run has come, if it ended well.
+    /// The last stage of the last run, if it succeeded.
     done: Option<Stage>,
     updates: Updates,
     profiling: Option<Profiling>,
 }
 
-/// Where the gradient of a parameter is.
+/// The location of a parameter's gradient.
 struct GradientSlot {
     slot: usize,
     grad: VarId,
 }
 
 impl Executor {
-    /// More threads than any machine that this runs on has cores: a larger number is a mistake.
+    /// The maximum number of threads: more than any machine has cores, so that a larger number is a mistake.
     pub const MOST_THREADS: usize = MOST_THREADS;
 
-    /// Compiles `program` for the variables that will be fetched, to run on `threads` threads (0: as many as the
-    /// machine has cores). Work is divided for that many where there is enough of it, on no more threads of the system
-    /// than there are cores. Operators that neither the fetched variables nor an update needs are left out.
+    /// Compiles `program` for the variables that will be fetched, to run on `threads` threads (0: one per core). Large
+    /// enough work is divided for that many threads, on no more system threads than there are cores. Operators that neither
+    /// the fetched variables nor an update needs are left out.
     ///
     /// # Errors
     /// If the program is not well formed, an operator is not registered, or threads cannot be started, or are more
@@ -135,7 +135,7 @@ impl Executor {
         Self::on(program, registry, fetch, Threads::new(threads).at_caller()?)
     }
 
-    /// The same on threads that other executors may use too.
+    /// As [`Self::new`], on threads that other executors may use too.
     #[track_caller]
     pub(crate) fn on(
         program: &Program,
@@ -146,7 +146,8 @@ impl Executor {
         Self::stepping(program, registry, fetch, &[], threads)
     }
 
-    /// The same of a program that is one step: what `nexts` hold after a run comes into the next one, as what a memory holds does.
+    /// As [`Self::on`], for a program that is one step: the values of `nexts` after a run are input of the next run, like
+    /// the next value of a memory.
     #[track_caller]
     pub(crate) fn stepping(
         program: &Program,
@@ -169,35 +170,36 @@ impl Executor {
         })
     }
 
-    /// From the next run on all threads are there for any run, where else small ones stay on one; its calls are divided, or get
-    /// all threads, as those of large runs are: for tests. It is slow, and changes no bit.
+    /// Wakes all threads for any run, from the next run on; without it, small runs stay on one thread. Calls are divided, or
+    /// get all threads, as in large runs. For tests: it is slow, and changes no bit.
     #[doc(hidden)]
     pub fn wake_all_threads(&mut self) {
         self.machine.wake_all_threads();
     }
 
-    /// From the next run on divides over the threads, and into chunks of rows, whatever can be divided, where else small runs
-    /// stay whole: for tests that small programs give the same however they are divided. It is slow, and changes no bit.
+    /// Divides everything that can be divided over the threads, and into chunks of rows, from the next run on; without it,
+    /// small runs stay whole. For tests that small programs give the same bits however they are divided: it is slow, and
+    /// changes no bit.
     #[doc(hidden)]
     pub fn divide_everything(&mut self) {
         self.machine.divide_everything();
     }
 
-    /// The program.
+    /// The compiled program, as it was given.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// Bytes of all buffers now: they grow to what the largest batch so far took, and stay.
+    /// The current bytes of all buffers: they grow to the need of the largest batch so far, and never shrink.
     pub fn bytes(&self) -> usize {
         self.machine.bytes()
     }
 
-    /// Bytes that the buffers will take for a batch, before it runs: a function of its numbers of sequences and rows.
-    /// Buffers never shrink, so [`Self::bytes`] is the largest of these so far. Rows of sequences that operators make
-    /// while they run are not known before and left out, as are packed weights and selected rows.
+    /// The bytes that the buffers will take for a batch, before it runs: a function of its numbers of sequences and rows.
+    /// Buffers never shrink, so [`Self::bytes`] is the largest of these so far. Rows of sequences that operators make during
+    /// the run are not known before and are left out, as are packed weights and selected rows.
     ///
-    /// The values of the last run cannot be fetched afterwards, nor its gradients be used.
+    /// Afterwards the values of the last run cannot be fetched, and its gradients cannot be used.
     ///
     /// # Errors
     /// As for the feeds of a run.
@@ -207,17 +209,17 @@ impl Executor {
         self.machine.bytes_for(&self.program, &self.plan, feeds).at_caller()
     }
 
-    /// The compiled program as text: each instruction with its place, its outputs and their buffers, for step loops
-    /// what runs before, in and after the loop and why, and which variables share a buffer.
+    /// The compiled program as text: each instruction with its position, its outputs and their buffers; for step loops, the
+    /// calls before, in and after the loop, with the reasons; and the variables that share a buffer.
     pub fn listing(&self) -> Listing<'_> {
         Listing::of(&self.plan)
     }
 
-    /// Puts the value of a feed, which was asked for as what is fetched is, where [`Self::run_placed`] finds it, until another
-    /// one is put there. Returns how many sequences it has, if its rows are those of the batch.
+    /// Sets the value of a feed for [`Self::run_placed`], until another value is set. The feed must be among the variables
+    /// to fetch. Returns its number of sequences, if its rows are the rows of the batch.
     ///
     /// # Errors
-    /// If it does not fit.
+    /// If the value does not fit.
     #[track_caller]
     pub(crate) fn place(&mut self, feed: VarId, value: &Variable) -> Result<Option<usize>> {
         self.machine.place(&self.program, &self.plan, feed, value)
@@ -234,7 +236,7 @@ impl Executor {
         self.run_data(scope, run, Location::caller())
     }
 
-    /// The same for feeds of data that another line made: what does not fit names that.
+    /// As [`Self::run`], for feeds that another line made: an error about a feed names that line.
     #[track_caller]
     pub(crate) fn run_data(&mut self, scope: &mut Scope, run: &Run<'_>, data: &Location<'_>) -> Result<()> {
         self.run_with(scope, run, None, data)
@@ -268,14 +270,14 @@ impl Executor {
         Ok(())
     }
 
-    /// Runs some stages with the variables of a scope that was checked; `clock` is when that began, if the time is wanted.
+    /// Runs some stages with the variables of a scope that was checked; `clock` is the start time, if the time is recorded.
     fn run_stages(&mut self, scope: &mut Scope, stages: Stages, clock: Option<Instant>) -> Result<()> {
         let outcome = self.machine.run(&self.plan, stages, scope);
         if let (Some(start), Some(profiling)) = (clock, &mut self.profiling) {
             let length = start.elapsed();
             self.machine.record(start, length);
             profiling.took(length);
-            // The second half of a run is no run of its own.
+            // The second half of a run is not counted as a run.
             if let (Ok(Ok(())), Stages::Until(_)) = (&outcome, stages) {
                 profiling.count();
             }
@@ -283,11 +285,11 @@ impl Executor {
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Bytes that the value of a variable of the root block takes after the last run: as
-    /// [`Program::storage_report`](crate::Program::storage_report) says, with what was stored then.
+    /// The bytes of a root block variable's value after the last run: as in
+    /// [`Program::storage_report`](crate::Program::storage_report), with the entries that were stored.
     ///
     /// # Errors
-    /// If the variable was not asked for when the executor was made: its memory may be another one's by the end.
+    /// If the variable was not among the variables to fetch: another variable may have its memory by the end.
     #[track_caller]
     pub fn bytes_of(&self, var: impl Into<VarId>) -> Result<usize> {
         let var = var.into();
@@ -303,12 +305,11 @@ impl Executor {
     }
 
     /// The gradient of a parameter after a run until the gradients, as the update of the parameter will read it: dense, or
-    /// selected rows, whose numbers may repeat. Clipping comes with the updates and has not changed it.
+    /// selected rows, whose numbers may repeat. Clipping is part of the updates and has not changed it.
     ///
     /// # Errors
-    /// If the last run did not end well at [`Stage::Gradients`], or [`Self::update`] has used its gradients up; if no
-    /// update moves the parameter; if the program computes something after an update, so that its gradients are not all
-    /// there at one time.
+    /// If the last run did not succeed at [`Stage::Gradients`], or [`Self::update`] has used its gradients; if no update
+    /// moves the parameter; if the program computes values after an update, so that not all gradients exist at one time.
     #[track_caller]
     pub fn gradient(&mut self, param: impl Into<VarId>) -> Result<Storage> {
         let caller = Location::caller();
@@ -316,8 +317,8 @@ impl Executor {
         self.machine.value(&self.plan.slots[slot], self.program.spec(grad)?)
     }
 
-    /// Replaces the gradient of a parameter, for [`Self::update`]. It keeps its storage: a dense gradient is replaced by
-    /// a dense one, selected rows by selected rows, as many as there are.
+    /// Replaces the gradient of a parameter, for [`Self::update`]. The storage stays: a dense gradient is replaced by a
+    /// dense gradient, selected rows by selected rows, of any number.
     ///
     /// # Errors
     /// As [`Self::gradient`], and if the value has another storage, dtype or shape than the gradient.
@@ -343,13 +344,13 @@ impl Executor {
         self.machine.set_value(&self.plan.slots[slot], &value, DuplicateRows::Kept)
     }
 
-    /// The second half of a run that stopped at [`Stage::Gradients`]: checks that its loss and its gradients, as they
-    /// are now, are finite, and updates the persistent variables in `scope`. The mode and the number of the step are those
-    /// of the first half. It comes once: if it is not finite, or an update fails, the gradients are used up too.
+    /// Runs the second half of a run that stopped at [`Stage::Gradients`]: checks that the loss and the gradients, as they
+    /// are now, are finite, and updates the persistent variables in `scope`. The mode and the number of the step are the
+    /// same as in the first half. It can run once: if a number is not finite, or an update fails, the gradients are used up
+    /// too.
     ///
-    /// # Errors
-    /// As [`Self::gradient`]; if a variable is not in `scope` or of another shape; if a gradient is not finite, before
-    /// any update, which leaves the scope as it was; if the program updates nothing.
+    /// As [`Self::gradient`]; if a variable is missing in `scope` or has another shape; if a gradient is not finite, before
+    /// any update, which leaves the scope unchanged; if the program has no updates.
     #[track_caller]
     pub fn update(&mut self, scope: &mut Scope) -> Result<()> {
         let caller = Location::caller();
@@ -363,7 +364,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Checks that the gradients of the last run are there, and its updates are not done.
+    /// Checks that the gradients of the last run exist, and that its updates are not done.
     fn check_halfway(&self, what: &str) -> Result<()> {
         let wrong = |expected, got: &str| Err(Error::of(ErrorKind::Program, what, expected, got));
         match self.updates {
@@ -371,7 +372,7 @@ impl Executor {
                 return wrong("a program that an optimizer has completed", "one without updates");
             }
             Updates::Between => {
-                return wrong("a program whose updates come last", "one that goes on after them");
+                return wrong("a program whose updates come last", "one that continues after them");
             }
             Updates::Last => {}
         }
@@ -383,11 +384,11 @@ impl Executor {
         }
     }
 
-    /// Where the gradient is that the update of a parameter reads.
+    /// The location of the gradient that the update of a parameter reads.
     fn gradient_slot(&self, param: VarId) -> Result<GradientSlot> {
         self.check_halfway("gradient")?;
         let updates = self.program.root().ops.iter().filter(|op| op.role == Role::Update);
-        // A gradient that is clipped is updated itself; the parameter is not.
+        // The update of a clipped gradient writes the gradient; only the update of the parameter writes the parameter.
         let mut updates = updates.filter(|op| op.writes().any(|var| var == param));
         let grad = updates.find_map(|op| op.input("grad").first().copied());
         match grad.and_then(|grad| Some((grad, self.plan.of_var[grad.0 as usize]?))) {
@@ -407,7 +408,7 @@ impl Executor {
     /// The value of a fetched variable after a run.
     ///
     /// # Errors
-    /// If it was not among the variables to fetch, or the run did not go so far.
+    /// If it was not among the variables to fetch, or the run ended at an earlier stage.
     #[track_caller]
     pub fn fetch(&mut self, var: impl Into<VarId>) -> Result<Variable> {
         let (id, caller) = (var.into(), Location::caller());
@@ -416,7 +417,7 @@ impl Executor {
         Variable::new(self.machine.value(slot, spec)?, self.machine.lod(spec))
     }
 
-    /// Shows the numbers of a fetched dense variable after a run, without the allocation of [`Self::fetch`].
+    /// Passes the numbers of a fetched dense variable to a function, without the allocation of [`Self::fetch`].
     ///
     /// # Errors
     /// As [`Self::fetch`], or if it has another dtype or is sparse.
@@ -469,7 +470,7 @@ impl Executor {
         }
     }
 
-    /// How many rows a variable of the root block had in the last run, whether it was asked for or not.
+    /// The number of rows of a root block variable in the last run, also of a variable that cannot be fetched.
     ///
     /// # Errors
     /// If it is no tensor.
@@ -477,15 +478,15 @@ impl Executor {
         Ok(self.machine.rows(self.program.spec(var)?))
     }
 
-    /// From the next run on, writes down where the time goes, until [`Self::take_profile`]. What was written down
-    /// before is dropped.
+    /// Starts a profile: records the time of all calls from the next run on, until [`Self::take_profile`]. An earlier record
+    /// is dropped.
     pub fn start_profile(&mut self) {
         self.machine.start_recording(&self.plan);
         self.profiling = Some(Profiling::default());
     }
 
-    /// Stops writing down and returns where the time went; `None` if it was not started. Runs that ended with an error
-    /// are not among [`Profile::runs`], but what they did is among the entries, and their time in [`Profile::wall`].
+    /// Stops recording and returns the profile; `None` if none was started. Runs that ended with an error are not in
+    /// [`Profile::runs`], but their calls are in the entries, and their time in [`Profile::wall`].
     pub fn take_profile(&mut self) -> Option<Profile> {
         let profiling = self.profiling.take()?;
         Some(profiling.profile(&self.plan, self.machine.stop_recording()))

@@ -1,12 +1,13 @@
-//! Runs programs: compiles them to slots and buffers, feeds, runs, fetches.
+//! The executor: compiles programs to slots and buffers, feeds, runs, fetches.
 //!
-//! The rooms, in the order in which one may use another: `rewrite` makes a program another that computes the same, `plan` is
-//! what a compiled program is, as plain data, `compile` makes it, `run` is the machine that runs it, `observe` prints what
-//! is in it and where its time goes. `reference` interprets programs without any of this. The [`Executor`] is in front.
+//! The modules, in the order in which one may use another: `rewrite` turns a program into another one with the same results,
+//! `plan` is a compiled program as plain data, `compile` makes the plan, `run` is the machine that runs it, `observe` prints
+//! the plan and the time of its runs. `reference` interprets programs without any of these. The [`Executor`] is the
+//! interface to them.
 //!
 //! [`Executor::new`] compiles a program for the variables that are wanted; [`Executor::run`] runs it on a batch and a
-//! [`Scope`]. What a run is about (train or infer, the number of the step, the numbers of the sequences in the data,
-//! how far to go) is an argument of the run, a [`Run`], not of the program. A run may stop at its gradients, to be ended by
+//! [`Scope`]. The facts of a run (train or infer, the number of the step, the numbers of the sequences in the data, the last
+//! stage) are an argument of the run, a [`Run`], not of the program. A run may stop at its gradients, to be continued by
 //! [`Executor::update`].
 
 mod compile;

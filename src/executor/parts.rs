@@ -1,5 +1,5 @@
-//! The loss and the gradients of a batch that comes in parts, as those of the batch in one: batches that make one step, and the
-//! parts that workers compute. How, [`LossTerms`] says.
+//! The loss and the gradients of a batch that comes in parts, equal to the loss and the gradients of the whole batch: for
+//! batches that make one step, and for parts that workers compute. [`LossTerms`] describes the method.
 
 use std::collections::HashSet;
 
@@ -16,34 +16,34 @@ use crate::with_float;
 /// A loss whose batches come in parts.
 pub(crate) struct BatchLoss {
     terms: LossTerms,
-    /// What computes a part; the gradients of the totals are its feeds.
+    /// The program that computes a part; the gradients of the totals are its feeds.
     pub(crate) body: Program,
     head: Executor,
-    /// By total: the gradient that the body is fed and the head computes.
+    /// The gradient of each total, which the head computes and the body is fed.
     seeds: Vec<Option<VarId>>,
     /// The gradients of the parameters that the head reads.
     gradients: Vec<VarId>,
-    /// The one total with a gradient, where there is no other: its factor may be known after the parts.
+    /// The only total with a gradient, if there is exactly one: its factor may be known after the parts.
     late: Option<usize>,
-    /// Whether the gradients of the totals depend on their values, and not on how many rows there are alone.
+    /// Whether the gradients of the totals depend on the totals' values, and not only on the numbers of rows.
     by_value: bool,
 }
 
-/// What parts have added up to, by total: Σ x, and Σ n of means.
+/// The sums over parts, by total: Σ x, and Σ n for means.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Totals(Vec<[f64; 2]>);
 
-/// What follows from all parts.
+/// The results that depend on all parts.
 pub(crate) struct Whole {
     pub(crate) loss: f64,
     /// The gradients of the totals.
     seeds: Vec<f64>,
-    /// What the gradients of parameters get without rows, by the gradient.
+    /// The gradients that parameters get without rows, by the gradient.
     pub(crate) gradients: Vec<(VarId, Storage)>,
 }
 
 impl BatchLoss {
-    /// Of a program that is differentiated by `loss`.
+    /// Returns the loss of a program that is differentiated by `loss`.
     ///
     /// # Errors
     /// If an operator is not registered.
@@ -65,31 +65,31 @@ impl BatchLoss {
         Ok(Self { terms, body, head: executor, seeds: head.seeds, gradients: head.gradients, late, by_value })
     }
 
-    /// The operators that look at the whole of each part, and see each by itself.
+    /// The operators whose rows depend on the whole batch, and that see each part alone.
     pub(crate) fn whole_batch(&self) -> &[(String, String)] {
         &self.terms.whole
     }
 
-    /// What [`Self::read`] looks at after a run of the body.
+    /// The variables that [`Self::read`] reads after a run of the body.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = VarId> {
         let counts = self.terms.totals.iter().map(|total| total.of).filter(|&of| !self.counts_rows(of));
         self.terms.totals.iter().map(|total| total.var).chain(counts)
     }
 
-    /// Whether a mean counts the rows of this variable, and not by its value.
+    /// Returns whether a mean counts the rows of this variable, rather than its value.
     fn counts_rows(&self, of: VarId) -> bool {
         self.body.spec(of).is_ok_and(|spec| spec.batched())
     }
 
-    /// Nothing yet.
+    /// The totals of no part.
     pub(crate) fn zero(&self) -> Totals {
         Totals(vec![[0.0; 2]; self.terms.totals.len()])
     }
 
-    /// The totals of the part that the body, or its forward half, has run on.
+    /// Reads the totals of the part on which the body, or its forward half, has run.
     ///
     /// # Errors
-    /// If one is not finite.
+    /// If a total is not finite.
     pub(crate) fn read(&self, body: &mut Executor) -> Result<Totals> {
         let read = |total: &TotalVar| {
             let value = body.scalar(total.var)?;
@@ -111,17 +111,17 @@ impl BatchLoss {
         self.terms.totals.iter().map(read).collect::<Result<_>>().map(Totals)
     }
 
-    /// Whether the gradients of parts can be computed before anything is known of the others.
+    /// Returns whether the gradients of a part can be computed before the other parts are known.
     pub(crate) fn is_late(&self) -> bool {
         self.late.is_some()
     }
 
-    /// The totals of a part of which only the numbers of rows are needed, where the values of its feeds tell them.
+    /// Returns the totals of a part whose numbers of rows suffice; `None` if the values of its feeds do not determine them.
     pub(crate) fn counted<'a>(&self, value: impl Fn(VarId) -> Option<&'a Variable>) -> Option<Totals> {
         if self.by_value {
             return None;
         }
-        // The first value of a feed whose rows are such.
+        // The first value of a feed with rows of this extent.
         let fed = |such: &dyn Fn(Extent) -> bool| {
             let feeds = self.body.vars().filter(|(_, var)| var.role == VarRole::Feed);
             let mut feeds = feeds.filter(|(_, var)| var.spec().is_some_and(|spec| such(spec.rows())));
@@ -138,10 +138,10 @@ impl BatchLoss {
         self.terms.totals.iter().map(count).collect::<Option<_>>().map(Totals)
     }
 
-    /// The feeds of the body for a part, by what follows from all; without that, for [late](Self::is_late) factors.
+    /// The values of the body's gradient feeds for a part. Without `whole`, they are 1, for [late](Self::is_late) factors.
     ///
     /// # Errors
-    /// If the body has no such variable.
+    /// If the body does not have such a feed.
     pub(crate) fn seeds(
         &self,
         whole: Option<(&Whole, &Totals)>,
@@ -158,7 +158,7 @@ impl BatchLoss {
             .collect()
     }
 
-    /// How much the gradient of a part weighs whose factor comes later, and by what the sum of all is then multiplied.
+    /// The weight of a part's gradient, if the factor is applied to the weighted sum afterwards.
     pub(crate) fn weight(&self, part: &Totals) -> f64 {
         match self.late {
             Some(i) if self.terms.totals[i].kind == Total::Mean => part.0[i][1],
@@ -166,7 +166,7 @@ impl BatchLoss {
         }
     }
 
-    /// By what the weighted sum of the parts' gradients is multiplied.
+    /// The factor of the weighted sum of the parts' gradients.
     pub(crate) fn factor(&self, whole: &Whole, all: &Totals) -> f64 {
         match self.late {
             None => 1.0,
@@ -177,8 +177,8 @@ impl BatchLoss {
         }
     }
 
-    /// By what the gradient of one of `parts` parts is multiplied, and its weight, for their weighted mean to be the gradient of the
-    /// whole. Each part adds what the head alone gives, which counts even if no part has a row.
+    /// The factor and the weight of a part's gradient, such that the weighted mean over `parts` parts is the gradient of the
+    /// whole. Each part adds the gradient of the head alone, which counts even if no part has a row.
     pub(crate) fn in_mean(&self, whole: &Whole, part: &Totals, all: &Totals, parts: f64) -> (f64, f64) {
         match self.late {
             Some(i) if self.terms.totals[i].kind == Total::Mean => {
@@ -192,12 +192,12 @@ impl BatchLoss {
         }
     }
 
-    /// Whether the mean of the parts' gradients, by their weights, is the gradient of the whole, whatever the totals are.
+    /// Returns whether the weighted mean of the parts' gradients is the gradient of the whole, whatever the totals are.
     pub(crate) fn is_mean(&self) -> bool {
         self.terms.is_total() && self.terms.totals.iter().all(|total| total.kind == Total::Mean)
     }
 
-    /// What follows from all parts, with the parameters in `scope`; random operators draw by `step`.
+    /// Computes the results of all parts, with the parameters in `scope`; random operators draw for `step`.
     ///
     /// # Errors
     /// If the loss is not finite.
@@ -209,10 +209,10 @@ impl BatchLoss {
         }
     }
 
-    /// Seeds from [counted](Self::counted) totals: their gradients are valid, the loss is not.
+    /// As [`Self::whole`], from [counted](Self::counted) totals: the gradients are valid, the loss is not.
     ///
     /// # Errors
-    /// If the head does not run.
+    /// If the head fails.
     pub(crate) fn of_counted(&mut self, scope: &mut Scope, all: &Totals, step: u64) -> Result<Whole> {
         let values: Vec<f64> =
             self.terms.totals.iter().zip(&all.0).map(|(t, &sums)| value(t.kind, sums)).collect();
@@ -236,17 +236,17 @@ impl BatchLoss {
 }
 
 impl Totals {
-    /// All their numbers, for a store to add up.
+    /// All numbers of the totals, for a store to add.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = f64> {
         self.0.iter().flatten().copied()
     }
 
-    /// Those of these numbers.
+    /// Returns the totals with these numbers.
     pub(crate) fn of_numbers(numbers: &[f64]) -> Self {
         Self(numbers.as_chunks().0.to_vec())
     }
 
-    /// Takes in those of another part.
+    /// Adds the totals of another part.
     pub(crate) fn add(&mut self, part: &Self) {
         let sums = self.0.iter_mut().flatten().zip(part.0.iter().flatten());
         sums.for_each(|(sum, x)| *sum += x);
@@ -271,7 +271,7 @@ fn share(kind: Total, [_, part]: [f64; 2], [_, all]: [f64; 2]) -> f64 {
     }
 }
 
-/// A number as a variable of the program without rows has it.
+/// A number, in the shape that a variable without rows has in the program.
 fn scalar(program: &Program, var: VarId, value: f64) -> Result<Variable> {
     let spec = program.spec(var)?;
     let shape: Vec<usize> = spec.shape.iter().map(|extent| extent.known().unwrap_or(1)).collect();
@@ -281,7 +281,7 @@ fn scalar(program: &Program, var: VarId, value: f64) -> Result<Variable> {
     })
 }
 
-/// Whether the gradients of totals are computed from their values.
+/// Returns whether the gradients of totals are computed from the totals' values.
 fn reads_totals(
     head: &Program,
     registry: &Registry,
@@ -318,7 +318,7 @@ fn reads_totals(
     Ok(terms.totals.iter().any(|total| needed.contains(&total.var)))
 }
 
-/// How much a batch counts, if it is that.
+/// Checks that the weight of a batch is finite and at least 0.
 pub(crate) fn checked_weight(weight: f64) -> Result<f64> {
     match weight.is_finite() && weight >= 0.0 {
         true => Ok(weight),

@@ -1,4 +1,4 @@
-//! Settling: rows of parameters make the moves that they owe.
+//! Settling: applies the moves that rows of parameters owe.
 
 use super::executor::Executor;
 use super::run::request::Run;
@@ -7,13 +7,13 @@ use crate::error::{AtCaller, Result};
 use crate::operator::Registry;
 use crate::program::Program;
 
-/// Lets all rows of parameters make the moves that they owe. Under a gradient of selected rows in the
-/// [mode](crate::optimizer::SparseMode) `exact` a row that a training step does not touch moves later, before the program reads it next.
-/// Who reads parameters out of the scope of a training, or sets one there, settles them first; a [`Trainer`](crate::train) does so by
-/// itself.
+/// Applies the moves that rows of parameters owe. With gradients of selected rows in the
+/// [mode](crate::optimizer::SparseMode) `exact`, a row that a training step does not touch moves later, before the program
+/// reads it next. Settle the parameters before you read them from the scope of a training, or set one there; a
+/// [`Trainer`](crate::train) does so by itself.
 ///
-/// Afterwards a parameter and the optimizer's state have the numbers that dense gradients would have led to, up to rounding. A
-/// program that owes nothing is left as it is.
+/// Afterwards a parameter and the optimizer's state have the numbers that dense gradients would have given, up to rounding.
+/// A program that owes nothing is left unchanged.
 ///
 /// ```
 /// use unpadded::executor::{Executor, Run, Scope, settle};
@@ -36,7 +36,7 @@ use crate::program::Program;
 /// ```
 ///
 /// # Errors
-/// If the scope lacks a parameter that may owe something, or a state of its rule.
+/// If the scope lacks a parameter that may owe moves, or a state of its rule.
 #[track_caller]
 pub fn settle(program: &Program, registry: &Registry, scope: &mut Scope, threads: usize) -> Result<()> {
     let Some(all) = program.settling() else { return Ok(()) };

@@ -34,7 +34,7 @@ impl Literal {
         }
     }
 
-    /// Its kind and its value, cut if it is long.
+    /// Its kind and its value, truncated if long.
     pub(crate) fn told(&self) -> String {
         const MOST: usize = 60;
         let value = self.to_string();
@@ -72,7 +72,7 @@ macro_rules! literal_from {
 literal_from!(bool => Bool as bool, i64 => Int as i64, i32 => Int as i64, u32 => Int as i64,
     f64 => Float as f64, f32 => Float as f64);
 
-/// A size that is too large for a file becomes the largest that fits: nothing is that large.
+/// A size that is too large for a file becomes the largest that fits; no real size is that large.
 impl From<usize> for Literal {
     fn from(value: usize) -> Self {
         Literal::Int(i64::try_from(value).unwrap_or(i64::MAX))
@@ -97,7 +97,7 @@ impl<T: Into<Literal>> From<Vec<T>> for Literal {
     }
 }
 
-/// The attributes of an operator by name. Reading one that is missing or of another type is an error that names it.
+/// The attributes of an operator by name. Reading a missing attribute, or one of another type, is an error that names it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Attributes(BTreeMap<String, Literal>);
 
@@ -107,35 +107,35 @@ impl Attributes {
         Self::default()
     }
 
-    /// Adds one, for chaining.
+    /// Adds an attribute and returns the list, for chaining.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Literal>) -> Self {
         self.set(name, value);
         self
     }
 
-    /// Adds or replaces one.
+    /// Adds or replaces an attribute.
     pub fn set(&mut self, name: &str, value: impl Into<Literal>) {
         self.0.insert(name.to_owned(), value.into());
     }
 
-    /// One by name.
+    /// The attribute of this name.
     pub fn get(&self, name: &str) -> Option<&Literal> {
         self.0.get(name)
     }
 
-    /// All of them, by name.
+    /// All attributes, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Literal)> {
         self.0.iter().map(|(k, v)| (k.as_str(), v))
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no attribute.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// A literal with its name in messages: an attribute, or what is bound to an operator's input slot. Reading it as
+/// A literal with its name in messages: an attribute, or the literal bound to an operator's input slot. Reading it as
 /// another kind of literal is an error with that name.
 ///
 /// ```
@@ -162,7 +162,7 @@ impl Deref for LiteralRef<'_> {
 }
 
 impl<'a> LiteralRef<'a> {
-    /// What is bound to an input slot.
+    /// The literal that is bound to an input slot.
     pub(crate) fn input(name: &'a str, value: &'a Literal) -> Self {
         Self { role: "input", name, value }
     }
@@ -172,7 +172,7 @@ impl<'a> LiteralRef<'a> {
         self.value
     }
 
-    /// An error about it, with what the operator expects of it, such as a range.
+    /// An error about the literal, with what the operator expects, such as a range.
     #[track_caller]
     pub fn mismatch(self, expected: &str) -> Error {
         wrong(self.role, self.name, expected, self.value.told())
@@ -189,7 +189,7 @@ fn wrong(role: &str, name: &str, expected: &str, got: String) -> Error {
     Error::of(ErrorKind::Program, format!("{role} `{name}`"), expected, got)
 }
 
-/// One reader for each kind of value: of a literal that is there, and of an attribute by its name.
+/// Two readers for each kind of value: of a `Named` literal, and of an attribute by its name.
 macro_rules! readers {
     ($($attribute:ident, $reader:ident -> $type:ty: $expected:literal, $read:expr;)*) => {
         impl<'a> LiteralRef<'a> {
@@ -197,7 +197,7 @@ macro_rules! readers {
                 #[doc = concat!("As ", $expected, ".")]
                 ///
                 /// # Errors
-                /// If it is something else.
+                /// If it is of another kind.
                 #[track_caller]
                 pub fn $reader(self) -> Result<$type> {
                     self.read($expected, $read).at_caller()
@@ -210,7 +210,7 @@ macro_rules! readers {
                 #[doc = concat!("The attribute of this name: ", $expected, ".")]
                 ///
                 /// # Errors
-                /// If it is missing or something else.
+                /// If it is missing or of another kind.
                 #[track_caller]
                 #[allow(clippy::needless_lifetimes, reason = "what borrows from the attribute names it")]
                 pub fn $attribute<'a>(&'a self, name: &str) -> Result<$type> {
@@ -264,16 +264,16 @@ fn list<'a, T>(literal: &'a Literal, item: impl Fn(&'a Literal) -> Option<T>) ->
     if let Literal::List(values) = literal { values.iter().map(item).collect() } else { None }
 }
 
-/// What a field of an operator can be: read from its attributes by name, and written among them.
+/// A type that a field of an operator can have: read from the attributes by name, and written to them.
 pub trait Attribute: Sized {
-    /// Reads it.
+    /// Reads the value from the attribute `name`.
     ///
     /// # Errors
     /// If it is missing, of another type or out of range.
     #[track_caller]
     fn read(attributes: &Attributes, name: &str) -> Result<Self>;
 
-    /// Writes it.
+    /// Writes the value to the attribute `name`.
     fn write(&self, attributes: &mut Attributes, name: &str);
 }
 
@@ -292,7 +292,7 @@ macro_rules! attribute {
 }
 attribute!(bool: bool, i64: int, usize: size, f64: float, String: text, Vec<f64>: floats, Vec<i64>: ints, Vec<usize>: sizes);
 
-/// By name.
+/// Enums whose variants are attributes by their names.
 macro_rules! named_attribute {
     ($($type:ty),*) => {$(
         impl Attribute for $type {
@@ -308,7 +308,7 @@ macro_rules! named_attribute {
 }
 named_attribute!(DType, StorageKind);
 
-/// A truth value that is left out where nothing is transposed.
+/// A truth value that is not written if nothing is transposed.
 impl Attribute for Transpose {
     fn read(attributes: &Attributes, name: &str) -> Result<Self> {
         Ok(if or_default(attributes, name, false)? { Transpose::Yes } else { Transpose::No })
@@ -321,7 +321,7 @@ impl Attribute for Transpose {
     }
 }
 
-/// One that may be missing.
+/// An attribute that may be missing.
 impl<T: Attribute> Attribute for Option<T> {
     fn read(attributes: &Attributes, name: &str) -> Result<Self> {
         match attributes.get(name) {
@@ -337,7 +337,7 @@ impl<T: Attribute> Attribute for Option<T> {
     }
 }
 
-/// Reads an attribute that may be missing; then it is `default`.
+/// Reads an attribute that may be missing; the result is then `default`.
 ///
 /// # Errors
 /// If it is there and of the wrong type.

@@ -1,4 +1,4 @@
-//! An operator called at once on values, without a program: for tests, notebooks and data preparation, and for the
+//! Direct calls: an operator called on values, without a program; for tests, notebooks and data preparation, and for the
 //! reference interpreter.
 
 mod intake;
@@ -33,18 +33,18 @@ use crate::tensor::{DType, Dense, Storage, StorageKind, Variable};
 
 mod making;
 
-/// An operator with its inputs, ready to be called.
+/// An operator with its inputs bound, ready to be called.
 pub struct Direct {
     op: Arc<dyn Op>,
     inputs: Vec<Vec<Variable>>,
     input_specs: Vec<Vec<Spec>>,
     literals: Vec<Vec<Literal>>,
-    /// Of which inputs, by slot and number, rows that are not listed start somehow, and how.
+    /// The inputs, by slot and number, whose unlisted rows start with other values than zeros, each with those values.
     starts: Vec<(usize, usize, RowStart)>,
     output_specs: Vec<Vec<Spec>>,
     updated: Vec<Vec<Variable>>,
     levels: LevelTable,
-    /// How many levels the operands have.
+    /// The number of levels of the operands.
     bound: u32,
     batch: usize,
     numbers: Vec<u64>,
@@ -54,26 +54,26 @@ pub struct Direct {
     run: RunFacts,
 }
 
-/// What an output holds before the call.
+/// The contents of an output before the call.
 enum Start {
     Dense(Dense),
     Pooled(PooledStorage),
 }
 
-/// The gradients of each input slot's variables, where asked for.
+/// The gradients of each input slot's variables, if wanted.
 pub type InputGradients = Vec<Vec<Option<Storage>>>;
 
 impl Direct {
-    /// Binds operands to the slots and runs the shape rule. Operands of one LoD (by value) share their levels.
+    /// Binds operands to the slots and runs the shape rule. Operands with equal LoDs share their levels.
     ///
     /// # Errors
-    /// If anything does not fit.
+    /// If an operand does not fit.
     #[track_caller]
     pub fn new(op: Arc<dyn Op>, operands: &[Operand]) -> Result<Self> {
         Self::bound(op, operands).and_then(Self::made).at_caller()
     }
 
-    /// With the operands bound, and no shape yet.
+    /// Binds the operands; no shape rule runs yet.
     pub(crate) fn bound(op: Arc<dyn Op>, operands: &[Operand]) -> Result<Self> {
         let signature = op.signature();
         let mut direct = Direct {
@@ -109,10 +109,10 @@ impl Direct {
         Ok(direct)
     }
 
-    /// By the kind's name in a registry.
+    /// As [`Self::new`], for the operator of this kind in a registry.
     ///
     /// # Errors
-    /// If anything does not fit.
+    /// If the kind is not registered or an operand does not fit.
     #[track_caller]
     pub fn of(
         registry: &Registry,
@@ -131,13 +131,13 @@ impl Direct {
         self
     }
 
-    /// Sets the place of each sequence's first row, where the operands are windows of sequences.
+    /// Sets the position of each sequence's first row, if the operands are windows of sequences.
     pub(crate) fn placed(mut self, places: &[u64]) -> Self {
         self.places = places.to_vec();
         self
     }
 
-    /// Sets what random numbers depend on: the operator's own number, and a key for each row.
+    /// Sets the inputs of random numbers: the operator's own number, and a key for each row.
     #[must_use]
     pub fn keyed(mut self, stream: u64, keys: Option<Vec<RowKey>>) -> Self {
         self.stream = stream;
@@ -145,13 +145,14 @@ impl Direct {
         self
     }
 
-    /// Makes variable `k` of an input slot, which holds selected rows, a row-sparse parameter: rows that are not listed start so.
+    /// Makes variable `k` of an input slot, which holds selected rows, a row-sparse parameter whose unlisted rows start as
+    /// `start` says.
     pub(crate) fn starting(mut self, slot: usize, k: usize, start: RowStart) -> Self {
         self.starts.push((slot, k, start));
         self
     }
 
-    /// Puts the row-sparse parameters of an input slot in the places of their selected rows.
+    /// Puts the row-sparse parameters of an input slot into the pool, in place of their selected rows.
     fn lend_tables(&self, slot: usize, places: &[OperandPosition], pool: &mut [PooledStorage]) -> Result<()> {
         for (_, k, start) in self.starts.iter().filter(|(of, ..)| *of == slot) {
             if let Some(&OperandPosition::Pooled(i)) = places.get(*k) {
@@ -223,7 +224,7 @@ impl Direct {
             spec.shape[0] = levels.last().map_or(Extent::Batch, |&l| Extent::Rows(l));
             spec.lod = levels;
         }
-        // A LoD shared by value is shared by `Arc` from here on, so that operators see one object.
+        // Operands with equal LoDs share one `Arc` from here on, so that operators see one object.
         let lod = self.levels.lod(&spec.lod).cloned();
         self.inputs[slot].push(value.clone().with_lod(lod)?);
         self.input_specs[slot].push(spec);
@@ -259,7 +260,7 @@ impl Direct {
         }
     }
 
-    /// Memory to be written: every float in it is NaN, so that an operator that takes them for zeros is found.
+    /// Memory to be written, filled with NaN, so that an operator that takes it for zeros is detected.
     pub(crate) fn unwritten(&self, spec: &Spec) -> Result<Dense> {
         let shape: Vec<usize> = spec.shape.iter().map(|&e| self.extent(e)).collect();
         let mut dense = Dense::zeros(spec.dtype, &shape)?;
@@ -277,14 +278,14 @@ impl Direct {
             None => {
                 let spec = self.output_specs.first().and_then(|s| s.first());
                 let lod = spec.and_then(|s| self.levels.lod(&s.lod));
-                // The rows of a constant are no sequences.
+                // The rows of a constant are not sequences.
                 let numbers = if spec.is_some_and(Spec::batched) { &self.numbers[..] } else { &[] };
                 Keys::Natural { names: Names { numbers, places: &self.places }, lod, first: 0 }
             }
         }
     }
 
-    /// The sample that a row of the operands is of, and its place there.
+    /// The sample that a row of the operands belongs to, and the row's position in it.
     fn sample(&self, row: usize) -> Option<(u64, Option<usize>)> {
         let spec = self.input_specs.iter().flatten().find(|spec| spec.batched())?;
         let names = Names { numbers: &self.numbers, places: &self.places };
@@ -308,7 +309,7 @@ impl Direct {
         }
     }
 
-    /// Runs `forward`: the outputs by slot.
+    /// Runs `forward` and returns the outputs by slot.
     ///
     /// # Errors
     /// As the operator's.
@@ -389,13 +390,13 @@ impl Direct {
         Ok(out)
     }
 
-    /// An update rule is given gradients, whose rows may repeat; what forward operators are given does not.
+    /// An update rule is given gradients, whose rows may repeat. The inputs of forward operators do not repeat rows.
     fn repeated(&self) -> DuplicateRows {
         let updates = self.op.signature().outputs.iter().any(|slot| slot.updated);
         if updates { DuplicateRows::Kept } else { DuplicateRows::Added }
     }
 
-    /// What an output holds before the call: the value to update, else [`Self::unwritten`] memory.
+    /// The contents of an output before the call: the value to update, else [`Self::unwritten`] memory.
     fn start(&self, slot: &Slot, spec: &Spec, given: Option<&Variable>) -> Result<Start> {
         if !slot.updated {
             return match PooledStorage::of(spec.storage) {
@@ -422,9 +423,9 @@ impl Direct {
         }
     }
 
-    /// Runs `backward` with the forward `outputs` and the gradients of the outputs (`None` where none reaches), for
-    /// the input slots that `wanted` names. `before`, where it has a value, is what a gradient is added to; a dense one
-    /// stays dense even if the operator's own contribution could be selected rows.
+    /// Runs `backward` with the forward `outputs` and the gradients of the outputs (`None` if none reaches an output), for
+    /// the input slots that `wanted` names. If `before` has a value, the gradient is added to it; a dense `before` stays
+    /// dense even if the operator's own contribution could be selected rows.
     ///
     /// # Errors
     /// As the operator's.
@@ -461,7 +462,7 @@ impl Direct {
         let mut room = OperandRoom::default();
         let mut lender = Operands::lent(&mut room);
         let mut reads = 0;
-        // What the operator does not declare to read is withheld, so that a wrong declaration shows here.
+        // Values that the operator does not declare to read are withheld, so that a wrong declaration shows here.
         for (slot, vars) in self.inputs.iter().enumerate() {
             let values = vars.iter().map(|v| needs.has_input(slot).then(|| v.storage()));
             let (specs, repeated) = (&self.input_specs[slot], self.repeated());
@@ -516,7 +517,7 @@ impl Direct {
             let mut places = Vec::new();
             for (k, value) in row.iter_mut().enumerate() {
                 let assign = if given(slot, k).is_some() { Assign::Add } else { Assign::Write };
-                // A sparse variable's gradient is stored as the variable is; a dense one's as the operator says.
+                // The gradient of a sparse variable is stored as the variable is; of a dense one as the operator declares.
                 let own = self.input_specs[slot][k].storage;
                 let kind = match own {
                     StorageKind::Dense => self.op.gradient(slot, &self.input_specs).storage,
@@ -570,7 +571,7 @@ impl Direct {
 }
 
 impl dyn Op {
-    /// Calls the operator at once on values: the first variable of each output slot.
+    /// Calls the operator on values and returns the first variable of each output slot.
     ///
     /// # Errors
     /// If the operands do not fit or the operator refuses them.

@@ -1,4 +1,4 @@
-//! What an operator sees when it runs: views of its slots, the LoD, the run, and room to work in.
+//! The contexts of an operator's calls: views of its slots, the LoD, the facts of the run, and scratch memory.
 
 use std::any::Any;
 use std::ops::Range;
@@ -20,9 +20,9 @@ use crate::tensor::DType;
 /// Whether a run trains or infers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Dropout and the like are at work.
+    /// Dropout and similar operators are active.
     Train,
-    /// They pass their input on.
+    /// Dropout and similar operators pass their input on.
     #[default]
     Infer,
 }
@@ -36,11 +36,11 @@ pub struct RunFacts {
     pub step: u64,
     /// The seed of the program's random operators.
     pub seed: u64,
-    /// How many threads a batch-wide operator may use.
+    /// The number of threads that a batch-wide operator may use.
     pub threads: usize,
 }
 
-/// Where the value of a variable is, among the operands of a call.
+/// The location of a variable's value among the operands of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OperandPosition {
     /// Not bound, or not needed.
@@ -51,7 +51,7 @@ pub(crate) enum OperandPosition {
     Pooled(usize),
 }
 
-/// Where every slot of a call is.
+/// The location of every slot of a call.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wiring {
     pub(crate) inputs: Vec<Vec<OperandPosition>>,
@@ -60,20 +60,20 @@ pub(crate) struct Wiring {
     pub(crate) input_gradients: Vec<Vec<(OperandPosition, Assign)>>,
     /// The forward output is added to what is there.
     pub(crate) adds: bool,
-    /// Input slots whose value lies where its gradient goes.
+    /// Input slots whose value is in the buffer of its gradient.
     pub(crate) in_place: Vec<usize>,
-    /// Where the outputs go, if a backward call computes them too.
+    /// The locations of the outputs, if a backward call computes them too.
     pub(crate) results: Vec<Vec<OperandPosition>>,
 }
 
-/// Memory of a thread that operators reuse from call to call, by type.
+/// Memory of a thread that operators reuse from call to call, one value per type.
 #[derive(Default)]
 pub struct Scratch(Vec<Box<dyn Any + Send>>);
 
 impl Scratch {
-    /// The one value of type `S`, made by `Default` at first.
+    /// The value of type `S`; the first call creates it by `Default`.
     pub fn get<S: Default + Send + 'static>(&mut self) -> &mut S {
-        // There are few: to look at each is quicker than a table.
+        // There are few values: a linear search is faster than a table.
         let known = self.0.iter().position(|value| value.is::<S>());
         if known.is_none() {
             self.0.push(Box::<S>::default());
@@ -83,7 +83,7 @@ impl Scratch {
     }
 }
 
-/// What [`Op::prepare`](crate::operator::Op::prepare) leaves for the calls after it.
+/// The value that [`Op::prepare`](crate::operator::Op::prepare) leaves for the calls after it.
 #[derive(Default)]
 pub(crate) struct CallCache(Option<Box<dyn Any + Send + Sync>>);
 
@@ -102,14 +102,14 @@ impl CallCache {
         self.0.as_ref()?.downcast_ref::<S>()
     }
 
-    /// Whether anything was left.
+    /// Returns whether [`Op::prepare`](crate::operator::Op::prepare) left a value.
     #[cfg(feature = "testing")]
     pub(crate) fn is_kept(&self) -> bool {
         self.0.is_some()
     }
 }
 
-/// Which pass a preparation is for.
+/// The pass that a preparation is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
     /// The calls that follow are `forward`.
@@ -118,7 +118,7 @@ pub enum Pass {
     Backward,
 }
 
-/// What is common to the calls of one operator.
+/// The data common to all calls of one operator.
 pub(crate) struct Call<'a> {
     pub(crate) signature: Signature,
     pub(crate) wiring: &'a Wiring,
@@ -129,7 +129,7 @@ pub(crate) struct Call<'a> {
     pub(crate) run: RunFacts,
     pub(crate) stream: u64,
     pub(crate) keys: Keys<'a>,
-    /// Sequences of this call, for a range of a sequence-wise operator; all of them without it.
+    /// The sequences of this call, for a range of a sequence-wise operator; `None` means all.
     pub(crate) sequences: Option<Range<usize>>,
     pub(crate) prepared: Option<&'a CallCache>,
 }
@@ -141,27 +141,27 @@ pub struct Sequences<'a> {
 }
 
 impl<'a> Sequences<'a> {
-    /// The sequences that these offsets delimit: one offset more than there are sequences.
+    /// The sequences that `offsets` delimit: one offset more than there are sequences.
     pub fn new(offsets: &'a [usize]) -> Self {
         Self { offsets }
     }
 
-    /// Where each begins and the last one ends, counted from wherever the first one begins.
+    /// The offset of each sequence's first row, then the end of the last sequence, relative to the call's views.
     pub fn offsets(&self) -> &'a [usize] {
         self.offsets
     }
 
-    /// How many there are.
+    /// The number of sequences.
     pub fn len(&self) -> usize {
         self.offsets.len().saturating_sub(1)
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no sequence.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The rows of sequence `i`, counted in the call's views.
+    /// The rows of sequence `i`, relative to the call's views.
     pub fn rows(&self, i: usize) -> Range<usize> {
         let base = self.offsets[0];
         self.offsets[i] - base..self.offsets[i + 1] - base
@@ -211,7 +211,7 @@ macro_rules! shared_methods {
                 }
             }
 
-            /// How many tensors input slot `slot` has.
+            /// The number of variables in input slot `slot`.
             pub fn count(&self, slot: usize) -> usize {
                 self.call.inputs[slot].len()
             }
@@ -282,21 +282,21 @@ macro_rules! shared_methods {
                 self.call.run
             }
 
-            /// What [`Op::prepare`](crate::operator::Op::prepare) left; `None` if the inputs it wanted are not constant
-            /// here.
+            /// The value that [`Op::prepare`](crate::operator::Op::prepare) left; `None` if the inputs it asked for are not
+            /// constant here.
             pub fn prepared<S: 'static>(&self) -> Option<&'a S> {
                 self.call.prepared?.get()
             }
 
-            /// Fills `out` with numbers of [0, 1) that depend on the seed, the step, the operator, the row's sequence
-            /// and place in it, and the column: not on the batch, the threads or what ran before.
+            /// Fills `out` with random numbers in [0, 1) that depend on the seed, the step, the operator, the row's sequence
+            /// and position in it, and the column: not on the batch, the threads or what ran before.
             pub fn uniform(&self, row: usize, out: &mut [f32]) {
                 let RowKey { sequence, position } = self.call.keys.get(row);
                 let RunFacts { seed, step, .. } = self.call.run;
                 fill_uniform(RowStream { seed, step, operator: self.call.stream, sequence, position }, out);
             }
 
-            /// [`Self::uniform`] with 53 random bits in each number, not 24.
+            /// [`Self::uniform`] with 53 random bits in each number instead of 24.
             pub fn uniform_53(&self, row: usize, out: &mut [f64]) {
                 let RowKey { sequence, position } = self.call.keys.get(row);
                 let RunFacts { seed, step, .. } = self.call.run;
@@ -306,7 +306,7 @@ macro_rules! shared_methods {
                 );
             }
 
-            /// [`Self::uniform`] with the same numbers for all rows of a (top-level) sequence, whatever their place.
+            /// [`Self::uniform`] with the same numbers for all rows of a top-level sequence.
             pub fn uniform_of_sequence(&self, row: usize, out: &mut [f32]) {
                 let sequence = self.call.keys.get(row).sequence;
                 let RunFacts { seed, step, .. } = self.call.run;
@@ -339,12 +339,12 @@ mod pooled;
 pub use new_levels::NewLevels;
 pub(crate) use pooled::MOST_TABLES;
 
-/// What a variable is, for a message.
+/// The dtype and storage of a variable, for a message.
 fn held(spec: Option<&Spec>) -> String {
     spec.map_or_else(|| "nothing".to_owned(), |spec| format!("{}, {}", spec.dtype, spec.storage))
 }
 
-/// A slot does not hold `T`.
+/// The error that a slot does not hold `T`.
 fn another<T>(slot: &str, got: &str) -> Error {
     Error::of(ErrorKind::Program, format!("slot `{slot}`"), std::any::type_name::<T>(), got)
 }
@@ -382,13 +382,13 @@ impl<'a> Forward<'a> {
         view.ok_or_else(|| another::<T>(self.call.signature.outputs[slot].name, &held(spec))).at_caller()
     }
 
-    /// Whether the output is written, or added to what is there; the latter only if the operator
+    /// Whether the output is written or added to what is there. It is added only if the operator
     /// [accumulates](crate::operator::Hints::accumulates).
     pub fn assign(&self) -> Assign {
         if self.call.wiring.adds { Assign::Add } else { Assign::Write }
     }
 
-    /// How many variables output slot `slot` has.
+    /// The number of variables in output slot `slot`.
     pub fn output_count(&self, slot: usize) -> usize {
         self.call.outputs[slot].len()
     }
@@ -419,7 +419,7 @@ impl<'a> Backward<'a> {
         self.read(place, self.call.signature.outputs[slot].name, self.call.outputs[slot].first())
     }
 
-    /// Where the value of output slot `slot` goes, if this call is to compute it beside the gradients
+    /// The view for the value of output slot `slot`, if this call is to compute it beside the gradients
     /// ([`Hints::joins`](crate::operator::Hints::joins)). Handed out once.
     ///
     /// # Errors
@@ -434,7 +434,7 @@ impl<'a> Backward<'a> {
         self.operands.write(i).map(Some).ok_or_else(|| another::<T>(name, "another")).at_caller()
     }
 
-    /// The gradient of output slot `slot`; `None` if none reaches it, which is not the same as zeros.
+    /// The gradient of output slot `slot`; `None`, which differs from zeros, if no gradient reaches it.
     ///
     /// # Errors
     /// If it does not hold `T`.
@@ -458,12 +458,12 @@ impl<'a> Backward<'a> {
         }
     }
 
-    /// Whether the gradient of input slot `slot` is asked for.
+    /// Returns whether the gradient of input slot `slot` is wanted.
     pub fn wants(&self, slot: usize) -> bool {
         self.call.wiring.input_gradients[slot].iter().any(|(place, _)| *place != OperandPosition::Absent)
     }
 
-    /// Where the gradient of input slot `slot` goes, and whether to write or to add; `None` if it is not asked for
+    /// The view for the gradient of input slot `slot`, and whether to write or to add. `None` if the gradient is not wanted
     /// or not dense. Handed out once.
     ///
     /// # Errors
@@ -473,7 +473,7 @@ impl<'a> Backward<'a> {
         self.gradient_at(slot, 0)
     }
 
-    /// Where the gradient of variable `k` of input slot `slot` goes.
+    /// The view for the gradient of variable `k` of input slot `slot`, as [`Self::gradient`].
     ///
     /// # Errors
     /// If it does not hold `T`.
@@ -497,7 +497,7 @@ impl<'a> Backward<'a> {
         }
     }
 
-    /// Whether the value of input slot `slot` lies where its gradient is to be written; only if the operator
+    /// Returns whether the value of input slot `slot` is in the buffer of its gradient; only if the operator
     /// [overwrites](crate::operator::Gradient::overwrites) it.
     pub fn in_place(&self, slot: usize) -> bool {
         self.call.wiring.in_place.contains(&slot)
@@ -513,32 +513,32 @@ impl<'a> Backward<'a> {
 pub struct Prepare<'a> {
     pub(crate) pass: Pass,
     pub(crate) operands: Operands<'a>,
-    /// For each input slot, the reads that hold it, if it is constant.
+    /// For each input slot, the reads of its variables, if all are constant.
     pub(crate) constants: &'a [Range<usize>],
     pub(crate) inputs: &'a [Vec<Spec>],
     pub(crate) literals: Literals<'a>,
-    /// For each input slot, whether its gradient is asked for; empty in a forward pass.
+    /// For each input slot, whether its gradient is wanted; empty in a forward pass.
     pub(crate) wanted: &'a [bool],
     pub(crate) prepared: &'a mut CallCache,
 }
 
 impl<'a> Prepare<'a> {
-    /// Which pass the calls are for.
+    /// The pass that the calls are for.
     pub fn pass(&self) -> Pass {
         self.pass
     }
 
-    /// Whether the backward calls will ask for the gradient of input slot `slot`.
+    /// Returns whether the backward calls will compute the gradient of input slot `slot`.
     pub fn wants(&self, slot: usize) -> bool {
         self.wanted.get(slot).copied().unwrap_or(false)
     }
 
-    /// The variable of input slot `slot`, if every variable of the slot stays the same over the calls.
+    /// The variable of input slot `slot`, if every variable of the slot stays the same during the calls.
     pub fn constant<T: Plain>(&self, slot: usize) -> Option<View<'a, T>> {
         self.constant_at(slot, 0)
     }
 
-    /// Variable `k` of input slot `slot`, if every variable of the slot stays the same over the calls.
+    /// Variable `k` of input slot `slot`, if every variable of the slot stays the same during the calls.
     pub fn constant_at<T: Plain>(&self, slot: usize, k: usize) -> Option<View<'a, T>> {
         self.operands.read(self.constants.get(slot)?.clone().nth(k)?)
     }
@@ -553,7 +553,7 @@ impl<'a> Prepare<'a> {
         self.inputs[slot][0].dtype
     }
 
-    /// What to leave for the calls; it keeps its memory from run to run.
+    /// The value to leave for the calls; its memory is reused from run to run.
     pub fn keep<S: Default + Send + Sync + 'static>(&mut self) -> &mut S {
         self.prepared.slot()
     }

@@ -1,11 +1,11 @@
-//! What a call costs, for the profiler: operations and bytes, from the sizes of its operands.
+//! The cost of a call, for the profiler: operations and bytes, from the sizes of its operands.
 
 use std::ops::AddAssign;
 
 use super::context::Pass;
 use crate::operator::extent::{Extent, Spec};
 
-/// Operations and bytes of a call, or of many.
+/// Operations and bytes of one or many calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
     /// Floating-point operations; a multiply-add is two.
@@ -24,46 +24,46 @@ impl AddAssign for Cost {
     }
 }
 
-/// A call whose cost is asked for: see [`Op::cost`](crate::operator::Op::cost).
+/// A call whose cost is wanted: see [`Op::cost`](crate::operator::Op::cost).
 pub struct Work<'a> {
     pub(crate) pass: Pass,
     pub(crate) wanted: &'a [bool],
     pub(crate) inputs: &'a [Vec<Spec>],
     pub(crate) outputs: &'a [Vec<Spec>],
     pub(crate) rows: &'a dyn Fn(Extent) -> usize,
-    /// How many numbers the sparse variables of an input slot store.
+    /// The count of numbers that the sparse variables of an input slot store.
     pub(crate) stored: &'a dyn Fn(usize) -> usize,
     pub(crate) touched: Cost,
 }
 
 impl Work<'_> {
-    /// Which pass the call is of.
+    /// The pass of the call, forward or backward.
     pub fn pass(&self) -> Pass {
         self.pass
     }
 
-    /// Whether a backward call computes the gradient of input slot `slot`.
+    /// Returns whether a backward call computes the gradient of input slot `slot`.
     pub fn wants(&self, slot: usize) -> bool {
         self.wanted.get(slot).copied().unwrap_or(false)
     }
 
-    /// Rows and width of the variable of input slot `slot` in this call; nothing if it is not bound.
+    /// Rows and width of the variable of input slot `slot` in this call; zeros if it is not bound.
     pub fn input(&self, slot: usize) -> (u64, u64) {
         self.size(self.inputs.get(slot))
     }
 
-    /// Rows and width of the variable of output slot `slot` in this call; its gradient's in a backward one.
+    /// Rows and width of the variable of output slot `slot` in this call; in a backward call, of its gradient.
     pub fn output(&self, slot: usize) -> (u64, u64) {
         self.size(self.outputs.get(slot))
     }
 
-    /// How many numbers the variables of input slot `slot` store, if they are sparse; else none.
+    /// The count of numbers that the variables of input slot `slot` store, if they are sparse; else 0.
     pub fn stored(&self, slot: usize) -> u64 {
         (self.stored)(slot) as u64
     }
 
-    /// One operation for each number that is written, and the bytes of all that is bound to the call. Of a table beside
-    /// selected rows, only as many rows count.
+    /// One operation for each number that is written, and the bytes of everything that is bound to the call. A table beside
+    /// selected rows counts with only as many rows.
     pub fn touched(&self) -> Cost {
         self.touched
     }

@@ -4,19 +4,19 @@ use super::signature::Signature;
 use crate::error::Result;
 use crate::operator::attributes::Attributes;
 
-/// What an operator type says of itself before there is one.
+/// The declaration of an operator type, known without an operator of it.
 #[derive(Debug)]
 pub struct Declaration {
-    /// The name stored in programs. Two operators of one registry cannot share it.
+    /// The name stored in programs. Kinds are unique in a registry.
     pub kind: &'static str,
-    /// The documentation: the formula, what the slots hold, a worked example.
+    /// The documentation: the formula, the contents of the slots, a worked example.
     pub text: &'static str,
     /// The names of its attributes.
     pub attributes: &'static [&'static str],
-    /// The slots it reads and writes.
+    /// The slots that the operator reads and writes.
     pub signature: Signature,
-    /// The kinds whose kernels for other storages it has: where one of them is appended to variables that it has no kernel for
-    /// itself, and this one has, this one is appended. It has the same slots and attributes.
+    /// The kinds whose kernels for other storages this type provides. If such a kind is appended to variables that only this
+    /// type has a kernel for, this type is appended instead. It has the same slots and attributes.
     pub stands_for: &'static [&'static str],
 }
 
@@ -46,7 +46,7 @@ pub trait DeclaredOp: Send + Sync + 'static {
     /// The declaration of this operator's type.
     fn declared(&self) -> &'static Declaration;
 
-    /// The slots it reads and writes.
+    /// The slots that the operator reads and writes.
     fn signature(&self) -> Signature {
         self.declared().signature
     }

@@ -1,4 +1,4 @@
-//! Sparse matrices while a program runs: buffers by rows that keep their memory from step to step.
+//! Sparse matrices while a program runs: buffers by rows, whose memory is reused from step to step.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::sparse::{CsrMut, CsrView};
 use crate::tensor::{DType, StorageKind};
 
-/// A sparse matrix by rows, in canonical form: the columns of a row ascend and none repeats. A coo variable of a program lies
-/// like this, too.
+/// A sparse matrix by rows, in canonical form: the columns of a row ascend and none repeats. A coo variable of a program is
+/// stored like this too.
 #[derive(Debug, Clone, Default)]
 pub struct CsrBuffer {
     columns: usize,
@@ -18,13 +18,13 @@ pub struct CsrBuffer {
     numbers: Numbers,
 }
 
-/// What messages call it.
+/// The name of the buffer in messages.
 const WHAT: &str = "values of csr";
 
-/// Makes room for the offsets of so many rows.
+/// Reserves memory for the offsets of `rows` rows.
 ///
 /// # Errors
-/// If there is none.
+/// If memory does not suffice.
 pub(crate) fn room_for_rows(indptr: &mut Vec<i64>, rows: usize) -> Result<()> {
     indptr.try_reserve(rows.saturating_add(2).saturating_sub(indptr.len())).map_err(|_| {
         Error::new("rows of a sparse matrix", "a number whose offsets fit into memory", rows.to_string())
@@ -32,27 +32,27 @@ pub(crate) fn room_for_rows(indptr: &mut Vec<i64>, rows: usize) -> Result<()> {
 }
 
 impl CsrBuffer {
-    /// Rows of the matrix.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.indptr.len().saturating_sub(1)
     }
 
-    /// Columns of the matrix.
+    /// The number of columns.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// How many numbers are stored.
+    /// The number of stored entries.
     pub fn entries(&self) -> usize {
         self.indices.len()
     }
 
-    /// The dtype, once it was filled.
+    /// The dtype, once the matrix was filled.
     pub fn dtype(&self) -> Option<DType> {
         self.numbers.dtype()
     }
 
-    /// Where the entries of each row begin, and at last how many there are.
+    /// The position of the first entry of each row, then the number of entries.
     pub fn indptr(&self) -> &[i64] {
         &self.indptr
     }
@@ -62,19 +62,19 @@ impl CsrBuffer {
         &self.indices
     }
 
-    /// The number of each entry.
+    /// The value of each entry.
     ///
     /// # Errors
-    /// If it holds another dtype.
+    /// If the matrix holds another dtype.
     #[track_caller]
     pub fn values<T: RowValue>(&self) -> Result<&[T]> {
         self.numbers.get::<T>(WHAT).map(Vec::as_slice).at_caller()
     }
 
-    /// The number of each entry, to be changed in place.
+    /// The value of each entry, to be changed in place.
     ///
     /// # Errors
-    /// If it holds another dtype.
+    /// If the matrix holds another dtype.
     #[track_caller]
     pub fn values_mut<T: RowValue>(&mut self) -> Result<&mut [T]> {
         self.numbers.get_mut::<T>(WHAT).map(Vec::as_mut_slice).at_caller()
@@ -83,14 +83,14 @@ impl CsrBuffer {
     /// The whole matrix.
     ///
     /// # Errors
-    /// If it holds another dtype.
+    /// If the matrix holds another dtype.
     #[track_caller]
     pub fn view<T: RowValue>(&self) -> Result<CsrView<'_, T>> {
         let values = self.values::<T>().at_caller()?;
         Ok(CsrView::new(self.columns, &self.indptr, &self.indices, values))
     }
 
-    /// Empties it for a matrix of `columns` columns of `T`, and lends the vectors that a kernel fills. They have to be filled
+    /// Empties the matrix for `columns` columns of `T`, and lends the vectors that a kernel fills. The kernel must fill them
     /// in canonical form.
     pub fn fill<T: RowValue>(&mut self, columns: usize) -> CsrMut<'_, T> {
         self.columns = columns;
@@ -100,7 +100,7 @@ impl CsrBuffer {
         CsrMut { indptr: &mut self.indptr, indices: &mut self.indices, values: T::of_mut(&mut self.numbers) }
     }
 
-    /// The entries of another matrix, with zeros.
+    /// Copies the pattern of another matrix, with zeros as values.
     pub fn zeros_at<T: RowValue>(&mut self, like: &CsrBuffer) {
         let out = self.fill::<T>(like.columns);
         out.indptr.extend_from_slice(&like.indptr);
@@ -127,7 +127,7 @@ pub(crate) enum PooledStorage {
 }
 
 impl PooledStorage {
-    /// An empty one for a storage, if that is not dense.
+    /// An empty value for a storage; `None` for the dense storage.
     pub(crate) fn of(storage: StorageKind) -> Option<Self> {
         match storage {
             StorageKind::Dense => None,
@@ -160,7 +160,7 @@ impl PooledStorage {
         }
     }
 
-    /// The row-sparse variable, to be written: a copy of its own if others have it too.
+    /// The row-sparse variable, to be written; it is copied first if others share it.
     pub(crate) fn table_mut(&mut self) -> Option<&mut RowTable> {
         match self {
             Self::Table(table) => Some(Arc::make_mut(table)),
@@ -184,7 +184,7 @@ impl PooledStorage {
         }
     }
 
-    /// How many numbers are stored.
+    /// The number of stored numbers.
     pub(crate) fn numbers(&self) -> usize {
         match self {
             Self::Rows(rows) => rows.ids().len() * rows.width(),
@@ -193,7 +193,7 @@ impl PooledStorage {
         }
     }
 
-    /// Bytes of all that is stored.
+    /// The bytes of everything that is stored.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Rows(rows) => rows.bytes(),
@@ -202,20 +202,20 @@ impl PooledStorage {
         }
     }
 
-    /// Empties it for a table or matrix of that height and width.
+    /// Empties the value for a table or matrix of this height and width.
     pub(crate) fn reset<T: RowValue>(&mut self, height: usize, width: usize) {
         match self {
             Self::Rows(rows) => rows.reset::<T>(height, width),
             Self::Csr(csr) => csr.fill::<T>(width).indptr.resize(height + 1, 0),
-            // The scope's: nothing begins it anew.
+            // The scope owns the table, so it is not reset.
             Self::Table(_) => {}
         }
     }
 
-    /// The entries or rows of another one, with zeros.
+    /// Copies the entries or rows of another value, with zeros as numbers.
     ///
     /// # Errors
-    /// If the other is another kind.
+    /// If the other value is of another kind.
     pub(crate) fn zeros_at<T: RowValue>(&mut self, like: &PooledStorage) -> Result<()> {
         match (self, like) {
             (Self::Rows(to), Self::Rows(like)) => to.zeros_at::<T>(like),
@@ -232,7 +232,7 @@ impl PooledStorage {
         Ok(())
     }
 
-    /// The number of each entry, or the rows one after another.
+    /// The value of each entry, or the numbers of all rows in order.
     ///
     /// # Errors
     /// If it holds another dtype.

@@ -1,4 +1,4 @@
-//! Extents: what is known of a dimension, and when.
+//! Extents: a dimension is a number, or a count that only a run knows.
 //!
 //! A dimension of a description is a number, or the name of a count that a run will know. Ragged variables name the
 //! LoD levels that delimit their rows; two variables with the same level names share their sequences.
@@ -10,9 +10,9 @@ use crate::lod::Lod;
 use crate::tensor::{DType, StorageKind};
 use arrayvec::ArrayVec;
 
-/// Most dimensions a described variable can have, its rows included.
+/// The maximum number of dimensions of a described variable, its rows included.
 pub(crate) const MAX_RANK: usize = 6;
-/// Most LoD levels a described variable can have.
+/// The maximum number of LoD levels of a described variable.
 pub(crate) const MAX_LEVELS: usize = Lod::MAX_LEVELS;
 
 /// A block of a program; 0 is the root.
@@ -24,12 +24,12 @@ pub struct BlockId(pub u32);
 pub struct VarId(pub u32);
 
 impl VarId {
-    /// Holds the place of a gradient that is not there, in a slot that takes many variables.
+    /// Marks a gradient that does not exist, in a slot that takes many variables.
     pub const NONE: VarId = VarId(u32::MAX);
 }
 
-/// One level of offsets: made by a feed or by an operator that makes new sequences. Dropping the last level of a
-/// LoD keeps the names of the levels above it.
+/// A level of offsets, made by a feed or by an operator that makes new sequences. Dropping the last level of a LoD keeps the
+/// names of the levels above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LevelId(pub u32);
 
@@ -42,10 +42,10 @@ pub enum Extent {
     Batch,
     /// The number of rows that a level of offsets delimits (its last offset).
     Rows(LevelId),
-    /// Inside a step block: the sequences that still run.
+    /// Inside a step block: the number of sequences that still run.
     Alive(BlockId),
-    /// What only `forward` can tell: how much the sparse variable of this number stores. A
-    /// [report](crate::Program::storage_report) says what bounds it.
+    /// Known after `forward` only: how much the sparse variable of this number stores. A
+    /// [report](crate::Program::storage_report) has its upper bound.
     Data(u32),
 }
 
@@ -55,7 +55,7 @@ pub type Shape = ArrayVec<Extent, MAX_RANK>;
 pub type Levels = ArrayVec<LevelId, MAX_LEVELS>;
 
 impl Extent {
-    /// The number, if it is known.
+    /// The dimension, if it is known.
     pub fn known(self) -> Option<usize> {
         match self {
             Extent::Known(n) => Some(n),
@@ -64,7 +64,7 @@ impl Extent {
     }
 }
 
-/// What messages say where a variable must have one row for each sequence that a step runs over; `sequences` counts them.
+/// The words of messages for "one row for each sequence that a step runs over"; `sequences` counts the sequences.
 pub(crate) fn rows_of_step(sequences: Extent) -> String {
     let of = match sequences {
         Extent::Batch => "the batch".to_owned(),
@@ -85,7 +85,7 @@ impl fmt::Display for Extent {
     }
 }
 
-/// What a program knows of a tensor before it runs: dtype, shape, LoD and storage.
+/// The spec of a tensor, known before the program runs: dtype, shape, LoD and storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
     /// Type of an element.
@@ -94,7 +94,7 @@ pub struct Spec {
     pub shape: Shape,
     /// The levels that delimit the rows; empty for a variable without LoD.
     pub lod: Levels,
-    /// How it is stored.
+    /// The storage of the numbers.
     pub storage: StorageKind,
 }
 
@@ -112,7 +112,7 @@ impl Spec {
         Ok(spec)
     }
 
-    /// A dense tensor with a row for each of `rows`, and `dims` in each row.
+    /// A dense tensor with one row for each of `rows`, and the dimensions `dims` in each row.
     ///
     /// # Errors
     /// If there are more than six dimensions.
@@ -132,13 +132,13 @@ impl Spec {
             .map_err(|_| Error::new("shape", format!("at most {MAX_RANK} dimensions"), "more of them"))
     }
 
-    /// Whether its rows are those of a batch: its first extent is not known before the run.
+    /// Returns whether the rows are the rows of a batch: the first extent is not known before the run.
     pub fn batched(&self) -> bool {
         self.shape.first().is_some_and(|e| e.known().is_none())
     }
 
-    /// What counts the rows of its two-dimensional view. A batched variable has a view row for each of its rows. Of the
-    /// other variables a matrix has its own rows, and a vector or a scalar is one row.
+    /// The extent that counts the rows of the two-dimensional view. A batched variable has a view row for each of its rows.
+    /// A constant matrix has its own rows; a constant vector or scalar has one row.
     pub fn rows(&self) -> Extent {
         match self.shape.as_slice() {
             [] => Extent::Known(1),
@@ -147,8 +147,8 @@ impl Spec {
         }
     }
 
-    /// Elements in a row of the two-dimensional view. Extents that are not known count as 1; only the first can be
-    /// such. `usize::MAX` if there are more.
+    /// The number of elements in a row of the two-dimensional view; `usize::MAX` if there are more. Unknown extents count as
+    /// 1; only the first extent can be unknown.
     pub fn width(&self) -> usize {
         let dims = match self.shape.as_slice() {
             [] => return 1,
@@ -158,7 +158,7 @@ impl Spec {
         dims.iter().map(|e| e.known().unwrap_or(1)).fold(1, usize::saturating_mul)
     }
 
-    /// The dimensions of a row: all but the first if it is batched, else all.
+    /// The dimensions of a row: all but the first if the variable is batched, else all.
     pub fn row_shape(&self) -> &[Extent] {
         if self.batched() { &self.shape[1..] } else { &self.shape }
     }
@@ -169,14 +169,14 @@ impl Spec {
         Spec { dtype, ..self.clone() }
     }
 
-    /// The same in another storage.
+    /// The same dtype, shape and LoD in another storage.
     #[must_use]
     pub fn stored(&self, storage: StorageKind) -> Self {
         Spec { storage, ..self.clone() }
     }
 
-    /// The same rows and LoD with one dimension of `width` in each row. A constant vector or scalar, which is one
-    /// row, becomes a vector of `width`.
+    /// The same rows and LoD with one dimension of `width` in each row. A constant vector or scalar, which has one row,
+    /// becomes a vector of `width`.
     ///
     /// ```
     /// use unpadded::DType;
@@ -197,8 +197,7 @@ impl Spec {
         Spec { shape, ..self.clone() }
     }
 
-    /// The sequences one level up: without the last level, its rows counted by the level above, or `top` when
-    /// there is none.
+    /// The sequences one level up: the last level is dropped, and the level above counts the rows, or `top` if there is none.
     ///
     /// # Errors
     /// If the variable has no LoD.
@@ -214,7 +213,7 @@ impl Spec {
 }
 
 impl Spec {
-    /// The same with other last sequences: its rows are those of `level`, which an operator made.
+    /// Replaces the last level: the rows become the rows of `level`, which an operator made.
     ///
     /// ```
     /// use unpadded::op::{Extent, Spec};
@@ -235,7 +234,7 @@ impl Spec {
         out
     }
 
-    /// The levels above its last sequences.
+    /// The levels above the last one.
     pub fn upper_levels(&self) -> &[LevelId] {
         self.lod.split_last().map_or(&[], |(_, upper)| upper)
     }

@@ -1,24 +1,24 @@
-//! What an operator is, as the compiler sees it: its facts, and what the gradient of each input is like.
+//! Facts that an operator declares for the compiler: its reach, its LoD, and the gradient of each input.
 
 use crate::tensor::StorageKind;
 
-/// What a row of the result depends on.
+/// The reach of an operator: the input rows on which a row of its result depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
-    /// On the same row of the batched inputs, and on constants. May be called on any range of rows.
+    /// The same row of the batched inputs, and constants. May be called on any range of rows.
     Row,
-    /// On the rows of the same sequence (last level). May be called on any range of whole sequences.
+    /// The rows of the same sequence (last level). May be called on any range of whole sequences.
     Sequence,
-    /// On the whole batch.
+    /// The whole batch.
     Batch,
 }
 
-/// What an operator does to the LoD.
+/// The effect of an operator on the LoD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LodEffect {
-    /// Every batched output has the LoD of this input slot, the same `Arc`; one with a row for each sequence that without its last
-    /// level. If a constant is bound there, it is the LoD of
-    /// the first slot behind it whose variable has rows of the batch.
+    /// Every batched output has the LoD of this input slot, the same `Arc`; an output with one row per sequence has that LoD
+    /// without its last level. If a constant is bound there, it is the LoD of the first slot behind it whose variable has
+    /// rows of the batch.
     Keeps(usize),
     /// Every output has the LoD of this input slot without its last level.
     DropsLevel(usize),
@@ -34,22 +34,22 @@ pub enum LodEffect {
 }
 
 impl LodEffect {
-    /// The input slots that decide the offsets of what an operator makes; `None` if other offsets do.
+    /// The input slots that decide the offsets of the sequences that an operator makes; `None` if other offsets do.
     pub fn deciding(self) -> Option<&'static [usize]> {
         if let LodEffect::FromData(slots) = self { Some(slots) } else { None }
     }
 }
 
-/// What the compiler may assume of an operator.
+/// The facts about an operator on which the compiler may rely.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts {
-    /// What a row of the result depends on: row- and sequence-wise operators may leave a step loop.
+    /// The reach: row-wise and sequence-wise operators may leave a step loop.
     pub reach: Reach,
-    /// What it does to the LoD.
+    /// The effect on the LoD.
     pub lod: LodEffect,
     /// Draws random numbers, from [`Forward::uniform`](crate::operator::Forward::uniform) and its like, and nowhere else.
     pub random: bool,
-    /// A row's bits depend on the batch (batch norm and the like): exempt from that test.
+    /// A row's bits depend on the batch (batch norm and the like): exempt from the test of equal bits.
     pub batch_dependent: bool,
 }
 
@@ -70,17 +70,17 @@ impl Facts {
     }
 }
 
-/// What the gradient of one input slot is like: see [`Op::gradient`](crate::operator::Op::gradient).
+/// The gradient of one input slot: see [`Op::gradient`](crate::operator::Op::gradient).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gradient {
-    /// How it is stored.
+    /// The storage of the gradient.
     pub storage: StorageKind,
-    /// Which forward values `backward` reads for it. The others may be freed or overwritten before it runs.
+    /// The forward values that `backward` reads for it. Other values may be freed or overwritten before it runs.
     pub reads: ReadSlots,
-    /// It IS the gradient of the first output, number for number, as for the operands of a sum. Where nothing else adds to
-    /// it, `backward` is then not asked for it at all.
+    /// The gradient IS the gradient of the first output, number for number, as for the operands of a sum. If nothing else
+    /// adds to it, `backward` is not asked for it at all.
     pub passes: bool,
-    /// `backward` can write it over the value of the input, which it then reads where the gradient goes
+    /// `backward` can write the gradient over the value of the input. It then reads that value in the gradient's buffer
     /// ([`Backward::in_place`](crate::operator::Backward::in_place)) and nowhere else.
     pub overwrites: bool,
 }
@@ -96,36 +96,36 @@ impl Gradient {
         Self::reading(ReadSlots::nothing())
     }
 
-    /// Dense, computed from all there is.
+    /// Dense, computed from the outputs' gradients and all forward values.
     pub const fn reads_all() -> Self {
         Self::reading(ReadSlots::everything())
     }
 
-    /// The same, reading an input slot too.
+    /// Adds an input slot to the values that are read.
     #[must_use]
     pub const fn input(self, slot: usize) -> Self {
         Gradient { reads: self.reads.input(slot), ..self }
     }
 
-    /// The same, reading an output slot too.
+    /// Adds an output slot to the values that are read.
     #[must_use]
     pub const fn output(self, slot: usize) -> Self {
         Gradient { reads: self.reads.output(slot), ..self }
     }
 
-    /// The same in another storage.
+    /// Sets the storage.
     #[must_use]
     pub const fn stored(self, storage: StorageKind) -> Self {
         Gradient { storage, ..self }
     }
 
-    /// The same; if `passes`, it is the gradient of the first output.
+    /// Sets whether it is the gradient of the first output.
     #[must_use]
     pub const fn passes(self, passes: bool) -> Self {
         Gradient { passes, ..self }
     }
 
-    /// The same, written over the input's value on request.
+    /// Declares that it can be written over the input's value.
     #[must_use]
     pub const fn overwrites(self) -> Self {
         Gradient { overwrites: true, ..self }
@@ -140,7 +140,7 @@ pub struct ReadSlots {
 }
 
 impl ReadSlots {
-    /// Nothing but the outputs' gradients.
+    /// No slots: `backward` reads the outputs' gradients alone.
     pub const fn nothing() -> Self {
         ReadSlots { inputs: 0, outputs: 0 }
     }
@@ -168,35 +168,35 @@ impl ReadSlots {
         ReadSlots { inputs: self.inputs | other.inputs, outputs: self.outputs | other.outputs }
     }
 
-    /// Whether an input slot is among them.
+    /// Returns whether an input slot is in the set.
     pub const fn has_input(self, slot: usize) -> bool {
         self.inputs & (1 << slot) != 0
     }
 
-    /// Whether an output slot is among them.
+    /// Returns whether an output slot is in the set.
     pub const fn has_output(self, slot: usize) -> bool {
         self.outputs & (1 << slot) != 0
     }
 }
 
-/// How much a sparse result stores at most: entries of a matrix, or selected rows.
+/// An upper bound of the stored numbers of a sparse result: entries of a matrix, or selected rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageBound {
     /// Every number that the dense meaning has.
     Everything,
-    /// As much as the inputs in these slots store together; of a dense one, its rows count.
+    /// As much as the inputs in these slots store together; a dense input counts by its rows.
     Together(&'static [usize]),
-    /// As much as the one of these slots that stores least; a dense one does not count.
+    /// As much as the input that stores least among these slots; a dense input does not count.
     Least(&'static [usize]),
 }
 
-/// What a row owes after an update in which it had no gradient, where gradients are selected rows.
+/// The debt of a row after an update without a gradient for it, if gradients are selected rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Debt {
-    /// Nothing: it would have stayed as it is.
+    /// Nothing: the row would have stayed as it is.
     Nothing,
-    /// A move that can be made when the row is next read, together with those after it.
+    /// A move that can be made when the row is next read, together with later moves.
     Later,
-    /// A move that has to be made at once, and why: the rule can do so for all rows alone.
+    /// A move that has to be made at once, with the reason: the rule can only make it for all rows.
     AtOnce(&'static str),
 }

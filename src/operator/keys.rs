@@ -1,38 +1,38 @@
-//! What names a row independently of the batch it is in: random numbers depend on it, and errors name it.
+//! The identity of a row, independent of its batch: random numbers depend on it, and errors name it.
 
 use std::sync::Arc;
 
 use crate::lod::Lod;
 
-/// What names a row independently of the batch it is in.
+/// The identity of a row, independent of its batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowKey {
     /// The number of the row's (top-level) sequence in the data.
     pub sequence: u64,
-    /// The row's place in that sequence.
+    /// The row's position in that sequence.
     pub position: u64,
 }
 
 impl RowKey {
-    /// The key of a row of a sequence that is made in a step, for what `above` names: the place is that one's, and the
-    /// upper half, where it is 0 or a step's number, says which row it is.
+    /// The key of a row of a sequence that is made in a step from the row `above`. The position is kept; the upper half,
+    /// which is 0 or a step's number in `above`, identifies the row.
     pub(crate) fn below(above: RowKey, row: usize) -> RowKey {
         let high = (above.position >> 32).wrapping_mul(0x9e37_79b1).wrapping_add(row as u64 + 1);
         RowKey { position: above.position & u64::from(u32::MAX) | high << 32, ..above }
     }
 }
 
-/// What names the sequences of a batch.
+/// The identity of the sequences of a batch.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Names<'a> {
-    /// Their numbers in the data; 0, 1, … without it.
+    /// Their numbers in the data; 0, 1, … if empty.
     pub(crate) numbers: &'a [u64],
-    /// The place of each one's first row; 0 without it.
+    /// The position of each sequence's first row; 0 if empty.
     pub(crate) places: &'a [u64],
 }
 
 impl Names<'_> {
-    /// The key of a row; without a LoD it stands for a sequence.
+    /// The key of a row; without a LoD each row is a sequence.
     pub(crate) fn key(&self, lod: Option<&Arc<Lod>>, row: usize) -> RowKey {
         let (sequence, position) = match lod {
             Some(lod) => {
@@ -48,9 +48,9 @@ impl Names<'_> {
 /// The keys of a call's rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Keys<'a> {
-    /// The rows lie in the batch's own order, from row `first` on.
+    /// The rows are in the batch's own order, from row `first` on.
     Natural { names: Names<'a>, lod: Option<&'a Arc<Lod>>, first: usize },
-    /// A key a row.
+    /// One key per row.
     Listed(&'a [RowKey]),
 }
 
@@ -62,7 +62,7 @@ impl Keys<'_> {
         }
     }
 
-    /// The number of the sequence that a row is of and, if that has many, the row's place there.
+    /// The number of a row's sequence and, if sequences have several rows, the row's position in it.
     pub(crate) fn sample(&self, row: usize) -> Option<(u64, Option<usize>)> {
         let many = match self {
             Keys::Listed(keys) if row >= keys.len() => return None,
@@ -70,12 +70,12 @@ impl Keys<'_> {
             Keys::Natural { lod, .. } => lod.is_some(),
         };
         let RowKey { sequence, position } = self.get(row);
-        // Rows that come again at every step have the step in the upper half.
+        // Rows that recur at every step have the step in the upper half.
         Some((sequence, many.then_some(position as u32 as usize)))
     }
 }
 
-/// The top-level sequence that a row belongs to, and its place in it.
+/// The top-level sequence of a row, and the row's position in it.
 pub(crate) fn locate(lod: &Lod, row: usize) -> (usize, usize) {
     let sequence = lod.top_of(lod.levels(), row);
     (sequence, row - lod.range(0, sequence).map_or(row, |rows| rows.start))

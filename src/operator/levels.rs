@@ -1,4 +1,4 @@
-//! The levels of a run by name, and those that an operator makes.
+//! The levels of a run by name, and the levels that an operator makes.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ impl LevelTable {
         self.0.get(level.0 as usize)?.as_ref()
     }
 
-    /// Binds or replaces one.
+    /// Binds or replaces `level`; `None` unbinds it.
     pub fn set(&mut self, level: LevelId, lod: Option<Arc<Lod>>) {
         *self.slot(level) = lod;
     }
@@ -26,17 +26,17 @@ impl LevelTable {
         self.get(*levels.last()?)
     }
 
-    /// The rows of the level that has most of them; 0 if none is bound.
+    /// The largest number of rows of any bound level; 0 if none is bound.
     pub(crate) fn most_rows(&self) -> usize {
         self.0.iter().flatten().map(|lod| lod.rows()).max().unwrap_or(0)
     }
 
-    /// Unbinds all.
+    /// Unbinds all levels.
     pub fn clear(&mut self) {
         self.0.fill(None);
     }
 
-    /// Where a level is bound; there is room for it from then on.
+    /// The entry of `level`, created if it does not exist yet.
     pub fn slot(&mut self, level: LevelId) -> &mut Option<Arc<Lod>> {
         let index = level.0 as usize;
         if self.0.len() <= index {
@@ -46,10 +46,10 @@ impl LevelTable {
     }
 }
 
-/// A level that an operator makes, and the one above it.
+/// A level that an operator makes, and the level above it.
 pub(crate) type MadeLevelIds = (LevelId, Option<LevelId>);
 
-/// Levels of the outputs that no input has, in the order they were made.
+/// The levels of the outputs that no input has, in the order in which they were made.
 pub(crate) fn made_levels(inputs: &[Vec<Spec>], outputs: &[Vec<Spec>]) -> Vec<MadeLevelIds> {
     let mut made: Vec<MadeLevelIds> = Vec::new();
     for lod in outputs.iter().flatten().map(|spec| &spec.lod) {
@@ -64,9 +64,8 @@ pub(crate) fn made_levels(inputs: &[Vec<Spec>], outputs: &[Vec<Spec>]) -> Vec<Ma
     made
 }
 
-/// Binds the levels that an operator makes from data to the offsets that it computed, and reuses the memory of the LoDs
-/// that were bound before.
-/// `top` is the number of sequences where there is no level above.
+/// Binds the levels that an operator makes from data to the offsets that it computed, and reuses the memory of the LoDs that
+/// were bound before. `top` is the number of sequences if there is no level above.
 pub(crate) fn bind_made(
     table: &mut LevelTable,
     made: &[MadeLevelIds],

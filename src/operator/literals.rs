@@ -4,7 +4,7 @@ use super::signature::{Signature, Slot};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::operator::attributes::{Literal, LiteralRef};
 
-/// The literals of a call's input slots; of a slot for tensors, and of a call without any, none.
+/// The literals of a call's input slots; empty for a slot for tensors, and for a call without literals.
 #[derive(Clone, Copy)]
 pub(crate) struct Literals<'a> {
     pub(crate) signature: Signature,
@@ -31,10 +31,10 @@ impl<'a> Literals<'a> {
 macro_rules! literal_methods {
     ($context:ident: $literals:expr) => {
         impl<'a> $context<'a> {
-            /// The literal of input slot `slot`, which takes one.
+            /// The literal of input slot `slot`, which takes one literal.
             ///
             /// # Errors
-            /// If none is bound, or the slot is one for tensors.
+            /// If none is bound, or the slot takes tensors.
             #[track_caller]
             pub fn literal(&self, slot: usize) -> $crate::error::Result<$crate::operator::LiteralRef<'a>> {
                 let literals: $crate::operator::literals::Literals<'a> = $literals(self);

@@ -1,7 +1,7 @@
-//! The contract of an operator: what it declares, what it is asked, and what it sees when it is called; and what is known of a value
+//! The contract of an operator: its declarations, its methods, and the contexts of its calls; and the properties of a value
 //! before it is computed: dimensions, levels, attributes.
 //!
-//! Begin with the trait [`Op`]. Nothing here knows programs: an operator is called on values as well ([`call`]).
+//! Begin with the trait [`Op`]. This module does not know programs: an operator can also be called on values ([`call`]).
 
 pub(crate) mod attributes;
 pub(crate) mod call;

@@ -1,4 +1,4 @@
-//! Which operators there are: an explicit list by name.
+//! The registry: an explicit list of operator types by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::operator::attributes::Attributes;
 pub(crate) struct OperatorEntry {
     declaration: &'static Declaration,
     parse: fn(&Attributes, &Registry) -> Result<Arc<dyn Op>>,
-    // Without the feature nobody reads samples, and what is not named here is not compiled.
+    // Without the feature nobody reads samples, and their code is not compiled.
     #[cfg(any(feature = "testing", doc))]
     samples: fn() -> Result<Vec<CheckCase>>,
 }
@@ -51,14 +51,14 @@ impl Registry {
         Ok(self)
     }
 
-    /// This one's operators and those of `other`. Where both have an operator of a kind, it is `other`'s.
+    /// Merges the operators of `other` into the registry. If both have a kind, `other`'s operator is kept.
     #[cfg(feature = "testing")]
     pub(crate) fn with(mut self, other: &Registry) -> Self {
         self.0.extend(&other.0);
         self
     }
 
-    /// Reads an operator.
+    /// Reads an operator from its kind and attributes.
     ///
     /// # Errors
     /// If the kind is not registered or the attributes are wrong.
@@ -75,8 +75,8 @@ impl Registry {
         (entry.parse)(attributes, self).at_caller()
     }
 
-    /// Checks that an operator knows all of its attributes. Asked only when one is appended: a file of another
-    /// release may hold an attribute that the operator does not have in this one.
+    /// Checks that an operator knows all of its attributes. Called only when an operator is appended: a file of another
+    /// release may hold an attribute that this release does not know.
     pub(crate) fn check_names(&self, kind: &str, attributes: &Attributes) -> Result<()> {
         let known = self.declaration(kind).map_or(&[][..], |declaration| declaration.attributes);
         let Some((name, _)) = attributes.iter().find(|(name, _)| !known.contains(name)) else {
@@ -92,17 +92,17 @@ impl Registry {
         self.0.values().filter(stands).map(|entry| entry.declaration.kind)
     }
 
-    /// The kinds, sorted.
+    /// The kinds, in ascending order.
     pub fn kinds(&self) -> impl Iterator<Item = &'static str> {
         self.0.keys().copied()
     }
 
-    /// What an operator type says of itself.
+    /// The declaration of an operator type.
     pub fn declaration(&self, kind: &str) -> Option<&'static Declaration> {
         self.0.get(kind).map(|entry| entry.declaration)
     }
 
-    /// The samples of a kind; none of one that is not registered. Part of the feature `testing`.
+    /// The samples of a kind; empty if the kind is not registered. Part of the feature `testing`.
     ///
     /// # Errors
     /// If one cannot be made.

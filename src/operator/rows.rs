@@ -1,11 +1,11 @@
-//! Selected rows while a program runs: buffers that keep their memory from step to step.
+//! Selected rows while a program runs: buffers whose memory is reused from step to step.
 
 use crate::error::{AtCaller, Error, Result};
 use crate::kernels::arena::Plain;
 use crate::kernels::{Float, View, ViewMut};
 use crate::tensor::DType;
 
-/// Floats of either dtype, in memory that is kept.
+/// Floats of either dtype; the memory is kept.
 #[derive(Debug, Clone, Default)]
 pub struct Numbers {
     dtype: Option<DType>,
@@ -14,20 +14,20 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Empties it, to hold `T` from now on.
+    /// Empties the buffer, to hold `T` from now on.
     pub(super) fn reset<T: RowValue>(&mut self) {
         self.dtype = Some(T::ROW_DTYPE);
         self.f32.clear();
         self.f64.clear();
     }
 
-    /// To hold `T` from now on, with what was there before if that is what it held.
+    /// The buffer as a vector of `T`; its numbers are kept if it held `T` before, else it is empty.
     fn kept<T: RowValue>(&mut self) -> &mut Vec<T> {
         self.dtype = Some(T::ROW_DTYPE);
         T::of_mut(self)
     }
 
-    /// What it holds, once it was filled.
+    /// The dtype, once the buffer was filled.
     pub(super) fn dtype(&self) -> Option<DType> {
         self.dtype
     }
@@ -35,7 +35,7 @@ impl Numbers {
     /// The numbers; `what` names them in the error.
     ///
     /// # Errors
-    /// If it holds another dtype.
+    /// If the buffer holds another dtype.
     #[track_caller]
     pub(super) fn get<T: RowValue>(&self, what: &str) -> Result<&Vec<T>> {
         self.check::<T>(what).at_caller()?;
@@ -45,14 +45,14 @@ impl Numbers {
     /// The numbers, to be changed.
     ///
     /// # Errors
-    /// If it holds another dtype.
+    /// If the buffer holds another dtype.
     #[track_caller]
     pub(super) fn get_mut<T: RowValue>(&mut self, what: &str) -> Result<&mut Vec<T>> {
         self.check::<T>(what).at_caller()?;
         Ok(T::of_mut(self))
     }
 
-    /// Bytes of the memory that is kept.
+    /// The bytes of the memory that is kept.
     pub(super) fn bytes(&self) -> usize {
         self.f32.capacity() * size_of::<f32>() + self.f64.capacity() * size_of::<f64>()
     }
@@ -68,7 +68,7 @@ impl Numbers {
 
 /// The floats that selected rows and CSR matrices hold: f32 and f64.
 pub trait RowValue: Float + Plain {
-    /// The dtype's name.
+    /// The dtype of the type.
     const ROW_DTYPE: DType;
     #[doc(hidden)]
     fn of(numbers: &Numbers) -> &Vec<Self>;
@@ -96,8 +96,8 @@ impl RowValue for f64 {
     }
 }
 
-/// Runs `$body` with the type `$T` standing for f32 or f64, as the dtype says: it is that type's name, so that its constants
-/// and methods can be used.
+/// Runs `$body` with the type `$T` as a name for f32 or f64, as the dtype says, so that the type's constants and methods can
+/// be used.
 ///
 /// ```
 /// use unpadded::{DType, with_float};
@@ -133,7 +133,7 @@ pub struct RowBuffer {
 }
 
 impl RowBuffer {
-    /// Empties it for a table of `height` rows of `width` elements of `T`.
+    /// Empties the buffer for a table of `height` rows of `width` elements of `T`.
     pub fn reset<T: RowValue>(&mut self, height: usize, width: usize) {
         self.height = height;
         self.width = width;
@@ -142,17 +142,17 @@ impl RowBuffer {
         self.distinct = true;
     }
 
-    /// Rows of the whole table.
+    /// The number of rows of the whole table.
     pub fn height(&self) -> usize {
         self.height
     }
 
-    /// Elements of a row.
+    /// The number of elements of a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The dtype, once it was filled.
+    /// The dtype, once the buffer was filled.
     pub fn dtype(&self) -> Option<DType> {
         self.numbers.dtype()
     }
@@ -162,7 +162,7 @@ impl RowBuffer {
         &self.rows
     }
 
-    /// Whether the row numbers are sorted and distinct: [`Self::set_merged`] was the last to fill it.
+    /// Returns whether the row numbers are sorted and distinct: [`Self::set_merged`] was the last call to fill it.
     pub fn merged(&self) -> bool {
         self.distinct
     }
@@ -170,7 +170,7 @@ impl RowBuffer {
     /// The values, one row for each of [`Self::ids`].
     ///
     /// # Errors
-    /// If it holds another dtype.
+    /// If the buffer holds another dtype.
     #[track_caller]
     pub fn values<T: RowValue>(&self) -> Result<View<'_, T>> {
         let numbers = self.numbers.get::<T>(WHAT).at_caller()?;
@@ -180,21 +180,21 @@ impl RowBuffer {
     /// The values, to be changed in place.
     ///
     /// # Errors
-    /// If it holds another dtype.
+    /// If the buffer holds another dtype.
     #[track_caller]
     pub fn values_mut<T: RowValue>(&mut self) -> Result<ViewMut<'_, T>> {
         let numbers = self.numbers.get_mut::<T>(WHAT).at_caller()?;
         Ok(ViewMut::new(numbers, self.rows.len(), self.width))
     }
 
-    /// Adds a row; the same number may be added again.
+    /// Appends a row; a number may be appended several times.
     pub fn push<T: RowValue>(&mut self, id: i64, row: &[T]) {
         self.rows.push(id);
         T::of_mut(&mut self.numbers).extend_from_slice(row);
         self.distinct = false;
     }
 
-    /// Adds zero rows for `ids` and returns the view of their values, to be filled.
+    /// Appends zero rows for `ids` and returns the view of their values, to be filled.
     pub fn extend<T: RowValue>(&mut self, ids: impl Iterator<Item = i64>) -> ViewMut<'_, T> {
         let before = self.rows.len();
         self.rows.extend(ids);
@@ -205,8 +205,8 @@ impl RowBuffer {
         ViewMut::new(&mut values[before * width..], added, width)
     }
 
-    /// Makes it the rows `ids`, sorted and distinct, of a table of `height` rows of `width` elements, and returns the view of
-    /// their values, to be written whole: they are what was there before.
+    /// Sets the rows to `ids`, sorted and distinct, of a table of `height` rows of `width` elements, and returns the view of
+    /// their values, to be written whole: they hold old contents.
     pub fn refill<T: RowValue>(&mut self, height: usize, width: usize, ids: &[i64]) -> ViewMut<'_, T> {
         (self.height, self.width, self.distinct) = (height, width, true);
         self.rows.clear();
@@ -216,20 +216,20 @@ impl RowBuffer {
         ViewMut::new(values, ids.len(), width)
     }
 
-    /// Says that the rows are sorted and distinct.
+    /// Declares that the rows are sorted and distinct.
     pub fn set_merged(&mut self) {
         self.distinct = true;
     }
 
-    /// The rows one after another, to be changed in place.
+    /// The values of all rows in order, to be changed in place.
     ///
     /// # Errors
-    /// If it holds another dtype.
+    /// If the buffer holds another dtype.
     pub(crate) fn flat_mut<T: RowValue>(&mut self) -> Result<&mut [T]> {
         self.numbers.get_mut::<T>(WHAT).map(Vec::as_mut_slice)
     }
 
-    /// The same rows as another one's, with zeros.
+    /// Copies the row numbers of another buffer, with zeros as values.
     pub(crate) fn zeros_at<T: RowValue>(&mut self, like: &RowBuffer) {
         self.reset::<T>(like.height, like.width);
         self.rows.extend_from_slice(&like.rows);
@@ -237,12 +237,12 @@ impl RowBuffer {
         self.distinct = like.distinct;
     }
 
-    /// Bytes of the row numbers and the values.
+    /// The bytes of the row numbers and the values.
     pub(crate) fn bytes(&self) -> usize {
         let size = self.dtype().map_or(0, |dtype| dtype.size_of());
         self.rows.len() * (size_of::<i64>() + self.width * size)
     }
 }
 
-/// What messages call it.
+/// The name of the buffer in messages.
 const WHAT: &str = "selected rows";

@@ -1,4 +1,4 @@
-//! Small cases of an operator, which show what it does and which it is held to.
+//! Check cases: small cases of an operator, which show its behaviour and on which it is checked.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use crate::tensor::{Csr, Variable};
 /// An operand of a sample or of a direct call.
 #[derive(Debug, Clone)]
 pub struct Operand {
-    /// The slot it goes to.
+    /// The slot that the operand is bound to.
     pub slot: String,
     /// Its value; floats are f64 and cast where a test wants f32.
     pub value: Variable,
-    /// Whether its rows are those of a batch; else it is a constant, like a parameter.
+    /// Whether the rows are the rows of a batch; else the operand is a constant, like a parameter.
     pub batched: bool,
-    /// A literal, for a slot that takes them; nobody reads `value` then.
+    /// A literal, for a slot that takes literals; `value` is then not read.
     pub literal: Option<Literal>,
-    /// Its dtype belongs to the call: no test casts it.
+    /// The dtype belongs to the call: no test casts it.
     pub fixed: bool,
 }
 
 impl Operand {
-    /// An operand whose rows are those of a batch.
+    /// An operand whose rows are the rows of a batch.
     pub fn batch(slot: &str, value: impl Into<Variable>) -> Self {
         Operand { slot: slot.to_owned(), value: value.into(), batched: true, literal: None, fixed: false }
     }
@@ -49,13 +49,13 @@ impl Operand {
 /// One call of an operator: attributes and operands.
 #[derive(Debug, Clone, Default)]
 pub struct CheckCase {
-    /// What the case shows.
+    /// The behaviour that the case shows.
     pub name: String,
     /// The operator's attributes.
     pub attributes: Attributes,
-    /// What it reads.
+    /// The operands that the operator reads.
     pub operands: Vec<Operand>,
-    /// No gradient is checked: the case stands on a kink or at a tie.
+    /// No gradient is checked: the case is on a kink or at a tie.
     pub forward_only: bool,
 }
 
@@ -95,17 +95,17 @@ impl CheckCase {
         self
     }
 
-    /// Leaves the gradients out of the check against differences: the case stands on a kink or at a tie, or its gradient is
-    /// not the derivative by definition, as that of a padding row.
+    /// Leaves the gradients out of the check against differences: the case is on a kink or at a tie, or its gradient is not
+    /// the derivative by definition, such as the gradient of a padding row.
     #[must_use]
     pub fn without_gradient(mut self) -> Self {
         self.forward_only = true;
         self
     }
 
-    /// What every row-wise operator is tried on: a variable `x` of `width` numbers a row, as sequences with an empty one, in
-    /// two levels, as empty sequences only, as none, as rows without a LoD, as rows of zeros, and as a constant. `add` binds
-    /// further operands beside it.
+    /// The standard cases of row-wise operators: a variable `x` of `width` numbers per row, as sequences with an empty one,
+    /// in two levels, as empty sequences only, as no sequences, as rows without a LoD, as rows of zeros, and as a constant.
+    /// `add` binds further operands beside it.
     ///
     /// # Errors
     /// What `add` returns.
@@ -118,9 +118,9 @@ impl CheckCase {
         cases_of_rows(attributes, width, &add).at_caller()
     }
 
-    /// What every operator on sparse rows is tried on: a csr `x` of `columns` columns, with empty rows and columns, a stored
-    /// zero, repeated and unsorted entries; as sequences with an empty one, in two levels, as empty sequences only, as none, as
-    /// rows without a LoD, and as a constant. `add` binds further operands beside it.
+    /// The standard cases of operators on sparse rows: a csr `x` of `columns` columns, with empty rows and columns, a stored
+    /// zero, repeated and unsorted entries; as sequences with an empty one, in two levels, as empty sequences only, as no
+    /// sequences, as rows without a LoD, and as a constant. `add` binds further operands beside it.
     ///
     /// # Errors
     /// What `add` returns.
@@ -133,7 +133,7 @@ impl CheckCase {
         cases_of_csr(attributes, columns, &add).at_caller()
     }
 
-    /// What every sequence-wise operator is tried on: sequences with an empty one, of two levels, only empty ones, none.
+    /// The standard cases of sequence-wise operators: sequences with an empty one, of two levels, only empty ones, none.
     /// `bind` binds the operands, to sequences of that LoD; [`numbers`] makes rows for them.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ impl CheckCase {
     }
 }
 
-/// [`CheckCase::of_rows`], compiled once: most callers bring a closure of their own.
+/// The code of [`CheckCase::of_rows`], compiled once: most callers pass a closure of their own.
 fn cases_of_rows(
     attributes: &Attributes,
     width: usize,
@@ -172,13 +172,13 @@ fn cases_of_rows(
         let mut sample = CheckCase::new(name, attributes.clone());
         sample.operands.push(Operand { batched, ..Operand::batch("x", value.clone()) });
         let sample = add(sample, &value)?;
-        // Many a function has a kink there.
+        // Many functions have a kink at zero.
         Ok(if name == ZEROS { sample.without_gradient() } else { sample })
     })
     .collect()
 }
 
-/// A csr matrix of so many rows without a pattern: some rows empty, most columns too, entries in any order and repeated.
+/// A csr matrix of `rows` rows without a pattern: some rows empty, most columns too, entries in any order and repeated.
 ///
 /// # Errors
 /// If there are no columns.
@@ -199,7 +199,7 @@ pub fn sparse_numbers(rows: usize, columns: usize, salt: usize) -> Result<Csr> {
     Csr::new([rows, columns], indptr, indices, ndarray::Array1::from(values))
 }
 
-/// [`CheckCase::of_csr`], compiled once.
+/// The code of [`CheckCase::of_csr`], compiled once.
 fn cases_of_csr(
     attributes: &Attributes,
     columns: usize,
@@ -228,7 +228,7 @@ fn cases_of_csr(
     .collect()
 }
 
-/// [`CheckCase::of_sequences`], compiled once.
+/// The code of [`CheckCase::of_sequences`], compiled once.
 fn cases_of_sequences(
     attributes: &Attributes,
     bind: &dyn Fn(CheckCase, Arc<Lod>) -> Result<CheckCase>,
@@ -246,7 +246,7 @@ fn cases_of_sequences(
     cases.into_iter().map(sample).collect()
 }
 
-/// A matrix of numbers between -1.5 and 1.5, without a pattern or a tie; `salt` makes others.
+/// A matrix of numbers between -1.5 and 1.5, without a pattern or a tie; another `salt` gives other numbers.
 pub fn numbers(rows: usize, width: usize, salt: usize) -> Array2<f64> {
     Array2::from_shape_fn((rows, width), |(i, j)| {
         1.5 * ((i * width + j + 1) as f64 * 2.4 + salt as f64 * 0.9).sin()

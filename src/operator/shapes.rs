@@ -1,4 +1,4 @@
-//! The context of [`Op::infer_shape`](crate::operator::Op::infer_shape): specs in, specs out, in both phases.
+//! The context of [`Op::infer_shape`](crate::operator::Op::infer_shape): specs in, specs out, when building and when running.
 
 use super::levels::{LevelTable, MadeLevelIds};
 use super::literals::{Literals, literal_methods};
@@ -23,7 +23,7 @@ fn fresh(next: &mut u32) -> LevelId {
     id
 }
 
-/// Where new levels come from.
+/// The source of new levels.
 pub(crate) enum Phase<'a> {
     /// The program is being built: a new level is a new name.
     Build {
@@ -39,16 +39,16 @@ pub(crate) enum Phase<'a> {
     },
 }
 
-/// What is in the input slots of an operator: of each slot, in order.
+/// The contents of an operator's input slots, by slot, in order.
 #[derive(Clone, Copy)]
 pub(crate) struct InputSlots<'a> {
     /// The specs of its tensors.
     pub(crate) specs: &'a [Vec<Spec>],
-    /// Its literals; nothing at all if no slot has any.
+    /// Its literals; empty if no slot has any.
     pub(crate) literals: &'a [Vec<Literal>],
 }
 
-/// What an operator's shape rule reads and sets.
+/// The specs that an operator's shape rule reads and sets.
 pub struct InferShape<'a> {
     pub(super) signature: Signature,
     pub(super) inputs: &'a [Vec<Spec>],
@@ -60,7 +60,7 @@ pub struct InferShape<'a> {
     pub(super) from_data: Vec<MadeLevelIds>,
 }
 
-/// What to do about variables of as many levels whose sequences differ.
+/// Advice for variables with equally many levels but different sequences.
 const OTHER_SEQUENCES: &str = "feeds have the same sequences by `feed_like`, padded arrays by `sequence_unpad_as` of a variable with \
                                these sequences, also in a step block";
 
@@ -78,7 +78,7 @@ impl<'a> InferShape<'a> {
     /// The spec of input slot `slot`, which takes one variable.
     ///
     /// # Panics
-    /// If the slot is optional and empty: use [`Self::optional`]. Or if it takes literals: see [`Self::literal`].
+    /// If the slot is optional and empty (use [`Self::optional`]), or if it takes literals (see [`Self::literal`]).
     pub fn input(&self, slot: usize) -> &'a Spec {
         &self.inputs[slot][0]
     }
@@ -88,12 +88,12 @@ impl<'a> InferShape<'a> {
         self.inputs[slot].first()
     }
 
-    /// The specs of an input slot that takes many.
+    /// The specs of an input slot that takes many variables.
     pub fn many(&self, slot: usize) -> &'a [Spec] {
         &self.inputs[slot]
     }
 
-    /// What counts the sequences of the top level here: the batch, or in a step block the sequences that still run.
+    /// The extent that counts the top-level sequences here: the batch, or in a step block the sequences that still run.
     pub fn top(&self) -> Extent {
         self.top
     }
@@ -103,16 +103,16 @@ impl<'a> InferShape<'a> {
         self.outputs[slot] = vec![spec];
     }
 
-    /// Sets an output slot that takes many.
+    /// Sets an output slot that takes many variables.
     pub fn set_many(&mut self, slot: usize, specs: Vec<Spec>) {
         self.outputs[slot] = specs;
     }
 
-    /// Makes a new level of offsets below `upper`. While the program is built that is only a name; when it runs,
-    /// `fill` gets the levels of the run and writes the offsets, from 0 to the number of rows.
+    /// Makes a new level of offsets below `upper`. When the program is built, the level is only a name; when it runs, `fill`
+    /// gets the levels of the run and writes the offsets, from 0 to the number of rows.
     ///
     /// # Errors
-    /// What `fill` returns, or that its offsets break a rule.
+    /// What `fill` returns, or if its offsets break a rule.
     #[track_caller]
     pub fn new_level(
         &mut self,
@@ -143,11 +143,11 @@ impl<'a> InferShape<'a> {
 
     /// Makes a new level below `upper`. [`Op::levels`](crate::operator::Op::levels) computes its offsets before the operator
     /// runs, from the numbers in the slots that [`LodEffect::FromData`](crate::operator::LodEffect::FromData) names. An
-    /// operator that uses this makes all its levels by it. To give an input `x` other last sequences:
+    /// operator that uses this makes all its levels by it. To replace the last level of an input `x`:
     /// `let level = s.level_from_data(x.upper_levels())?`, then `s.set(Self::OUT, x.with_last_level(level))`.
     ///
     /// # Errors
-    /// If `upper` has no room for one more.
+    /// If `upper` has no room for another level.
     #[track_caller]
     pub fn level_from_data(&mut self, upper: &[LevelId]) -> Result<LevelId> {
         room_below(upper)?;
@@ -163,7 +163,7 @@ impl<'a> InferShape<'a> {
     /// Checks that input slots `a` and `b` have the same rows: the same LoD, or none and the same count.
     ///
     /// # Errors
-    /// If they differ; both are printed.
+    /// If they differ; the message prints both.
     #[track_caller]
     pub fn same_rows(&self, a: usize, b: usize) -> Result<()> {
         let (x, y) = (self.input(a), self.input(b));
@@ -173,7 +173,7 @@ impl<'a> InferShape<'a> {
         let (name, other) = (self.signature.inputs[b].name, self.signature.inputs[a].name);
         let error = Error::new(
             format!("rows and LoD of `{name}`"),
-            format!("those of `{other}`, {x}"),
+            format!("the rows and LoD of `{other}`, {x}"),
             y.to_string(),
         );
         match !x.lod.is_empty() && x.lod.len() == y.lod.len() {
@@ -185,7 +185,7 @@ impl<'a> InferShape<'a> {
     /// Checks that the variable of input slot `slot` has a LoD.
     ///
     /// # Errors
-    /// If it has none.
+    /// If it has no LoD.
     #[track_caller]
     pub fn has_lod(&self, slot: usize) -> Result<()> {
         if self.input(slot).lod.is_empty() {
@@ -197,7 +197,7 @@ impl<'a> InferShape<'a> {
     /// Checks that input slot `slot` has a row for each sequence of the last level of input slot `of`, in the same levels above.
     ///
     /// # Errors
-    /// If it has not, or `of` has no LoD.
+    /// If it does not, or `of` has no LoD.
     #[track_caller]
     pub fn row_for_each_sequence(&self, slot: usize, of: usize) -> Result<()> {
         self.has_lod(of)?;
@@ -210,10 +210,10 @@ impl<'a> InferShape<'a> {
             .mismatch(slot, &format!("a row for each sequence of the last level of `{name}`, which is {of}")))
     }
 
-    /// Checks that input slot `slot` has one of `dtypes`.
+    /// Checks that the dtype of input slot `slot` is one of `dtypes`.
     ///
     /// # Errors
-    /// If it has another.
+    /// If it has another dtype.
     #[track_caller]
     pub fn dtype_in(&self, slot: usize, dtypes: &[DType]) -> Result<()> {
         for (k, spec) in self.inputs[slot].iter().enumerate() {
@@ -228,13 +228,13 @@ impl<'a> InferShape<'a> {
     /// Checks that input slot `slot` holds f32 or f64.
     ///
     /// # Errors
-    /// If it holds something else.
+    /// If it holds another dtype.
     #[track_caller]
     pub fn is_float(&self, slot: usize) -> Result<()> {
         self.dtype_in(slot, &[DType::F32, DType::F64])
     }
 
-    /// Checks that input slots `a` and `b` have one dtype.
+    /// Checks that input slots `a` and `b` have the same dtype.
     ///
     /// # Errors
     /// If they differ.
@@ -248,19 +248,19 @@ impl<'a> InferShape<'a> {
         Ok(())
     }
 
-    /// Checks that input slot `slot` is a constant (not batched) of the dimensions `dims`.
+    /// Checks that input slot `slot` is a constant (not batched) with the dimensions `dims`.
     ///
     /// # Errors
-    /// If it has others.
+    /// If it is batched or has other dimensions.
     #[track_caller]
     pub fn constant(&self, slot: usize, dims: &[usize]) -> Result<()> {
         self.constant_at(slot, 0, dims)
     }
 
-    /// The same of variable `k` of input slot `slot`.
+    /// Checks that variable `k` of input slot `slot` is a constant (not batched) with the dimensions `dims`.
     ///
     /// # Errors
-    /// If it has others.
+    /// If it is batched or has other dimensions.
     #[track_caller]
     pub fn constant_at(&self, slot: usize, k: usize, dims: &[usize]) -> Result<()> {
         let spec = &self.inputs[slot][k];

@@ -7,33 +7,33 @@ use crate::tensor::StorageKind;
 /// The slots of an operator. Forward calls number them from 0 in this order.
 #[derive(Debug, Clone, Copy)]
 pub struct Signature {
-    /// What it reads.
+    /// The input slots.
     pub inputs: &'static [Slot],
-    /// What it writes.
+    /// The output slots.
     pub outputs: &'static [Slot],
-    /// The combinations of storages that it has kernels for; none says that every input is dense.
+    /// The combinations of storages that it has kernels for; if empty, every input is dense.
     pub kernels: &'static [Kernel],
 }
 
-/// A combination of storages: what each input slot takes, in order. Slots behind the last one take dense.
+/// A combination of storages: the storages that each input slot takes, in order. Slots behind the last one take dense.
 pub type Kernel = &'static [&'static [StorageKind]];
 
-/// Of a [`Kernel`]: a dense input.
+/// In a [`Kernel`]: a dense input.
 pub const DENSE: &[StorageKind] = &[StorageKind::Dense];
 /// Selected rows.
 pub const ROWS: &[StorageKind] = &[StorageKind::SelectedRows];
-/// A sparse matrix: csr, or coo, which lies like csr in a program.
+/// A sparse matrix: csr, or coo, which is stored like csr in a program.
 pub const CSR: &[StorageKind] = &[StorageKind::Csr, StorageKind::Coo];
 /// Dense, or a sparse matrix.
 pub const DENSE_OR_CSR: &[StorageKind] = &[StorageKind::Dense, StorageKind::Csr, StorageKind::Coo];
-/// Dense or selected rows, and of several variables in one slot some of either.
+/// Dense or selected rows; the variables of one slot may be of both.
 pub const DENSE_OR_ROWS: &[StorageKind] = &[StorageKind::Dense, StorageKind::SelectedRows];
 
 impl Signature {
     /// Checks that there is a kernel for inputs in these storages.
     ///
     /// # Errors
-    /// If there is none: the slot, what it can have there beside the slots before it, and the number of the variable in it.
+    /// If there is none: the slot, the storages it can have beside the slots before it, and the number of the variable in it.
     pub(crate) fn kernel(&self, inputs: &[Vec<StorageKind>]) -> std::result::Result<(), NoKernel> {
         let takes = |kernel: Kernel, slot: usize| kernel.get(slot).copied().unwrap_or(DENSE);
         let mut left: Vec<Kernel> = if self.kernels.is_empty() { vec![&[]] } else { self.kernels.to_vec() };
@@ -60,8 +60,8 @@ impl Signature {
 }
 
 impl Signature {
-    /// Which inputs, by slot and number, have to be made dense so that a kernel fits: the fewest, none if one fits as they are.
-    /// `None` if that does not help.
+    /// The inputs, by slot and number, that have to be made dense so that a kernel fits: the fewest, or none if a kernel
+    /// fits already. `None` if no conversion helps.
     pub(crate) fn conversions(&self, inputs: &[Vec<StorageKind>]) -> Option<Vec<(usize, usize)>> {
         let every = [&[][..]];
         let kernels: &[Kernel] = if self.kernels.is_empty() { &every } else { self.kernels };
@@ -89,13 +89,13 @@ impl Signature {
 pub(crate) struct NoKernel {
     /// Its slot.
     pub(crate) slot: usize,
-    /// Which variable of the slot.
+    /// The number of the variable in the slot.
     pub(crate) number: usize,
-    /// What could stand there.
+    /// The storages that a kernel takes there.
     pub(crate) expected: Vec<StorageKind>,
 }
 
-/// How many variables a slot takes.
+/// The number of variables that a slot takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arity {
     /// Exactly one.
@@ -109,7 +109,7 @@ pub enum Arity {
 }
 
 impl Arity {
-    /// Whether so many variables may be bound.
+    /// Returns whether `count` variables may be bound.
     pub const fn takes(self, count: usize) -> bool {
         match self {
             Arity::One => count == 1,
@@ -136,25 +136,25 @@ impl fmt::Display for Arity {
 pub struct Slot {
     /// Its name, as `"x"`.
     pub name: &'static str,
-    /// How many variables it takes.
+    /// The number of variables it takes.
     pub arity: Arity,
     /// Whether a gradient can pass: not for ids, labels and the like.
     pub gradient: bool,
     /// An output whose value on entry is read and changed in place: parameters under an update rule.
     pub updated: bool,
-    /// An input of which only the shape and the LoD are looked at, never a number.
+    /// The operator reads only the shape and the LoD of this input, never a number.
     pub shape_only: bool,
     /// An input that takes literals of the program, and no tensor.
     pub literal: bool,
-    /// An input that may be stored in any way, since only its LoD is looked at.
+    /// An input that may be stored in any way, since only its LoD is read.
     pub any_storage: bool,
-    /// It may be a row-sparse parameter ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)), or, updated,
-    /// the optimizer's state beside one.
+    /// The slot may hold a row-sparse parameter ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)),
+    /// or, if it is updated, the optimizer's state beside one.
     pub table: bool,
 }
 
 impl Slot {
-    /// What it takes, as messages say it.
+    /// The number of variables it takes, as messages print it.
     pub(crate) fn wanted(&self) -> &'static str {
         if self.literal { "a literal" } else { "a tensor" }
     }
@@ -193,38 +193,38 @@ impl Slot {
         Self::one(name).literals()
     }
 
-    /// The same input, for literals in place of tensors; none of its places counts among the specs of the inputs.
+    /// Makes the input slot take literals in place of tensors; it is then not counted among the specs of the inputs.
     #[must_use]
     pub const fn literals(self) -> Self {
         Slot { literal: true, gradient: false, ..self }
     }
 
-    /// The same, and no gradient passes it.
+    /// Marks the slot as one that no gradient passes.
     #[must_use]
     pub const fn without_gradient(self) -> Self {
         Slot { gradient: false, ..self }
     }
 
-    /// The same output, changed in place.
+    /// Marks the output as changed in place.
     #[must_use]
     pub const fn updated(self) -> Self {
         Slot { updated: true, ..self }
     }
 
-    /// The same input, of which no number is read: it may be bound before it was computed.
+    /// Marks the input as one whose numbers are not read: it may be bound before it was computed.
     #[must_use]
     pub const fn shape_only(self) -> Self {
         Slot { shape_only: true, ..self }
     }
 
-    /// The same, which may be a row-sparse parameter: read by `table` of the contexts, or updated by
+    /// Lets the slot hold a row-sparse parameter: read by `table` of the contexts, or updated by
     /// [`Forward::update_tables`](crate::operator::Forward::update_tables).
     #[must_use]
     pub const fn table(self) -> Self {
         Slot { table: true, ..self }
     }
 
-    /// The same input, stored in any way: only its LoD is looked at.
+    /// Lets the input be stored in any way: only its LoD is read.
     #[must_use]
     pub const fn any_storage(self) -> Self {
         Slot { any_storage: true, ..self }

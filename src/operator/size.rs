@@ -1,4 +1,4 @@
-//! How many bytes a variable takes, as a function of what only a run knows.
+//! The bytes of a variable, as a function of counts that only a run knows.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use super::extent::{Extent, Spec};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::StorageKind;
 
-/// Most places that a csr or coo matrix has, with entries or without: its rows, if they are known, times its columns.
+/// The maximum number of positions of a csr or coo matrix, stored or not: its rows, if they are known, times its columns.
 const MOST_PLACES: usize = 1 << 60;
 
 impl Spec {
-    /// Checks that no size that follows from the known dimensions is larger than can be counted. A dimension of 0 is left out,
-    /// so that the width of a row is checked even where there are no rows.
+    /// Checks that every size that follows from the known dimensions can be counted. A dimension of 0 is skipped, so that
+    /// the width of a row is checked even if there are no rows.
     pub(crate) fn check_size(&self) -> Result<()> {
-        // The height of selected rows takes nothing.
+        // The height of selected rows takes no memory.
         let height = usize::from(self.storage == StorageKind::SelectedRows);
         let known = self.shape.iter().skip(height).filter_map(|e| e.known()).filter(|&n| n > 0);
         let places = known.fold(1, usize::saturating_mul);
@@ -32,7 +32,7 @@ impl Spec {
     }
 }
 
-/// The bytes of a variable: so many, and so many for each row and for each entry that is stored.
+/// The bytes of a variable: a fixed number, a number per row and a number per stored entry.
 ///
 /// ```
 /// use unpadded::op::{Extent, Size, Spec};
@@ -48,24 +48,24 @@ impl Spec {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
-    /// Whatever the rows.
+    /// Bytes that do not depend on the rows.
     pub fixed: usize,
-    /// For each row.
+    /// Bytes per row.
     pub row: usize,
-    /// What counts the rows.
+    /// The extent that counts the rows.
     pub rows: Extent,
-    /// For each entry of a sparse matrix, or each of the selected rows.
+    /// Bytes per entry of a sparse matrix, or per selected row.
     pub entry: usize,
-    /// What counts them.
+    /// The extent that counts the entries.
     pub entries: Extent,
 }
 
 impl Size {
-    /// The size of a variable; `entries` counts what is stored of one that is not dense.
+    /// The size of a variable; `entries` counts what a sparse variable stores.
     pub fn of(spec: &Spec, entries: Extent) -> Self {
         let number = spec.dtype.size_of();
         let index = size_of::<i64>();
-        // What a program says may be more than any memory has.
+        // A program may declare more than any memory has.
         let row = spec.width().saturating_mul(number);
         let none = Self { fixed: 0, row: 0, rows: spec.rows(), entry: 0, entries };
         match spec.storage {
@@ -84,7 +84,7 @@ impl Size {
         }
     }
 
-    /// The bytes of so many rows and entries.
+    /// The bytes of `rows` rows and `entries` entries.
     pub fn bytes(&self, rows: usize, entries: usize) -> usize {
         let many = self.row.saturating_mul(rows).saturating_add(self.entry.saturating_mul(entries));
         self.fixed.saturating_add(many)

@@ -1,4 +1,4 @@
-//! Row-sparse parameters: the rows that were touched, and what every other row is.
+//! Row-sparse parameters: the rows that were touched, and the first values of all other rows.
 
 use std::collections::HashMap;
 
@@ -7,31 +7,31 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::random::philox;
 use crate::tensor::{DType, Dense, Element, SelectedRows};
 
-/// The numbers that a row starts with.
+/// The distribution of a row's first values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum RowNumbers {
     /// 0.
     Zeros,
-    /// All the same.
+    /// The same number everywhere.
     Constant(f64),
     /// Uniform in `low..high`.
     Uniform {
-        /// The least.
+        /// The inclusive lower bound.
         low: f64,
-        /// Above all.
+        /// The exclusive upper bound.
         high: f64,
     },
     /// Normal around 0.
     Normal {
         /// The standard deviation.
         std: f64,
-        /// A row of zeros.
+        /// The number of a row that is zero, if any.
         padding: Option<i64>,
     },
 }
 
-/// What a row that was never touched holds: a function of the program's seed, the variable's name, the row's number and the
-/// column, and of nothing else.
+/// The first values of untouched rows: a function of the program's seed, the variable's name, the row's number and the
+/// column alone.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RowStart {
     numbers: RowNumbers,
@@ -45,15 +45,15 @@ impl RowStart {
         Self { numbers: RowNumbers::Zeros, key: [0; 2], word: 0 }
     }
 
-    /// Under a program's seed, for a variable whose name has this hash.
+    /// The first values under a program's seed, for a variable whose name has this hash.
     pub(crate) fn new(numbers: RowNumbers, seed: u64, name: u64) -> Self {
         let ([s0, s1], [n0, n1]) = (halves(seed), halves(name));
-        // A name and a row's number do not fit into one counter, so the name goes into the key.
+        // A name and a row's number do not fit into one counter, so the name is part of the key.
         let [k0, k1, word, _] = philox([n0, n1, 0, 0], [s0, s1]);
         Self { numbers, key: [k0, k1], word }
     }
 
-    /// Fills `out` with the first numbers of row `id`.
+    /// Fills `out` with the first values of row `id`.
     fn fill<T: RowValue>(&self, id: i64, out: &mut [T]) {
         match self.numbers {
             RowNumbers::Zeros => out.fill(T::ZERO),
@@ -62,7 +62,7 @@ impl RowStart {
                 self.pairs(id, out, |[a, b]| [a, b].map(|x| low + (high - low) * x));
             }
             RowNumbers::Normal { padding, .. } if padding == Some(id) => out.fill(T::ZERO),
-            // Box and Muller: two uniform numbers give two normal ones.
+            // Box-Muller: two uniform numbers give two normal ones.
             RowNumbers::Normal { std, .. } => self.pairs(id, out, |[a, b]| {
                 let radius = (-2.0 * (1.0 - a).ln()).sqrt();
                 let (sin, cos) = (std::f64::consts::TAU * b).sin_cos();
@@ -71,7 +71,7 @@ impl RowStart {
         }
     }
 
-    /// Columns two by two, each pair from two uniform numbers in 0..1.
+    /// Fills the columns in pairs, each pair from two uniform numbers in 0..1.
     fn pairs<T: RowValue>(&self, id: i64, out: &mut [T], numbers: impl Fn([f64; 2]) -> [f64; 2]) {
         let [i0, i1] = halves(id as u64);
         for (block, pair) in out.chunks_mut(2).enumerate() {
@@ -91,8 +91,8 @@ fn halves(x: u64) -> [u32; 2] {
     [x as u32, (x >> 32) as u32]
 }
 
-/// A row-sparse parameter, or the optimizer's state beside one: the rows that were touched, in the order in which they first
-/// were, and how all others start. What it takes grows with these rows; the height costs nothing.
+/// A row-sparse parameter, or the optimizer's state beside one: the touched rows, in the order in which they were first
+/// touched, and the first values of all other rows. Memory grows with the touched rows; the height costs nothing.
 #[derive(Debug, Clone)]
 pub struct RowTable {
     /// The height, then the extents of a row.
@@ -102,15 +102,15 @@ pub struct RowTable {
     start: RowStart,
     ids: Vec<i64>,
     numbers: Numbers,
-    /// By row number. Never gone through: its order is not the same from run to run.
+    /// The position of each row by its number. Never iterated: its order differs from run to run.
     places: HashMap<i64, usize>,
 }
 
 impl RowTable {
-    /// A table of f32 or f64 whose rows were not touched yet.
+    /// A table of f32 or f64 without touched rows.
     ///
     /// # Errors
-    /// If it holds another dtype or has no rows of known extents that can be numbered.
+    /// If the dtype is not f32 or f64, or the shape has no height, or its height or width is too large to be counted.
     pub(crate) fn new(dtype: DType, dims: &[usize], start: RowStart) -> Result<Self> {
         let width = dims.iter().skip(1).try_fold(1usize, |width, &n| width.checked_mul(n));
         let (Some(width), true) = (width, dims.first().is_some_and(|&n| i64::try_from(n).is_ok())) else {
@@ -134,12 +134,12 @@ impl RowTable {
         &self.dims
     }
 
-    /// Rows of the whole table.
+    /// The number of rows of the whole table.
     pub fn height(&self) -> usize {
         self.dims.first().copied().unwrap_or(0)
     }
 
-    /// Numbers of a row.
+    /// The number of elements of a row.
     pub fn width(&self) -> usize {
         self.width
     }
@@ -149,32 +149,32 @@ impl RowTable {
         self.dtype
     }
 
-    /// How many rows were touched.
+    /// The number of touched rows.
     pub fn touched(&self) -> usize {
         self.ids.len()
     }
 
-    /// Bytes of the rows that were touched, and of finding them.
+    /// The bytes of the touched rows and of their index.
     pub fn bytes(&self) -> usize {
         let index = self.places.capacity() * size_of::<(i64, usize)>();
         self.ids.capacity() * size_of::<i64>() + self.numbers.bytes() + index
     }
 
-    /// The rows, to be read.
+    /// The rows, for reading.
     ///
     /// # Errors
-    /// If it holds another dtype.
+    /// If the table holds another dtype.
     #[track_caller]
     pub fn rows<T: RowValue>(&self) -> Result<TableRows<'_, T>> {
         let numbers = self.numbers.get::<T>(WHAT).at_caller()?;
         Ok(TableRows { table: self, numbers })
     }
 
-    /// Makes rows of these numbers its own, each with what it starts with if it was not touched before, and writes down where
-    /// they are. `near` is where they may be, as they are in a table that was touched alike.
+    /// Stores the rows with these numbers in the table, each with its first values if it was not touched before, and records
+    /// their positions. `near` guesses the positions, from a table in which the same rows were touched.
     ///
     /// # Errors
-    /// If it holds another dtype.
+    /// If the table holds another dtype.
     pub(crate) fn touch<T: RowValue>(
         &mut self,
         ids: &[i64],
@@ -202,18 +202,18 @@ impl RowTable {
         Ok(())
     }
 
-    /// The numbers of the rows that were touched, one row after another, to be changed in place.
+    /// The values of the touched rows in order, to be changed in place.
     ///
     /// # Errors
-    /// If it holds another dtype.
+    /// If the table holds another dtype.
     pub(crate) fn numbers_mut<T: RowValue>(&mut self) -> Result<&mut [T]> {
         self.numbers.get_mut::<T>(WHAT).map(Vec::as_mut_slice)
     }
 
-    /// The rows that were touched, by ascending numbers.
+    /// The touched rows, by ascending numbers.
     ///
     /// # Errors
-    /// If there is no memory for them.
+    /// If memory does not suffice.
     pub(crate) fn to_selected_rows(&self) -> Result<SelectedRows> {
         let mut order: Vec<usize> = (0..self.ids.len()).collect();
         order.sort_unstable_by_key(|&place| self.ids[place]);
@@ -229,17 +229,17 @@ impl RowTable {
         SelectedRows::new(self.height(), ids, value?)
     }
 
-    /// The rows at these places, one after another.
+    /// The values of the rows at these positions, in order.
     fn gather<T: RowValue + Element>(&self, places: &[usize], shape: &[usize]) -> Result<Dense> {
         let numbers = self.numbers.get::<T>(WHAT)?;
         let rows = places.iter().flat_map(|&place| &numbers[place * self.width..(place + 1) * self.width]);
         Dense::from_vec(shape, rows.copied().collect::<Vec<T>>())
     }
 
-    /// Sets the rows that were touched; all others start as they did. Rows that repeat are added up.
+    /// Replaces the touched rows; all other rows have their first values. Values of repeated rows are added.
     ///
     /// # Errors
-    /// If they are of another shape or dtype. Nothing was changed then.
+    /// If the rows have another shape or dtype. Nothing was changed then.
     pub(crate) fn set(&mut self, rows: SelectedRows) -> Result<()> {
         if rows.shape() != self.dims || rows.dtype() != self.dtype {
             let told = |dtype, dims: &[usize]| format!("{dtype}{dims:?} selected_rows");
@@ -273,7 +273,7 @@ pub struct TableRows<'a, T> {
 }
 
 impl<T: RowValue> TableRows<'_, T> {
-    /// Copies row `id` to `out`, which has the table's width. A row that was never touched stays so.
+    /// Copies row `id` to `out`, which has the table's width. Reading does not touch the row.
     pub fn read(&self, id: i64, out: &mut [T]) {
         let width = self.table.width;
         match self.table.places.get(&id) {
@@ -283,13 +283,13 @@ impl<T: RowValue> TableRows<'_, T> {
     }
 }
 
-/// Refuses what is no row-sparse variable where an operator needs one.
+/// The error that a slot holds no row-sparse variable.
 pub(crate) fn no_table(slot: &str) -> Error {
     let expected = "a row-sparse parameter, or the optimizer's state beside one";
     Error::of(ErrorKind::Program, format!("slot `{slot}`"), expected, "a variable stored otherwise")
 }
 
-/// What messages call it.
+/// The name of the table in messages.
 const WHAT: &str = "row-sparse variable";
 
 #[cfg(test)]
@@ -353,7 +353,7 @@ mod tests {
         assert_eq!([row(&table, 7), row(&table, 50)], before);
         table.numbers_mut::<f64>().unwrap()[4] += 1.0;
         assert_eq!((row(&table, 7)[0], row(&table, 50)), (before[0][0] + 1.0, before[1].clone()));
-        // A wrong guess of the place is no harm.
+        // A wrong guess of the position does no harm.
         table.touch::<f64>(&[7, 9, 50], &[0, 5, 0], &mut places).unwrap();
         assert_eq!(places, [1, 2, 0]);
         let rows = table.to_selected_rows().unwrap();

@@ -1,4 +1,4 @@
-//! Programs in files: one section of the framing that checkpoints use too.
+//! Programs in files: one section of the file framing that checkpoints use too.
 
 use std::io::Read;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::wire::{self, Reader, Writer};
 pub(crate) const SECTION: &str = "program";
 
 impl Program {
-    /// Writes the program to a file: whole, or not at all.
+    /// Writes the program to a file; a failed write leaves the old file as it was.
     ///
     /// ```
     /// use unpadded::{Builder, DType, Program};
@@ -37,7 +37,7 @@ impl Program {
         wire::write_atomically(path.as_ref(), |writer| writer.write_section(SECTION, &body))
     }
 
-    /// Reads a program from a file; of a file with more sections, the program. No operator needs to be known.
+    /// Reads a program from a file, also from a file with more sections. No operator needs to be known.
     ///
     /// # Errors
     /// If the file is damaged, foreign or of a future version, or holds no well-formed program.
@@ -46,12 +46,12 @@ impl Program {
         Self::load_file(path.as_ref()).at_caller()
     }
 
-    /// [`Self::load`], compiled once and not by every crate that calls it.
+    /// As [`Self::load`], compiled once and not by every crate that calls it.
     fn load_file(path: &Path) -> Result<Self> {
         Self::read(wire::open(path)?)
     }
 
-    /// What [`Self::save`] writes.
+    /// Returns the bytes that [`Self::save`] writes.
     ///
     /// # Errors
     /// If the program is not well formed, longer than 16 MiB, or a literal is nested deeper than can be read back.
@@ -62,7 +62,7 @@ impl Program {
         writer.finish()
     }
 
-    /// What [`Self::load`] reads.
+    /// Reads a program from the bytes of a file, as [`Self::load`].
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -71,7 +71,7 @@ impl Program {
         Self::read(Reader::new("bytes of a program", bytes, bytes.len() as u64)?).at_caller()
     }
 
-    /// The body of a file's section for it.
+    /// The body of the program's section in a file.
     ///
     /// # Errors
     /// As [`Self::to_bytes`].
@@ -95,10 +95,10 @@ impl Program {
         Ok(body)
     }
 
-    /// A program from the body of its section.
+    /// Reads a program from the body of its section.
     ///
     /// # Errors
-    /// If it is not one, or not well formed.
+    /// If the body holds no program, or the program is not well formed.
     #[track_caller]
     pub fn from_section(body: &[u8]) -> Result<Self> {
         Self::of_stored(record::from_bytes(body).at_caller()?)
@@ -127,7 +127,7 @@ impl Program {
     }
 }
 
-/// Whether a literal has more than `depth` lists in each other.
+/// Returns whether lists in a literal are nested deeper than `depth`.
 fn too_deep(literal: &Literal, depth: usize) -> bool {
     match literal {
         Literal::List(_) if depth == 0 => true,
@@ -173,7 +173,7 @@ mod tests {
         assert!(other.to_string().contains("one of f32, f64"), "{other}");
     }
 
-    /// The checksum is made right again, so that every changed byte reaches the decoder; what still loads must print.
+    /// The checksum is corrected, so that every changed byte reaches the decoder; a program that still loads must print.
     #[test]
     fn no_changed_byte_panics() {
         let body = program().to_section().unwrap();
@@ -217,7 +217,7 @@ mod tests {
         let fits = with(nest(MAX_LITERAL_DEPTH));
         assert_eq!(Program::from_bytes(&fits.to_bytes().unwrap()).unwrap(), fits);
         assert_eq!(with(nest(MAX_LITERAL_DEPTH + 1)).to_bytes().unwrap_err().kind(), ErrorKind::Program);
-        // A file may say what no program of ours would.
+        // A file may declare values that no program of this crate has.
         let deep = with(nest(MAX_LITERAL_DEPTH + 1));
         let error = Program::from_section(&record::to_bytes(&StoredProgram::from(&deep))).unwrap_err();
         assert!(error.to_string().contains("expected at most 16 lists in each other, got more"), "{error}");

@@ -86,7 +86,7 @@ fn a_call_on_another_thread_is_an_error_of_the_builder() {
     let [found] = &found[..] else { panic!("one message: {found:?}") };
     let said = "variable: expected a call on the thread of its builder, got a call on another thread";
     assert!(
-        found.ends_with("; a program is built on one thread: that on which its builder was made"),
+        found.ends_with("; a program is built on one thread: the thread that made its builder"),
         "{found}"
     );
     assert!(found.contains(said) && found.contains(&format!("elsewhere.rs:{line}:")), "{found}");

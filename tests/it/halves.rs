@@ -394,7 +394,7 @@ fn the_order_of_calls() {
     says(&error, "update: expected a program that an optimizer has completed, got one without updates");
 }
 
-/// A program that goes on after an update may need the room of a gradient by then.
+/// A program that continues after an update may have reused the buffer of a gradient by then.
 #[test]
 fn a_program_that_goes_on_after_an_update() {
     let net = Builder::new();
@@ -410,7 +410,7 @@ fn a_program_that_goes_on_after_an_update() {
     let run = [(x.id(), &fed)];
     executor.run(&mut scope, &Run::train(&run, 0).until(Stage::Gradients)).unwrap();
     let error = executor.update(&mut scope).unwrap_err();
-    says(&error, "update: expected a program whose updates come last, got one that goes on after them");
+    says(&error, "update: expected a program whose updates come last, got one that continues after them");
     executor.run(&mut scope, &Run::train(&run, 0)).unwrap();
 }
 

@@ -40,7 +40,7 @@ fn three_mistakes_are_three_messages() {
     let (third, _) = (line!(), vectors.linear(0));
     let expected = [
         ("rows of layer `embedding`: expected at least one, got 0", first),
-        ("add #2: rows and LoD of `y`: expected those of `x`", second),
+        ("add #2: rows and LoD of `y`: expected the rows and LoD of `x`", second),
         ("width of layer `linear`: expected at least 1, got 0", third),
     ];
     says(&net, &expected);

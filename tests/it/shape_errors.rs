@@ -70,7 +70,10 @@ fn rows_and_widths_must_meet() {
     let source = net.feed("source", DType::F32, &[3], 1);
     let target = net.feed("target", DType::F32, &[3], 1);
     let ids = net.feed("ids", DType::I64, &[], 1);
-    says(net.add(source, target), "expected those of `x`, f32[rows0, 3] lod(0), got f32[rows1, 3] lod(1)");
+    says(
+        net.add(source, target),
+        "expected the rows and LoD of `x`, f32[rows0, 3] lod(0), got f32[rows1, 3] lod(1)",
+    );
     says(
         net.add(source, constant(&net, &[2])),
         "`y`: expected rows of 3 numbers, as `x` has, or of one, got f32[2]",
@@ -103,7 +106,7 @@ fn sequences_of_a_step_and_around_it_meet_by_the_hint() {
         });
         net.finish().map(drop)
     };
-    says(built(false), "rows and LoD of `y`: expected those of `x`");
+    says(built(false), "rows and LoD of `y`: expected the rows and LoD of `x`");
     says(
         built(false),
         "padded arrays by `sequence_unpad_as` of a variable with these sequences, also in a step block",

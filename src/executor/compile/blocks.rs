@@ -1,4 +1,4 @@
-//! What is known of each step block and each gradient block that runs.
+//! The analyses of all step blocks and gradient blocks that run.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ pub(crate) struct Blocks {
     backward: HashMap<BlockId, Backward>,
 }
 
-/// Analyses the blocks of all loops that run, those around others first.
+/// Analyses the blocks of all loops that run, outer blocks first.
 pub(crate) fn blocks(source: &Source<'_>, saved: &SavedValues) -> Result<Blocks> {
     let mut blocks = Blocks::default();
     for &number in &source.live {
@@ -32,7 +32,7 @@ pub(crate) fn blocks(source: &Source<'_>, saved: &SavedValues) -> Result<Blocks>
 }
 
 impl Blocks {
-    /// Adds the block of a loop, and those of the loops in it.
+    /// Adds the block of a loop, and the blocks of the loops in it.
     fn add(&mut self, source: &Source<'_>, saved: &SavedValues, id: OpId, visits: Visits) -> Result<()> {
         let at = |e: Error| e.at(source.place(id));
         let (step, gradient) = source.step(id).map_err(at)?;
@@ -61,7 +61,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// What is known of a step block.
+    /// The analysis of a step block.
     ///
     /// # Errors
     /// If its loop does not run before.
@@ -72,7 +72,7 @@ impl Blocks {
         })
     }
 
-    /// What is known of a gradient block.
+    /// The analysis of a gradient block.
     ///
     /// # Errors
     /// If its loop does not run.
@@ -91,7 +91,7 @@ impl Blocks {
         }
     }
 
-    /// All variables that are columns of another one.
+    /// All variables that are columns of another variable.
     pub(crate) fn views(&self) -> Views {
         let forward = self.forward.values().map(|found| found.columns.all());
         let mut views: Views = forward
@@ -99,7 +99,7 @@ impl Blocks {
             .flatten()
             .map(|(&k, &v)| (k, v))
             .collect();
-        // What is the same as columns of another gradient is these columns, too.
+        // A gradient that equals columns of another gradient is a view of these columns, too.
         for found in self.backward.values() {
             let of = |(&var, &of): (&VarId, &VarId)| Some((var, *found.columns.all().get(&of)?));
             views.extend(found.same.0.iter().filter_map(of));
@@ -107,7 +107,7 @@ impl Blocks {
         views
     }
 
-    /// Gradients that are another one, with that one, in the order of their numbers.
+    /// Gradients that equal another gradient, with that gradient, in the order of their numbers.
     pub(crate) fn same(&self) -> Vec<(VarId, VarId)> {
         let pairs = self.backward.values().flat_map(|found| &found.same.0);
         let mut same: Vec<(VarId, VarId)> = pairs.map(|(&var, &of)| (var, of)).collect();

@@ -1,4 +1,4 @@
-//! Which slots share a buffer: those of one dtype whose lifetimes do not overlap.
+//! Assigns buffers to slots: slots of one dtype whose lifetimes do not overlap share a buffer.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
@@ -12,20 +12,20 @@ use crate::tensor::DType;
 type Lives = BTreeMap<usize, usize>;
 type Life = (usize, usize);
 
-/// The lifetimes that a lifetime overlaps, cut to it.
+/// The lifetimes that overlap a lifetime, cut to it.
 fn overlap(lives: &Lives, (first, last): Life) -> impl Iterator<Item = Life> {
     let before = lives.range(..first).next_back();
     let all = before.into_iter().chain(lives.range(first..=last));
     all.filter(move |(_, end)| **end >= first).map(move |(&from, &to)| (from.max(first), to.min(last)))
 }
 
-/// The buffers of one dtype, while slots get them: a tree whose nodes know when all of their buffers are taken.
-/// Then they need not be looked at one by one, as in long chains whose values wait for their gradients.
+/// The buffers of one dtype during assignment: a tree whose nodes know when all of their buffers are taken, so that buffers
+/// need not be searched one by one, as in long chains whose values wait for their gradients.
 #[derive(Default)]
 struct BufferTree {
     /// The number of each buffer among all.
     numbers: Vec<usize>,
-    /// The buffers, then pairs of them, then pairs of those, up to one that has all.
+    /// The buffers, then pairs of buffers, then pairs of pairs, up to one node for all.
     levels: Vec<Vec<Lives>>,
 }
 
@@ -56,7 +56,7 @@ impl BufferTree {
         self.numbers.push(number);
         for level in 0.. {
             if level == self.levels.len() {
-                // So far the one before had all.
+                // Until now the previous node had all buffers.
                 let all = level.checked_sub(1).and_then(|below| self.levels[below].first().cloned());
                 self.levels.push(all.into_iter().collect());
             }
@@ -71,7 +71,7 @@ impl BufferTree {
         }
     }
 
-    /// A buffer that is free for a lifetime is taken for it.
+    /// Takes a free buffer for a lifetime.
     fn take(&mut self, buffer: usize, life: Life) {
         let mut taken = vec![life];
         for level in 0..self.levels.len() {
@@ -85,10 +85,11 @@ impl BufferTree {
     }
 }
 
-/// The lifetimes of slots where calls run chunk by chunk, between two moments each: all of a chain's calls have run on the
-/// first rows before the first has run on the others, so that what it touches lives from its beginning to its end.
-/// Of slots that begin in a chain and whose rows lie alike, one may still follow another in one place, row by row, as if there were
-/// no chain. The second list says for each slot whose buffer it takes over: that one lives as long as all that follow it.
+/// Extends the lifetimes of slots in chains, which run chunk by chunk between two moments each. All of a chain's calls run
+/// on the first rows before the first call runs on the others, so a slot that the chain touches lives from the chain's
+/// beginning to its end. Slots that begin in a chain and have the same row layout may still follow one another in one
+/// buffer, row by row, as if there were no chain. The second list names, for each slot, the slot whose buffer it takes over;
+/// that slot lives as long as all of its successors.
 fn in_chains(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<Life>, Vec<Option<usize>>) {
     let first_with = |moment: usize| chains.partition_point(|chain| chain.1 < moment);
     let last_with = |moment: usize| chains.partition_point(|chain| chain.0 <= moment).checked_sub(1);
@@ -102,7 +103,7 @@ fn in_chains(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<Li
     let mut lives: Vec<Life> = own_lives.iter().map(wide).collect();
     let mut places = vec![None; slots.len()];
     let aliased: BTreeSet<usize> = slots.iter().filter_map(|slot| slot.alias).collect();
-    // Each in the chain where it begins. What was there before stays: a call that fails is looked for once more from there.
+    // Each in the chain in which it begins. Earlier values stay: a failed call is searched for by running again from there.
     let chain_of = |(s, slot): (usize, &SlotDesc)| {
         let own = !slot.persistent && slot.pool.is_none() && slot.alias.is_none() && !aliased.contains(&s);
         let known = !own || slot.rows.known().is_some();
@@ -111,7 +112,7 @@ fn in_chains(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<Li
     };
     let mut touched: Vec<(usize, Life, usize)> = slots.iter().enumerate().filter_map(chain_of).collect();
     touched.sort_unstable();
-    // By chain and by what rows lie alike: until when each place is taken, and who has it first.
+    // By chain and by row layout: the moment until which each buffer is taken, and its first slot.
     let mut taken: HashMap<_, BinaryHeap<Reverse<(usize, usize)>>> = HashMap::new();
     for (chain, life, s) in touched {
         let SlotDesc { dtype, width, rows, home, .. } = slots[s];
@@ -131,9 +132,9 @@ fn in_chains(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<Li
     (lives, places)
 }
 
-/// The buffer of each slot, and the dtypes of the buffers. A slot that is not dense has none: its entry is 0. The largest slots come first, and each takes the smallest
-/// buffer that is free while it lives; so the large ones share with one another, and small ones do not keep them from it.
-/// `chains` are the moments between which calls run chunk by chunk.
+/// The buffer of each slot, and the dtypes of the buffers. A slot that is not dense has none: its entry is 0. The largest
+/// slots come first, and each takes the smallest buffer that is free while it lives; so large slots share buffers with one
+/// another, and small slots do not prevent it. `chains` are the moments between which calls run chunk by chunk.
 pub(crate) fn assign(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<usize>, Vec<DType>) {
     let (lives, places) = in_chains(slots, own_lives, chains);
     let mut of_slot = vec![0; slots.len()];
@@ -144,7 +145,7 @@ pub(crate) fn assign(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) ->
     let mut dealt: Vec<(DType, BufferTree)> = Vec::new();
     for s in order {
         let slot = &slots[s];
-        // A persistent one is exchanged with the scope's, which must find it alone.
+        // A persistent slot is exchanged with the scope's buffer, and so must have its buffer alone.
         if slot.persistent {
             of_slot[s] = dtypes.len();
             dtypes.push(slot.dtype);
@@ -172,7 +173,7 @@ pub(crate) fn assign(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) ->
             of_slot[s] = of_slot[first];
         }
     }
-    // An alias comes after the slot it is of.
+    // An alias comes after its slot.
     for (s, slot) in slots.iter().enumerate() {
         if let Some(of) = slot.alias {
             of_slot[s] = of_slot[of];
@@ -181,7 +182,7 @@ pub(crate) fn assign(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) ->
     (of_slot, dtypes)
 }
 
-/// About how large a slot will be, to compare with others: the batch is not known yet.
+/// The estimated size of a slot, to compare with other slots: the batch is not known yet.
 fn size(slot: &SlotDesc) -> usize {
     const SEQUENCES: usize = 64;
     const ROWS: usize = 4096;
@@ -204,24 +205,23 @@ mod tests {
         SlotDesc { var, dtype: DType::F32, width, rows, home, persistent, alias, pool }
     }
 
-    /// What a chain touches lives as long as the chain; but rows that lie alike may follow each other in one place.
+    /// A slot that a chain touches lives as long as the chain, but slots of the same row layout may follow one another.
     #[test]
     fn slots_of_a_chain() {
         let lives = [(1, 3), (3, 4), (4, 5), (5, 6), (6, 7), (4, 5)];
         let buffers = |chains: &[Life], widths: [usize; 6]| assign(&widths.map(slot), &lives, chains).0;
         let distinct = |buffers: &[usize]| buffers.iter().collect::<BTreeSet<_>>().len();
-        // Three live at once at the most.
+        // At most three live at once.
         assert_eq!(distinct(&buffers(&[], [8; 6])), 3);
-        // They do in a chain from the third moment to the sixth, where they follow each other row by row, but for the one
-        // that was there before.
+        // In a chain from the third moment to the sixth they follow one another row by row, except the slot that existed before.
         assert_eq!(distinct(&buffers(&[(3, 6)], [8; 6])), 4);
         assert_eq!(buffers(&[(3, 6)], [8; 6])[1], buffers(&[(3, 6)], [8; 6])[3]);
-        // Of other widths nothing that the chain touches follows another in its place.
+        // With other widths, no slot that the chain touches follows another in its buffer.
         let others = buffers(&[(3, 6)], [8, 7, 6, 5, 4, 3]);
         assert_eq!(distinct(&others), 6, "{others:?}");
     }
 
-    /// The last buffer that is free, found by looking at every one, is the one that is found.
+    /// The tree finds the last free buffer, as a search through all buffers does.
     #[test]
     fn a_slot_gets_the_last_buffer_that_is_free() {
         let mut seed = 1u64;

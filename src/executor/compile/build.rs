@@ -1,5 +1,5 @@
-//! The instructions: each call with its views of slots, each loop with what it moves. Everything was found before; this
-//! only reads it.
+//! Builds the instructions: each call with its views of slots, each loop with its moves. All analyses are done; this module
+//! only reads their results.
 
 use super::blocks::Blocks;
 use super::chains;
@@ -20,7 +20,7 @@ use crate::operator::context::{OperandPosition, Wiring};
 use crate::operator::{BlockId, Extent, LevelId, Pass, Reach, VarId};
 use crate::program::{Program, Role, StepDesc, StepGradient, VarPair};
 
-/// What was found of a program.
+/// The results of all analyses of a program.
 pub(crate) struct Analysis<'a> {
     pub(crate) source: &'a Source<'a>,
     pub(crate) blocks: &'a Blocks,
@@ -29,7 +29,7 @@ pub(crate) struct Analysis<'a> {
     pub(crate) slots: &'a Slots,
 }
 
-/// The instructions of each operator of the root block, and at the end those for what is fetched.
+/// The instructions of each operator of the root block, and at the end the instructions for fetched variables.
 pub(crate) fn build(found: &Analysis<'_>, schedule: &Schedule) -> Result<Vec<Vec<Instr>>> {
     let mut code = Vec::new();
     for (at, items) in schedule.iter().enumerate() {
@@ -89,7 +89,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// A call without its views.
+    /// Builds a call without its views.
     fn call_of(&self, call: &ScheduledCall, parsed: &ParsedOp) -> OpInstr {
         let desc = self.source.desc(call.id);
         let inputs = Program::slots_of(parsed.signature.inputs, &desc.inputs, "");
@@ -142,7 +142,7 @@ impl Analysis<'_> {
         })
     }
 
-    /// The call that computes the offsets of what an operator makes.
+    /// Builds the call that computes the offsets of the levels that an operator makes.
     fn levels_call(&self, call: &ScheduledCall) -> Result<OpInstr> {
         let parsed = self.parsed(call.id)?;
         let mut views = Views { found: self, order: None, refs: Vec::new() };
@@ -180,7 +180,7 @@ impl Analysis<'_> {
         } else {
             wiring.outputs = writes.slots(&call.outputs)?;
         }
-        // The operator's own, whatever the pass: a backward call draws what the forward one drew.
+        // The number of the forward operator in both passes: a backward call draws the same numbers as the forward call.
         let desc = self.source.desc(call.id);
         let of_forward = if call.pass == Pass::Backward { &desc.inputs } else { &desc.outputs };
         let outputs = Program::slots_of(parsed.signature.outputs, of_forward, "");
@@ -204,7 +204,7 @@ impl Analysis<'_> {
         Ok(instr)
     }
 
-    /// What a call writes that passes from step to step.
+    /// The results of a call that pass from step to step.
     fn flushed(&self, call: &ScheduledCall, parsed: &ParsedOp) -> Result<Vec<Ref>> {
         let mut flushed = Vec::new();
         if call.pass == Pass::Backward {
@@ -302,7 +302,7 @@ impl Analysis<'_> {
         Ok(())
     }
 
-    /// A memory, in the loop of a step block or of its gradient block.
+    /// Builds the plan of a memory, in the loop of a step block or of its gradient block.
     fn memory(&self, step: &StepDesc, memory: usize, run: BlockId) -> Result<MemoryPlan> {
         let m = &step.memories[memory];
         let spec = self.source.program.spec(m.previous)?;
@@ -376,7 +376,7 @@ impl Analysis<'_> {
         Ok(())
     }
 
-    /// What counts the sequences that a step block runs over.
+    /// The extent that counts the sequences of a step block.
     fn sequences(&self, step: &StepDesc) -> Result<Extent> {
         let program = self.source.program;
         let none = || Error::of(ErrorKind::Program, "step inputs", "one", "none");
@@ -392,7 +392,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// Bytes of the constants that a call prepares.
+    /// The bytes of the constants that a call prepares.
     fn weights(&self, instr: &Instr) -> usize {
         let Instr::Op(op) = instr else { return 0 };
         let reads = op.constants.iter().filter(|_| op.prepared.is_some()).cloned().flatten();
@@ -400,7 +400,7 @@ impl Analysis<'_> {
             Access::Slot(slot) => self.slots.slots[slot].dtype.size_of(),
             _ => 0,
         };
-        // Saturating: a program that was read from a file may say anything.
+        // Saturating: a program from a file may declare any size.
         let bytes = |r: &Ref| r.rows.known().unwrap_or(0).saturating_mul(r.width).saturating_mul(size(r));
         reads.map(|read| bytes(&op.reads[read])).fold(0, usize::saturating_add)
     }
@@ -441,8 +441,8 @@ impl Views<'_> {
     }
 }
 
-/// Whether lanes can run an instruction of a loop, each for its own sequences: every row belongs to one of them, and no
-/// gradient is added across them.
+/// Returns whether lanes can run an instruction of a loop, each for its own sequences: every row belongs to one lane, and no
+/// gradient is added across lanes.
 fn lanes_can_run(instr: &Instr, step: &StepDesc, levels: &[InnerLevel]) -> bool {
     let Instr::Op(op) = instr else { return false };
     let statics = |id: LevelId| levels.iter().any(|level| level.statics && level.inner == id);
@@ -458,8 +458,8 @@ fn lanes_can_run(instr: &Instr, step: &StepDesc, levels: &[InnerLevel]) -> bool 
         && !op.wiring.inputs.iter().chain(&op.wiring.outputs).flatten().any(pools)
 }
 
-/// Whether a call that has rows of static sub-sequences can be told which sequences it works on: their number is the same for
-/// each of its operands.
+/// Returns whether a call with rows of static sub-sequences can be restricted to some sequences: their number is the same
+/// for each of its operands.
 fn lanes_can_cut(op: &OpInstr) -> bool {
     let views = || op.reads.iter().chain(&op.writes).filter(|r| r.rows.known().is_none());
     if op.reach == Reach::Row || !views().any(|r| matches!(r.rows, Extent::Rows(_))) {

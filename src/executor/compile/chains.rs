@@ -1,7 +1,7 @@
-//! Finds the chains of a plan: row-wise calls that follow each other run chunk by chunk, all of them on the first rows, then
-//! all on the next, so that what one of them writes is still in the cache when the next one reads it.
+//! Finds the chains of a plan: consecutive row-wise calls run chunk by chunk, all of them on the first rows, then all on the
+//! next rows, so that the result of a call is still in the cache when the next call reads it.
 //!
-//! A gradient that sums over all rows cannot be computed in chunks, and need not stand between two calls that can: it waits
+//! A gradient that sums over all rows cannot be computed in chunks, and need not run between two calls that can: it waits
 //! until the chain is done.
 
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use crate::kernels::cpu;
 use crate::operator::{BlockId, Extent, Reach};
 use crate::program::Role;
 
-/// Fewer rows than this are not worth the calls.
+/// The least number of rows of a chunk: fewer rows are not worth the calls.
 const LEAST_ROWS: usize = 8;
 
 /// Finds the chains of instructions that run outside a loop of a step block, and moves sums over all rows behind them.
@@ -21,7 +21,7 @@ pub(crate) fn outside(code: Vec<Instr>, slots: &[SlotDesc]) -> (Vec<Instr>, Vec<
     (sorted.into_iter().map(|(_, instr)| instr).collect(), chains)
 }
 
-/// The same at the root, whose instructions are those of its operators in turn: a sum goes to the operator whose calls end the
+/// As [`outside`], at the root, whose instructions are grouped by operator: a sum moves to the operator whose calls end the
 /// chain. Products are no members here: a weight may be of any size, and would be read again for each chunk.
 pub(crate) fn root(groups: Vec<Vec<Instr>>, slots: &[SlotDesc]) -> (Vec<Vec<Instr>>, Vec<Chain>) {
     let mut sorted_groups: Vec<Vec<Instr>> = groups.iter().map(|_| Vec::new()).collect();
@@ -67,8 +67,8 @@ fn sort(
     (sorted.out, sorted.chains)
 }
 
-/// Finds the chains of a loop's body. Calls that prepare are no members: what they prepared is large, and would be
-/// read again for each chunk.
+/// Finds the chains of a loop's body. Calls that prepare are no members: their prepared values are large, and would be read
+/// again for each chunk.
 pub(crate) fn inside(code: &[Instr], slots: &[SlotDesc]) -> Vec<Chain> {
     let like = |i: usize| member(&code[i]).filter(|_| !prepares(&code[i]));
     let (mut chains, mut from) = (Vec::new(), 0);
@@ -86,14 +86,14 @@ pub(crate) fn inside(code: &[Instr], slots: &[SlotDesc]) -> Vec<Chain> {
 /// An instruction with the number of its operator at the root.
 type Grouped = (usize, Instr);
 
-/// What the calls of a chain have in common.
+/// The common properties of a chain's calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Member {
-    /// What counts their rows.
+    /// The extent that counts their rows.
     rows: Extent,
-    /// The order in which these lie.
+    /// The order of these rows.
     order: Option<BlockId>,
-    /// A run may stop before the gradients.
+    /// The role of the operators, since a run may stop before the gradients.
     role: Role,
 }
 
@@ -104,7 +104,7 @@ struct Sorted<'a> {
     /// The chain that is being collected, and the sums that wait for its end.
     open: Vec<Grouped>,
     sums: Vec<Instr>,
-    /// The slots that these sums write, and that they read or write.
+    /// The slots that these sums write, and the slots that they read or write.
     written: HashSet<usize>,
     touched: HashSet<usize>,
 }
@@ -122,7 +122,7 @@ impl Sorted<'_> {
         self.touched.clear();
     }
 
-    /// The slot that a call reads or writes. What passes between steps is not written outside the loop.
+    /// The slot that a call reads or writes. Values that pass between steps are not written outside the loop.
     fn slot(&self, r: &Ref) -> Option<usize> {
         match r.access {
             Access::Slot(mut s) => {
@@ -135,7 +135,7 @@ impl Sorted<'_> {
         }
     }
 
-    /// A sum waits for the end of the chain.
+    /// Makes a sum wait for the end of the chain.
     fn wait(&mut self, instr: Instr) {
         if let Instr::Op(op) = &instr {
             for place in &op.writes {
@@ -148,7 +148,7 @@ impl Sorted<'_> {
         self.sums.push(instr);
     }
 
-    /// Whether an instruction gives the same before the sums that wait as behind them.
+    /// Returns whether an instruction has the same result before the waiting sums as after them.
     fn free(&self, instr: &Instr) -> bool {
         let Instr::Op(op) = instr else { return self.sums.is_empty() };
         let in_order = |r: &Ref| self.slot(r).is_some_and(|s| self.written.contains(&s));
@@ -176,7 +176,7 @@ fn chain_of<'a>(
     Chain { calls: first..first + calls.len(), rows, width }
 }
 
-/// What a call has in common with others of its chain, if it can run on any part of its rows.
+/// The properties that a call shares with its chain, if it can run on any part of its rows.
 fn member(instr: &Instr) -> Option<Member> {
     let Instr::Op(op) = instr else { return None };
     let rows = op.writes.first()?.rows;
@@ -195,7 +195,7 @@ fn prepares(instr: &Instr) -> bool {
     matches!(instr, Instr::Op(op) if op.prepared.is_some())
 }
 
-/// Whether a call writes sums over all rows and nothing else.
+/// Returns whether a call writes only sums over all rows.
 fn is_sum(instr: &Instr) -> bool {
     let Instr::Op(op) = instr else { return false };
     op.role == Role::Backward && !op.selects() && op.writes.iter().all(|r| r.rows.known().is_some())

@@ -1,33 +1,33 @@
-//! About how much a call computes: the numbers that it writes, and the multiply-adds of products.
+//! The estimated effort of a call: the numbers that it writes, and the multiply-adds of products.
 
 use crate::executor::plan::{Effort, OpInstr, Ref};
 use crate::operator::{Extent, Reach};
 
-/// So many multiply-adds of a product take about as long as writing one number elsewhere.
+/// The number of multiply-adds of a product that take about as long as writing one number elsewhere.
 const MULTIPLY_ADDS: usize = 16;
 
-/// The effort of a call whose views are known, each of whose numbers is as much as so many of other operators.
+/// The effort of a call whose views are known; each of its numbers costs as much as `heavy` numbers of an ordinary operator.
 pub(crate) fn effort(op: &OpInstr, heavy: usize) -> Effort {
     let numbers = |r: &Ref| r.rows.known().map(|rows| rows.saturating_mul(r.width));
     let sum = |numbers: &mut dyn Iterator<Item = usize>| numbers.fold(0, usize::saturating_add);
     let batched = || op.writes.iter().chain(&op.reads).filter(|r| r.rows.known().is_none());
     let extents = || batched().map(|r| r.rows);
-    // Of what has rows of sequences and rows a sequence, the first.
+    // If some operands have rows of sequences and others one row per sequence, the rows of the first kind.
     let rows = extents().find(|rows| matches!(rows, Extent::Rows(_))).or_else(|| extents().next());
     let Some(rows) = rows else {
-        // Selected rows are a part of it, and seldom a large one.
+        // Selected rows are a part of it, and seldom a large part.
         let written = if op.selects() { 0 } else { sum(&mut op.writes.iter().filter_map(numbers)) };
         return Effort { rows: Extent::Known(1), row: written };
     };
-    // Each row is multiplied by a constant that is packed, and adds to all of one that is written.
+    // Each row is multiplied by a packed constant, and is added to all of a written constant.
     let packed = op.constants.iter().filter(|_| op.prepared.is_some()).cloned().flatten();
     let constants = packed.map(|read| &op.reads[read]).chain(&op.writes);
     let products = sum(&mut constants.filter_map(numbers)) / MULTIPLY_ADDS;
     let width = |views: &[Ref]| sum(&mut views.iter().filter(|r| r.rows == rows).map(|r| r.width));
     let of_row = match width(&op.writes) {
-        // What is pooled or summed: each row adds to all columns of another.
+        // A result that is pooled or summed: each row is added to all columns of another.
         0 => batched().map(|r| r.width).fold(width(&op.reads), usize::max),
-        // One number a row, say, that all of a row decides.
+        // A result with few numbers per row that depends on all of a row, for example.
         written if op.reach == Reach::Sequence => written.max(width(&op.reads)),
         written => written,
     };

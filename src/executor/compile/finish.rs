@@ -1,4 +1,4 @@
-//! What is known of instructions only when all of them are made: their numbers, and the slots that each loop touches.
+//! Final numbers: the numbers of all instructions, and the slots that each loop touches.
 
 use super::lives::Lives;
 use super::slots::Slots;
@@ -7,14 +7,14 @@ use crate::executor::plan::Instr;
 /// The instructions of a plan, in one list, with numbers.
 pub(crate) struct NumberedCode {
     pub(crate) code: Vec<Instr>,
-    /// How many instructions there are, those of loops included.
+    /// The number of instructions, with the instructions of loops.
     pub(crate) instructions: usize,
-    /// How many calls prepare something.
+    /// The number of calls that prepare.
     pub(crate) prepared: usize,
 }
 
-/// Numbers instructions in the order of the listing, which is that of the first calls, and calls that prepare among
-/// themselves.
+/// Numbers instructions in the order of the listing, which is the order of the first calls, and numbers calls that prepare
+/// among themselves.
 pub(crate) fn finish(groups: Vec<Vec<Instr>>, slots: &Slots, lives: &Lives) -> NumberedCode {
     let mut finished = NumberedCode { code: Vec::new(), instructions: 0, prepared: 0 };
     for (at, mut code) in groups.into_iter().enumerate() {

@@ -1,8 +1,8 @@
-//! Which variables of the root block lie in step-major order.
+//! Layouts: the variables of the root block that are in step-major order.
 //!
-//! The gradients that a loop hands back lie in the order of its rank table. Another loop over the same sequences takes
-//! them as they lie, and a row-wise operator works on them in that order; only where an operator wants the batch's own order,
-//! or a value is fetched, is there a copy (the module `slots`).
+//! The gradients that a loop passes back are in the order of its rank table. Another loop over the same sequences reads them
+//! in that order, and a row-wise operator works on them in that order; they are copied only if an operator needs the batch's
+//! own order, or a value is fetched (the module `slots`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,26 +23,26 @@ pub(crate) struct Order {
     reverse: bool,
 }
 
-/// How a variable lies that is in step-major order.
+/// The layout of a variable in step-major order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RankedLayout {
     pub(crate) order: Order,
-    /// The step block whose frame knows the order, and what counts the rows there.
+    /// The step block whose frame knows the order, and the extent that counts the rows there.
     pub(crate) block: BlockId,
     pub(crate) rows: Extent,
 }
 
-/// What lies in step-major order at the root.
+/// The variables and calls in step-major order at the root.
 #[derive(Debug, Default)]
 pub(crate) struct Layouts {
     ranked: HashMap<VarId, RankedLayout>,
-    /// The order in which a call runs on rows as they lie, by its number.
+    /// The order in which a call runs without a copy of its rows, by its number.
     calls: HashMap<usize, RankedLayout>,
-    /// Variables of step blocks that are an outer one as it lies.
+    /// Variables of step blocks that are an outer variable without a copy.
     pub(crate) taken: HashMap<VarId, VarId>,
-    /// Variables that a loop leaves as they lie, with the variable of its block.
+    /// Variables that a loop leaves in its order, with the variable of its block.
     pub(crate) left: HashMap<VarId, VarId>,
-    /// Blocks whose frames must know the keys of their rows for calls outside.
+    /// Blocks whose frames must provide row keys for calls outside.
     pub(crate) keyed: Vec<BlockId>,
 }
 
@@ -51,13 +51,13 @@ impl Layouts {
         self.ranked.get(&var).copied()
     }
 
-    /// The order in which a call runs; none if it is the batch's.
+    /// The order in which a call runs; `None` for the batch's order.
     pub(crate) fn order_of(&self, call: &ScheduledCall) -> Option<RankedLayout> {
         self.calls.get(&call.number).copied()
     }
 }
 
-/// Finds what can stay in step-major order, in the order in which it runs.
+/// Finds the variables that can stay in step-major order, in the order of the run.
 pub(crate) fn layouts(source: &Source<'_>, blocks: &Blocks, schedule: &Schedule) -> Result<Layouts> {
     let ops = source.live.iter().map(|&number| &source.program.root().ops[number]);
     let contributions = counts(ops.flat_map(OpDesc::writes));
@@ -75,7 +75,7 @@ pub(crate) fn layouts(source: &Source<'_>, blocks: &Blocks, schedule: &Schedule)
 struct Finder<'a> {
     source: &'a Source<'a>,
     blocks: &'a Blocks,
-    /// How many operators of the root block write a variable.
+    /// The number of operators of the root block that write each variable.
     contributions: HashMap<VarId, usize>,
     layouts: Layouts,
 }
@@ -85,7 +85,7 @@ fn order_of(step: &StepDesc) -> Order {
 }
 
 impl Finder<'_> {
-    /// Whether a gradient that another operator adds to, or that is fetched, must lie in the batch's order.
+    /// Returns whether a gradient must be in the batch's order, since another operator adds to it or it is fetched.
     fn is_shared(&self, var: VarId) -> bool {
         self.source.is_gradient(var)
             && (self.contributions.get(&var) != Some(&1) || self.source.is_wanted(var))
@@ -93,7 +93,7 @@ impl Finder<'_> {
 
     fn call(&mut self, call: &ScheduledCall) -> Result<()> {
         let Some(parsed) = self.source.parsed(call.id) else { return Ok(()) };
-        // What sums over rows beside computing them keeps to the batch's order.
+        // An operator that sums over rows while it computes them keeps the batch's order.
         let joins = parsed.hints.joins;
         let row_wise = parsed.facts.reach == Reach::Row && self.source.desc(call.id).role != Role::Update;
         let Some(order) = (if joins || !row_wise { None } else { self.order(call)? }) else { return Ok(()) };
@@ -109,8 +109,8 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// The order in which a row-wise call can run on rows as they lie: that of all batched variables it reads, if what it
-    /// writes is no wider (a copy is due where the order ends, and should be narrow).
+    /// The order in which a row-wise call can run without a copy: the order of all batched variables that it reads, if its
+    /// results are no wider (a copy is due where the order ends, and should be narrow).
     fn order(&self, call: &ScheduledCall) -> Result<Option<RankedLayout>> {
         let mut found: Option<RankedLayout> = None;
         let (mut read_width, mut write_width) = (0, 0);
@@ -140,7 +140,7 @@ impl Finder<'_> {
         Ok(found.filter(|_| write_width <= read_width))
     }
 
-    /// What a call reads, and what it and the calls beside it write.
+    /// The variables that a call reads, and the variables that it and the calls beside it write.
     fn operands(&self, call: &ScheduledCall) -> (Vec<VarId>, Vec<VarId>) {
         let (desc, Some(parsed)) = (self.source.desc(call.id), self.source.parsed(call.id)) else {
             return Default::default();
@@ -167,7 +167,7 @@ impl Finder<'_> {
             }
             return Ok(());
         };
-        // The last first, so that the first stays where two are of one variable.
+        // In reverse, so that the first of two pairs of one variable is kept.
         let incoming: HashMap<VarId, VarId> =
             gradient.outputs.iter().rev().map(|p| (p.inner, p.outer)).collect();
         let homes = &self.blocks.backward(gradient.block)?.homes;
@@ -188,7 +188,7 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Gives the step's view of an outer variable the rows as they lie, if that is in the loop's order.
+    /// Gives the step's view of an outer variable its rows without a copy, if it is in the loop's order.
     fn take(&mut self, outer: VarId, inner: VarId, step: &StepDesc) {
         if self.layouts.ranked(outer).is_some_and(|ranked| ranked.order == order_of(step)) {
             self.layouts.taken.insert(inner, outer);

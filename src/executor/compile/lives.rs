@@ -1,4 +1,4 @@
-//! How long each slot is needed: from the first instruction that touches it to the last one.
+//! The lifetime of each slot: from the first instruction that touches it to the last one.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +7,16 @@ use super::slots::{SlotDesc, Slots};
 use crate::executor::plan::{Access, Chain, Instr, Loop, MemoryPlan, Ref};
 use crate::operator::BlockId;
 
-/// Lives until the run ends: fetched values.
+/// The end of a life that lasts until the run ends: fetched values.
 const FOREVER: usize = usize::MAX;
 
-/// When a slot is needed, and which slots each operator of the root block touches.
+/// The lifetime of each slot, and the slots that each operator of the root block touches.
 #[derive(Debug)]
 pub(crate) struct Lives {
-    /// The first and the last instruction, counted from 1; those of one operator of the root block are one moment, that of
-    /// the first of them.
+    /// The first and the last instruction, counted from 1. All instructions of an operator of the root block count as one
+    /// moment: the number of the first of them.
     pub(crate) of_slot: Vec<(usize, usize)>,
-    /// By the number of the operator among those that run, from 1; 0 is before them.
+    /// By the number of the operator among the operators that run, from 1; entry 0 is before them.
     touched: Vec<BTreeSet<usize>>,
     /// The moment of each instruction.
     moments: Vec<usize>,
@@ -35,9 +35,9 @@ impl Lives {
     }
 }
 
-/// Reads the lifetimes off the instructions of each operator of the root block; `fetched` live to the end.
+/// Computes the lifetimes from the instructions of each operator of the root block; `fetched` slots live to the end.
 pub(crate) fn lives(groups: &[Vec<Instr>], slots: &Slots, fetched: &[usize]) -> Lives {
-    // Feeds are there before anything runs.
+    // Feeds have their values before any instruction runs.
     let mut touched = vec![BTreeSet::new()];
     touched.extend(groups.iter().map(|code| {
         let mut reader = Touched { slots: &slots.slots, loops: Vec::new(), found: BTreeSet::new() };
@@ -92,7 +92,7 @@ impl<'a> Touched<'a> {
                     self.memory(plan);
                 }
             }
-            // In the rows of the gradient of what the memory holds next, which the loop touches.
+            // The gradient is in the rows of the gradient of the memory's next value, which the loop touches.
             Access::Passed { .. } => {}
         }
     }
@@ -122,7 +122,7 @@ impl<'a> Touched<'a> {
         }
     }
 
-    /// What a loop moves between its rows and those around it.
+    /// Touches the slots between which a loop moves rows.
     fn moves(&mut self, inner: &Loop) {
         let moves = [&inner.gather, &inner.statics, &inner.scatter, &inner.scatter_statics];
         for moved in moves.into_iter().flatten() {

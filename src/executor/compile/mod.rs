@@ -1,10 +1,10 @@
-//! From a program to a plan, by one analysis after the other.
+//! The compiler: from a program to a plan, by one analysis after another.
 //!
-//! Each is a function from what is known to a value of its own, and a file: what is [`saved`] for the backward pass; what
-//! leaves the loop of each of the [`blocks`], and why; the [`schedule`], what runs in which order; which rows stay in
-//! step-major order ([`layouts`]); who writes a gradient and who adds ([`writers`]); where each variable lives ([`slots`]).
-//! [`build`] makes the instructions, and reads all that. Their [`lives`] say which slots can share one of the [`buffers`];
-//! [`finish`] numbers them.
+//! Each analysis is a function from earlier results to a result of its own, and a file. [`saved`]: the forward values that
+//! are kept for the backward pass. [`blocks`]: the operators that leave each loop, and why. [`schedule`]: the calls in the
+//! order of the run. [`layouts`]: the rows that stay in step-major order. [`writers`]: the contributions to gradients that
+//! are written, and those that are added. [`slots`]: the slot of each variable. [`build`] makes the instructions from these
+//! results. Their [`lives`] decide which slots can share one of the [`buffers`]; [`finish`] numbers them.
 
 mod blocks;
 mod buffers;
@@ -33,8 +33,8 @@ use crate::executor::rewrite::rewrite;
 use crate::operator::{Registry, VarId};
 use crate::program::Program;
 
-/// Compiles a program for the wanted variables; `nexts` are those of the root block that pass from run to run as a memory does
-/// from step to step.
+/// Compiles a program for the wanted variables; `nexts` are variables of the root block that pass from run to run, like a
+/// memory from step to step.
 pub(crate) fn compile(
     program: &Program,
     registry: &Registry,
@@ -48,7 +48,7 @@ pub(crate) fn compile(
     program.check_order(&needed)?;
     let rewritten = rewrite(program, registry, wanted)?;
     let source = source::Source::new(&rewritten, registry, wanted, nexts)?;
-    // The losses, whose gradients start as ones, are looked at before the updates.
+    // The losses, whose gradients start as ones, are checked before the updates.
     let losses: Vec<VarId> = source.live.iter().flat_map(|&number| started(source.program, number)).collect();
     let fetched: Vec<VarId> = wanted.iter().chain(&losses).copied().collect();
 

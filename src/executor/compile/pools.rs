@@ -1,11 +1,11 @@
-//! Which values that are not dense share a buffer of the pool: those whose lives do not meet.
+//! Assigns places in the pool to values that are not dense: values whose lives do not overlap share one.
 
 use super::slots::Slots;
 use crate::executor::plan::{Instr, OpInstr};
 use crate::operator::context::OperandPosition;
 use crate::tensor::StorageKind;
 
-/// The places in the pool that a call uses.
+/// The numbers in the pool that a call uses.
 pub(crate) fn pooled(op: &OpInstr) -> impl Iterator<Item = usize> {
     let wiring = &op.wiring;
     let values = [&wiring.inputs, &wiring.outputs, &wiring.output_gradients, &wiring.results];
@@ -16,8 +16,8 @@ pub(crate) fn pooled(op: &OpInstr) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Gives values of one storage, whose lives do not meet, one place in the pool, in place of one each, and changes the code to it. Returns
-/// the place of each slot that is not dense, and the storages of the places.
+/// Gives values of one storage whose lives do not overlap one number in the pool, instead of one each, and updates the code.
+/// Returns the number of each slot that is not dense, and the storage of each number.
 pub(crate) fn assign(
     made: &Slots,
     lives: &[(usize, usize)],
@@ -26,13 +26,13 @@ pub(crate) fn assign(
     let Slots { slots, pools: kinds, .. } = made;
     let mut order: Vec<usize> = (0..slots.len()).filter(|&slot| slots[slot].pool.is_some()).collect();
     order.sort_by_key(|&slot| lives[slot]);
-    // Storage, and from when on it is free.
+    // The storage, and the moment from which it is free.
     let mut places: Vec<(StorageKind, usize)> = Vec::new();
     let mut of: Vec<usize> = vec![0; kinds.len()];
     for slot in order {
         let (Some(own), (first, last)) = (slots[slot].pool, lives[slot]) else { continue };
         let kind = kinds[own];
-        // What a scope keeps is in its place for the whole run.
+        // A value of the scope keeps its number for the whole run.
         let (first, last) = if slots[slot].persistent { (0, usize::MAX) } else { (first, last) };
         let free = |(known, until): &(StorageKind, usize)| *known == kind && *until < first;
         let place = places.iter().position(free).unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! What is saved: the forward values that backward operators read.
+//! Saved values: the forward values that backward operators read.
 
 use std::collections::HashSet;
 
@@ -9,10 +9,10 @@ use crate::executor::rewrite::needs::values_read;
 use crate::operator::{BlockId, VarId};
 use crate::program::Role;
 
-/// Forward values that must be there still when the backward pass comes.
+/// Forward values that must be kept until the backward pass.
 pub(crate) type SavedValues = HashSet<VarId>;
 
-/// Finds them, in step blocks too.
+/// Finds the saved values, also in step blocks.
 pub(crate) fn saved(source: &Source<'_>) -> Result<SavedValues> {
     let mut saved = SavedValues::new();
     let root = source.live.iter().map(|&number| OpId { block: BlockId(0), number });

@@ -1,5 +1,5 @@
-//! What runs, in the order in which it runs: the calls of the root block, of each step block what comes before, in and
-//! after its loop, and for each call the variables that it reads and writes. Where these lie is not yet known.
+//! The schedule: the calls of the root block in the order of the run, the calls before, in and after the loop of each step
+//! block, and the variables that each call reads and writes. Their slots are not known yet.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +15,7 @@ use crate::executor::rewrite::needs::gradient_reads;
 use crate::operator::{BlockId, Pass, VarId};
 use crate::program::{Program, Role, grad_name};
 
-/// The variables of each slot of a call, [`VarId::NONE`] where it has none to do with.
+/// The variables of each slot of a call; [`VarId::NONE`] for variables that the call does not use.
 pub(crate) type Slots = Vec<Vec<VarId>>;
 
 /// A call of an operator.
@@ -26,28 +26,28 @@ pub(crate) struct ScheduledCall {
     pub(crate) id: OpId,
     pub(crate) site: Site,
     pub(crate) pass: Pass,
-    /// Of a backward call: the input slots whose gradients it computes.
+    /// For a backward call, the input slots whose gradients it computes.
     pub(crate) wanted: Vec<usize>,
-    /// What it reads and, in a forward call, writes: `outputs`.
+    /// The variables that it reads and, in a forward call, writes: `outputs`.
     pub(crate) inputs: Slots,
     pub(crate) outputs: Slots,
     pub(crate) output_gradients: Slots,
-    /// What a backward call writes.
+    /// The variables that a backward call writes.
     pub(crate) input_gradients: Slots,
     pub(crate) results: Slots,
-    /// Input slots whose value lies where its gradient goes.
+    /// Input slots whose value is overwritten by its gradient.
     pub(crate) in_place: Vec<usize>,
-    /// It adds its output to what is there.
+    /// It adds its output to what is in the buffer.
     pub(crate) adds: bool,
 }
 
-/// When and how often something runs, and why then.
+/// When and how often an item runs, with the reason.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Site {
     pub(crate) span: LoopRows,
     /// Whether it runs many times for one instruction of the root block: then it adds to gradients of constants.
     pub(crate) visits: Visits,
-    /// Why it is in that part of a step block.
+    /// The reason why it is in that phase of a step block.
     pub(crate) why: Option<TimingReason>,
 }
 
@@ -61,16 +61,16 @@ pub(crate) struct LoopItem {
     pub(crate) after: Vec<Item>,
 }
 
-/// Something that runs.
+/// An item of the schedule.
 #[derive(Debug)]
 pub(crate) enum Item {
     Call(ScheduledCall),
-    /// A call for the offsets of the levels that an operator makes.
+    /// A call that computes the offsets of the levels that an operator makes.
     Levels(ScheduledCall),
     Loop(LoopItem),
 }
 
-/// What runs for each operator of the root block, in its order.
+/// The items of each operator of the root block, in their order.
 pub(crate) type Schedule = Vec<Vec<Item>>;
 
 impl ScheduledCall {
@@ -88,13 +88,13 @@ impl ScheduledCall {
 }
 
 impl LoopItem {
-    /// What runs before the loop, in it and after it, in turn.
+    /// The items before the loop, in it and after it, in this order.
     pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
         self.before.iter().chain(&self.body).chain(&self.after)
     }
 }
 
-/// Puts what runs in order.
+/// Orders all items.
 pub(crate) fn schedule(source: &Source<'_>, blocks: &Blocks) -> Result<Schedule> {
     let mut maker = Maker { source, blocks, calls: 0 };
     let site = Site { span: LoopRows::All, visits: Visits::Once, why: None };
@@ -130,8 +130,8 @@ impl Maker<'_> {
             out.push(Item::Call(call));
             return Ok(());
         }
-        // `mul(x, x)` has the gradient of x to compute twice. No call may write one place twice, so each use of a variable
-        // is a call of its own.
+        // `mul(x, x)` computes two contributions to the gradient of x. No call may write one buffer twice, so each use of a
+        // variable is a call of its own.
         let uses = counts(desc.writes()).into_values().max().unwrap_or(1);
         for wanted in self.separate(id, parsed, only.unwrap_or(&parsed.wanted)) {
             for nth in 0..uses {
@@ -143,8 +143,8 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// The gradients of a backward operator, call by call: if they share no work, those of rows, which threads divide,
-    /// and those of constants, which are sums over all rows, are calls of their own.
+    /// Groups the gradients of a backward operator into calls. If gradients share no work, the gradients of rows, which
+    /// threads divide, and the gradients of constants, which are sums over all rows, are separate calls.
     fn separate(&self, id: OpId, parsed: &ParsedOp, wanted: &[usize]) -> Vec<Vec<usize>> {
         if !parsed.hints.separate_gradients {
             return vec![wanted.to_vec()];
@@ -172,7 +172,7 @@ impl Maker<'_> {
         slots.into_iter().map(of).collect()
     }
 
-    /// A forward call, or that of an update.
+    /// Makes the call of a forward operator or of an update.
     fn call(&mut self, id: OpId, parsed: &ParsedOp, site: Site) -> ScheduledCall {
         let desc = self.source.desc(id);
         ScheduledCall {
@@ -191,7 +191,7 @@ impl Maker<'_> {
         }
     }
 
-    /// The call that computes the offsets of what an operator makes, if it makes any.
+    /// Makes the call that computes the offsets of an operator's levels, if it makes any.
     fn levels_call(&mut self, id: OpId, site: Site) -> Option<ScheduledCall> {
         let parsed = self.source.parsed(id).filter(|parsed| !parsed.made.is_empty())?;
         let decides = parsed.facts.lod.deciding().unwrap_or(&[]);
@@ -205,7 +205,7 @@ impl Maker<'_> {
         Some(call)
     }
 
-    /// A call for the gradients of some input slots, each variable's `nth` use.
+    /// Makes a call for the gradients of some input slots, with each variable's `nth` use.
     fn backward_call(
         &mut self,
         id: OpId,
@@ -271,7 +271,7 @@ impl Maker<'_> {
         Ok(LoopItem { id, site, before, body, after })
     }
 
-    /// What runs at a time of a step block.
+    /// The items of a step block at a time.
     fn forward_items(
         &mut self,
         block: BlockId,
@@ -300,7 +300,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// What runs at a time of a gradient block; what of one operator runs at the same time is one call.
+    /// The items of a gradient block at a time; all gradients of one operator at that time are one call.
     fn backward_items(
         &mut self,
         block: BlockId,
@@ -327,7 +327,7 @@ impl Maker<'_> {
     }
 }
 
-/// Where a unit of a block runs whose loop runs at `around`.
+/// The site of a unit of a block whose loop runs at `around`.
 fn site(around: Site, unit: &Unit, class: Class) -> Site {
     let again = around.visits == Visits::Many || unit.when == Timing::Body;
     Site {

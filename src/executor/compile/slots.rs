@@ -1,4 +1,4 @@
-//! Where each variable lives: the slots that a run needs, and which variable is in which.
+//! Slots: the values that a run needs memory for, and the slot of each variable.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,53 +14,54 @@ use crate::operator::{BlockId, Extent, Spec, VarId};
 use crate::program::{StepDesc, StepGradient, VarPair, VarRole};
 use crate::tensor::{DType, StorageKind};
 
-/// A copy of a variable from step-major order into the batch's, which is due before an operator of the root block.
+/// A copy of a variable from step-major order into the batch's order, due before an operator of the root block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Copy {
     pub(crate) var: VarId,
     pub(crate) from: usize,
     pub(crate) ranked: RankedLayout,
-    /// The number of the operator, among those that run; behind all of them for what is fetched.
+    /// The number of the operator among the operators that run; one more than the last for fetched variables.
     pub(crate) before: usize,
 }
 
-/// A slot of a plan before it is placed: what it holds, without its lifetime and its buffer.
+/// A slot of a plan before its placement: its contents, without its lifetime and its buffer.
 pub(crate) struct SlotDesc {
     pub(crate) var: VarId,
     pub(crate) dtype: DType,
     pub(crate) width: usize,
     pub(crate) rows: Extent,
     pub(crate) home: Home,
-    /// Kept in the scope from run to run.
+    /// The value is kept in the scope from run to run.
     pub(crate) persistent: bool,
-    /// Another slot, whose buffer it shares.
+    /// The slot whose buffer this slot shares.
     pub(crate) alias: Option<usize>,
-    /// Not dense: its number among these slots.
+    /// The number among the slots that are not dense.
     pub(crate) pool: Option<usize>,
 }
 
-/// The slots, and what is in them.
+/// The slots, and the variables in them.
 #[derive(Default)]
 pub(crate) struct Slots {
     pub(crate) slots: Vec<SlotDesc>,
-    /// For the number of the operator of the root block, among those that run, for which a slot was made first.
+    /// The number of the root block's operator, among the operators that run, for which each slot was made.
     made_for: Vec<usize>,
     access: HashMap<VarId, Access>,
-    /// Variables that lie in step-major order.
+    /// Variables in step-major order.
     ranked: HashMap<VarId, usize>,
-    /// By the block that is run, and memory: what stands in the place of a step before the first one.
+    /// The start of each memory: the slot that replaces the previous step at the first step. By the block that is run, and
+    /// memory.
     starts: HashMap<(BlockId, usize), usize>,
-    /// The same: the previous values of all steps as one array.
+    /// The previous values of all steps as one array, by the block that is run, and memory.
     spread: HashMap<(BlockId, usize), usize>,
     /// The slots that live in the orders of each step block.
     pub(crate) of_block: HashMap<BlockId, Vec<usize>>,
     pub(crate) copies: Vec<Copy>,
-    /// The storages of what is not dense, by number in the pool.
+    /// The storages of values that are not dense, by number in the pool.
     pub(crate) pools: Vec<StorageKind>,
     views: Views,
 }
 
-/// Gives every variable that something reads or writes a place, in the order in which it runs.
+/// Assigns a slot to every variable that an instruction reads or writes, in the order of the run.
 pub(crate) fn slots(
     source: &Source<'_>,
     blocks: &Blocks,
@@ -71,7 +72,7 @@ pub(crate) fn slots(
 ) -> Result<Slots> {
     let slots = Slots { views: blocks.views(), ..Slots::default() };
     let mut maker = Maker { source, blocks, layouts, writers, now: 0, slots };
-    // Feeds that nothing reads are still checked when they come; the others are slots from the start.
+    // Feeds without readers are still checked when they are fed; all other feeds are slots from the start.
     let read: HashSet<VarId> =
         source.live.iter().flat_map(|&number| source.program.root().ops[number].reads()).collect();
     for (id, var) in source.program.vars() {
@@ -89,10 +90,10 @@ pub(crate) fn slots(
 }
 
 impl Slots {
-    /// Where a variable is, in the batch's order, with its rows and width.
+    /// The reference to a variable in the batch's order, with its rows and width.
     ///
     /// # Errors
-    /// If it has no place: nothing that runs reads or writes it.
+    /// If it has no slot: no instruction reads or writes it.
     pub(crate) fn reference(&self, source: &Source<'_>, var: VarId) -> Result<Ref> {
         let (whole, column) = self.views.get(&var).copied().unwrap_or((var, 0));
         let access = self.access.get(&whole).copied().ok_or_else(|| {
@@ -104,7 +105,7 @@ impl Slots {
         Ok(Ref { access, rows: spec.rows(), width: spec.width(), column })
     }
 
-    /// Where a variable is for a call that runs on rows as they lie.
+    /// The reference to a variable for a call that runs on rows in step-major order.
     pub(crate) fn ranked_reference(&self, source: &Source<'_>, var: VarId) -> Result<Ref> {
         match self.ranked.get(&var) {
             Some(&slot) if source.program.spec(var)?.batched() => Ok(within(slot, source.program.spec(var)?)),
@@ -112,7 +113,7 @@ impl Slots {
         }
     }
 
-    /// What a memory's previous value is at the first step, by the block that is run.
+    /// The reference to a memory's previous value at the first step, by the block that is run.
     pub(crate) fn start(&self, block: BlockId, memory: usize, spec: &Spec) -> Result<Ref> {
         let slot = self.starts.get(&(block, memory));
         slot.map(|&slot| within(slot, spec)).ok_or_else(|| {
@@ -120,7 +121,7 @@ impl Slots {
         })
     }
 
-    /// The previous values of all steps as one array, where that is wanted.
+    /// The previous values of all steps as one array, if they are wanted.
     pub(crate) fn spread(&self, block: BlockId, memory: usize, spec: &Spec) -> Option<Ref> {
         self.spread.get(&(block, memory)).map(|&slot| within(slot, spec))
     }
@@ -133,13 +134,13 @@ impl Slots {
         }
     }
 
-    /// For which operator of the root block a slot was made, by its number among those that run, from 1; 0 is before them.
+    /// The root block's operator for which a slot was made, by its number among the operators that run, from 1; 0 is before them.
     pub(crate) fn made_for(&self, slot: usize) -> usize {
         self.made_for[slot]
     }
 
-    /// Whether a variable has its value before an operator of the root block runs, by its number among those that run: a
-    /// parameter, or a constant that was computed before.
+    /// Returns whether a variable has its value before an operator of the root block runs, by the operator's number among
+    /// the operators that run: a parameter, or a constant that was computed before.
     pub(crate) fn known_before(&self, source: &Source<'_>, var: VarId, now: usize) -> bool {
         match self.slot_of(var) {
             Some(at) => {
@@ -152,7 +153,7 @@ impl Slots {
     }
 }
 
-/// All of a slot.
+/// The reference to a whole slot.
 fn within(slot: usize, spec: &Spec) -> Ref {
     Ref { access: Access::Slot(slot), rows: spec.rows(), width: spec.width(), column: 0 }
 }
@@ -162,7 +163,7 @@ struct Maker<'a> {
     blocks: &'a Blocks,
     layouts: &'a Layouts,
     writers: &'a Writers,
-    /// The number of the operator of the root block, among those that run, from 1.
+    /// The number of the root block's operator, among the operators that run, from 1.
     now: usize,
     slots: Slots,
 }
@@ -189,7 +190,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// A place in step-major order.
+    /// Assigns a slot in step-major order.
     fn in_order(&mut self, var: VarId) -> Result<()> {
         if !self.slots.ranked.contains_key(&var) {
             let slot = self.add(var, self.source.program.spec(var)?, Home::Whole);
@@ -198,7 +199,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// A place in the batch's order; what lies otherwise is copied there.
+    /// Assigns a slot in the batch's order; a variable in another order is copied to it.
     fn natural(&mut self, var: VarId) -> Result<()> {
         let (var, _) = self.slots.views.get(&var).copied().unwrap_or((var, 0));
         if self.slots.access.contains_key(&var) {
@@ -211,11 +212,11 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// A slot of a variable's own.
+    /// Assigns a slot of its own to a variable.
     fn place(&mut self, var: VarId, home: Home) -> Result<()> {
         let desc = self.source.program.var(var);
         let spec = self.source.program.spec(var)?;
-        // A damaged file can say that a variable of a step belongs elsewhere.
+        // A damaged file may place a variable of a step elsewhere.
         if home == Home::Whole && matches!(spec.rows(), Extent::Alive(_)) {
             let (expected, got) = ("a place inside its step", "one outside");
             let error = Error::of(ErrorKind::Program, "rows of a step", expected, got);
@@ -226,12 +227,12 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// A slot for the value of a variable, or for another value of the same kind.
+    /// Adds a slot for the value of a variable, or for another value of the same spec.
     fn add(&mut self, var: VarId, spec: &Spec, home: Home) -> usize {
         self.add_kept(var, spec, home, (false, None))
     }
 
-    /// A slot that may be kept in the scope from run to run, or share the buffer of another.
+    /// Adds a slot that may be kept in the scope from run to run, or share the buffer of another slot.
     fn add_kept(
         &mut self,
         var: VarId,
@@ -261,12 +262,12 @@ impl Maker<'_> {
         slot
     }
 
-    /// Another view of a slot's buffer.
+    /// Adds another view of a slot's buffer.
     fn alias(&mut self, of: usize, home: Home, spec: &Spec) -> usize {
         self.add_kept(self.slots.slots[of].var, spec, home, (false, Some(of)))
     }
 
-    /// Gives a variable of a step block the rows of an outer one as they lie, if that was found.
+    /// Gives a variable of a step block the rows of an outer variable without a copy, if the layouts allow it.
     fn take(&mut self, inner: VarId, block: BlockId) -> Result<bool> {
         let outer = self.layouts.taken.get(&inner);
         let Some(&slot) = outer.and_then(|outer| self.slots.ranked.get(outer)) else { return Ok(false) };
@@ -381,7 +382,7 @@ impl Maker<'_> {
         gradient.statics.iter().try_for_each(|pair| self.natural(pair.outer))
     }
 
-    /// Leaves what a loop wrote for a variable in its order.
+    /// Keeps the value that a loop wrote for a variable in the loop's order.
     fn leave(&mut self, outer: VarId, inner: VarId) -> Result<()> {
         let Access::Slot(slot) = self.slots.reference(self.source, inner)?.access else {
             let (what, got) = ("gradient that a loop hands back", "one that it passes to a step");

@@ -1,5 +1,5 @@
-//! What is compiled: the program as it was rewritten, which of its operators run, and each of them parsed. It was parsed when
-//! rewriting began, and nothing behind that asks the registry again.
+//! The source of a compilation: the rewritten program, the operators that run, and each of them parsed. They were parsed
+//! when rewriting began; no later code asks the registry again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,41 +12,41 @@ use crate::operator::levels::{MadeLevelIds, made_levels};
 use crate::operator::{BlockId, Facts, Hints, LodEffect, Op, Pass, Registry, Signature, Spec, VarId};
 use crate::program::{OpDesc, Program, RECURRENT, Role, StepDesc, StepGradient};
 
-/// An operator, and what it says of itself.
+/// An operator, and its declarations.
 pub(crate) struct ParsedOp {
     pub(crate) op: Arc<dyn Op>,
     pub(crate) signature: Signature,
     pub(crate) facts: Facts,
     pub(crate) hints: Hints,
-    /// Of a backward operator: the input slots whose gradients it computes.
+    /// For a backward operator, the input slots whose gradients it computes.
     pub(crate) wanted: Vec<usize>,
-    /// The specs of what its slots hold; of a backward operator, those of the forward one.
+    /// The specs of its inputs; for a backward operator, the specs of the forward operator's inputs.
     pub(crate) inputs: Vec<Vec<Spec>>,
     pub(crate) outputs: Vec<Vec<Spec>>,
     /// The levels that a forward operator makes.
     pub(crate) made: Vec<MadeLevelIds>,
 }
 
-/// What every analysis reads, and none changes.
+/// The data that every analysis reads, and no analysis changes.
 pub(crate) struct Source<'a> {
     pub(crate) program: &'a Program,
     rewritten: &'a Rewritten,
     /// The operators of the root block that run.
     pub(crate) live: Vec<usize>,
     wanted: HashSet<VarId>,
-    /// Of live blocks; none of a `recurrent`.
+    /// The operators of live blocks; `None` for a `recurrent`.
     parsed: HashMap<OpId, ParsedOp>,
     /// The step block of each gradient block.
     forward_of: HashMap<BlockId, BlockId>,
-    /// What a loop in a block reads or writes, with the block.
+    /// The variables that a loop in a block reads or writes, with the block.
     looped: HashSet<(BlockId, VarId)>,
-    /// What memories hold next.
+    /// The next values of memories.
     nexts: HashSet<VarId>,
 }
 
 impl<'a> Source<'a> {
-    /// Parses what runs of a rewritten program. `nexts` are variables of the root block that the next run reads as what a memory
-    /// holds.
+    /// Parses the operators of a rewritten program that run. `nexts` are variables of the root block that the next run
+    /// reads, like the next value of a memory.
     ///
     /// # Errors
     /// If the registry does not know an operator that runs, or a variable is no tensor of the program.
@@ -94,7 +94,7 @@ impl<'a> Source<'a> {
     fn parse(&self, id: OpId, desc: &OpDesc, registry: &Registry) -> Result<ParsedOp> {
         let op = match self.rewritten.instance(id.block, id.number) {
             Some(op) => op.clone(),
-            // The words of the registry for what it does not know.
+            // The registry's own error for an unknown operator.
             None => registry.parse(&desc.kind, &desc.attributes)?,
         };
         let signature = op.signature();
@@ -126,18 +126,18 @@ impl<'a> Source<'a> {
         ops.map(move |(number, op)| (OpId { block, number }, op))
     }
 
-    /// Where an operator is in the program that was given, for its errors.
-    /// The kind of an operator in the program that was given, and its pass.
+    /// The kind of an operator in the given program, and its pass.
     pub(crate) fn named(&self, id: OpId) -> (String, Pass) {
         let rewritten = self.rewritten;
         (rewritten.kind(id.block, id.number).to_owned(), rewritten.pass(id.block, id.number))
     }
 
+    /// The position of an operator in the given program, for its errors.
     pub(crate) fn place(&self, id: OpId) -> Place {
         self.rewritten.place(id.block, id.number)
     }
 
-    /// What an operator stands for, if for several.
+    /// The note about an operator that replaces several operators.
     pub(crate) fn note(&self, id: OpId) -> Option<Note> {
         self.rewritten.note(id.block, id.number)
     }
@@ -146,12 +146,12 @@ impl<'a> Source<'a> {
         self.wanted.contains(&var)
     }
 
-    /// Whether a loop inside a block reads or writes a variable: it moves whole rows.
+    /// Returns whether a loop inside a block reads or writes a variable: it moves whole rows.
     pub(crate) fn in_a_loop(&self, block: BlockId, var: VarId) -> bool {
         self.looped.contains(&(block, var))
     }
 
-    /// Whether a variable is what a memory holds next.
+    /// Returns whether a variable is the next value of a memory.
     pub(crate) fn is_next(&self, var: VarId) -> bool {
         self.nexts.contains(&var)
     }

@@ -1,4 +1,4 @@
-//! Each analysis alone, on programs of a few lines: what it found, as text.
+//! Tests of each analysis alone, on programs of a few lines, by its result as text.
 
 use super::build::{Analysis, build};
 use super::text::Names;
@@ -10,7 +10,7 @@ use crate::ops::{Pool, catalogue};
 use crate::program::{Builder, Program, Recurrence, Var, VarRole, backward};
 use crate::tensor::DType;
 
-/// What every analysis found.
+/// The results of all analyses.
 #[derive(Debug)]
 struct Analysed {
     saved: String,
@@ -52,7 +52,7 @@ fn analysed(program: &Program, wanted: &[VarId]) -> Analysed {
     }
 }
 
-/// A program, and what is fetched: its loss, and the gradients of parameters and watched feeds.
+/// A program, and the variables to fetch: its loss, and the gradients of parameters and watched feeds.
 fn differentiated(build: impl Fn(&Builder) -> Var) -> (Program, Vec<VarId>) {
     let net = Builder::new();
     let loss = build(&net);
@@ -78,7 +78,7 @@ fn recurrent(net: &Builder) -> Var {
     y.mean()
 }
 
-/// What was found, line by line.
+/// Checks that a result, as text, has the expected lines.
 #[track_caller]
 fn assert_text(found: &str, expected: &[&str]) {
     let found: Vec<&str> = found.lines().collect();
@@ -88,7 +88,7 @@ fn assert_text(found: &str, expected: &[&str]) {
 #[test]
 fn saved_is_what_backward_operators_read() {
     let (program, wanted) = differentiated(recurrent);
-    // A product reads its input and its weight; tanh and sigmoid read what they gave.
+    // A product reads its input and its weight; tanh and sigmoid read their outputs.
     let expected = "x.step, memory, linear_0.weight, linear_1.weight, tanh, sigmoid";
     assert_text(&analysed(&program, &wanted).saved, &[expected]);
     // Nothing, if only the loss is fetched.
@@ -185,7 +185,7 @@ fn gradients_between_loops_stay_in_step_major_order() {
             "tanh@grad: left as tanh.step@grad lies",
         ],
     );
-    // The backward calls of `tanh` read what the forward ones gave, in the batch's order.
+    // The backward calls of `tanh` read the outputs of the forward calls, in the batch's order.
     let copied: Vec<&str> = found.slots.lines().filter(|line| line.contains("copied")).collect();
     assert_eq!(copied.len(), 2, "{copied:#?}");
 }
@@ -233,7 +233,7 @@ fn what_a_loop_in_a_loop_adds_to_is_zeroed_before() {
         });
         words.mean()
     });
-    // `half`'s gradient is one of the outer block, which begins anew at each of its runs; the weight's is the root's.
+    // The gradient of `half` belongs to the outer block, which starts it at each of its runs; the weight's belongs to the root.
     assert_text(
         &analysed(&program, &wanted).writers,
         &[

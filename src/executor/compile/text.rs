@@ -1,4 +1,4 @@
-//! What each analysis found, as text, for the tests of each alone.
+//! The result of each analysis as text, for separate tests of the analyses.
 
 use std::fmt::Write;
 

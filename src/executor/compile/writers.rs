@@ -1,5 +1,5 @@
-//! Who writes a gradient and who adds to it: the first one in the order of the run writes, all others add. Where the first
-//! one runs many times, as in a loop, all add, and the gradient is zeroed before.
+//! Decides which contribution to a gradient is written: the first one in the order of the run is written, all others are
+//! added. If the first one runs many times, as in a loop, all are added, and the gradient is zeroed before.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,16 +15,16 @@ use crate::kernels::Assign;
 use crate::operator::{BlockId, Pass, VarId};
 use crate::program::{StepDesc, StepGradient, VarPair};
 
-/// How a loop begins with the gradient of what a memory holds next.
+/// The start of the gradient of a memory's next value in a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryAssign {
-    /// Whether a step writes what it passes back, or adds to what is there; none if it passes nothing.
+    /// Whether a step writes the gradient that it passes back, or adds to it; `None` if it passes nothing.
     pub(crate) passes: Option<Assign>,
-    /// Whether the gradient holds anything before the loop.
+    /// Whether the gradient holds a contribution before the loop.
     pub(crate) filled: bool,
 }
 
-/// What a backward loop hands to a variable around it, by its number among the memories, inputs or statics.
+/// A gradient that a backward loop passes to a variable around it, by its number among the memories, inputs or statics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum HandedGradient {
     Initial(usize),
@@ -32,21 +32,21 @@ pub(crate) enum HandedGradient {
     Static(usize),
 }
 
-/// Who writes and who adds.
+/// For each contribution, whether it is written or added.
 #[derive(Debug, Default)]
 pub(crate) struct Writers {
-    /// By the number of a call, and what it writes.
+    /// By the number of a call, and the variable that it writes.
     calls: HashMap<(usize, VarId), Assign>,
-    /// What a loop hands to a variable around it.
+    /// By loop, and the gradient that it passes to a variable around it.
     loops: HashMap<(OpId, HandedGradient), Assign>,
     /// By gradient block and memory.
     memories: HashMap<(BlockId, u32), MemoryAssign>,
-    /// What comes in from outside, by the loop.
+    /// The gradients that come from outside, by the loop.
     gathered: HashMap<OpId, Vec<VarPair>>,
-    /// To be zeroed before an operator of the root block.
+    /// Gradients to zero before an operator of the root block.
     before: HashMap<OpId, Vec<VarId>>,
-    /// To be zeroed where the loop of a gradient block begins: a block inside a loop runs again and again, and the sums of
-    /// one visit must not go into those of the next.
+    /// Gradients to zero when the loop of a gradient block begins: a block inside a loop runs again and again, and the sums
+    /// of a visit must not be added to the sums of the next visit.
     in_loops: HashMap<OpId, Vec<VarId>>,
 }
 
@@ -59,7 +59,7 @@ impl Writers {
         self.loops.get(&(id, handed)).copied().unwrap_or(Assign::Write)
     }
 
-    /// The gradients that a loop gathers into its order before anything runs.
+    /// The gradients that a loop gathers into its order before any call.
     pub(crate) fn gathered(&self, id: OpId) -> &[VarPair] {
         self.gathered.get(&id).map_or(&[], Vec::as_slice)
     }
@@ -74,13 +74,13 @@ impl Writers {
         self.before.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// The gradients of a gradient block that are zeroed where its loop begins.
+    /// The gradients of a gradient block that are zeroed when its loop begins.
     pub(crate) fn zeroed_in(&self, id: OpId) -> &[VarId] {
         self.in_loops.get(&id).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Goes through all that runs, in order.
+/// Visits all contributions in the order of the run.
 pub(crate) fn writers(
     source: &Source<'_>,
     blocks: &Blocks,
@@ -105,9 +105,9 @@ struct WriterFinder<'a> {
     source: &'a Source<'a>,
     blocks: &'a Blocks,
     layouts: &'a Layouts,
-    /// Gradients that something before has written.
+    /// Gradients that an earlier contribution has written.
     written: HashSet<VarId>,
-    /// Constants' gradients of a block to which the steps of a loop add, until it is known what zeroes them.
+    /// Gradients of a block's constants to which the steps of a loop add, until the operator that zeroes them is known.
     due: HashMap<BlockId, Vec<VarId>>,
     found: Writers,
 }
@@ -135,7 +135,7 @@ impl WriterFinder<'_> {
         Ok(())
     }
 
-    /// Whether a contribution to a gradient writes or adds; from now on others add.
+    /// Decides whether a contribution to a gradient is written or added; later contributions are added.
     fn assign(&mut self, var: VarId, site: Site) -> Assign {
         let first = self.written.insert(var);
         if first && site.visits == Visits::Many && self.is_constant(var) {
@@ -145,7 +145,7 @@ impl WriterFinder<'_> {
         if first { Assign::Write } else { Assign::Add }
     }
 
-    /// Whether a gradient has no rows of the steps of its block.
+    /// Returns whether a gradient has no rows of the steps of its block.
     fn is_constant(&self, var: VarId) -> bool {
         let block = self.source.program.var(var).block;
         let Ok(found) = self.blocks.backward(block) else { return block == BlockId(0) };
@@ -158,7 +158,7 @@ impl WriterFinder<'_> {
         let (step, gradient) = self.source.step(inner.id)?;
         let Some(gradient) = gradient else { return inner.items().try_for_each(|item| self.item(item)) };
         self.begin(inner.id, step, gradient)?;
-        // A memory that passes nothing on has its gradient whole before the loop: what reads it may run there.
+        // A memory that passes nothing back has its whole gradient before the loop: its readers may run there.
         self.memories(gradient, Passes::Nothing);
         inner.before.iter().try_for_each(|item| self.item(item))?;
         self.memories(gradient, Passes::ToTheStepBefore);
@@ -182,7 +182,7 @@ impl WriterFinder<'_> {
         Ok(())
     }
 
-    /// The gradients that hold something before anything of a gradient block runs.
+    /// Marks the gradients that hold a value before any call of a gradient block.
     fn begin(&mut self, id: OpId, step: &StepDesc, gradient: &StepGradient) -> Result<()> {
         let (forward, found) = (self.blocks.forward(step.block)?, self.blocks.backward(gradient.block)?);
         for &(var, home) in &found.homes {
@@ -198,7 +198,7 @@ impl WriterFinder<'_> {
         Ok(())
     }
 
-    /// The gradients of what memories hold next, of those that pass something to the step before, or of those that do not.
+    /// Marks the gradients of the next values of memories that pass a gradient to the previous step, or of memories that do not.
     fn memories(&mut self, gradient: &StepGradient, which: Passes) {
         let passing = |previous: Option<VarId>| match previous {
             Some(_) => Passes::ToTheStepBefore,
@@ -215,7 +215,7 @@ impl WriterFinder<'_> {
     }
 }
 
-/// What a step does with the gradient of a memory's previous value.
+/// The use of the gradient of a memory's previous value in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Passes {
     Nothing,

@@ -1,4 +1,4 @@
-//! What bounds an entry of a profile: multiply-adds, a cache, memory, or waiting.
+//! The bound of a profile entry: multiply-adds, a cache, memory, or waiting.
 
 use std::fmt;
 
@@ -6,41 +6,41 @@ use crate::executor::observe::profile::{Entry, LoopPhase, Profile};
 use crate::kernels::{Bandwidth, bandwidth, peak};
 use crate::tensor::DType;
 
-/// What bounds an entry of a [`Profile`], with the fraction of the bound that was reached.
+/// The resource that bounds an entry of a [`Profile`], with the fraction of the bound that was reached.
 ///
 /// # The model
-/// For each entry it is worked out what its calls would need at best, on all threads together:
+/// The model computes the least time that the calls of an entry could take, on all threads together:
 ///
 /// - for their operations, at the highest rate of multiply-adds (measured);
 /// - for their bytes, at the highest rate of reading (measured, too) from the *smallest cache that holds all that one
-///   call touches*: the second level, the third, or else memory. Of an entry that is its bytes over its calls.
+/// call touches*: the second level, the third, or else memory. An entry touches its bytes divided by its calls.
 ///
-/// The longer of the two times is the bound, and what was reached is that time over the time that was taken:
-/// `multiply-adds 87 %` says that no kernel could save more than 13 % of the entry, `memory 60 %` that reading these
-/// bytes once from memory takes 60 % of it.
+/// The longer of the two times is the bound, and the fraction is that time divided by the measured time:
+/// `multiply-adds 87 %` means that no kernel could save more than 13 % of the entry, `memory 60 %` that reading these bytes
+/// once from memory takes 60 % of it.
 ///
-/// *Waiting* are a loop's steps outside its calls ([`LoopPhase::Stepping`]), and an entry that ran on several threads side by
-/// side, one of them less than half as long as another.
+/// *Waiting* is the bound of a loop's steps outside its calls ([`LoopPhase::Stepping`]), and of an entry that ran on several
+/// threads side by side, if one thread was busy less than half as long as another.
 ///
 /// # Its limits
-/// - Bytes are those of the operands, each once a call. A kernel that reads some twice shows as one that reaches less.
+/// - Bytes are the bytes of the operands, once per call. A kernel that reads an operand twice reaches a smaller fraction.
 /// - Packed weights count as the weights do, and are read from where all of a call fits.
-/// - An operand counts as being in its cache even if something else has pushed it out since, so that the time at best is
-///   rather too short.
-/// - `memory >100 %` is a call that needs less than the model says: it left out a part of its operands, as the pooling of
-///   last rows does, or found a part of them nearer.
-/// - Operators count one operation for each number that they write if they do not say otherwise: exponentials and
-///   roots are more. Such an entry, and one of many small calls, reaches little of either.
-/// - Calls that one thread makes alone are held against what all threads can do.
-/// - Writing counts as reading does.
+/// - An operand counts as being in its cache even if other data has displaced it since, so that the least time is rather too
+///   short.
+/// - `memory >100 %` is a call that needs less than the model assumes: it skipped a part of its operands, as the pooling of
+///   last rows does, or found a part of them in a nearer cache.
+/// - Operators count one operation for each number that they write, unless they declare otherwise: exponentials and roots
+///   are more. Such an entry, and an entry of many small calls, reaches a small fraction of either bound.
+/// - Calls on one thread are compared with the rates of all threads.
+/// - Writing counts like reading.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Bound {
     /// The multiply-adds of all threads.
     MultiplyAdds(f64),
-    /// Reading from the second level of the caches, which each thread has for itself.
+    /// Reading from the second cache level, which belongs to one thread.
     L2(f64),
-    /// Reading from the third level, which threads share.
+    /// Reading from the third cache level, which threads share.
     L3(f64),
     /// Reading from memory.
     Memory(f64),
@@ -65,27 +65,27 @@ impl fmt::Display for Bound {
     }
 }
 
-/// What some threads of this machine do at best together.
+/// The highest rates of this machine's threads together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Rates {
-    /// Operations a second in f32, a multiply-add as two.
+    /// Operations per second in f32, a multiply-add as two.
     pub f32: f64,
-    /// Operations a second in f64.
+    /// Operations per second in f64.
     pub f64: f64,
-    /// Bytes a second from the caches and from memory.
+    /// Bytes per second from the caches and from memory.
     pub bandwidth: Bandwidth,
 }
 
 impl Rates {
-    /// Those of so many threads, at most one a core, which are measured when they are first asked for.
+    /// The rates of `threads` threads, at most one per core. The first call measures them.
     pub fn of(threads: usize) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let all = threads.clamp(1, cores) as f64;
         Self { f32: all * peak::<f32>(), f64: all * peak::<f64>(), bandwidth: bandwidth(threads) }
     }
 
-    /// Operations a second in a dtype; `None` for what computes in no float.
+    /// Operations per second in a dtype; `None` for a dtype that is no float.
     pub fn operations(&self, dtype: DType) -> Option<f64> {
         match dtype {
             DType::F32 => Some(self.f32),
@@ -114,20 +114,19 @@ impl fmt::Display for Rates {
 }
 
 impl Profile {
-    /// What this machine's threads can do at best, as many of them as the profile has, which is measured when it is
-    /// first asked for.
+    /// The highest rates of this machine, on as many threads as the profile has. The first call measures them.
     pub fn rates(&self) -> Rates {
         Rates::of(self.threads)
     }
 
-    /// An entry's operations a second as a fraction of what [`Self::rates`] says; `None` for what computes in no float.
+    /// An entry's operations per second as a fraction of [`Self::rates`]; `None` if its dtype is no float.
     pub fn of_peak(&self, entry: &Entry) -> Option<f64> {
         self.rates().operations(entry.dtype).map(|peak| entry.flops_per_second() / peak)
     }
 }
 
 impl Entry {
-    /// What bounds it on a machine whose threads do so much together; `None` for what neither computes nor reads.
+    /// The bound of the entry on a machine with these rates; `None` if it neither computes nor reads.
     pub fn bound(&self, rates: &Rates) -> Option<Bound> {
         if self.part == LoopPhase::Stepping || self.is_uneven() {
             return Some(Bound::Waiting);
@@ -152,7 +151,7 @@ impl Entry {
         })
     }
 
-    /// Whether one thread had less than half of what another had beside it.
+    /// Returns whether one thread was busy less than half as long as another beside it.
     fn is_uneven(&self) -> bool {
         let ran = || self.side_by_side.iter().filter(|busy| !busy.is_zero());
         ran().min().zip(ran().max()).is_some_and(|(least, most)| *least * 2 < *most)
@@ -173,7 +172,7 @@ mod tests {
         bandwidth: Bandwidth { l2: 100e9, l3: 50e9, memory: 20e9, l2_size: 1 << 20, l3_size: 1 << 25 },
     };
 
-    /// So many calls, which took a second.
+    /// An entry of `calls` calls, which took a second.
     fn of(calls: u64, flops: u64, read: u64, written: u64) -> Entry {
         let cost = Cost { flops, read, written };
         Entry {
@@ -199,7 +198,7 @@ mod tests {
         check(&product, Some(Bound::MultiplyAdds(0.5)), "multiply-adds 50 %");
         let double = Entry { dtype: DType::F64, ..product.clone() };
         check(&double, Some(Bound::MultiplyAdds(1.0)), "multiply-adds 100 %");
-        // What computes in no float has bytes only.
+        // An entry whose dtype is no float has bytes only.
         let ids = Entry { dtype: DType::I64, ..product };
         check(&ids, Some(Bound::L2(0.1)), "L2 10 %");
         // A call that did not touch all of its operands.
@@ -208,7 +207,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_call_tell_where_they_are_read() {
-        // The same ten billion bytes in calls of 1 MB, 10 MB, 100 MB; just what a cache holds is in it.
+        // The same ten billion bytes in calls of 1 MB, 10 MB, 100 MB; a call exactly as large as a cache fits into it.
         check(&of(10_000, 1, 6_000_000_000, 4_000_000_000), Some(Bound::L2(0.1)), "L2 10 %");
         check(&of(1_000, 1, 6_000_000_000, 4_000_000_000), Some(Bound::L3(0.2)), "L3 20 %");
         check(&of(100, 1, 6_000_000_000, 4_000_000_000), Some(Bound::Memory(0.5)), "memory 50 %");
@@ -226,7 +225,7 @@ mod tests {
         };
         assert_eq!(threads(&[100, 49]), Some(Bound::Waiting));
         assert_eq!(threads(&[10, 100, 60]), Some(Bound::Waiting));
-        // Even enough; on one thread; and where the others had no part in it.
+        // Even enough; on one thread; and with idle threads beside it.
         for even in [&[100, 50][..], &[100], &[0, 100], &[]] {
             assert_eq!(threads(even), Some(Bound::MultiplyAdds(0.5)), "{even:?}");
         }

@@ -1,4 +1,4 @@
-//! The compiled program as text: what runs where, in which memory, and why.
+//! Listings: the compiled program as text, with its instructions, their buffers and the reasons.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};
@@ -15,8 +15,8 @@ use crate::tensor::StorageKind;
 
 /// A compiled program, to be printed.
 ///
-/// Instructions are numbered in the order in which they first run; a [`Profile`](crate::executor::Profile) uses the same numbers.
-/// The plan holds what was decided about each operator of a step block, with the reason, and the listing prints that.
+/// Instructions are numbered in the order in which they first run; a [`Profile`](crate::executor::Profile) uses the same
+/// numbers. The plan holds the decision about each operator of a step block, with its reason, and the listing prints both.
 ///
 /// ```
 /// use unpadded::executor::Executor;
@@ -76,10 +76,10 @@ fn loops_of<'p>(code: &'p [Instr], loops: &mut HashMap<BlockId, &'p Loop>) {
     }
 }
 
-/// Something of the variables of each block.
+/// A list of values for each block's variables.
 type ByBlock<T> = HashMap<BlockId, Vec<T>>;
 
-/// What holds the gradients of memories, which steps pass back.
+/// Collects the views of the gradients of memories, which steps pass back.
 fn gradients_of(code: &[Instr], passed: &mut HashMap<(BlockId, usize), Ref>) {
     for instr in code {
         if let Instr::Loop(inner) = instr {
@@ -97,7 +97,7 @@ struct Text<'a> {
     plan: &'a Plan,
     loops: HashMap<BlockId, &'a Loop>,
     passed: HashMap<(BlockId, usize), Ref>,
-    /// Variables of a block that are columns of another one, and gradients that are another one.
+    /// Variables of a block that are columns of another variable, and gradients that equal another gradient.
     views: ByBlock<(VarId, (VarId, usize))>,
     same: ByBlock<(VarId, VarId)>,
     out: String,
@@ -134,7 +134,7 @@ impl<'a> Text<'a> {
         self.buffers();
     }
 
-    /// Instructions, or those of them that run over certain rows, with their chains.
+    /// Prints instructions, or only the instructions that run over certain rows, with their chains.
     fn code(&mut self, code: &'a [Instr], chains: &[Chain], only: Option<LoopRows>) {
         for (calls, chain) in parts(code.len(), chains) {
             let code = code[calls].iter().filter(|instr| only.is_none_or(|only| instr.span() == only));
@@ -191,7 +191,7 @@ impl<'a> Text<'a> {
         self.notes(&notes);
     }
 
-    /// The call that computes offsets.
+    /// Prints the call that computes offsets.
     fn levels(&mut self, op: &'a OpInstr) {
         let Some(desc) = self.plan.program.block(op.desc.block).ops.get(op.desc.number) else { return };
         let operator = op.place.operator.as_deref().unwrap_or(&desc.kind);
@@ -202,7 +202,7 @@ impl<'a> Text<'a> {
         self.inside(|text| text.line(&format!("before its output has room{when}")));
     }
 
-    /// What a call reads, and what it writes with its place.
+    /// The operands that a call reads, and the operands that it writes with their positions.
     fn operands(&self, op: &OpInstr, desc: &OpDesc) -> (String, String) {
         let signature = op.op.signature();
         let backward = op.pass == Pass::Backward;
@@ -263,7 +263,7 @@ impl<'a> Text<'a> {
         if let Access::Slot(s) = view.access { self.plan.slots.get(s) } else { None }
     }
 
-    /// A place in the pool, as listings say it.
+    /// A number in the pool, as listings print it.
     fn pooled(&self, pool: usize) -> String {
         match self.plan.pools.get(pool) {
             Some(StorageKind::SelectedRows) | None => format!("selected rows {pool}"),
@@ -275,7 +275,7 @@ impl<'a> Text<'a> {
         self.slot_of(view).map_or_else(|| "?".to_owned(), |slot| self.name(slot.var))
     }
 
-    /// The buffer of a view, and which columns of its rows.
+    /// The buffer of a view, and the columns of its rows.
     fn place_of(&self, view: &Ref) -> String {
         let Some(slot) = self.slot_of(view) else { return "no buffer".to_owned() };
         if let Some(pool) = slot.pool {
@@ -344,7 +344,7 @@ impl<'a> Text<'a> {
         });
     }
 
-    /// The instructions of a part of a loop, or those of them that run over certain rows.
+    /// Prints the instructions of a phase of a loop, or only the instructions that run over certain rows.
     fn section(&mut self, title: &str, code: &'a [Instr], chains: &[Chain], only: Option<LoopRows>) {
         if code.iter().any(|instr| only.is_none_or(|only| instr.span() == only)) {
             self.line(title);
@@ -366,7 +366,7 @@ impl<'a> Text<'a> {
         self.line(&text);
     }
 
-    /// Gradients to which the steps of a loop add.
+    /// Prints the gradients to which the steps of a loop add.
     fn zeroed(&mut self, inner: &Loop) {
         if !inner.zero.is_empty() {
             let names: Vec<String> = inner.zero.iter().map(|view| self.slot_name(view)).collect();
@@ -390,8 +390,8 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// What passes between the memories and the variables outside that hold their first and last values; in a backward
-    /// loop, between the gradients of these.
+    /// Prints the transfers between the memories and the variables outside that hold their first and last values; in a
+    /// backward loop, between the gradients of these.
     fn ends(&mut self, inner: &Loop) {
         for plan in inner.memories.iter().filter(|_| !inner.backward) {
             if let Some(last) = &plan.last {
@@ -412,7 +412,8 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Variables of the block that no call computes: columns of others, and gradients that are another gradient.
+    /// Prints variables of the block that no call computes: columns of other variables, and gradients that equal another
+    /// gradient.
     fn no_calls(&mut self, inner: &Loop) {
         let block = match &inner.desc.gradient {
             Some(gradient) if inner.backward => gradient.block,
@@ -454,7 +455,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The bytes of a slot: a number, or so many for each row of something that a run counts.
+    /// The bytes of a slot, as text: a number, or a number per row of a counted extent.
     fn bytes(&self, slot: &Slot) -> String {
         let row = slot.width * slot.dtype.size_of();
         match self.rows_of(slot.rows, slot.home) {
@@ -488,7 +489,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// The user's line, for what a user wrote.
+/// The user's line, if the user wrote the operator.
 fn line_of(place: &Place) -> Option<String> {
     place.caller.as_ref().filter(|caller| !caller.is_empty()).map(|caller| format!("at {caller}"))
 }

@@ -1,4 +1,4 @@
-//! What a plan is and where its time goes, to be read by people.
+//! The listing of a plan and the profile of its runs, for people to read.
 
 pub(super) mod bound;
 pub(super) mod listing;

@@ -1,4 +1,4 @@
-//! Where the time of runs goes: by operator, by part of the step block, by thread.
+//! Profiles: the time of runs by operator, by phase of the step block, and by thread.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::operator::{Cost, Pass};
 use crate::program::RECURRENT;
 use crate::tensor::DType;
 
-/// In which part of a program, or of a step block, an entry's calls were.
+/// The phase of a program, or of a step block, in which an entry's calls ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum LoopPhase {
@@ -17,22 +17,22 @@ pub enum LoopPhase {
     Outside,
     /// Before the loop, over all steps at once.
     Before,
-    /// Once a sequence, before or after the loop.
+    /// Once per sequence, before or after the loop.
     Sequences,
     /// At every step.
     Loop,
     /// After the loop, over all steps at once.
     After,
-    /// Packing of constants, once a run; of those that did not change since the run before, not again.
+    /// Packing of constants, once per run; constants that have not changed since the previous run are not packed again.
     Prepare,
     /// Rows moved between the batch's order and a loop's.
     Moves,
-    /// In a loop but in none of its calls: finding the rows of each step, and threads that wait for others.
+    /// In a loop but in none of its calls: finding the rows of each step, and threads that wait for other threads.
     Stepping,
 }
 
 impl LoopPhase {
-    /// All of them.
+    /// All phases.
     pub const ALL: [LoopPhase; 8] = [
         LoopPhase::Outside,
         LoopPhase::Before,
@@ -60,58 +60,58 @@ impl fmt::Display for LoopPhase {
     }
 }
 
-/// What one instruction did.
+/// The calls of one instruction.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Entry {
     /// The instruction's number in the [listing](crate::executor::Listing).
     pub instruction: usize,
-    /// Its operator, as `"linear #3, backward"`.
+    /// The operator's name, as `"linear #3, backward"`.
     pub operator: String,
-    /// The kind of its operator, as `"linear"`; of a loop `"recurrent"`, of rows that are moved `"reorder"`.
+    /// The operator's kind, as `"linear"`; `"recurrent"` for a loop, `"reorder"` for moved rows.
     pub kind: String,
-    /// The pass that its operator belongs to.
+    /// The pass of the operator.
     pub pass: Pass,
-    /// The step block it is in; none at the root.
+    /// The step block that contains it; `None` at the root.
     pub block: Option<usize>,
     /// The line of the user's code, if the user wrote it.
     pub caller: Option<String>,
-    /// Where its calls were.
+    /// The phase in which its calls ran.
     pub part: LoopPhase,
-    /// How many there were, over all runs.
+    /// The number of calls, over all runs.
     pub calls: u64,
     /// Rows of its first output, over all calls.
     pub rows: u64,
     /// Operations and bytes of all calls.
     pub cost: Cost,
-    /// On the clock.
+    /// Wall-clock time.
     pub time: Duration,
-    /// On each thread; where a call is divided over threads, on the one that waited for the others.
+    /// Time on each thread; a call that is divided over threads counts on the thread that waited for the others.
     pub threads: Vec<Duration>,
-    /// On each thread, while others ran the same steps, or the same chain, for other sequences or rows.
+    /// Time on each thread while other threads ran the same steps, or the same chain, for other sequences or rows.
     pub side_by_side: Vec<Duration>,
-    /// What it computes in.
+    /// The dtype in which it computes.
     pub dtype: DType,
 }
 
 impl Entry {
-    /// Operations a second.
+    /// Operations per second.
     pub fn flops_per_second(&self) -> f64 {
         rate(self.cost.flops, self.time)
     }
 
-    /// Bytes a second, read and written.
+    /// Bytes read and written per second.
     pub fn bytes_per_second(&self) -> f64 {
         rate(self.cost.read + self.cost.written, self.time)
     }
 }
 
-/// Where the time of some runs went.
+/// The profile of some runs: where their time was spent.
 ///
 /// [`Executor::start_profile`](crate::executor::Executor::start_profile) switches it on,
 /// [`Executor::take_profile`](crate::executor::Executor::take_profile) off again. A [`Profile`] prints as a table and
 /// writes itself as a trace for Chrome's `about:tracing` or Perfetto. Instructions are numbered as in the
-/// [listing](crate::executor::Listing), which says why each is where it is.
+/// [listing](crate::executor::Listing), which gives the reason for the position of each.
 ///
 /// ```
 /// use unpadded::executor::{Executor, LoopPhase, Run, Scope};
@@ -138,37 +138,37 @@ impl Entry {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// # What it costs
-/// Switched off, a branch at each call, and no memory. Switched on, two readings of the clock and a count of bytes at
-/// each call, under a microsecond: on an LSTM(256) over 64 sequences less than what one run differs from the next.
+/// # Cost
+/// Switched off, a profile costs a branch per call, and no memory. Switched on, it costs two readings of the clock and a
+/// count of bytes per call, under a microsecond: on an LSTM(256) over 64 sequences less than the variation between runs.
 ///
-/// # What the numbers mean
-/// *Time* is time on the clock: where threads run the steps of a loop side by side, each counts for its share, so that
-/// all entries and what is in none add up to [`Profile::wall`]. FLOP are what operators declare
-/// ([`Op::cost`](crate::operator::Op::cost)), a multiply-add as two; bytes are those of the operands, whether they come
-/// from a cache or from memory. The table's second line says what this machine does at best, and its column *bound* which of
-/// it an entry comes nearest to: see [`Bound`](crate::executor::Bound).
+/// # Meaning of the numbers
+/// *Time* is wall-clock time: if threads run the steps of a loop side by side, each counts with its share, so that all
+/// entries and the time outside of entries add up to [`Profile::wall`]. FLOP are declared by operators
+/// ([`Op::cost`](crate::operator::Op::cost)), a multiply-add as two; bytes are the bytes of the operands, from a cache or
+/// from memory. The table's second line shows the highest rates of this machine, and its column *bound* the rate that an
+/// entry comes nearest to: see [`Bound`](crate::executor::Bound).
 pub struct Profile {
-    /// What took time, longest first.
+    /// The entries, longest time first.
     pub entries: Vec<Entry>,
-    /// How many runs it is of, without those that ended with an error.
+    /// The number of runs, without runs that ended with an error.
     pub runs: u64,
-    /// How long runs took, also those that ended with an error.
+    /// The duration of all runs, with runs that ended with an error.
     pub wall: Duration,
-    /// On how many threads.
+    /// The number of threads.
     pub threads: usize,
     pub(super) recorders: Vec<Recorder>,
     pub(super) names: Vec<String>,
 }
 
 impl Profile {
-    /// The time of the entries in one part.
+    /// The time of the entries in one phase.
     pub fn time_in(&self, part: LoopPhase) -> Duration {
         self.entries.iter().filter(|entry| entry.part == part).map(|entry| entry.time).sum()
     }
 }
 
-/// What is counted of runs while they are profiled.
+/// The counts that are collected while runs are profiled.
 #[derive(Default)]
 pub(crate) struct Profiling {
     runs: u64,
@@ -176,17 +176,17 @@ pub(crate) struct Profiling {
 }
 
 impl Profiling {
-    /// A run, or a half of one, took so long, whether it ended well or with an error: its calls are written down.
+    /// Adds the duration of a run, or of half a run, whether or not it failed: its calls are recorded in any case.
     pub(crate) fn took(&mut self, length: Duration) {
         self.wall += length;
     }
 
-    /// A run has ended well.
+    /// Counts a run that succeeded.
     pub(crate) fn count(&mut self) {
         self.runs += 1;
     }
 
-    /// The profile of runs of a plan, from what each thread wrote down.
+    /// Makes the profile of runs of a plan, from the recorders of all threads.
     pub(crate) fn profile(self, plan: &Plan, recorders: Vec<Recorder>) -> Profile {
         let Self { runs, wall } = self;
         let names = vec![String::new(); plan.instructions];
@@ -198,7 +198,7 @@ impl Profiling {
     }
 }
 
-/// Makes the entries of some instructions, and returns their time on the clock in seconds.
+/// Makes the entries of some instructions, and returns their wall-clock time in seconds.
 fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(LoopRows) -> LoopPhase) -> f64 {
     let mut time = 0.0;
     for instr in code {
@@ -219,7 +219,7 @@ fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(LoopRows) -> Loo
                 profile.add(Entry { part: part(op.span), ..of_op(op) }, |recorder| &recorder.calls)
             }
             Instr::Op(op) => {
-                // Before the top-level instruction, so not in the time of a loop around it.
+                // It runs before the top-level instruction, so it is not in the time of a loop around it.
                 profile.add(Entry { part: LoopPhase::Prepare, ..of_op(op) }, |recorder| &recorder.packs);
                 profile.add(Entry { part: part(op.span), ..of_op(op) }, |recorder| &recorder.calls)
             }
@@ -262,7 +262,7 @@ fn account_loop(profile: &mut Profile, inner: &Loop) -> f64 {
     moves + before + body.max(whole) + after
 }
 
-/// An entry before anything is known of it.
+/// An entry without any calls.
 pub(super) fn nothing(operator: &str, kind: &str, pass: Pass) -> Entry {
     Entry {
         instruction: 0,
@@ -295,7 +295,7 @@ fn of_op(op: &OpInstr) -> Entry {
 }
 
 impl Profile {
-    /// Adds an entry with what the threads wrote down for it, if they did, and returns its seconds on the clock.
+    /// Adds an entry with the totals that the threads recorded for it, if any, and returns its wall-clock seconds.
     fn add(&mut self, mut entry: Entry, of: impl Fn(&Recorder) -> &[Totals]) -> f64 {
         let index = entry.instruction;
         self.names[index].clone_from(&entry.operator);

@@ -6,14 +6,14 @@ use crate::executor::observe::profile::Profile;
 use crate::executor::run::recorder::{Event, EventKind, MOST_EVENTS};
 
 impl Profile {
-    /// The runs as JSON in Chrome's trace event format, for `about:tracing` or Perfetto: one process, and each thread
-    /// of the executor with its calls.
+    /// Returns the runs as JSON in Chrome's trace event format, for `about:tracing` or Perfetto: one process, with the calls
+    /// of each thread of the executor.
     ///
-    /// The steps of a loop are too many to stand one by one. Each loop has one event for all of its steps, from their
-    /// first to their last moment, and in it one event for each instruction: as long as all its calls together, one
-    /// instruction after the other rather than when they were (`"calls"` tells how many). A loop that runs in the steps
-    /// of another one shows only there. A thread writes down at most 65,536 events; how many more there were stands in
-    /// `otherData`.
+    /// A loop has too many steps for an event per step. Each loop has one event for all of its steps, from the first to the
+    /// last moment, and in it one event for each instruction. The length of that event is the time of all calls of the
+    /// instruction together; these events follow one another and do not show when the calls ran (`"calls"` is their number).
+    /// A loop inside a loop appears only there. A thread records at most 65,536 events; `otherData` has the number of
+    /// dropped events.
     pub fn chrome_trace(&self) -> String {
         let dropped: u64 = self.recorders.iter().map(|recorder| recorder.dropped).sum();
         let mut out = format!(
@@ -61,7 +61,7 @@ impl Profile {
     }
 }
 
-/// What may stand between the quotes of a JSON string.
+/// Escapes text for a JSON string.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,15 +1,15 @@
-//! Chains: row-wise calls that follow each other and run chunk by chunk.
+//! Chains: consecutive row-wise calls that run chunk by chunk.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Calls of a list of instructions that run chunk by chunk.
+/// The calls of an instruction list that run chunk by chunk.
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     pub(crate) calls: Range<usize>,
-    /// How many rows a chunk has.
+    /// The number of rows of a chunk.
     pub(crate) rows: usize,
-    /// Numbers that a row writes.
+    /// The count of numbers that the chain writes per row.
     pub(crate) width: usize,
 }
 
@@ -19,7 +19,7 @@ impl fmt::Display for Chain {
     }
 }
 
-/// The instructions of a list: each chain as a whole, all others one by one.
+/// Divides a list of instructions: each chain as a whole, all other instructions one by one.
 pub(crate) fn parts(
     instructions: usize,
     chains: &[Chain],

@@ -1,12 +1,12 @@
-//! About how much a call computes, known when a program is compiled: what decides whether threads share it.
+//! The estimated effort of a call, known when a program is compiled: it decides whether threads share the call.
 
 use crate::operator::Extent;
 
-/// About how much a call computes, counted in numbers that it writes.
+/// The estimated effort of a call, counted in numbers that it writes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
-    /// What counts its rows.
+    /// The extent that counts its rows.
     pub(crate) rows: Extent,
-    /// For each of them.
+    /// The effort per row.
     pub(crate) row: usize,
 }

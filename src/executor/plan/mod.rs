@@ -1,4 +1,4 @@
-//! A compiled program: names have become slot numbers, and every slot has a buffer.
+//! A compiled program: slot numbers replace names, and every slot has a buffer.
 
 mod chain;
 mod effort;
@@ -26,18 +26,18 @@ use crate::tensor::{DType, StorageKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct OpId {
     pub(crate) block: BlockId,
-    /// Its number there.
+    /// The operator's number in the block.
     pub(crate) number: usize,
 }
 
-/// Over which rows of a step block an instruction runs.
+/// The rows of a step block on which an instruction runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoopRows {
     /// All steps at once.
     All,
     /// Once for each sequence.
     Sequences,
-    /// One step after the other, before the loop: what a level is made from must be known for all of them.
+    /// One step after another, before the loop: the inputs of a made level must be known for all steps.
     Steps,
 }
 
@@ -59,35 +59,35 @@ pub(crate) struct OpInstr {
     /// The literals of each input slot.
     pub(crate) literals: Vec<Vec<Literal>>,
     pub(crate) outputs: Vec<Vec<Spec>>,
-    /// Levels that the operator makes, where it is called for their offsets.
+    /// The levels that the operator makes, if this call computes their offsets.
     pub(crate) made: Vec<MadeLevelIds>,
-    /// The block's count of top-level sequences.
+    /// The extent that counts the block's top-level sequences.
     pub(crate) top: Extent,
     pub(crate) stream: u64,
     pub(crate) random: bool,
-    /// Its place among the prepared states, if it prepares; the reads that are constant, by input slot.
+    /// Its number among the prepared states, if it prepares.
     pub(crate) prepared: Option<usize>,
     pub(crate) constants: Vec<Range<usize>>,
-    /// It divides columns over the threads that it is given.
+    /// It divides columns over its threads.
     pub(crate) divides_columns: bool,
     pub(crate) wanted: Vec<bool>,
-    /// Which of the writes are flushed after the call: what passes from step to step.
+    /// The writes that are flushed after the call: values that pass from step to step.
     pub(crate) flush: Vec<usize>,
     pub(crate) effort: Effort,
     pub(crate) span: LoopRows,
-    /// The block whose order its rows lie in, and what counts them there.
+    /// The block in whose order its rows are, and the extent that counts them there.
     pub(crate) order: Option<(BlockId, Extent)>,
     pub(crate) desc: OpId,
-    /// Why it runs before, in or after the loop of its step block.
+    /// The reason why it runs before, in or after the loop of its step block.
     pub(crate) why: Option<TimingReason>,
-    /// What it stands for, if for several.
+    /// The operators that it replaces, if there are several.
     pub(crate) stands_for: Option<Note>,
-    /// Its number in the plan.
+    /// The instruction's number in the plan.
     pub(crate) index: usize,
 }
 
 impl OpInstr {
-    /// An error of this call with its place.
+    /// Adds the position of this call to an error.
     pub(crate) fn err(&self, error: Error) -> Error {
         let name = |slot: &str| {
             let named = |(known, _): &&(&str, String)| *known == slot;
@@ -96,14 +96,15 @@ impl OpInstr {
         error.renamed(name).at(self.place.clone())
     }
 
-    /// Of a sequence-wise call the levels of what delimits its sequences, its deepest input: the last one, and those above it.
+    /// The levels that delimit the sequences of a sequence-wise call, by its deepest input: the last level, and the levels
+    /// above it.
     pub(crate) fn sequences(&self) -> Option<(LevelId, &[LevelId])> {
         let lods = self.inputs.iter().flatten().map(|spec| &spec.lod);
         let (last, above) = lods.rev().max_by_key(|lod| lod.len())?.split_last()?;
         Some((*last, above))
     }
 
-    /// Whether it reads or writes anything that is not dense.
+    /// Returns whether the call reads or writes a value that is not dense.
     pub(crate) fn selects(&self) -> bool {
         let wiring = &self.wiring;
         let places = wiring.inputs.iter().chain(&wiring.outputs).chain(&wiring.output_gradients);
@@ -117,19 +118,19 @@ impl OpInstr {
 pub(crate) enum Instr {
     /// A call.
     Op(Box<OpInstr>),
-    /// Offsets of levels that an operator makes, before its call.
+    /// The call that computes the offsets of the levels that an operator makes, before the operator's call.
     Levels(Box<OpInstr>),
     /// A step loop.
     Loop(Box<Loop>),
-    /// Begins a gradient that a loop adds to: with zeros, or, of selected rows, with none. The second field is the
+    /// Starts a gradient that a loop adds to: with zeros, or, for selected rows, with no rows. The second field is the
     /// instruction's number in the plan.
     Zero(Ref, usize),
-    /// From the order of a block's rank table to that of the batch.
+    /// Moves rows from the order of a block's rank table to the order of the batch.
     Reorder {
         from: Ref,
         to: Ref,
         block: BlockId,
-        /// What counts the rows inside the block.
+        /// The extent that counts the rows inside the block.
         rows: Extent,
         role: Role,
         index: usize,
@@ -137,7 +138,7 @@ pub(crate) enum Instr {
 }
 
 impl Instr {
-    /// About how much it computes in a batch of so many rows, in all steps if it is a loop.
+    /// The estimated effort in a batch of `rows` rows, over all steps if it is a loop.
     pub(crate) fn effort(&self, rows: usize) -> usize {
         match self {
             Instr::Op(op) => op.effort.row.saturating_mul(op.effort.rows.known().unwrap_or(rows)),
@@ -149,7 +150,7 @@ impl Instr {
         }
     }
 
-    /// Over which rows of a step block it runs.
+    /// The rows of a step block on which it runs.
     pub(crate) fn span(&self) -> LoopRows {
         match self {
             Instr::Op(op) | Instr::Levels(op) => op.span,
@@ -159,7 +160,7 @@ impl Instr {
     }
 }
 
-/// Rows that are moved between the order of the batch and a step block's.
+/// Rows that are moved between the order of the batch and the order of a step block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Move {
     pub(crate) outer: Ref,
@@ -171,13 +172,13 @@ pub(crate) struct Move {
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryPlan {
     pub(crate) next: Ref,
-    /// Slot of the first step's previous value.
+    /// The slot of the first step's previous value.
     pub(crate) start: Ref,
-    /// Whether this loop reads previous values at all.
+    /// Whether the loop reads previous values at all.
     pub(crate) read: bool,
     pub(crate) initial: Option<Ref>,
     pub(crate) last: Option<Ref>,
-    /// The previous values of all steps as one array, where an instruction outside the loop reads them.
+    /// The previous values of all steps as one array, if an instruction outside the loop reads them.
     pub(crate) all: Option<Ref>,
 }
 
@@ -186,22 +187,22 @@ pub(crate) struct MemoryPlan {
 pub(crate) struct MemoryGradientPlan {
     pub(crate) memory: usize,
     pub(crate) next: Ref,
-    /// Slot of the gradient that the first step passes back.
+    /// The slot of the gradient that the first step passes back.
     pub(crate) start: Ref,
-    /// Whether a step writes what it passes back, or adds to what is there.
+    /// Whether a step writes the gradient that it passes back, or adds to it; `None` if it passes nothing.
     pub(crate) passes: Option<Assign>,
-    /// Whether the next value's gradient holds anything before the loop.
+    /// Whether the next value's gradient holds a contribution before the loop.
     pub(crate) filled: bool,
     pub(crate) last: Option<Ref>,
     pub(crate) initial: Option<(Ref, Assign)>,
 }
 
-/// A level inside a step block, made from one around it.
+/// A level inside a step block, made from a level around it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InnerLevel {
     pub(crate) outer: LevelId,
     pub(crate) inner: LevelId,
-    /// Which inner level is above it; none if it delimits the entries (or, of a static input, the sequences).
+    /// The inner level above it; `None` if it delimits the entries (or, for a static input, the sequences).
     pub(crate) above: Option<usize>,
     pub(crate) statics: bool,
 }
@@ -210,9 +211,9 @@ pub(crate) struct InnerLevel {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MadeLevel {
     pub(crate) level: LevelId,
-    /// Which of the frame's levels is above it; none if it delimits the entries.
+    /// The frame's level above it; `None` if it delimits the entries.
     pub(crate) above: Option<usize>,
-    /// The rows of all steps have a LoD: nothing above it is static, and so the same at every step.
+    /// The rows of all steps have a LoD: no level above it is static, and so the same at every step.
     pub(crate) over_all: bool,
 }
 
@@ -220,49 +221,49 @@ pub(crate) struct MadeLevel {
 pub(crate) struct Loop {
     pub(crate) desc: StepDesc,
     pub(crate) place: Place,
-    /// Why it runs before, in or after the loop around it.
+    /// The reason why it runs before, in or after the loop around it.
     pub(crate) why: Option<TimingReason>,
-    /// Its number in the plan, before those of its instructions.
+    /// Its number in the plan, smaller than the numbers of its instructions.
     pub(crate) index: usize,
     pub(crate) backward: bool,
     pub(crate) span: LoopRows,
-    /// Into the block's order, before anything runs.
+    /// Rows moved into the block's order, before any call.
     pub(crate) gather: Vec<Move>,
-    /// Static inputs: one row or sub-sequence a sequence.
+    /// Static inputs: one row or one sub-sequence per sequence.
     pub(crate) statics: Vec<Move>,
     pub(crate) memories: Vec<MemoryPlan>,
     pub(crate) gradients: Vec<MemoryGradientPlan>,
-    /// Set to zero before the loop: gradients of static inputs, and of constants of the block that steps add to.
+    /// Gradients set to zero before the loop: of static inputs, and of constants of the block that steps add to.
     pub(crate) zero: Vec<Ref>,
     pub(crate) before: Vec<Instr>,
     pub(crate) body: Vec<Instr>,
     pub(crate) after: Vec<Instr>,
-    /// Which of these run chunk by chunk.
+    /// The instructions that run chunk by chunk.
     pub(crate) chains: Chains,
-    /// Memories whose previous values instructions outside the loop read as one array: behind a forward loop, which computes
-    /// them; before and behind a backward one.
+    /// Memories whose previous values instructions outside the loop read as one array: after a forward loop, which computes
+    /// them; before and after a backward loop.
     pub(crate) spread: Vec<usize>,
-    /// Back to the order of the batch.
+    /// Rows moved back to the order of the batch.
     pub(crate) scatter: Vec<Move>,
     pub(crate) scatter_statics: Vec<Move>,
-    /// Flushed after the loop: what it hands to a step of the loop around it.
+    /// Values flushed after the loop, which it passes to a step of the loop around it.
     pub(crate) flush: Vec<Ref>,
-    /// Slots that live in this block's orders.
+    /// Slots in this block's orders.
     pub(crate) slots: Vec<usize>,
-    /// Lanes may run the loop, each for its own sequences: every row belongs to one of them, and no gradient is added across
+    /// Lanes may run the loop, each for its own sequences: every row belongs to one lane, and no gradient is added across
     /// sequences.
     pub(crate) in_lanes: bool,
-    /// Bytes of constants that calls of every step prepare: weights.
+    /// The bytes of constants that calls of every step prepare: weights.
     pub(crate) weights: usize,
-    /// Levels that operators of the forward block make.
+    /// The levels that operators of the forward block make.
     pub(crate) levels: Vec<MadeLevel>,
-    /// Levels of step inputs and static inputs.
+    /// The levels of step inputs and static inputs.
     pub(crate) inner: Vec<InnerLevel>,
     /// The block that holds the forward loop.
     pub(crate) parent: BlockId,
-    /// What counts the sequences, outside.
+    /// The extent that counts the sequences, outside.
     pub(crate) sequences: Extent,
-    /// Some operator in it draws random numbers.
+    /// An operator in the loop draws random numbers.
     pub(crate) random: bool,
 }
 
@@ -274,43 +275,43 @@ pub(crate) struct Chains {
     pub(crate) after: Vec<Chain>,
 }
 
-/// What is to be said of an operator that several became.
+/// The note about an operator that replaces several operators.
 #[derive(Debug, Clone)]
 pub(crate) struct Note {
     pub(crate) text: String,
-    /// Another operator computes the same in a run that computes gradients.
+    /// Another operator computes the same result in a run that computes gradients.
     pub(crate) superseded: bool,
-    /// It is a backward operator that also computes what forward operators do.
+    /// It is a backward operator that also computes the results of forward operators.
     pub(crate) joint: bool,
 }
 
-/// Variables that are columns of another one: that one, which is no such variable itself, and the first column there.
+/// Variables that are columns of another variable: that variable, which is no view itself, and the first column in it.
 pub(crate) type Views = HashMap<VarId, (VarId, usize)>;
 
 /// A compiled program.
 pub(crate) struct Plan {
     pub(crate) slots: Vec<Slot>,
     pub(crate) code: Vec<Instr>,
-    /// Which of the instructions run chunk by chunk.
+    /// The instructions that run chunk by chunk.
     pub(crate) chains: Vec<Chain>,
-    /// Which slot holds a variable in the order of the batch.
+    /// The slot of each variable in the order of the batch.
     pub(crate) of_var: Vec<Option<usize>>,
     pub(crate) buffers: Vec<DType>,
-    /// The storages of what is not dense, by number in the pool.
+    /// The storages of values that are not dense, by number in the pool.
     pub(crate) pools: Vec<StorageKind>,
     pub(crate) prepared: usize,
-    /// How many instructions there are, those of loops included.
+    /// The number of instructions, with the instructions of loops.
     pub(crate) instructions: usize,
-    /// Blocks whose frames know the keys of their rows for instructions outside.
+    /// Blocks whose frames provide row keys for instructions outside.
     pub(crate) keyed: Vec<BlockId>,
-    /// The slots of what is minimised.
+    /// The slots of the losses.
     pub(crate) losses: Vec<usize>,
-    /// Variables of step blocks that are columns of another one.
+    /// Variables of step blocks that are columns of another variable.
     pub(crate) views: Views,
-    /// Gradients that are another one, with that one.
+    /// Gradients that equal another gradient, with that gradient.
     pub(crate) same: Vec<(VarId, VarId)>,
-    /// What was compiled: the program that was given, with some operators fused or merged.
+    /// The compiled program: the given program, with some operators fused or merged.
     pub(crate) program: Program,
-    /// Operators that could have been fused, and why they are not.
+    /// Operators that could have been fused, with the reasons why they are not.
     pub(crate) refused: Vec<String>,
 }

@@ -1,9 +1,9 @@
-//! Slots: room for a value, and what views of it a call has.
+//! Slots: the buffers of values, and the views that a call has of them.
 
 use crate::operator::{BlockId, Extent, VarId};
 use crate::tensor::DType;
 
-/// How the rows of a slot lie in its buffer.
+/// The layout of a slot's rows in its buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Home {
     /// In the order of the batch (or, for a constant, its own).
@@ -14,7 +14,7 @@ pub(crate) enum Home {
     Sequence(BlockId),
 }
 
-/// Room for the value of a variable.
+/// The slot of a variable's value.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
     pub(crate) var: VarId,
@@ -25,20 +25,20 @@ pub(crate) struct Slot {
     pub(crate) buffer: usize,
     /// The first and the last top-level instruction that touch it.
     pub(crate) life: (usize, usize),
-    /// Kept in the scope from run to run.
+    /// The value is kept in the scope from run to run.
     pub(crate) persistent: bool,
-    /// Another slot, whose buffer it shares.
+    /// The slot whose buffer this slot shares.
     pub(crate) alias: Option<usize>,
-    /// Not dense: its number in the pool, instead of a buffer.
+    /// The number in the pool, if the value is not dense; it then has no buffer.
     pub(crate) pool: Option<usize>,
 }
 
-/// What a view of a call refers to.
+/// The value that a view of a call refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
     /// A slot.
     Slot(usize),
-    /// A memory's value of the step before: the initial rows, or a part of the next value's slot.
+    /// A memory's value of the previous step: the initial rows, or rows of the next value's slot.
     Previous { block: BlockId, memory: usize },
     /// The gradient that a step passes to the step before it.
     Passed { block: BlockId, memory: usize },
@@ -50,6 +50,6 @@ pub(crate) struct Ref {
     pub(crate) access: Access,
     pub(crate) rows: Extent,
     pub(crate) width: usize,
-    /// The first column, where it is a part of the slot's.
+    /// The first column, if the view has only some columns of the slot.
     pub(crate) column: usize,
 }

@@ -1,42 +1,42 @@
-//! Why an operator of a step block runs when it does.
+//! The reasons why an operator of a step block runs before, in or after the loop.
 
 use std::fmt;
 
 use crate::operator::VarId;
 
-/// Why an operator of a step block runs when it does.
+/// The reason why an operator of a step block runs before, in or after the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TimingReason {
-    /// Nothing that differs from step to step by another step's doing reaches it.
+    /// No value that depends on another step reaches the operator.
     Apart,
-    /// The first variable reaches it: it comes from another step, or is computed at every step. And it reaches the
-    /// second, which goes to another step or is read at every step.
+    /// The first variable reaches the operator: it comes from another step, or is computed at every step. The operator
+    /// reaches the second variable, which the next step reads, or which is read at every step.
     Between(VarId, VarId),
-    /// The variable reaches it, and no step needs what it computes.
+    /// The variable reaches the operator, and no step needs its results.
     Sinks(VarId),
-    /// For a reason of its own.
+    /// The operator is pinned to the loop.
     Pinned(Pin),
     /// Offsets of sequences that are made in the step depend on it, so that it runs before the loop.
     Decides,
 }
 
-/// Why an operator stays in the loop, whatever depends on what.
+/// The reason why an operator stays in the loop, whatever its dependencies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pin {
     /// It reads or writes rows of sequences and rows of steps.
     Mixed,
-    /// It has a row a sequence, but its loop runs many times in a loop around it, and the values of every visit are
-    /// needed again.
+    /// It has one row per sequence, but its loop runs many times in a loop around it, and the backward pass needs the values
+    /// of every visit.
     Repeated,
-    /// It has a row a sequence, but leaves the step, where every entry has one.
+    /// It has one row per sequence, but leaves the step, where every entry has a row.
     Leaves,
-    /// It has a row a sequence, but draws other random numbers at every step.
+    /// It has one row per sequence, but draws new random numbers at every step.
     Random,
-    /// It makes sequences of what is the same at every step.
+    /// It makes sequences from values that are the same at every step.
     Makes,
-    /// Its sequences are not those of a step input, so that there is no LoD over all steps.
+    /// Its sequences do not come from a step input, so that there is no LoD over all steps.
     Foreign,
-    /// It writes what a step passes to another.
+    /// It writes a value that a step passes to another.
     Passes,
     /// A loop that runs inside the step.
     Stepwise,

@@ -1,4 +1,4 @@
-//! Which operator first produced a number that is not finite.
+//! The diagnosis of numbers that are not finite: finds the operator that produced the first one.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::reference::interpret::Interpreter;
@@ -10,9 +10,9 @@ use crate::operator::{Registry, VarId};
 use crate::program::{OpDesc, Program, VarRole};
 use crate::tensor::{Dense, Storage};
 
-/// What in a run first was NaN or infinite, as an error that names it: a feed, a parameter or the optimizer's state, else
-/// the output or the gradient of an operator, with its block, the user's line, and whose row it is. `None` if all
-/// numbers that the updates depend on are finite.
+/// Returns the first NaN or infinity of a run as an error that names its source: a feed, a parameter or the optimizer's
+/// state, else the output or the gradient of an operator, with its block, the user's line, and the sample of the row. `None`
+/// if all numbers that the updates depend on are finite.
 ///
 /// It interprets the run, which is slow; it is for a run of training that [`Executor::run`](crate::executor::Executor)
 /// has refused. Nothing in `scope` changes.
@@ -41,7 +41,7 @@ pub fn diagnose(program: &Program, registry: &Registry, scope: &mut Scope, run: 
     let given = run.feeds.iter().find_map(|&(id, value)| {
         let var = program.vars().nth(id.0 as usize)?.1;
         let (row, number) = found(value.storage())?;
-        // What is dense can be looked at as it was fed; a sparse matrix has no such places.
+        // A dense value has the rows that were fed; a sparse matrix has no such rows.
         let dense = matches!(value.storage(), Storage::Dense(_));
         let place = if dense { String::new() } else { format!(" in row {row}") };
         Some(not_finite("value fed", number, &place).variable(&var.name))
@@ -66,7 +66,7 @@ pub fn diagnose(program: &Program, registry: &Registry, scope: &mut Scope, run: 
     })
 }
 
-/// Looks for a number that is not finite in what an operator has written.
+/// Searches the values that an operator has written for a number that is not finite.
 fn look(run: &Interpreter<'_>, op: &OpDesc, values: &BlockValues) -> Result<()> {
     for id in op.writes() {
         if let Some((row, number)) = values.vars.get(&id).and_then(|value| found(value.storage())) {
@@ -78,7 +78,7 @@ fn look(run: &Interpreter<'_>, op: &OpDesc, values: &BlockValues) -> Result<()> 
     Ok(())
 }
 
-/// Whose a row of a variable is.
+/// The row of a variable, as text, with its sample.
 fn whose(run: &Interpreter<'_>, id: VarId, row: usize, values: &BlockValues) -> Result<String> {
     let spec = run.program.spec(id)?;
     let mut text = format!(" in row {row}");

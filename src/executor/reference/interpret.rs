@@ -1,9 +1,9 @@
-//! The reference interpreter: a program run as it reads, one operator after another, with no pass before it.
+//! The reference interpreter: runs a program one operator after another, without any pass before it.
 //!
-//! [`interpret`] is slow and says what a program *means*: every operator runs in program order on whole values, and a
-//! `recurrent` is a plain loop in which step *t* takes the *t*-th entry of each sequence that is long enough and runs
-//! the step block's operators in their order. The tests hold the compiled executor to it; whoever writes an operator
-//! may look here for every intermediate value of a run.
+//! [`interpret`] is slow and defines what a program *means*: every operator runs in program order on whole values, and a
+//! `recurrent` is a plain loop in which step *t* takes the *t*-th entry of each sequence that is long enough and runs the
+//! step block's operators in their order. The tests compare the compiled executor with it; authors of operators can inspect
+//! every intermediate value of a run here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::program::{
 };
 use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
 
-/// Runs `program` without compiling it and returns every value of its root block: feeds, computed variables and, as
-/// far as `run.stage` goes, gradients. Nothing is updated: operators that update are left out.
+/// Runs `program` without compiling it and returns every value of its root block: feeds, computed variables and, if
+/// `run.stage` includes them, gradients. Update operators are skipped.
 ///
 /// ```
 /// use ndarray::array;
@@ -59,7 +59,8 @@ pub fn interpret(
     Interpreter::new(program, registry, run).run(scope, run.feeds).at_caller()
 }
 
-/// Looks at what an operator of the root block, or of a step block in it, has just computed; an error ends the run.
+/// A function that inspects the values just computed by an operator of the root block, or of a step block in it; an error
+/// ends the run.
 pub(super) type Watcher<'a> = dyn Fn(&Interpreter<'_>, &OpDesc, &BlockValues) -> Result<()> + 'a;
 
 pub(super) struct Interpreter<'a> {
@@ -68,18 +69,18 @@ pub(super) struct Interpreter<'a> {
     pub(super) facts: RunFacts,
     pub(super) names: Names<'a>,
     pub(super) stage: Stage,
-    /// Who looks, and after which operators of the root block.
+    /// The watcher, and the operators of the root block after which it is called.
     pub(super) watcher: Option<(&'a Watcher<'a>, Vec<usize>)>,
 }
 
 /// An operator, its call, and its output variables by slot.
 type Bound = (Arc<dyn Op>, Direct, Vec<Vec<VarId>>);
-/// What a loop computes for the block around it, and its steps.
+/// The values that a loop computes for the block around it, and its steps.
 type Unrolled = (Vec<(VarId, Variable)>, Vec<BlockValues>);
 
 /// The sequences that a `recurrent` runs over.
 struct Sequences {
-    /// How many levels are above the one that is run.
+    /// The number of levels above the level that is run.
     depth: usize,
     offsets: Vec<usize>,
 }
@@ -135,7 +136,7 @@ impl<'a> Interpreter<'a> {
         Ok(root.vars)
     }
 
-    /// Runs the operators of a block in order. What they write of `flushed` is flushed: it passes between steps.
+    /// Runs the operators of a block in order. Values of `flushed` variables, which pass between steps, are flushed.
     fn block(
         &self,
         block: BlockId,
@@ -196,7 +197,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// An operator bound to its operands; and its output variables, by slot.
+    /// An operator bound to its operands, and its output variables by slot.
     fn direct(&self, op: &OpDesc, values: &BlockValues, around: Option<&OuterValues<'_>>) -> Result<Bound> {
         let instance = self.registry.parse(&op.kind, &op.attributes)?;
         let signature = instance.signature();
@@ -240,7 +241,7 @@ impl<'a> Interpreter<'a> {
                     None
                 }
             }
-            // What names the rows in errors: those of the first operand that has some.
+            // Errors name rows by the keys of the first operand that has keys.
             (Some(known), Some(_)) => {
                 let mut rows = op.reads().filter_map(|v| self.program.var(v).spec().filter(|s| s.batched()));
                 Some(rows.next().and_then(|spec| known.get(&spec.rows()).cloned()).unwrap_or_default())
@@ -272,7 +273,8 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    /// Names the rows of sequences that an operator of a step has made: by what they are of, and their number there.
+    /// Names the rows of sequences that an operator of a step has made: by the key of their sequence's row, and their number
+    /// there.
     fn name_made(&self, values: &mut BlockValues, var: VarId) -> Result<()> {
         let BlockValues { keys: Some(keys), levels, .. } = values else { return Ok(()) };
         let mut above = keys.keys().copied().find(|extent| matches!(extent, Extent::Alive(_)));
@@ -312,7 +314,7 @@ impl<'a> Interpreter<'a> {
             .map(|vars| vars.iter().map(|&v| values.value(self.program, v, around).cloned()).collect())
             .collect::<Result<_>>()?;
         let grads = Program::slots_of(signature.inputs, &op.outputs, &grad_name(""));
-        // A variable that the operator reads twice gets its second gradient added by itself.
+        // If the operator reads a variable twice, its second gradient is added separately.
         let mut seen: Vec<VarId> = Vec::new();
         let mut before = Vec::new();
         for (slot, vars) in grads.iter().enumerate() {
@@ -339,7 +341,7 @@ impl<'a> Interpreter<'a> {
         let found = direct.backward(&results, &incoming, &wanted, Some(&before))?;
         let mut written: Vec<VarId> = Vec::new();
         for (&var, value) in grads.iter().flatten().zip(found.into_iter().zip(&grads).flat_map(|(f, v)| {
-            // A slot without a gradient has no variables here, and perhaps values that were not asked for.
+            // A slot without a gradient has no variables here, and perhaps values that are not wanted.
             f.into_iter().take(v.len())
         })) {
             let (true, Some(value)) = (var != VarId::NONE, value) else { continue };
@@ -400,7 +402,7 @@ impl<'a> Interpreter<'a> {
         Ok((results, steps))
     }
 
-    /// The values of step `t` with its inputs.
+    /// Starts the values of step `t` with its inputs.
     fn step(
         &self,
         step: &StepDesc,
@@ -435,7 +437,8 @@ impl<'a> Interpreter<'a> {
         Ok(inner)
     }
 
-    /// The keys of `rows` among the rows that `extent` counts in `values`, `later` places on; `None` if they have none.
+    /// The keys of `rows` among the rows that `extent` counts in `values`, `later` positions on; `None` if these rows have
+    /// no keys.
     pub(super) fn keys(
         &self,
         values: &BlockValues,
@@ -467,7 +470,7 @@ impl<'a> Interpreter<'a> {
         };
         let StepGradient { block, outputs, inputs, statics, constants, memories } = gradient;
         let sequences = self.sequences(step, values, around)?;
-        // What is passed to the last step of each sequence is the gradient of its last value.
+        // The last step of each sequence starts with the gradient of the last value.
         let mut passed = Vec::new();
         for m in memories {
             let spec = self.program.spec(m.next)?;
@@ -543,7 +546,7 @@ impl<'a> Interpreter<'a> {
         Ok(Sequences { depth: at, offsets: lod.level(at)?.to_vec() })
     }
 
-    /// No gradient of a sparse value: zeros at all that it stores.
+    /// The gradient of a sparse value without contributions: zeros at all stored entries.
     fn nothing_stored(&self, gradient: VarId, value: &Variable) -> Result<Storage> {
         match value.storage() {
             Storage::SelectedRows(rows) => {
@@ -554,14 +557,14 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// A gradient that nothing was added to yet; of a batched variable, with the rows that it has in `values`.
+    /// A gradient without contributions; for a batched variable, with the rows that it has in `values`.
     fn nothing(&self, var: VarId, values: Option<&BlockValues>) -> Result<Storage> {
         let spec = self.program.spec(var)?;
         if spec.storage == StorageKind::SelectedRows {
             let height = spec.shape[0].known().unwrap_or(0);
             return Ok(SelectedRows::new(height, Vec::new(), zeros(spec, 0)?)?.into());
         }
-        // A gradient has the rows of the variable that it is of.
+        // A gradient has the rows of its variable.
         let of = self.program.var(var).gradient_of.unwrap_or(var);
         let rows = values.and_then(|f| f.vars.get(&of)).map_or(0, Variable::rows);
         if spec.batched() {

@@ -1,4 +1,4 @@
-//! Rows by their numbers: taken, set, added; as a reference, one at a time.
+//! Operations on rows by their numbers, one row at a time, as a reference: take, set, add.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ pub(crate) fn part(lod: Option<&Arc<Lod>>, levels: usize) -> Option<Arc<Lod>> {
     Some(lod.clone())
 }
 
-/// What lies below the entries `of` level `depth` (of the rows, where there is no such level): the rows, and the
-/// LoD that they have among themselves.
+/// The rows below the entries `of` level `depth` (below the rows, if that level does not exist), and the LoD of these rows
+/// among themselves.
 pub(crate) fn select(
     lod: Option<&Arc<Lod>>,
     depth: usize,
@@ -41,7 +41,7 @@ pub(crate) fn select(
     }
 }
 
-/// Sets the rows `rows`.
+/// Sets the rows with these numbers.
 pub(crate) fn put(to: &mut Dense, rows: &[usize], from: &Dense) -> Result<()> {
     let width = to.width();
     with_element!(to.dtype(), T => {
@@ -53,7 +53,7 @@ pub(crate) fn put(to: &mut Dense, rows: &[usize], from: &Dense) -> Result<()> {
     })
 }
 
-/// Adds to the rows `rows`.
+/// Adds to the rows with these numbers.
 pub(crate) fn add_rows(to: &mut Dense, rows: &[usize], from: &Dense) -> Result<()> {
     let width = to.width();
     with_float!(to.dtype(), T => {
@@ -67,7 +67,7 @@ pub(crate) fn add_rows(to: &mut Dense, rows: &[usize], from: &Dense) -> Result<(
     })
 }
 
-/// The sum of two gradients of a variable that is itself sparse: both store what it stores.
+/// The sum of two gradients of a sparse variable: both have the entries of the variable.
 pub(crate) fn add_stored(a: &Storage, b: &Storage) -> Result<Storage> {
     let sum = |a: &Dense, b: &Dense| -> Result<Dense> {
         let mut sum = a.clone();
@@ -93,7 +93,7 @@ pub(crate) fn add_stored(a: &Storage, b: &Storage) -> Result<Storage> {
     })
 }
 
-/// The sum of two gradients: sparse only if both are.
+/// The sum of two gradients: sparse only if both are sparse.
 pub(crate) fn add(a: &Storage, b: &Storage) -> Result<Storage> {
     if let (Storage::SelectedRows(a), Storage::SelectedRows(b)) = (a, b) {
         let rows = [a.row_ids(), b.row_ids()].concat();

@@ -15,19 +15,19 @@ use crate::tensor::{Storage, StorageKind, Variable};
 #[derive(Default)]
 pub(super) struct BlockValues {
     pub(super) vars: HashMap<VarId, Variable>,
-    /// The LoD that ends with a level.
+    /// The LoD that ends with each level.
     pub(super) levels: HashMap<LevelId, Arc<Lod>>,
-    /// The names of the rows, for random operators; of the root block they follow from the LoD.
+    /// The keys of the rows, for random operators; at the root they follow from the LoD.
     pub(super) keys: Option<HashMap<Extent, Vec<RowKey>>>,
     /// The steps of each step block that ran here, for the backward pass.
     pub(super) loops: HashMap<BlockId, Vec<BlockValues>>,
-    /// The sequences that are at this step, in the order of the batch.
+    /// The sequences that run at this step, in the order of the batch.
     pub(super) alive: Vec<usize>,
-    /// The entry of each of them.
+    /// The entry of each of these sequences.
     pub(super) entries: Vec<usize>,
 }
 
-/// The values of the blocks around one, from the innermost outwards.
+/// The values of the blocks around a block, from the innermost outwards.
 #[derive(Clone, Copy)]
 pub(super) struct OuterValues<'a> {
     pub(super) values: &'a BlockValues,
@@ -35,7 +35,7 @@ pub(super) struct OuterValues<'a> {
 }
 
 impl BlockValues {
-    /// The value of a variable of this block, or of one around it.
+    /// The value of a variable of this block, or of a block around it.
     pub(super) fn value<'v>(
         &'v self,
         program: &Program,
@@ -58,7 +58,7 @@ impl BlockValues {
         Ok(program.spec(var)?.lod.last().and_then(|level| self.levels.get(level)).cloned())
     }
 
-    /// Sets a variable, and the levels of its LoD.
+    /// Sets the value of a variable, and the levels of its LoD.
     pub(super) fn define(&mut self, program: &Program, var: VarId, value: Variable) -> Result<()> {
         for (k, &level) in program.spec(var)?.lod.iter().enumerate() {
             if let Some(lod) = part(value.lod(), k + 1) {
@@ -69,7 +69,7 @@ impl BlockValues {
         Ok(())
     }
 
-    /// Adds to a gradient, or sets the first one.
+    /// Adds to a gradient, or sets it if there is none.
     pub(super) fn contribute(&mut self, program: &Program, var: VarId, value: Storage) -> Result<()> {
         let sum = match self.vars.get(&var) {
             Some(before) => sum(program, var, before.storage(), &value)?,
@@ -81,13 +81,13 @@ impl BlockValues {
     }
 }
 
-/// The sum of two gradients of a variable: of a row-sparse parameter any rows move, of what a run computes sparse those that it
-/// stores.
+/// The sum of two gradients of a variable. For a row-sparse parameter the rows are joined; for a sparse value that a run
+/// computes both gradients have the entries of the value.
 pub(super) fn sum(program: &Program, gradient: VarId, a: &Storage, b: &Storage) -> Result<Storage> {
     if computed_sparse(program, gradient).is_some() { add_stored(a, b) } else { add(a, b) }
 }
 
-/// The variable that a gradient is of, if a run computes it and does not store all of its elements.
+/// The variable of a gradient, if a run computes it and does not store all of its elements.
 pub(super) fn computed_sparse(program: &Program, gradient: VarId) -> Option<VarId> {
     let of = program.var(gradient).gradient_of?;
     let computed = Some(program.var(of)).filter(|desc| !desc.is_row_sparse()).and_then(VarDesc::spec);

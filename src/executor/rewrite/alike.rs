@@ -1,5 +1,5 @@
-//! Which operators of a step block can be one: products that share an input, and what stands at the same place in trees of
-//! sums that are built alike.
+//! Finds the operators of a step block that can be merged: products that share an input, and operators at the same place in
+//! trees of sums of the same shape.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -10,38 +10,38 @@ use crate::program::SlotVars;
 /// An operator that may be merged: a product, or the sum of two results of such operators that nothing else reads.
 pub(super) struct Node {
     pub(super) instance: Arc<dyn Op>,
-    /// Its number in the step block, and that of its backward operator in the gradient block.
+    /// Its number in the step block, and the number of its backward operator in the gradient block.
     pub(super) op: usize,
     pub(super) back: Option<usize>,
     pub(super) out: VarId,
     pub(super) grad: Option<VarId>,
     pub(super) key: Key,
-    /// The nodes that a sum adds, and the sum that reads a node.
+    /// The nodes that a sum adds.
     pub(super) operands: Vec<usize>,
     pub(super) reader: Option<usize>,
 }
 
-/// What operators must have in common to be one.
+/// The properties that operators must share to be merged.
 #[derive(PartialEq)]
 pub(super) struct Key {
     pub(super) kind: String,
     pub(super) attributes: Attributes,
     /// The inputs that are the same for all.
     pub(super) shared: Vec<SlotVars>,
-    /// How many variables it has of those that go side by side, by slot.
+    /// The number of its variables side by side, by slot.
     pub(super) beside: Vec<usize>,
     pub(super) graded: bool,
-    /// A memory reaches it, and it reaches one: each step calls it.
+    /// A memory reaches it, and it reaches a memory: each step calls it.
     pub(super) reach: (bool, bool),
 }
 
-/// The groups of nodes that become one, those that are read before those that read them.
+/// The groups of nodes to be merged, in an order in which a group follows the groups that it reads.
 ///
-/// Nodes that are alike stand at the same place in trees that are built alike. So a group has one node in each of these
-/// trees, and with the nodes of every group in the order of their trees' roots, the columns of all groups fit together.
+/// Equivalent nodes have the same place in trees of the same shape. So a group has one node in each of these trees, and with
+/// the nodes of every group in the order of their trees' roots, the columns of all groups fit together.
 pub(super) fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
     let set_of = alike(nodes);
-    // What reads a node comes after it.
+    // The reader of a node comes after it.
     let mut roots: Vec<usize> = (0..nodes.len()).collect();
     for (i, node) in nodes.iter().enumerate().rev() {
         roots[i] = node.reader.map_or(i, |reader| roots[reader]);
@@ -51,7 +51,7 @@ pub(super) fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
     for (i, &set) in set_of.iter().enumerate() {
         groups.entry(set).or_default().push(i);
     }
-    // What is added to another of its own group cannot be beside it.
+    // A node that is added to another node of its group cannot be beside it.
     let within: HashSet<usize> = groups
         .values()
         .flat_map(|group| {
@@ -72,12 +72,12 @@ pub(super) fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// For each node the first of the nodes that are alike: they have one key, what they read is alike, and so is what reads
-/// them. Found by refining: nodes with one key are a set, and a set is divided as long as the neighbours of its nodes, what
-/// they read and what reads them, are not of the same sets.
+/// For each node the first of its equivalent nodes: they have one key, and equivalent operands and readers. Found by
+/// partition refinement: nodes with one key are a set, and a set is divided as long as the neighbours (operands and reader)
+/// of its nodes are in different sets.
 fn alike(nodes: &[Node]) -> Vec<usize> {
     let (mut set_of, mut sets) = by_key(nodes);
-    // The nodes whose neighbours have come into another set.
+    // The nodes whose neighbours were moved to another set.
     let mut due: BTreeSet<usize> = (0..nodes.len()).collect();
     while !due.is_empty() {
         let moved = divided(nodes, &set_of, &sets, &due);
@@ -95,7 +95,7 @@ fn alike(nodes: &[Node]) -> Vec<usize> {
     set_of.iter().enumerate().map(|(i, &set)| *first.entry(set).or_insert(i)).collect()
 }
 
-/// The nodes with one key: the set of each node, and the sets.
+/// Partitions the nodes by their keys: the set of each node, and the sets.
 fn by_key(nodes: &[Node]) -> (Vec<usize>, Vec<BTreeSet<usize>>) {
     let mut set_of: Vec<usize> = Vec::with_capacity(nodes.len());
     let mut sets: Vec<BTreeSet<usize>> = Vec::new();
@@ -116,8 +116,9 @@ fn by_key(nodes: &[Node]) -> (Vec<usize>, Vec<BTreeSet<usize>>) {
     (set_of, sets)
 }
 
-/// What leaves its set, because its neighbours are of other sets than those of the rest: each time with the set. The largest
-/// of the pieces of a set stays, so that only the neighbours of the others must be looked at again.
+/// The nodes that leave their sets, because their neighbours are in other sets than the neighbours of the remaining nodes;
+/// each piece with its set. The largest piece of a set stays, so that only the neighbours of the other pieces must be
+/// checked again.
 fn divided(
     nodes: &[Node],
     set_of: &[usize],
@@ -136,7 +137,7 @@ fn divided(
     }
     let mut moved: Vec<(usize, Vec<usize>)> = Vec::new();
     for (set, mut pieces) in changed {
-        // The neighbours of the others of the set have not changed: they are one piece.
+        // The neighbours of the set's other nodes have not changed: these nodes are one piece.
         let looked_at: usize = pieces.values().map(Vec::len).sum();
         let other = sets[set].iter().copied().find(|i| !due.contains(i)).map(neighbours);
         let joining = other.as_ref().and_then(|other| pieces.remove(other)).map_or(0, |piece| piece.len());
@@ -158,7 +159,7 @@ fn divided(
     moved
 }
 
-/// The product that a node begins with.
+/// The first product below a node.
 pub(super) fn leaf(nodes: &[Node], mut node: usize) -> &Node {
     while let Some(&operand) = nodes[node].operands.first() {
         node = operand;

@@ -1,18 +1,18 @@
-//! What the variables of a step block have rows for.
+//! The classes of a step block's variables: constant, or with rows per sequence or per step.
 
 use std::collections::HashMap;
 
 use crate::operator::{Extent, VarId};
 use crate::program::Program;
 
-/// What a variable of a step block has rows for.
+/// The class of a step block's variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// No rows of the batch: the same at every step.
     Constant,
-    /// Each sequence, the same at every step.
+    /// One row per sequence, the same at every step.
     Sequence,
-    /// Each entry of each sequence.
+    /// One row per entry of each sequence.
     Step,
 }
 
@@ -20,7 +20,7 @@ pub(crate) enum Class {
 pub(crate) struct Classes(HashMap<VarId, Class>);
 
 impl Classes {
-    /// Starts with the static inputs.
+    /// Returns the classes with only the static inputs set.
     pub(crate) fn new(statics: impl Iterator<Item = VarId>) -> Self {
         Self(statics.map(|v| (v, Class::Sequence)).collect())
     }
@@ -30,7 +30,7 @@ impl Classes {
         self.0.insert(var, class);
     }
 
-    /// A variable's class: what was set, else by its rows.
+    /// A variable's class: the class that was set, else by its rows.
     pub(crate) fn get(&self, program: &Program, var: VarId) -> Class {
         if let Some(&class) = self.0.get(&var) {
             return class;
@@ -39,7 +39,7 @@ impl Classes {
         if rows.known().is_some() { Class::Constant } else { Class::Step }
     }
 
-    /// The class of what is computed from `reads`, and whether they mix rows of sequences with rows of steps.
+    /// The class of a result computed from `reads`, and whether they mix rows of sequences with rows of steps.
     pub(crate) fn of(&self, program: &Program, reads: &[VarId]) -> (Class, bool) {
         let of: Vec<Class> = reads.iter().map(|&v| self.get(program, v)).collect();
         match (of.contains(&Class::Sequence), of.contains(&Class::Step)) {

@@ -1,4 +1,4 @@
-//! Which operators can run before the ones whose outputs' gradients they compute.
+//! Finds the operators that can run before the operators whose outputs' gradients they compute.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use crate::program::{OpDesc, RECURRENT, Role, grad_name};
 
 impl Draft<'_> {
     /// The operators of the root block, from `from` on, that must run before `joint`, so that the gradients it reads are
-    /// known; or why they cannot: they depend on what `forward`, whose place it takes, computes.
+    /// known. The error is the reason why they cannot: they depend on the results of `forward`, which it replaces.
     pub(crate) fn early(
         &self,
         joint: &OpDesc,
@@ -44,7 +44,7 @@ impl Draft<'_> {
                 }
                 let own = taken.contains(&Some(i));
                 if own && op.role == Role::Forward {
-                    // An output that an operator of its own computes, before all this.
+                    // A separate operator computes this output, before all of these.
                     continue;
                 }
                 if own || op.role == Role::Update {
@@ -85,7 +85,7 @@ impl Draft<'_> {
         Ok(values)
     }
 
-    /// The levels of sequences that operators behind `from` make, but for those that move.
+    /// The levels of sequences that operators after `from` make, except operators that move up.
     fn made_after(&self, from: usize, early: &HashSet<usize>) -> Result<HashSet<LevelId>> {
         let mut made = HashSet::new();
         for (i, op) in self.ops(BlockId(0)).iter().enumerate().skip(from + 1) {

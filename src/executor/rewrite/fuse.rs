@@ -1,10 +1,10 @@
-//! Fusing: where an operator says that it and the one that computes its input can be one ([`Op::fusions`]), and nothing
-//! else wants the value between them, they become one, whose chunks never hold that value as a whole.
+//! Fusing: if an operator declares that it and the operator of its input can be one ([`Op::fusions`]), and no other operator
+//! reads the value between them, one operator replaces both, whose chunks never hold that value as a whole.
 //!
-//! With gradients, both backward operators go as well: the one operator computes outputs and gradients in one call,
-//! before whatever reads the outputs. So the gradient of its output must be known by then. That of a mean or a masked
-//! sum is, since it does not depend on the losses, and the operators that compute it move up; where it does depend on
-//! them nothing is fused. A run that ends before the gradients calls the forward operator instead.
+//! With gradients, the operator replaces both backward operators as well: it computes outputs and gradients in one call,
+//! before the readers of its outputs. So the gradient of its output must be known by then. The gradient of a mean or a
+//! masked sum is known, since it does not depend on the losses, and the operators that compute it move up. If the gradient
+//! depends on the losses, nothing is fused. A run that ends before the gradients calls the forward operator instead.
 //!
 //! Operators of a step block that no memory needs are moved out of it for this, forward and backward alike
 //! ([`Draft::sink`]): they then read the block's outputs.
@@ -22,7 +22,7 @@ use crate::operator::{Attributes, BlockId, Fusion, Op, Signature, Slot, VarId};
 use crate::program::{OpDesc, Role, SlotVars, grad_name};
 
 impl Draft<'_> {
-    /// Fuses what can be fused in the operators that the wanted variables need; returns what could not be, and why.
+    /// Fuses the operators that the wanted variables need; returns the operators that could not be fused, with the reasons.
     pub(crate) fn fuse_all(&mut self) -> Result<Vec<String>> {
         let mut refused = Vec::new();
         let mut writers = self.live_writers()?;
@@ -42,7 +42,7 @@ impl Draft<'_> {
         Ok(refused)
     }
 
-    /// An output of each operator that can be fused, with how.
+    /// An output of each operator that can be fused, with its fusion.
     fn candidates(&self) -> Vec<(VarId, Fusion)> {
         let mut found = Vec::new();
         let ops = self.program.blocks().flat_map(|(_, block)| &block.ops);
@@ -54,8 +54,8 @@ impl Draft<'_> {
         found
     }
 
-    /// The first forward operator that writes each variable of a block, of those that are needed: what is not does not
-    /// stand in the way.
+    /// The first forward operator that writes each variable of a block, among the needed operators: operators that are not
+    /// needed do not prevent fusion.
     fn live_writers(&self) -> Result<Writers> {
         let live: HashSet<usize> = live(&self.program, self.wanted)?.into_iter().collect();
         let mut writers = Writers::new();
@@ -71,7 +71,7 @@ impl Draft<'_> {
         Ok(writers)
     }
 
-    /// The operator that computes an output, and the one before it with which it could be one: each with its block.
+    /// The operator that computes an output, and the operator before it with which it can be fused, each with its block.
     fn pair(&self, writers: &Writers, output: VarId, fusion: &Fusion) -> Option<[(BlockId, usize); 2]> {
         let writer = |block, var| writers.get(&(block, var)).copied();
         // An operator writes variables of its own block.
@@ -83,7 +83,7 @@ impl Draft<'_> {
         if op.kind == fusion.producer {
             return Some([(block, consumer), (block, found)]);
         }
-        // In a step block whose output it is.
+        // In the step block that computes the output.
         let step = op.step.as_deref().filter(|_| block == BlockId(0))?;
         let inner = step.outputs.iter().find(|pair| pair.outer == between)?.inner;
         let found = writer(step.block, inner)?;
@@ -92,19 +92,19 @@ impl Draft<'_> {
     }
 }
 
-/// A forward operator's number, by its block and what it writes.
+/// The number of a forward operator, by its block and a variable that it writes.
 type Writers = HashMap<(BlockId, VarId), usize>;
 
-/// What became of two operators.
+/// The outcome for two operators.
 enum Outcome {
     Fused,
-    /// They could be one, but for this.
+    /// They could be fused, but for this reason.
     Refused(String),
 }
 
 impl Draft<'_> {
     fn fuse(&mut self, output: VarId, fusion: &Fusion) -> Result<Outcome> {
-        // What is not needed does not stand in the way.
+        // Operators that are not needed do not prevent fusion.
         let live: HashSet<usize> = live(&self.program, self.wanted)?.into_iter().collect();
         let root = std::mem::take(&mut self.program.blocks[0].ops).into_iter();
         let all = root.zip(std::mem::take(&mut self.origins[0])).enumerate();
@@ -122,7 +122,7 @@ impl Draft<'_> {
         if width < fusion.least_width {
             return refused(format!("{width} numbers a row are too few, below {}", fusion.least_width));
         }
-        // Out of the step block first the one that reads, then the one that is read.
+        // The reader leaves the step block first, then the operator that it reads.
         let mut output = output;
         if block != BlockId(0) {
             match self.sink(block, consumer)? {
@@ -141,7 +141,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Joins two operators of the root block, or says why not.
+    /// Fuses two operators of the root block, or returns the reason why not.
     fn join(&mut self, output: VarId, fusion: &Fusion) -> Result<std::result::Result<(), String>> {
         const ROOT: BlockId = BlockId(0);
         let gone = || Ok(Err("they are not where they were".to_owned()));
@@ -249,7 +249,7 @@ impl Draft<'_> {
         Ok(Ok(()))
     }
 
-    /// What wants a variable beside the operators that are to be fused.
+    /// The first other use of a variable that prevents fusion.
     fn in_the_way(&self, var: VarId, taken: &[Option<usize>]) -> Option<String> {
         if self.wanted.contains(&var) {
             return Some(format!("{} is fetched", self.shown(var)));
@@ -259,7 +259,7 @@ impl Draft<'_> {
         Some(format!("{} reads {} too", self.name(BlockId(0), other), self.shown(var)))
     }
 
-    /// The operator that two become, with its slots bound; none if a slot has no place in it.
+    /// The operator that replaces two operators, with its slots bound; `None` if a slot does not exist in it.
     fn fused(&self, producer: &OpDesc, consumer: &OpDesc, fusion: &Fusion) -> Option<(OpDesc, Arc<dyn Op>)> {
         let mut attributes = Attributes::new();
         for (name, value) in producer.attributes.iter().chain(consumer.attributes.iter()) {
@@ -295,7 +295,7 @@ impl Draft<'_> {
     }
 }
 
-/// Variables under the names that their slots have elsewhere; those without a name are left out.
+/// Variables under the names that their slots have in another operator; slots without a name are left out.
 fn renamed(bound: &[SlotVars], names: &[(&str, &str)], suffix: &str) -> Vec<SlotVars> {
     let name = |b: &SlotVars| {
         let slot = b.slot.strip_suffix(suffix)?;

@@ -1,8 +1,8 @@
-//! Merging: calls of a step block that share an input and can be one ([`Op::merges`]) become one, as the products of a
-//! cell that is written gate by gate. Their outputs are then columns of one variable.
+//! Merging: calls of a step block that share an input and declare it ([`Op::merges`]) become one call, such as the products
+//! of a cell that is written gate by gate. Their outputs are then columns of one variable.
 //!
-//! So that `x·W + h·U` stays one array, the products that theirs are added to are merged in the same way, and so are the
-//! additions: the sum of two arrays has the sums of their columns as its columns.
+//! So that `x·W + h·U` stays one array, the products to which their results are added are merged in the same way, and so are
+//! the additions: the columns of a sum of two arrays are the sums of their columns.
 //!
 //! ```text
 //! x·W0   h·U0      x·W1   h·U1            x·[W0 W1]   h·[U0 U1]
@@ -12,8 +12,8 @@
 //!
 //! Such trees of sums are merged if they are built alike (the module `alike`).
 //!
-//! Only products that run at every step are merged, and what is added to them. What runs before or after a loop is one call
-//! for all steps already.
+//! Only products that run at every step are merged, and the sums of their results. An operator that runs before or after a
+//! loop is one call for all steps already.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -29,34 +29,34 @@ use crate::program::{
     OpDesc, RECURRENT, Role, SlotVars, StepDesc, StepGradient, StopGradient, VarRole, grad_name,
 };
 
-/// What holds for the variables of a step block.
+/// The facts about the variables of a step block.
 struct StepFacts {
     classes: Classes,
-    /// They leave the step or enter a loop inside it, and need rows of their own.
+    /// Variables that leave the step or enter a loop inside it, and need rows of their own.
     kept: HashSet<VarId>,
-    /// Backward operators read their values.
+    /// Variables whose values backward operators read.
     needed: HashSet<VarId>,
-    /// A memory reaches them.
+    /// Variables that a memory reaches.
     reached: HashSet<VarId>,
-    /// They reach a memory.
+    /// Variables that reach a memory.
     reaching: HashSet<VarId>,
 }
 
-/// A variable whose columns several results became, and its gradient.
+/// A variable whose columns are several results, and its gradient.
 #[derive(Clone, Copy)]
 struct Columns {
     whole: VarId,
     grad: Option<VarId>,
 }
 
-/// The operator that cuts a whole into the results of some nodes.
+/// The operator that divides a merged variable into the results of some nodes.
 struct Cut {
     forward: OpDesc,
     backward: OpDesc,
     instance: Arc<dyn Op>,
 }
 
-/// Operators to put before those of some numbers in a block, and numbers that go.
+/// Operators to insert before operators of a block, by their numbers, and the numbers of operators to remove.
 #[derive(Default)]
 struct Edits {
     new: Vec<(usize, OpDesc, Origin)>,
@@ -64,7 +64,7 @@ struct Edits {
 }
 
 impl Draft<'_> {
-    /// Merges what can be merged, in every step block.
+    /// Merges all calls that can be merged, in every step block.
     pub(crate) fn merge_all(&mut self) -> Result<()> {
         let mut steps: BTreeMap<BlockId, (StepDesc, Option<StepGradient>)> = BTreeMap::new();
         for step in self.program.blocks().flat_map(|(_, b)| &b.ops).filter_map(|op| op.step.as_deref()) {
@@ -85,7 +85,7 @@ impl Draft<'_> {
         let ops = self.ops(step.block);
         let back_ops = gradient.map_or(&[][..], |g| self.ops(g.block));
         let mut nodes: Vec<Node> = Vec::new();
-        // What is not registered is an error only where it is needed.
+        // An operator that is not registered is an error only if it is needed.
         let known = |block: BlockId| {
             let mut of = self.ops(block).iter().zip(&self.origins[block.0 as usize]);
             of.all(|(op, origin)| op.kind == RECURRENT || origin.instance.is_some())
@@ -173,7 +173,7 @@ impl Draft<'_> {
         Ok(nodes)
     }
 
-    /// Whether an operator keeps the conditions of [`Op::merges`], and what goes side by side is constant.
+    /// Returns whether an operator meets the conditions of [`Op::merges`], and its inputs side by side are constants.
     fn mergeable(&self, op: &OpDesc, instance: &dyn Op, merge: &Merge, block: BlockId) -> bool {
         let constant = |&var: &VarId| {
             let desc = self.program.var(var);
@@ -185,7 +185,7 @@ impl Draft<'_> {
             && merge.beside.iter().flat_map(|slot| op.input(slot)).all(constant)
     }
 
-    /// What holds for the variables of a step block.
+    /// Collects the facts about the variables of a step block.
     fn inside(&self, step: &StepDesc, gradient: Option<&StepGradient>) -> Result<StepFacts> {
         let ops = self.ops(step.block);
         let back_ops = gradient.map_or(&[][..], |g| self.ops(g.block));
@@ -231,7 +231,7 @@ impl Draft<'_> {
 
     fn merge(&mut self, nodes: &[Node], block: BlockId, there: Option<BlockId>) -> Result<()> {
         let (mut forward, mut backward) = (Edits::default(), Edits::default());
-        // The result of each node that was merged, with the one whose columns it becomes, and their gradients.
+        // The merged variable and its gradient, for each node that was merged.
         let mut done: Vec<Option<Columns>> = vec![None; nodes.len()];
         for group in groups(nodes) {
             let members: Vec<&Node> = group.iter().map(|&node| &nodes[node]).collect();
@@ -248,7 +248,7 @@ impl Draft<'_> {
                 let shared: Vec<String> = first.vars.iter().map(|&v| self.shown(v)).collect();
                 note.text += &format!(", since all read {}", shared.join(", "));
             }
-            // Where the first stood, all that they read is there; where the last backward operator stood, all gradients are.
+            // At the first forward operator, all inputs are known; at the last backward operator, all gradients are.
             forward.new.push((at, merged(&*members[0].instance, &descs, &wholes), origin.clone()));
             if members[0].reader.is_none() {
                 let parts = self.parts(leaf(nodes, group[0]), &members, (whole, grad), &descs[0].caller)?;
@@ -276,7 +276,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Makes the variable that has the columns of some nodes, and its gradient.
+    /// Adds the variable whose columns are the results of some nodes, and its gradient.
     fn whole(
         &mut self,
         members: &[&Node],
@@ -301,8 +301,8 @@ impl Draft<'_> {
         Ok(Some((whole, grad)))
     }
 
-    /// The operator that cuts a whole into the results of some nodes, and its backward operator; none if the one that the
-    /// products name does not do that.
+    /// The operator that divides a merged variable into the results of some nodes, and its backward operator; `None` if the
+    /// operator that the products declare does not do that.
     fn parts(
         &self,
         product: &Node,
@@ -342,7 +342,7 @@ impl Draft<'_> {
         Ok(Some(Cut { forward: cut, backward: paste, instance }))
     }
 
-    /// Where the operator comes from that some of a block become.
+    /// The origin of the operator that replaces some operators of a block.
     fn stands_for(&self, block: BlockId, numbers: &[usize]) -> Origin {
         let names: Vec<String> =
             numbers.iter().map(|&n| self.origins[block.0 as usize][n].name(block)).collect();
@@ -367,8 +367,8 @@ impl Draft<'_> {
     }
 }
 
-/// What the operator that some nodes become reads and writes instead of their results and, of sums, their operands. A
-/// product still reads the part that it read: if that is a column of another merged result, it is cut from it before.
+/// The merged variables that a merged operator reads and writes instead of the nodes' results and, for sums, their operands.
+/// A product still reads its own input: if that is a column of another merged variable, it is cut out before.
 fn wholes(nodes: &[Node], group: &[usize], done: &[Option<Columns>]) -> HashMap<VarId, VarId> {
     let mut wholes = HashMap::new();
     for &number in group.iter().flat_map(|node| std::iter::once(node).chain(&nodes[*node].operands)) {
@@ -379,7 +379,7 @@ fn wholes(nodes: &[Node], group: &[usize], done: &[Option<Columns>]) -> HashMap<
     wholes
 }
 
-/// The one operator, forward or backward, that some become.
+/// The one operator, forward or backward, that replaces some operators.
 fn merged(instance: &dyn Op, descs: &[&OpDesc], wholes: &HashMap<VarId, VarId>) -> OpDesc {
     let mut op = descs[0].clone();
     let slots = instance.hints().merges.map_or(&[][..], |merge| merge.beside);
@@ -401,7 +401,7 @@ fn merged(instance: &dyn Op, descs: &[&OpDesc], wholes: &HashMap<VarId, VarId>) 
     op
 }
 
-/// Binds variables to a slot; none, if there is none.
+/// Binds variables to a slot; no slot is added if there are none.
 fn put(bound: &mut Vec<SlotVars>, slot: &str, vars: Vec<VarId>) {
     let at = bound.iter().position(|b| b.slot == slot);
     let new = SlotVars { slot: slot.to_owned(), vars };

@@ -1,5 +1,5 @@
-//! What becomes of a program before it is compiled: operators that several can be are put in their place, by what they
-//! declare ([`Op::fusions`], [`Op::merges`]). The program that was given stays as it is.
+//! Rewriting before compilation: one operator replaces several, by their declarations ([`Op::fusions`], [`Op::merges`]). The
+//! given program is not changed.
 //!
 //! [`Op::fusions`]: crate::operator::Op::fusions
 //! [`Op::merges`]: crate::operator::Op::merges
@@ -20,28 +20,28 @@ use crate::executor::plan::Note;
 use crate::operator::{BlockId, Op, Pass, Registry, VarId};
 use crate::program::{OpDesc, Program, Role};
 
-/// A program with some operators changed, each of which was parsed once.
+/// A rewritten program; each of its operators was parsed once.
 pub(crate) struct Rewritten {
     pub(crate) program: Program,
-    /// By block, where each operator comes from.
+    /// The origin of each operator, by block.
     origins: Vec<Vec<Origin>>,
-    /// What could be one operator, but for what is said.
+    /// Operators that could be fused, with the reasons why they are not.
     pub(crate) refused: Vec<String>,
 }
 
-/// The operator of the given program that one stands for.
+/// The operator of the given program that a rewritten operator replaces.
 #[derive(Clone)]
 struct Origin {
     kind: String,
     block: BlockId,
     number: usize,
     note: Option<Note>,
-    /// The operator as it is called now; none of a `recurrent`, or if the registry does not know it.
+    /// The operator as it is called now; `None` for a `recurrent`, or if the registry does not know it.
     instance: Option<Arc<dyn Op>>,
 }
 
 impl Rewritten {
-    /// Where an operator of a block is in the program that was given.
+    /// The position of an operator in the given program.
     pub(crate) fn place(&self, block: BlockId, number: usize) -> Place {
         let (op, origin) = (&self.program.block(block).ops[number], self.origin(block, number));
         let backward = self.pass(block, number) == Pass::Backward;
@@ -53,12 +53,12 @@ impl Rewritten {
         }
     }
 
-    /// The kind of an operator in the program that was given.
+    /// The kind of an operator in the given program.
     pub(crate) fn kind(&self, block: BlockId, number: usize) -> &str {
         &self.origin(block, number).kind
     }
 
-    /// The pass that an operator belongs to: a merged operator of both passes counts as forward.
+    /// The pass of an operator: a merged operator of both passes counts as forward.
     pub(crate) fn pass(&self, block: BlockId, number: usize) -> Pass {
         let joint = self.origin(block, number).note.as_ref().is_some_and(|note| note.joint);
         match self.program.block(block).ops[number].role {
@@ -67,12 +67,12 @@ impl Rewritten {
         }
     }
 
-    /// What it stands for, if for several.
+    /// The note about an operator that replaces several operators.
     pub(crate) fn note(&self, block: BlockId, number: usize) -> Option<Note> {
         self.origin(block, number).note.clone()
     }
 
-    /// The operator, if it is no `recurrent` and the registry knows it.
+    /// The operator, unless it is a `recurrent` or the registry does not know it.
     pub(crate) fn instance(&self, block: BlockId, number: usize) -> Option<&Arc<dyn Op>> {
         self.origin(block, number).instance.as_ref()
     }
@@ -83,7 +83,7 @@ impl Rewritten {
 }
 
 impl Origin {
-    /// Its name, seen from a block.
+    /// The operator's name, as seen from a block.
     fn name(&self, from: BlockId) -> String {
         let Self { kind, block, number, .. } = self;
         if *block == from {
@@ -102,7 +102,7 @@ pub(crate) fn rewrite(program: &Program, registry: &Registry, wanted: &[VarId]) 
     Ok(Rewritten { program: draft.program, origins: draft.origins, refused })
 }
 
-/// A program that is being changed; its operators remember where they come from.
+/// A program during rewriting; its operators keep their origins.
 struct Draft<'a> {
     program: Program,
     origins: Vec<Vec<Origin>>,
@@ -117,7 +117,7 @@ impl<'a> Draft<'a> {
             block,
             number,
             note: None,
-            // What is not registered is an error only where it is needed.
+            // An operator that is not registered is an error only if it is needed.
             instance: registry.parse(&op.kind, &op.attributes).ok(),
         };
         let origins = program
@@ -168,13 +168,13 @@ impl<'a> Draft<'a> {
         self.ops(block).iter().position(|op| op.role == Role::Forward && op.writes().any(|v| v == var))
     }
 
-    /// The backward operator, in `there`, of a forward one.
+    /// The backward operator, in block `there`, of a forward operator.
     fn backward(&self, forward: &OpDesc, there: BlockId) -> Option<usize> {
         self.ops(there).iter().position(|op| is_backward(op, forward))
     }
 }
 
-/// Whether an operator is the backward one of a forward one.
+/// Returns whether an operator is the backward operator of a forward operator.
 fn is_backward(op: &OpDesc, forward: &OpDesc) -> bool {
     let slots = || forward.inputs.iter().chain(&forward.outputs);
     op.role == Role::Backward
@@ -184,7 +184,7 @@ fn is_backward(op: &OpDesc, forward: &OpDesc) -> bool {
         && op.inputs.iter().zip(slots()).all(|(a, b)| a == b)
 }
 
-/// The backward operators of a block, by the variables that they name.
+/// The backward operators of a block, indexed by the variables that they name.
 struct BackwardOps<'a> {
     ops: &'a [OpDesc],
     naming: HashMap<VarId, Vec<usize>>,
@@ -199,7 +199,7 @@ impl<'a> BackwardOps<'a> {
         Self { ops, naming }
     }
 
-    /// The number of the first that is that of a forward operator with an output.
+    /// The number of the first backward operator of a forward operator with an output.
     fn of_forward(&self, forward: &OpDesc) -> Option<usize> {
         let naming = self.naming.get(&forward.writes().next()?)?;
         naming.iter().copied().find(|&number| is_backward(&self.ops[number], forward))

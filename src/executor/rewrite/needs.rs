@@ -1,4 +1,4 @@
-//! What a program and its calls need, from what operators declare, and which operators run at all.
+//! The needs of a program and its calls, by the declarations of operators, and the operators that run at all.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ pub(crate) fn wanted_slots(op: &dyn Op, desc: &OpDesc) -> Vec<usize> {
         .collect()
 }
 
-/// The forward values that the gradients of these input slots are computed from.
+/// The forward values from which the gradients of these input slots are computed.
 pub(crate) fn gradient_reads(op: &dyn Op, wanted: &[usize], inputs: &[Vec<Spec>]) -> ReadSlots {
     wanted.iter().fold(ReadSlots::nothing(), |needs, &slot| needs.union(op.gradient(slot, inputs).reads))
 }
@@ -35,14 +35,14 @@ pub(crate) fn values_read(program: &Program, op: &dyn Op, desc: &OpDesc) -> Resu
     Ok(needed_values(op, desc, gradient_reads(op, &wanted_slots(op, desc), &inputs)))
 }
 
-/// What an operator of the root block starts the gradient of.
+/// The variables whose gradient an operator of the root block starts.
 pub(crate) fn started(program: &Program, op: usize) -> impl Iterator<Item = VarId> {
     let op = &program.root().ops[op];
     let gradients = op.writes().filter(|_| op.role == Role::Forward);
     gradients.filter_map(|v| program.var(v).gradient_of)
 }
 
-/// Whether an operator of the root block reads a variable.
+/// Returns whether an operator of the root block reads a variable.
 pub(crate) fn reads(program: &Program, op: usize, var: VarId) -> bool {
     program.root().ops[op].reads().any(|v| v == var)
 }

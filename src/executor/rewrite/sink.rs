@@ -1,4 +1,4 @@
-//! Moving an operator that no memory needs out of a step block, so that it runs over all steps at once at the root.
+//! Sinking: moves an operator that no memory needs out of a step block, so that it runs over all steps at once at the root.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use crate::program::{OpDesc, Role, SlotVars, StepDesc, StopGradient, VarPair, Va
 
 const ROOT: BlockId = BlockId(0);
 
-/// Variables of a step block, each with the one of the root that has its rows of all steps.
+/// Variables of a step block, each with the variable of the root that has its rows of all steps.
 type RootVars = HashMap<VarId, VarId>;
-/// Or why it cannot be.
+/// A result, or the reason why the operator cannot be moved.
 type SinkResult<T> = std::result::Result<T, String>;
 
 impl Draft<'_> {
-    /// Moves an operator of a step block, and its backward operator, to the root; returns its first output there, or why
-    /// it must stay.
+    /// Moves an operator of a step block, and its backward operator, to the root; returns its first output there, or the
+    /// reason why it must stay.
     pub(crate) fn sink(&mut self, block: BlockId, number: usize) -> Result<SinkResult<VarId>> {
         let op = self.ops(block)[number].clone();
         let run = |role: Role| {
@@ -120,7 +120,7 @@ impl Draft<'_> {
         Ok(Ok(first))
     }
 
-    /// Why an operator must stay in its step block.
+    /// The reason why an operator must stay in its step block.
     fn stays(
         &self,
         op: &OpDesc,
@@ -163,7 +163,7 @@ impl Draft<'_> {
         self.ops(ROOT).iter().find_map(of)
     }
 
-    /// The variable of the root that has the rows of all steps; a new output of the block, if there is none.
+    /// The variable of the root that has the rows of all steps; if there is none, a new output of the block.
     fn outside(&mut self, step: &mut StepDesc, inner: VarId) -> Result<VarId> {
         let pairs = step.inputs.iter().chain(&step.outputs);
         if let Some(pair) = pairs.into_iter().find(|pair| pair.inner == inner) {
@@ -185,14 +185,14 @@ impl Draft<'_> {
     }
 }
 
-/// Puts the root's variables in the place of the block's.
+/// Replaces variables of the block by variables of the root.
 fn moved(op: &mut OpDesc, outside: &RootVars) {
     for var in op.inputs.iter_mut().chain(&mut op.outputs).flat_map(|bound| &mut bound.vars) {
         *var = outside.get(var).copied().unwrap_or(*var);
     }
 }
 
-/// Binds what a `recurrent` reads and writes outside, after its step changed.
+/// Updates the outer variables in the slots of a `recurrent`, after its step changed.
 fn bind(op: &mut OpDesc) {
     let Some(step) = op.step.as_deref() else { return };
     let outers = |pairs: &[VarPair]| pairs.iter().map(|p| p.outer).collect::<Vec<_>>();

@@ -19,7 +19,7 @@ use crate::operator::{Cost, Extent, Reach};
 use crate::program::Role;
 
 impl RunState<'_> {
-    /// What an operator is told of a call, beside its operands.
+    /// The context of a call, beside its operands.
     pub(crate) fn call<'a>(&'a self, instr: &'a OpInstr, here: Option<CallRows>) -> Call<'a> {
         let signature = instr.op.signature();
         Call {
@@ -37,14 +37,14 @@ impl RunState<'_> {
         }
     }
 
-    /// Of a sequence-wise call in a lane, whose levels are bound for all sequences of the block, those that it works on.
+    /// The sequences on which a sequence-wise call in a lane works; the levels are bound for all sequences of the block.
     fn lane_sequences(&self, instr: &OpInstr, here: Option<CallRows>) -> Option<Range<usize>> {
         let here = here.filter(|_| instr.reach == Reach::Sequence)?;
         let (_, above) = instr.sequences()?;
         self.frames[here.block.0 as usize].sequences_at(here.at, above.last().copied())
     }
 
-    /// Calls an operator on the rows where the run is now.
+    /// Calls an operator on the current rows of the run.
     pub(crate) fn exec(
         &self,
         instr: &OpInstr,
@@ -90,23 +90,23 @@ impl RunState<'_> {
         Ok(())
     }
 
-    /// About how much a call computes on the rows where it works.
+    /// The estimated effort of a call on its rows.
     fn effort_of(&self, instr: &OpInstr, here: Option<CallRows>) -> usize {
         instr.effort.row.saturating_mul(self.count(instr.effort.rows, here))
     }
 
-    /// How the rows of a call can be divided; `None` if they cannot, or if the call shares its columns.
+    /// The units by which the rows of a call can be divided; `None` if they cannot, or if the call divides its columns.
     fn units(&self, instr: &OpInstr, here: Option<CallRows>, writes: &[Region]) -> Option<Units<'_>> {
         let views = instr.reads.iter().chain(&instr.writes);
-        // A lane that has several threads has few rows in each step.
+        // A lane with several threads has few rows in each step.
         let columns = here.is_some() && instr.divides_columns;
         if instr.reach == Reach::Row && !columns {
             let rows = instr.writes.first()?.rows;
             let alike = views.clone().all(|v| v.rows == rows || v.rows.known().is_some());
-            // As many as it writes: what a level counts may be of another step while a block has no sequence.
+            // Count the rows that it writes: a level may count the rows of another step while a block has no sequence.
             return alike.then(|| Units::Rows(writes.first().map_or(0, |region| region.extent.rows)));
         }
-        // Of a chain only rows are cut.
+        // A chain divides rows only.
         if here.is_some_and(|here| here.only.is_some()) || instr.divides_columns {
             return None;
         }
@@ -116,7 +116,7 @@ impl RunState<'_> {
         // The rows of each input that has the same sequences, perhaps of other lengths.
         let mut below = ArrayVec::<_, 3>::new();
         let all = self.levels.get(last)?.offsets();
-        // In a lane those of its sequences.
+        // In a lane, the sequences of the lane.
         let own_sequences = self.lane_sequences(instr, here).unwrap_or(0..all.len() - 1);
         let offsets = |level| self.levels.get(level)?.offsets().get(own_sequences.start..=own_sequences.end);
         below.push((Extent::Rows(last), offsets(last)?));
@@ -135,7 +135,7 @@ impl RunState<'_> {
         (views.clone().all(known) && writes.iter().zip(&instr.writes).all(fits)).then_some(units)
     }
 
-    /// The versions of the constants of a call that the scope keeps, and 0 for others.
+    /// The versions of a call's constants that the scope keeps, and 0 for other constants.
     fn versions(&self, op: &OpInstr, lane: &Lane<'_>) -> impl Iterator<Item = u64> {
         let constants = op.reads.iter().enumerate().filter(|(i, _)| is_constant(op, *i));
         constants.map(|(_, read)| match read.access {
@@ -144,8 +144,7 @@ impl RunState<'_> {
         })
     }
 
-    /// Lets operators pack their constant inputs, before they are called many times: unless they have packed the same values
-    /// in an earlier run.
+    /// Lets operators pack their constant inputs before many calls, unless they have packed the same values in an earlier run.
     pub(crate) fn prepare(&mut self, instr: &Instr, lane: &mut Lane<'_>, worker: &mut Worker) -> Result<()> {
         match instr {
             Instr::Levels(_) | Instr::Zero(..) | Instr::Reorder { .. } => Ok(()),
@@ -162,7 +161,7 @@ impl RunState<'_> {
                 }
                 let Worker { room, reads, recorder, .. } = worker;
                 reads.clear();
-                // Only the constants are looked at; the others may not have a place yet.
+                // Only the constants are read; the other operands may not have a region yet.
                 let region = |(i, r): (usize, &Ref)| {
                     if is_constant(op, i) {
                         self.region(r, None)
@@ -185,7 +184,7 @@ impl RunState<'_> {
                 op.op.prepare(&mut prepare).map_err(|e| op.err(e))?;
                 of.clear();
                 of.extend(self.versions(op, lane));
-                // What the program computes may be another value each time.
+                // A constant that the program computes may have another value each time.
                 if of.contains(&0) {
                     of.clear();
                 }
@@ -202,30 +201,30 @@ impl RunState<'_> {
     }
 }
 
-/// Whether one of the reads of a call stays the same over its calls.
+/// Returns whether a read of a call is the same in all of its calls.
 fn is_constant(op: &OpInstr, read: usize) -> bool {
     op.constants.iter().any(|reads| reads.contains(&read))
 }
 
-/// Whether an operator can be called on a part of its rows.
+/// Returns whether an operator can be called on a part of its rows.
 fn divisible(instr: &OpInstr) -> bool {
-    // What a constant gets from every row is one sum.
+    // A constant gets one sum over all rows.
     let constant = |r: &Ref| r.rows.known().is_some();
     instr.reach != Reach::Batch
         && instr.role != Role::Update
         && !instr.writes.is_empty()
         && !instr.writes.iter().any(constant)
-        // What is not dense is not cut: such an operator divides its work itself.
+        // A value that is not dense is not cut: such an operator divides its work itself.
         && !instr.selects()
         && instr.writes.iter().all(|r| !matches!(r.rows, Extent::Data(_)))
 }
 
-/// The parts of a call that can run apart.
+/// The units of a call that can run separately.
 enum Units<'a> {
     Rows(usize),
-    /// With the offsets of each extent of rows that fall into these sequences; work is divided by the first.
+    /// The offsets of each extent of rows in these sequences; work is divided by the first extent.
     Sequences {
-        /// The number of the first one.
+        /// The number of the first sequence.
         first: usize,
         below: ArrayVec<(Extent, &'a [usize]), 3>,
         above: Extent,
@@ -240,7 +239,7 @@ impl<'a> Units<'a> {
         }
     }
 
-    /// The offsets of the sequences that a view's rows fall into.
+    /// The offsets of the sequences to which a view's rows belong.
     fn offsets(&self, view: &Ref) -> Option<&'a [usize]> {
         match self {
             Units::Rows(_) => None,
@@ -250,7 +249,7 @@ impl<'a> Units<'a> {
         }
     }
 
-    /// Where to cut a range so that `left` of `parts` threads have their share of the rows.
+    /// The position at which a range is cut so that `left` of `parts` threads have their share of the rows.
     fn middle(&self, range: &Range<usize>, left: usize, parts: usize) -> usize {
         match self {
             Units::Rows(_) => range.start + range.len() * left / parts,
@@ -263,7 +262,7 @@ impl<'a> Units<'a> {
         }
     }
 
-    /// Where a view is cut when the units are cut at `middle`.
+    /// The row at which a view is cut when the units are cut at `middle`.
     fn cut(&self, view: &Ref, range: &Range<usize>, middle: usize) -> Option<usize> {
         if view.rows.known().is_some() {
             return None;
@@ -293,8 +292,8 @@ fn run(
     outcome.map_err(|e| instr.err(e))
 }
 
-/// Halves a call until each thread has a part. The bits do not depend on where it is cut: that is what row- and
-/// sequence-wise mean.
+/// Halves a call until each thread has a part. The bits do not depend on the cuts: that is the definition of row-wise and
+/// sequence-wise.
 fn divide(
     instr: &OpInstr,
     call: Call<'_>,
@@ -312,7 +311,7 @@ fn divide(
     let Some((worker, theirs)) = theirs.split_first_mut() else {
         return Err(Error::of(ErrorKind::Program, "threads", "one for each part", "none"));
     };
-    // Every cut is at another worker, so each has the room for its own.
+    // Every cut is at another worker, so each has the memory for its own.
     let Worker { halves: (left_room, right_room), scratch: their_scratch, .. } = worker;
     let (a, b) = operands.split(|i| units.cut(view(i), &range, middle), (left_room, right_room));
     let part = |range: &Range<usize>| match units {

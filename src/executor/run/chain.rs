@@ -1,9 +1,9 @@
-//! Chains: row-wise calls that follow each other, at the root or in a step block, run chunk by chunk, all of them on the first
-//! rows, then all on the next, so that what one of them writes is still in the cache when the next one reads it.
+//! Chains: consecutive row-wise calls, at the root or in a step block, run chunk by chunk: all of them on the first rows,
+//! then all on the next rows, so that the result of a call is still in the cache when the next call reads it.
 //!
-//! Outside a loop the threads share the rows; in it a lane has rows of its own, and cuts them only where they are too
-//! many for the cache. The bits are those of whole calls: that is what row-wise means. A gradient that sums over all
-//! rows cannot be computed in chunks, and need not stand between two calls that can: it waits until the chain is done.
+//! Outside a loop the threads share the rows; in a loop a lane has rows of its own, and divides them only if they are too
+//! many for the cache. The bits equal the bits of whole calls: that is the definition of row-wise. A gradient that sums over
+//! all rows cannot be computed in chunks, and need not run between two calls that can: it waits until the chain is done.
 
 use crate::error::Result;
 use crate::executor::plan::{Chain, Instr};
@@ -62,7 +62,7 @@ impl<'p> RunState<'p> {
         let steps = StepRows { starts: &[0, rows], shares: &lists.shares, bounds: &[] };
         let done = lane.split(&lists.cuts, steps, &mut tools.workers[..threads], &run);
         if done.is_err() {
-            // Whole calls name the row, and the call that comes first.
+            // Whole calls name the row, and the call that fails first.
             for op in ops() {
                 self.exec(op, lane, None, tools.workers, tools.pool)?;
             }
@@ -82,7 +82,7 @@ impl<'p> RunState<'p> {
         let FrameRows::Step { t, from, to } = here.at else { return Ok(()) };
         let alive = self.frames[here.block.0 as usize].rank.alive(t).min(to);
         let mut chunk = chain.rows.min(self.worth.chunk);
-        // Sequences are counted here, which may have several rows each.
+        // The rows are counted in sequences, which may have several rows each.
         let first = calls.iter().find_map(|i| if let Instr::Op(op) = i { op.writes.first() } else { None });
         if let Some(view) = first.filter(|view| matches!(view.rows, Extent::Rows(_))) {
             let rows = self.region(view, Some(here)).extent.rows;

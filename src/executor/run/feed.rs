@@ -1,4 +1,4 @@
-//! Feeds: checked against their descriptions, their levels bound, their values copied; and what a batch will take.
+//! Feeds: checks them against their descriptions, binds their levels, copies their values, and computes the bytes of a batch.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::program::{Program, StepDesc, VarRole};
 use crate::tensor::Variable;
 
 impl Machine {
-    /// Checks and binds the feeds of a run and copies their values, but for those that are in place.
+    /// Checks and binds the feeds of a run and copies their values, except feeds that are in place.
     pub(crate) fn bind_feeds(
         &mut self,
         program: &Program,
@@ -38,7 +38,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Checks a feed and copies its value; returns how many sequences it has, if its rows are those of the batch.
+    /// Checks a feed and copies its value; returns its number of sequences, if its rows are the rows of the batch.
     pub(crate) fn place(
         &mut self,
         program: &Program,
@@ -54,7 +54,7 @@ impl Machine {
         Ok(sequences)
     }
 
-    /// Bytes that the buffers will take for a batch: see [`Executor::bytes_for`](crate::executor::Executor::bytes_for).
+    /// The bytes that the buffers will take for a batch: see [`Executor::bytes_for`](crate::executor::Executor::bytes_for).
     pub(crate) fn bytes_for(
         &mut self,
         program: &Program,
@@ -134,7 +134,7 @@ impl Machine {
     }
 }
 
-/// What is counted before a batch runs, once the levels of its feeds are bound.
+/// The counts that are known before a batch runs, once the levels of its feeds are bound.
 struct Counts<'a> {
     program: &'a Program,
     levels: &'a LevelTable,
@@ -142,7 +142,7 @@ struct Counts<'a> {
 }
 
 impl Counts<'_> {
-    /// How many rows an extent counts over a whole batch.
+    /// The number of rows that an extent counts over a whole batch.
     fn rows(&self, extent: Extent) -> usize {
         match extent {
             Extent::Known(n) => n,
@@ -150,7 +150,7 @@ impl Counts<'_> {
             Extent::Data(_) => 0,
             Extent::Rows(level) => match self.levels.get(level) {
                 Some(lod) => lod.rows(),
-                // A level of a step block has the rows of the outer one it is made from.
+                // A level of a step block has the rows of the outer level from which it is made.
                 None => {
                     let outer = self.steps().flat_map(|s| &s.levels).find(|(_, inner)| *inner == level);
                     outer
@@ -165,7 +165,7 @@ impl Counts<'_> {
         }
     }
 
-    /// Over how many sequences a step block runs.
+    /// The number of sequences that a step block runs over.
     fn sequences(&self, block: BlockId) -> usize {
         let step = self.steps().find(|s| s.block == block);
         let above = step.and_then(|s| self.levels.get(s.level)).map(|lod| lod.last_len());
@@ -177,7 +177,7 @@ impl Counts<'_> {
     }
 }
 
-/// Checks one feed; returns its number of top-level sequences, if its rows are those of the batch.
+/// Checks a feed; returns its number of top-level sequences, if its rows are the rows of the batch.
 fn check_feed(spec: &Spec, value: &Variable) -> Result<Option<usize>> {
     if value.storage().kind() != spec.storage || value.dtype() != spec.dtype {
         let got = format!("{} {}", value.dtype(), value.storage().kind());
@@ -186,7 +186,7 @@ fn check_feed(spec: &Spec, value: &Variable) -> Result<Option<usize>> {
     let shape = value.shape();
     let fits = |(&n, extent): (&usize, &Extent)| extent.known().is_none_or(|known| known == n);
     let alike = shape.len() == spec.shape.len() && shape.iter().zip(&spec.shape).all(fits);
-    // Of one number a row it does not matter whether it is called a row of one.
+    // A feed of one number per row may have the shape `[rows]` or `[rows, 1]`.
     let one_a_row =
         spec.batched() && spec.width() == 1 && matches!(shape, [_] | [_, 1]) && spec.shape.len() <= 2;
     if !alike && !one_a_row {
@@ -199,7 +199,7 @@ fn check_feed(spec: &Spec, value: &Variable) -> Result<Option<usize>> {
     Ok(spec.batched().then(|| value.lod().map_or(shape[0], |lod| lod.sequences())))
 }
 
-/// Binds the levels of a feed, and checks those that an earlier feed has bound, whose name `before` tells.
+/// Binds the levels of a feed, and checks levels that an earlier feed has bound; `before` names that feed.
 fn bind_levels<'a>(
     table: &mut LevelTable,
     spec: &Spec,
@@ -222,7 +222,7 @@ fn bind_levels<'a>(
     Ok(())
 }
 
-/// The error of a feed whose offsets are others than those of the feed `first`, with which it shares its levels: it names
+/// The error of a feed whose offsets differ from the offsets of the feed `first`, with which it shares its levels. It names
 /// the first sequence of another length.
 fn other_lengths(known: &Lod, lod: &Lod, numbers: &[u64], first: &str) -> Error {
     let Some((level, i, [expected, got])) = known.first_difference(lod) else {

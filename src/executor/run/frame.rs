@@ -1,4 +1,4 @@
-//! A step block while it runs: its rank table, the levels inside it, and which of its rows are being computed.
+//! Frames: a step block in a run, with its rank table, its levels, and the rows that are being computed.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,15 +12,15 @@ use crate::operator::keys::RowKey;
 use crate::operator::levels::LevelTable;
 use crate::operator::{Extent, LevelId};
 
-/// Which rows of a step block are being computed.
+/// The rows of a step block that are being computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum FrameRows {
-    /// Those of all steps.
+    /// The rows of all steps.
     #[default]
     All,
-    /// One for each sequence.
+    /// One row per sequence.
     Sequences,
-    /// At step `t`, those of the sequences `from..to` of the rank order that have such a step.
+    /// The rows of step `t`, for the sequences `from..to` of the rank order that have such a step.
     Step { t: usize, from: usize, to: usize },
 }
 
@@ -28,20 +28,20 @@ pub(crate) enum FrameRows {
 #[derive(Debug, Default)]
 pub(crate) struct FrameLevel {
     pub(crate) level: Option<LevelId>,
-    /// It is of a static input: the same rows at every step.
+    /// It is a level of a static input: the same rows at every step.
     pub(crate) statics: bool,
-    /// Which level of the frame is above it; none if it delimits the entries (or, of a static input, the sequences).
+    /// The level of the frame above it; `None` if it delimits the entries (or, for a static input, the sequences).
     pub(super) above: Option<usize>,
-    /// Its offsets are known. Those of a level that an operator makes become known when the operator has told them.
+    /// Its offsets are known. The offsets of a level that an operator makes become known when the operator has computed them.
     known: bool,
     /// The rows of all steps, or of all sequences, have a LoD.
     over_all: bool,
-    /// Of a level that an operator makes: the length of each sequence, by the places of the entries or rows above. The
-    /// visits of a loop inside a loop have places of their own, so that the backward pass finds them again.
+    /// Of a made level: the length of each sequence, by the position of the entry or row above. The visits of a loop inside
+    /// a loop have positions of their own, so that the backward pass finds them again.
     lengths: Vec<usize>,
     /// The first row of step 0 in step-major buffers.
     pub(crate) base: usize,
-    /// Where the rows of each step begin, counted from there; and how many rows all steps have.
+    /// The start of each step's rows, relative to `base`, then the number of rows of all steps.
     pub(crate) starts: Vec<usize>,
     /// The offsets of all steps (of a static level: of all sequences, in rank order).
     pub(super) whole: Option<Arc<Lod>>,
@@ -54,29 +54,28 @@ pub(crate) struct FrameLevel {
     pub(super) keys: Vec<RowKey>,
 }
 
-/// A step block while it runs. It keeps its memory from run to run.
+/// A step block in a run. Its memory is reused from run to run.
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
     pub(crate) rank: RankTable,
-    /// The first row of step 0 in step-major buffers. It is not 0 in a loop inside a loop, whose visits lie behind each
-    /// other.
+    /// The first row of step 0 in step-major buffers. It is not 0 in a loop inside a loop, whose visits follow one another.
     pub(crate) base: usize,
     pub(crate) at: FrameRows,
     pub(crate) levels: Vec<FrameLevel>,
-    /// The place of each outer row in step-major order: the inverse of the rank table's rows.
+    /// The position of each outer row in step-major order: the inverse of the rank table's rows.
     inverse_rows: Vec<usize>,
-    /// The place of each sequence in rank order: the inverse of the rank table's order.
+    /// The position of each sequence in rank order: the inverse of the rank table's order.
     inverse_order: Vec<usize>,
-    /// What names the entries, in step-major order.
+    /// The keys of the entries, in step-major order.
     pub(super) keys: Vec<RowKey>,
-    /// What names the sequences, in rank order.
+    /// The keys of the sequences, in rank order.
     pub(super) sequence_keys: Vec<RowKey>,
-    /// How many of the levels come from around the block; those behind them are made in it.
+    /// The number of levels that come from around the block; the levels after them are made in it.
     given: usize,
-    /// Of a loop inside a loop: where the rows of a static level begin, by level and by the base of this visit. Each
-    /// visit has rows of its own, which the backward pass finds again.
+    /// For a loop inside a loop: the start of a static level's rows, by level and by the base of this visit. Each visit has
+    /// rows of its own, which the backward pass finds again.
     visits: HashMap<(usize, usize), usize>,
-    /// By static level: how many rows the visits so far have.
+    /// By static level: the number of rows of the visits so far.
     taken: Vec<usize>,
 }
 
@@ -91,7 +90,7 @@ fn invert(map: &[usize], inverse: &mut Vec<usize>) {
 impl Frame {
     /// Sets the frame up for a loop over the sequences of `lod`.
     pub(crate) fn build(&mut self, instr: &Loop, lod: &Lod, levels: &mut LevelTable) -> Result<()> {
-        // The table lets go of last time's offsets, so that their memory can be used again.
+        // The table drops the old offsets first, so that their memory can be reused.
         instr.inner.iter().for_each(|inner| levels.set(inner.inner, None));
         instr.levels.iter().for_each(|made| levels.set(made.level, None));
         self.rank.rebuild(lod.offsets(), instr.desc.reverse);
@@ -102,7 +101,7 @@ impl Frame {
         if self.levels.len() < instr.inner.len() + instr.levels.len() {
             self.levels.resize_with(instr.inner.len() + instr.levels.len(), FrameLevel::default);
         }
-        // The levels below hold those above.
+        // The levels below refer to the levels above.
         for level in self.levels.iter_mut().rev() {
             Lod::release(&mut level.whole);
             Lod::release(&mut level.step);
@@ -159,7 +158,7 @@ impl Frame {
             }
         }
         for t in 0..self.rank.steps() {
-            // A row of the level above, where there is one, or an entry.
+            // A row of the level above, if there is one, or an entry.
             let end = |t: usize| above.map_or(self.rank.starts()[t], |a| a.starts[t]);
             let rows = if inner.statics {
                 this.bounds[self.rank.alive(t)]
@@ -177,7 +176,7 @@ impl Frame {
         self.taken.clear();
     }
 
-    /// Sets where the rows of static levels begin in this visit, once the frame's own base is known.
+    /// Sets the starts of static levels' rows in this visit, once the frame's own base is known.
     pub(crate) fn place_statics(&mut self) {
         for i in 0..self.given {
             if self.levels[i].statics {
@@ -186,12 +185,12 @@ impl Frame {
         }
     }
 
-    /// Sets where the rows of a level begin in this visit.
+    /// Sets the start of a level's rows in this visit.
     fn place_rows(&mut self, i: usize) {
         self.taken.resize(self.taken.len().max(self.levels.len()), 0);
         let (level, taken) = (&mut self.levels[i], &mut self.taken[i]);
         let rows = level.starts.last().copied().unwrap_or(0);
-        // A visit without rows may have the base of the next one.
+        // A visit without rows may have the same base as the next visit.
         level.base = match rows {
             0 => 0,
             _ => *self.visits.entry((i, self.base)).or_insert_with(|| {
@@ -202,12 +201,12 @@ impl Frame {
         };
     }
 
-    /// A level of the frame.
+    /// The frame's level of this id.
     pub(super) fn level(&self, level: LevelId) -> Option<&FrameLevel> {
         self.levels.iter().find(|l| l.level == Some(level))
     }
 
-    /// Where a level's rows of step 0 start, and where those of each step do, counted from there.
+    /// The start of a level's rows of step 0, and the starts of its rows of each step relative to it.
     pub(super) fn rows(&self, rows: Extent) -> (usize, &[usize]) {
         match rows {
             Extent::Rows(level) => self.level(level).map_or((0, &[0][..]), |l| (l.base, &l.starts)),
@@ -215,8 +214,8 @@ impl Frame {
         }
     }
 
-    /// Of a static level: the first row of step 0, and where the bounds of its sequences and of the steps begin in a list of
-    /// those of all static levels, one after the other.
+    /// Of a static level: the first row of step 0, and the positions of its sequence bounds and its step bounds in the joint
+    /// list of the bounds of all static levels.
     pub(super) fn runs(&self, level: LevelId) -> Option<(usize, usize, usize)> {
         let mut first = 0;
         for this in self.levels.iter().filter(|this| this.statics) {
@@ -228,7 +227,7 @@ impl Frame {
         None
     }
 
-    /// Of a static level's rows, those of the sequences that a step is computed for.
+    /// The range of a static level's rows in the sequences of a step.
     fn run(&self, at: FrameRows, rows: Extent) -> Option<Range<usize>> {
         let (FrameRows::Step { t, from, to }, Extent::Rows(level)) = (at, rows) else { return None };
         let level = self.level(level).filter(|level| level.statics)?;
@@ -236,12 +235,12 @@ impl Frame {
         Some(level.bounds[from.min(end)]..level.bounds[end])
     }
 
-    /// How many rows of a static level a step is computed for; `None` of any other level.
+    /// The number of a static level's rows in a step; `None` for any other level.
     pub(super) fn static_rows(&self, at: FrameRows, level: LevelId) -> Option<usize> {
         self.run(at, Extent::Rows(level)).map(|run| run.len())
     }
 
-    /// Of the sequences that are below a static level, or are the block's own, those that a step is computed for.
+    /// The sequences of a step, below a static level or of the block itself.
     pub(super) fn sequences_at(&self, at: FrameRows, above: Option<LevelId>) -> Option<Range<usize>> {
         match (at, above) {
             (_, Some(level)) => self.run(at, Extent::Rows(level)),
@@ -253,7 +252,7 @@ impl Frame {
         }
     }
 
-    /// The first row and the number of rows that are at `at`, in a buffer with the rows of all steps.
+    /// The first row and the number of rows of `at`, in a buffer with the rows of all steps.
     pub(crate) fn stepped(&self, at: FrameRows, rows: Extent) -> (usize, usize) {
         let (base, starts) = self.rows(rows);
         if let (FrameRows::Step { t, .. }, Some(run)) = (at, self.run(at, rows)) {
@@ -268,7 +267,7 @@ impl Frame {
         }
     }
 
-    /// The same in a buffer with the rows of all sequences, or with those of one step at a time.
+    /// The first row and the number of rows of `at`, in a buffer with the rows of all sequences or of one step at a time.
     pub(crate) fn sequence(&self, at: FrameRows, rows: Extent) -> (usize, usize) {
         if let Some(run) = self.run(at, rows) {
             return (run.start, run.len());
@@ -281,7 +280,7 @@ impl Frame {
         }
     }
 
-    /// How many rows a buffer needs: those of all steps, or else as many as the largest step, or all sequences, have.
+    /// The number of rows that a buffer needs: the rows of all steps, of the largest step, or of all sequences.
     pub(crate) fn room(&self, home: Home, rows: Extent) -> usize {
         let (base, starts) = self.rows(rows);
         if let Home::Stepped(_) = home {
@@ -296,7 +295,7 @@ impl Frame {
         }
     }
 
-    /// The rows outside of the rows inside: of those of all steps, or of those of all sequences.
+    /// The outside rows of the inside rows: of the rows of all steps, or of the rows of all sequences.
     pub(crate) fn map(&self, rows: Extent, at: FrameRows) -> &[usize] {
         match rows {
             Extent::Rows(level) => self.level(level).map_or(&[], |l| &l.map),
@@ -305,7 +304,7 @@ impl Frame {
         }
     }
 
-    /// Moves the frame, and binds its levels to the rows it is at.
+    /// Moves the frame to other rows, and binds its levels to them.
     pub(crate) fn go(&mut self, at: FrameRows, table: &mut LevelTable) -> Result<()> {
         self.at = at;
         if let FrameRows::Step { .. } = at {
@@ -323,7 +322,7 @@ impl Frame {
                 continue;
             };
             let whole = this.whole.as_ref().map_or(&[0][..], |lod| lod.offsets());
-            // The LoD above is the one that was just bound, if this one hangs below an inner level.
+            // The LoD above is the one just bound, if this level is below an inner level.
             let above = this.above.map(|a| &before[a]);
             let (first, last) = if this.statics {
                 (0, above.map_or(self.rank.alive(t), |a| a.starts[t + 1] - a.starts[t]))
@@ -342,7 +341,7 @@ impl Frame {
         Ok(())
     }
 
-    /// The inverse of [`Self::map`]: the place inside of each row outside.
+    /// The inverse of [`Self::map`]: the inside position of each outside row.
     pub(crate) fn inverse(&self, rows: Extent, at: FrameRows, out: &mut Vec<usize>) {
         if let Extent::Rows(level) = rows {
             return invert(self.level(level).map_or(&[], |l| &l.map), out);
@@ -355,7 +354,7 @@ impl Frame {
         });
     }
 
-    /// The levels behind those from outside, by their number.
+    /// The numbers of the levels that are made in the step.
     pub(crate) fn made(&self) -> Range<usize> {
         self.given..self.levels.len()
     }
@@ -365,8 +364,7 @@ impl Frame {
         self.made().find(|&i| self.levels[i].level == Some(level))
     }
 
-    /// Where the entries or rows that a made level's sequences are of begin in step-major order, and where those of each
-    /// step do, counted from there.
+    /// The start of the entries or rows above a made level in step-major order, and the starts of each step relative to it.
     fn above(&self, i: usize) -> (usize, &[usize]) {
         match self.levels[i].above {
             Some(above) => (self.levels[above].base, &self.levels[above].starts),
@@ -374,10 +372,10 @@ impl Frame {
         }
     }
 
-    /// Writes down the sequences of step `t`, after those of the steps before.
+    /// Records the sequences of step `t`, after the sequences of the previous steps.
     ///
     /// # Errors
-    /// If there is not one for each entry or row above.
+    /// If there is not one sequence for each entry or row above.
     pub(crate) fn add_made(&mut self, i: usize, t: usize, offsets: &[usize]) -> Result<()> {
         let (base, starts) = self.above(i);
         let (from, to) = (base + starts[t], base + starts[t + 1]);
@@ -398,7 +396,7 @@ impl Frame {
         Ok(())
     }
 
-    /// Sets up a made level whose lengths are known for all steps.
+    /// Completes a made level whose lengths are known for all steps.
     pub(crate) fn close_made(&mut self, i: usize) -> Result<()> {
         let (before, rest) = self.levels.split_at_mut(i);
         let level = &mut rest[0];

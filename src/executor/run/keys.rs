@@ -1,5 +1,5 @@
-//! What names a row: its key, by which random operators draw and messages name a sample. A row of a step block is named
-//! by the row around the block that it is of.
+//! Row keys, by which random operators draw and messages name a sample. The key of a row in a step block is the key of its
+//! row around the block.
 
 use crate::error::Error;
 use crate::executor::plan::{Loop, OpInstr};
@@ -10,7 +10,7 @@ use crate::operator::levels::LevelTable;
 use crate::operator::{BlockId, Extent, LevelId};
 
 impl Frame {
-    /// Makes the keys of all rows, from those of the rows outside.
+    /// Builds the keys of all rows from the keys of the rows outside.
     pub(super) fn build_keys(&mut self, instr: &Loop, outside: &dyn Fn(Extent, usize) -> RowKey) {
         self.keys.clear();
         self.keys.extend(self.rank.rows().iter().map(|&row| outside(Extent::Rows(instr.desc.level), row)));
@@ -23,7 +23,7 @@ impl Frame {
                 level.keys.extend(level.map.iter().map(|&row| outside(rows, row)));
                 continue;
             }
-            // The rows of a static sub-sequence come again at every step: the step tells them apart.
+            // The rows of a static sub-sequence recur at every step: the step distinguishes them.
             for t in 0..self.rank.steps() {
                 let count = level.starts[t + 1] - level.starts[t];
                 level.keys.extend(level.map[..count].iter().map(|&row| {
@@ -34,7 +34,7 @@ impl Frame {
         }
     }
 
-    /// The keys of the rows that a call at `at` has.
+    /// The keys of the rows of a call at `at`.
     pub(super) fn keys(&self, at: FrameRows, rows: Extent) -> &[RowKey] {
         if at == FrameRows::Sequences && !matches!(rows, Extent::Rows(_)) {
             return &self.sequence_keys;
@@ -48,12 +48,12 @@ impl Frame {
         keys.get(first - base..first - base + count).unwrap_or(&[])
     }
 
-    /// Of a row of a call at `at`, the row outside: what counts it there, and its number.
+    /// The outside row of a row of a call at `at`: the extent that counts it there, and its number.
     fn outside(&self, instr: &Loop, at: FrameRows, rows: Extent, row: usize) -> Option<(Extent, usize)> {
         if let Extent::Rows(id) = rows
             && let Some((above, row)) = self.above_made(at, id, row)
         {
-            // A row of sequences that are made in the step is named by what its sequence is of.
+            // A row of sequences that are made in the step has the key of its sequence's row.
             return self.outside(instr, FrameRows::All, above, row);
         }
         let Extent::Rows(id) = rows else {
@@ -66,13 +66,13 @@ impl Frame {
         let (level, inner) =
             self.levels.iter().zip(&instr.inner).find(|(level, _)| level.level == Some(id))?;
         let place = self.stepped(at, rows).0 - level.base + row;
-        // The rows of a static sub-sequence come again at every step.
+        // The rows of a static sub-sequence recur at every step.
         let step = level.starts.partition_point(|&start| start <= place).saturating_sub(1);
         let place = if inner.statics { place - level.starts.get(step)? } else { place };
         Some((Extent::Rows(inner.outer), *level.map.get(place)?))
     }
 
-    /// What a row of a made level is of: what counts the entries or rows above, over all steps, and which of them.
+    /// The row above a row of a made level: the extent that counts the entries or rows above, over all steps, and its number.
     fn above_made(&self, at: FrameRows, id: LevelId, row: usize) -> Option<(Extent, usize)> {
         let level = &self.levels[self.made_index(id)?];
         let place = self.stepped(at, Extent::Rows(id)).0 - level.base + row;
@@ -80,7 +80,7 @@ impl Frame {
         let sequence = offsets.partition_point(|&offset| offset <= place).checked_sub(1)?;
         let above = match level.above {
             Some(above) => Extent::Rows(self.levels[above].level?),
-            // Whatever the block: entries of this frame.
+            // The block does not matter: these are entries of this frame.
             None => Extent::Alive(BlockId::default()),
         };
         Some((above, sequence))
@@ -88,12 +88,12 @@ impl Frame {
 }
 
 impl RunState<'_> {
-    /// The names of the batch's sequences.
+    /// The identity of the batch's sequences.
     fn names(&self) -> Names<'_> {
         Names { numbers: &self.numbers, places: &self.places }
     }
 
-    /// What names a row of the rows that `extent` counts now.
+    /// The key of a row of the rows that `extent` counts now.
     pub(super) fn key(&self, block: Option<BlockId>, extent: Extent, row: usize) -> RowKey {
         match block {
             None => root_key(&self.levels, self.names(), extent, row),
@@ -104,7 +104,7 @@ impl RunState<'_> {
         }
     }
 
-    /// What names the rows of a call, for random operators.
+    /// The keys of a call's rows, for random operators.
     pub(super) fn keys(&self, instr: &OpInstr, here: Option<CallRows>) -> Keys<'_> {
         let spec = instr.outputs.first().and_then(|s| s.first());
         let block = instr.place.block.map(|_| instr.top);
@@ -112,7 +112,7 @@ impl RunState<'_> {
             return listed(self.frames[block.0 as usize].keys(FrameRows::All, rows), here);
         }
         match (block, spec) {
-            // The rows of a constant are no sequences.
+            // The rows of a constant are not sequences.
             (_, Some(spec)) if !spec.batched() => {
                 Keys::Natural { names: Names::default(), lod: None, first: 0 }
             }
@@ -128,7 +128,7 @@ impl RunState<'_> {
         }
     }
 
-    /// An error about a row of a call, with the sample that the row is of.
+    /// Adds the sample of the row to an error about a row of a call.
     pub(super) fn named(&self, instr: &OpInstr, here: Option<CallRows>, error: Error) -> Error {
         error.of_sample(|row| {
             let row = row + here.and_then(|here| here.only).map_or(0, |(from, _)| from);
@@ -157,7 +157,7 @@ fn root_key(levels: &LevelTable, names: Names<'_>, rows: Extent, row: usize) -> 
     names.key(lod, row)
 }
 
-/// Of the keys of some rows those on which a call works.
+/// The keys of the rows on which a call works.
 fn listed(keys: &[RowKey], here: Option<CallRows>) -> Keys<'_> {
     let (from, to) = here.and_then(|here| here.only).unwrap_or((0, keys.len()));
     Keys::Listed(keys.get(from..to.min(keys.len())).unwrap_or(&[]))

@@ -1,5 +1,5 @@
-//! The steps of a loop that threads share: lanes of sequences, each from the first step to the last without waiting for
-//! the others; and where few sequences are left, one lane that has all of them and all threads.
+//! Lanes: groups of sequences for threads that share the steps of a loop. A lane runs from the first step to the last
+//! without waiting for the others; if few sequences are left, one lane has all of them and all threads.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ use crate::kernels::arena::{Lane, LanePart, Share, StepRows};
 use crate::kernels::{cpu, helpers};
 use crate::operator::Extent;
 
-/// Some steps of a loop, and how many lanes run them, each for its own sequences.
+/// Some steps of a loop, and the number of lanes that run them, each for its own sequences.
 struct LaneSteps<'p> {
     instr: &'p Loop,
     steps: Range<usize>,
     lanes: usize,
-    /// In how many loops the first thread was before.
+    /// The nesting depth of loops on the first thread before.
     depth: usize,
 }
 
@@ -32,8 +32,8 @@ impl<'p> RunState<'p> {
         let starts = frame.rank.starts();
         let effort = instr.body.iter().map(|i| i.effort(starts[steps])).fold(0, usize::saturating_add);
         let threads = helpers(effort, self.worth.steps, tools.workers.len());
-        // Where few sequences are left, the threads share columns instead; sooner, if they would all read weights that
-        // their own caches cannot hold.
+        // If few sequences are left, the threads share columns instead; sooner, if all of them would read weights that do
+        // not fit into their own caches.
         let cpu = cpu();
         let few = |rows: usize| {
             rows <= threads / 2 || threads > 1 && cpu.streams(instr.weights, rows.div_ceil(threads))
@@ -65,8 +65,8 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// What of each buffer a lane has: of those in the loop's orders the rows of its sequences, of all others the right
-    /// to read.
+    /// The share of each buffer that a lane has: of buffers in the loop's orders the rows of its sequences, of all others
+    /// the right to read.
     fn share(&self, instr: &Loop, frame: &Frame, lists: &mut Lists) {
         let Lists { shares, bounds, .. } = lists;
         shares.clear();
@@ -85,7 +85,7 @@ impl<'p> RunState<'p> {
                         Share::SteppedRuns { base, starts, first, stride }
                     }
                     (Some((_, first, _)), _) => Share::Runs { first, stride },
-                    // Of what is no static level no call in a lane has rows.
+                    // No call in a lane has rows of a level that is not static.
                     (None, _) => Share::Frozen,
                 },
                 (_, Home::Stepped(_)) => Share::Stepped { base: frame.base, stride },
@@ -94,7 +94,7 @@ impl<'p> RunState<'p> {
         }
     }
 
-    /// The steps of a lane, which has all of the workers.
+    /// Runs the steps of a lane, which has all of the workers.
     fn lane(&self, part: &LaneSteps<'_>, mut lane: Lane<'_>, workers: &mut [Worker]) -> Result<()> {
         let Some(LanePart { from, to, steps: StepRows { starts, .. } }) = lane.part() else { return Ok(()) };
         let &LaneSteps { instr, ref steps, lanes, depth } = part;
@@ -103,7 +103,7 @@ impl<'p> RunState<'p> {
         for i in 0..steps.len() {
             let t = if instr.backward { steps.end - 1 - i } else { steps.start + i };
             if starts[t + 1] - starts[t] <= from {
-                // Later steps have fewer sequences still; earlier ones, backwards, may have more.
+                // Later steps have even fewer sequences; earlier steps, in a backward loop, may have more.
                 if instr.backward { continue } else { break }
             }
             let here =
@@ -125,8 +125,8 @@ impl<'p> RunState<'p> {
     }
 }
 
-/// Cuts the rank order into lanes of about the same work. A step costs a lane its rows, and something for the step
-/// itself, which weighs when few rows are left.
+/// Divides the rank order into lanes of about equal work. A step costs a lane its rows, and a constant for the step itself,
+/// which matters if few rows are left.
 fn cut(starts: &[usize], sequences: usize, lanes: usize, cuts: &mut Vec<usize>) {
     const STEP: usize = 3;
     cuts.clear();
@@ -138,7 +138,7 @@ fn cut(starts: &[usize], sequences: usize, lanes: usize, cuts: &mut Vec<usize>) 
     };
     for lane in 1..lanes {
         let from = cuts[lane - 1];
-        // The first cut at which this lane costs its share of what is left.
+        // The first cut at which this lane costs its share of the rest.
         let rest = cost(from, sequences);
         let (mut low, mut high) = (from, sequences);
         while low < high {

@@ -1,11 +1,11 @@
-//! Levels that operators make: their offsets are computed by a call of their own, before the operator runs, since only
-//! then is known how much room its output needs.
+//! Levels that operators make: a call of its own computes their offsets before the operator runs, since the room of the
+//! operator's output depends on them.
 //!
-//! At the root that is one call. In a step block it is one for each step, all of them before the loop, so that the rows
-//! of every step are counted before the first one runs: what decides the offsets is computed by then, at the latest step
-//! by step (`LoopRows::Steps`). From there on a level that is made in the step is like one of a step input: its sequences
-//! of all steps lie behind each other, and what no memory reaches runs over all of them at once. The backward pass finds
-//! the lengths where the forward pass wrote them down.
+//! At the root that is one call. In a step block it is one call per step, all of them before the loop, so that the rows of
+//! every step are counted before the first step runs: the values that decide the offsets are computed by then, if necessary
+//! step by step (`LoopRows::Steps`). From then on a level that is made in the step is like a level of a step input: its
+//! sequences of all steps are consecutive, and operators that no memory reaches run over all of them at once. The backward
+//! pass reads the lengths that the forward pass recorded.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Instr, OpInstr, Plan};
@@ -21,7 +21,7 @@ use crate::operator::shapes::{InputSlots, Phase};
 use crate::operator::{BlockId, Extent, LevelId};
 
 impl<'p> RunState<'p> {
-    /// Makes the levels of a call: at the root for all rows, in a step block for those of every step.
+    /// Makes the levels of a call: at the root for all rows, in a step block for the rows of every step.
     pub(crate) fn make_levels(
         &mut self,
         instr: &'p OpInstr,
@@ -45,7 +45,7 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// Binds the levels of a call for the rows where the run is now.
+    /// Binds the levels of a call for the current rows of the run.
     fn make(&mut self, instr: &OpInstr, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         if instr.op.facts().lod.deciding().is_none() {
             let phase = Phase::Run { made: &instr.made, table: &mut self.levels };
@@ -66,7 +66,7 @@ impl<'p> RunState<'p> {
         bind_made(&mut self.levels, &instr.made, &tools.lists.offsets, top).map_err(|e| instr.err(e))
     }
 
-    /// Makes the levels of a call for every step, and room for what lies in them.
+    /// Makes the levels of a call for every step, and reserves room for their rows.
     fn make_in_step(
         &mut self,
         block: BlockId,
@@ -93,7 +93,7 @@ impl<'p> RunState<'p> {
                 let offsets = self.levels.get(level).map_or(&[][..], |lod| lod.offsets());
                 self.frames[at].add_made(i, t, offsets).map_err(|e| instr.err(e))?;
             }
-            // The levels above are bound anew at the next step, in their memory.
+            // The levels above are bound again at the next step, in the same memory.
             for &(level, _) in instr.made.iter().rev() {
                 let i = index(self, level)?;
                 let mut made = self.levels.slot(level).take();
@@ -113,7 +113,7 @@ impl<'p> RunState<'p> {
 }
 
 impl RunMemory {
-    /// Puts the levels that the last run made aside, for the next one to use their memory.
+    /// Keeps the levels that the last run made, for the next run to reuse their memory.
     pub(super) fn set_aside(&mut self, plan: &Plan) {
         for instr in &plan.code {
             let Instr::Levels(op) = instr else { continue };
@@ -124,7 +124,7 @@ impl RunMemory {
                 }
             }
         }
-        // The levels above can be used again, too, once nothing hangs below them.
+        // The levels above can be reused too, once no level below refers to them.
         for instr in plan.code.iter().rev() {
             let Instr::Levels(op) = instr else { continue };
             op.made.iter().rev().for_each(|&(level, _)| Lod::release(self.spare.slot(level)));

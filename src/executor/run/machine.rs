@@ -1,4 +1,4 @@
-//! The machine that a compiled program runs on: its buffers and threads, and all that is kept from run to run.
+//! The machine that runs a compiled program: its buffers and threads, and everything that is kept from run to run.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::operator::{Extent, Size, Spec, VarId};
 use crate::program::{OpDesc, Program};
 use crate::tensor::{DType, Dense, Element, Storage, with_element};
 
-/// What a plan runs on.
+/// The memory and the threads of a plan.
 pub(crate) struct Machine {
     arena: Arena,
     /// Values that are not dense, by their numbers in the plan.
@@ -35,24 +35,24 @@ pub(crate) struct Machine {
     pub(super) kept: RunMemory,
     lists: Lists,
     persistent: Vec<Persistent>,
-    /// By variable: whether it is among the feeds of the run.
+    /// For each variable, whether it is among the feeds of the run.
     pub(super) fed: Vec<bool>,
 }
 
 /// A variable that is kept in a scope from run to run.
 struct Persistent {
     var: VarId,
-    /// Its buffer here, which is the scope's while it runs; of a row-sparse one, its place in the pool.
+    /// Its buffer here, which is the scope's while it runs; for a row-sparse variable, its number in the pool.
     buffer: usize,
     pool: Option<usize>,
-    /// The first stage that has an operator which writes it.
+    /// The first stage with an operator that writes it.
     written: Option<Stage>,
-    /// Where the scope of the run has it.
+    /// Its location in the scope of the run.
     theirs: InScope,
 }
 
 impl Machine {
-    /// Buffers for the plan of a program, which runs on some threads.
+    /// The buffers for the plan of a program, which runs on these threads.
     pub(crate) fn new(program: &Program, plan: &Plan, threads: Threads) -> Self {
         let mut arena = Arena::new();
         for &dtype in &plan.buffers {
@@ -84,43 +84,43 @@ impl Machine {
         }
     }
 
-    /// From the next run on wakes all threads for any run, however small.
+    /// Wakes all threads for any run, however small, from the next run on.
     pub(crate) fn wake_all_threads(&mut self) {
         self.worth = Worth { run: 0, ..Worth::default() };
     }
 
-    /// From the next run on divides everything that can be divided, however small.
+    /// Divides all work that can be divided, however small, from the next run on.
     pub(crate) fn divide_everything(&mut self) {
         self.worth = Worth::EVERYTHING;
     }
 
-    /// Bytes of all buffers now.
+    /// The current bytes of all buffers.
     pub(crate) fn bytes(&self) -> usize {
         self.arena.bytes()
     }
 
-    /// Another run of a program begins, whose feeds are bound.
+    /// Begins another run of a program, whose feeds are bound.
     pub(crate) fn begin(&mut self, program: &Program, run: &Run<'_>) {
         self.kept.begin(run, program.seed);
         self.workers.iter_mut().filter_map(|worker| worker.recorder.as_mut()).for_each(|r| r.restart());
     }
 
-    /// Runs some stages with the variables of a scope that was [checked](Self::check_scope). A panic in an operator is handed
-    /// back.
+    /// Runs some stages with the variables of a scope that was [checked](Self::check_scope). Returns a panic of an operator
+    /// as an error value.
     pub(crate) fn run(
         &mut self,
         plan: &Plan,
         stages: Stages,
         scope: &mut Scope,
     ) -> std::thread::Result<Result<()>> {
-        // What these stages only read stays what it is: what others share, and what was packed from it.
+        // Values that these stages only read are unchanged: shared values stay shared, and packed values stay valid.
         let write = |variable: &&Persistent| variable.written.is_some_and(|first| stages.end_behind(first));
         for variable in self.persistent.iter().filter(write) {
             scope.own(variable.theirs);
         }
         self.exchange(scope);
-        // From here to the second exchange nothing leaves early, not even a panic: the parameters are here and not in the
-        // scope.
+        // From here to the second exchange nothing may return early, not even by a panic: the parameters are here and not in
+        // the scope.
         let Self { arena, pool, workers, threads, kept, lists, worth, .. } = self;
         let mut state = kept.lend(plan, *worth);
         let together = state.effort(stages) >= worth.run;
@@ -131,18 +131,18 @@ impl Machine {
             catch_unwind(AssertUnwindSafe(|| if together { threads.run(&mut work) } else { work() }));
         kept.take_back(state);
         self.exchange(scope);
-        // What was packed before they were written is of other values.
+        // Packed values are outdated once their variables are written.
         for variable in self.persistent.iter().filter(write) {
             scope.own(variable.theirs);
         }
         outcome
     }
 
-    /// Finds every persistent variable in a scope, and checks that it fits: all of them before the first leaves it, so that a
-    /// run that fails leaves it whole.
+    /// Finds every persistent variable in a scope, and checks that it fits: all of them before the first is exchanged, so
+    /// that a failed run leaves the scope whole.
     ///
     /// # Errors
-    /// If one is not there, or of another shape or dtype.
+    /// If a variable is missing, or has another shape or dtype.
     pub(crate) fn check_scope(&mut self, program: &Program, scope: &Scope) -> Result<()> {
         for variable in &mut self.persistent {
             let (name, spec) = (&program.var(variable.var).name, program.spec(variable.var)?);
@@ -166,7 +166,7 @@ impl Machine {
         self.kept.levels.lod(&spec.lod).cloned()
     }
 
-    /// How many rows a variable of the root block had in the last run.
+    /// The number of rows of a variable of the root block in the last run.
     pub(crate) fn rows(&self, spec: &Spec) -> usize {
         match spec.rows() {
             Extent::Known(n) => n,
@@ -178,7 +178,7 @@ impl Machine {
     /// The value of a variable of the root block, in the order of the batch.
     ///
     /// # Errors
-    /// If a row number or a column of it is out of range.
+    /// If a row or column number of it is out of range.
     pub(crate) fn value(&mut self, slot: &Slot, spec: &Spec) -> Result<Storage> {
         if let Some(pool) = slot.pool {
             return stored(&self.pool[pool], spec);
@@ -196,7 +196,8 @@ impl Machine {
         })
     }
 
-    /// Shows the numbers of a dense variable of the root block, in the order of the batch; none of another dtype.
+    /// Passes the numbers of a dense variable of the root block, in the order of the batch, to a function; none if the dtype
+    /// differs.
     pub(crate) fn numbers<T: Element + Plain, R>(
         &mut self,
         slot: &Slot,
@@ -213,7 +214,7 @@ impl Machine {
         Some(show(operands.read::<T>(0).and_then(|v| v.contiguous()).unwrap_or(&[])))
     }
 
-    /// Bytes that the value of a variable of the root block takes.
+    /// The bytes of the value of a variable of the root block.
     pub(crate) fn bytes_of(&self, slot: &Slot, spec: &Spec) -> usize {
         match slot.pool {
             Some(pool) => self.pool[pool].bytes(),
@@ -221,7 +222,7 @@ impl Machine {
         }
     }
 
-    /// The first number of a variable of the root block; the error says what it is instead of a float.
+    /// The first number of a variable of the root block; the error describes a value that is no float.
     pub(crate) fn first_number(&mut self, slot: &Slot, spec: &Spec) -> std::result::Result<f64, String> {
         let rows = self.rows(spec);
         if slot.pool.is_some() || spec.width() == 0 || spec.batched() && rows == 0 {
@@ -237,10 +238,10 @@ impl Machine {
         number.ok_or_else(|| slot.dtype.to_string())
     }
 
-    /// Sets the value of a variable of the root block, which has been checked to fit.
+    /// Sets the value of a variable of the root block, after it was checked.
     ///
     /// # Errors
-    /// If it holds another dtype than it says.
+    /// If its numbers have another dtype than declared.
     pub(crate) fn set_value(&mut self, slot: &Slot, value: &Storage, repeated: DuplicateRows) -> Result<()> {
         match value {
             Storage::Dense(dense) => {
@@ -263,7 +264,7 @@ impl Machine {
         Ok(())
     }
 
-    /// From the next run on every thread writes down what the instructions of a plan take.
+    /// Records the calls of a plan's instructions on every thread, from the next run on.
     pub(crate) fn start_recording(&mut self, plan: &Plan) {
         let origin = Instant::now();
         for worker in &mut self.workers {
@@ -271,14 +272,14 @@ impl Machine {
         }
     }
 
-    /// Writes down how long a run took.
+    /// Records the duration of a run.
     pub(crate) fn record(&mut self, start: Instant, length: Duration) {
         if let Some(recorder) = self.workers.first_mut().and_then(|worker| worker.recorder.as_mut()) {
             recorder.run(start, length);
         }
     }
 
-    /// What was written down, thread by thread; from now on nothing is.
+    /// Returns the records, thread by thread, and stops recording.
     pub(crate) fn stop_recording(&mut self) -> Vec<Recorder> {
         self.workers.iter_mut().filter_map(|worker| worker.recorder.take().map(|r| *r)).collect()
     }

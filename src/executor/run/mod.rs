@@ -1,4 +1,4 @@
-//! The machine: runs the instructions of a plan. It knows plans, and neither how they come about nor who asks.
+//! The machine: runs the instructions of a plan. It knows plans, but not the compiler or the callers.
 
 mod call;
 mod chain;

@@ -1,4 +1,4 @@
-//! Rows that a loop moves: from the order of the batch into that of its steps and back, and at the two ends of memories.
+//! Rows that a loop moves: from the order of the batch to the order of its steps and back, and at both ends of memories.
 
 use std::ops::AddAssign;
 
@@ -14,7 +14,7 @@ use crate::operator::{BlockId, Extent};
 use crate::tensor::{DType, with_element};
 
 impl RunState<'_> {
-    /// Rows of the batch into the block's order: those of all steps, or those of all sequences.
+    /// Moves rows of the batch into the block's order: the rows of all steps, or the rows of all sequences.
     pub(super) fn gather(
         &self,
         block: BlockId,
@@ -32,7 +32,7 @@ impl RunState<'_> {
         }));
     }
 
-    /// Rows of the block's order back to the order of the batch, written or added.
+    /// Moves rows of the block's order back to the order of the batch, written or added.
     pub(super) fn scatter(
         &self,
         block: BlockId,
@@ -60,7 +60,7 @@ impl RunState<'_> {
         }
     }
 
-    /// Rows of the root that lie in the order of a block, which counts them by `rows`, into the order of the batch.
+    /// Moves rows of the root from a block's order, in which `rows` counts them, into the order of the batch.
     pub(super) fn reorder(
         &self,
         block: BlockId,
@@ -79,7 +79,7 @@ impl RunState<'_> {
         }));
     }
 
-    /// How many threads move rows into a region.
+    /// The number of threads that move rows into a region.
     fn movers(&self, to: Region, tools: &Tools<'_>) -> usize {
         helpers(to.extent.rows * to.extent.width, self.worth.call, tools.workers.len())
     }
@@ -103,7 +103,7 @@ impl RunState<'_> {
         }
     }
 
-    /// Each sequence's value after its last step; without a step, what it started with.
+    /// Copies each sequence's value after its last step; for a sequence without steps, its initial value.
     pub(super) fn last_values(
         &self,
         block: BlockId,
@@ -133,8 +133,8 @@ impl RunState<'_> {
         });
     }
 
-    /// What the gradient of a memory's next value holds before the loop: the gradient of the last value at each
-    /// sequence's last step, and zero where nothing comes in.
+    /// Starts the gradient of a memory's next value before the loop: the gradient of the last value at each sequence's last
+    /// step, and zero at all other rows.
     pub(super) fn begin_gradient(
         &mut self,
         instr: &Loop,
@@ -152,7 +152,7 @@ impl RunState<'_> {
             next: self.region(&plan.next, Some(CallRows::new(block, FrameRows::All))),
             start: self.region(&plan.start, Some(CallRows::new(block, FrameRows::Sequences))),
             last: plan.last.as_ref().map(|last| self.region(last, None)),
-            // Beside earlier contributions the last value's gradient is one more; else it is the only one at these rows.
+            // After earlier contributions the last value's gradient is added; else it is the only contribution to these rows.
             assign: if plan.filled { Assign::Add } else { Assign::Write },
         };
         let rank = &self.frames[block.0 as usize].rank;
@@ -163,7 +163,7 @@ impl RunState<'_> {
         Ok(())
     }
 
-    /// Hands the gradient of a memory's initial value out.
+    /// Copies the gradient of a memory's initial value out of the loop.
     pub(super) fn end_gradient(
         &self,
         block: BlockId,
@@ -178,21 +178,21 @@ impl RunState<'_> {
     }
 }
 
-/// Where the gradients of a memory's first and last values lie.
+/// The regions of the gradients of a memory's first and last values.
 struct Ends {
     /// The gradients of the next values of all steps.
     next: Region,
-    /// What the first steps pass back, one row a sequence.
+    /// The gradients that the first steps pass back, one row per sequence.
     start: Region,
-    /// The gradient of the last values, one row a sequence.
+    /// The gradient of the last values, one row per sequence.
     last: Option<Region>,
-    /// How that goes into the rows of the last steps.
+    /// Whether the gradient of the last values is written or added to the rows of the last steps.
     assign: Assign,
 }
 
 impl Ends {
-    /// Fills the rows of the last steps and of the starts. A sequence without a step passes the gradient of its last
-    /// value straight to its initial one.
+    /// Fills the rows of the last steps and of the starts. For a sequence without steps the gradient of its last value is
+    /// the gradient of its initial value.
     fn fill<T: Plain + AddAssign + Default>(
         &self,
         rank: &RankTable,
@@ -220,7 +220,7 @@ impl Ends {
     }
 }
 
-/// Lends one region to read and one to write.
+/// Lends a region to read and a region to write.
 fn two<T: Plain, R: Default>(
     lane: &mut Lane<'_>,
     room: &mut OperandRoom,
@@ -235,7 +235,7 @@ fn two<T: Plain, R: Default>(
     }
 }
 
-/// Gathers rows on some threads.
+/// Gathers rows on several threads.
 fn gather_on<T: Plain>(from: View<'_, T>, map: &[usize], to: ViewMut<'_, T>, threads: usize) {
     let rows = to.rows().min(map.len());
     if threads < 2 || rows < 2 {
@@ -247,7 +247,7 @@ fn gather_on<T: Plain>(from: View<'_, T>, map: &[usize], to: ViewMut<'_, T>, thr
     join(|| gather_on(from, &map[..middle], a, left), || gather_on(from, &map[middle..], b, threads - left));
 }
 
-/// Adds to each row the one that `map` names.
+/// Adds to each row of `to` the row of `from` that `map` names.
 fn add_rows<T: Plain + AddAssign>(from: View<'_, T>, map: &[usize], mut to: ViewMut<'_, T>) {
     for (row, &place) in to.iter_mut().zip(map) {
         add(from.row(place), row);

@@ -1,7 +1,7 @@
 //! The rank table: sequences by length, longest first, and the step-major order of their entries.
 //!
-//! In step-major order the entries of step *t* are contiguous and the sequences that still run are a prefix of those
-//! of the step before, so nothing is padded and nothing moves from step to step.
+//! In step-major order the entries of step *t* are contiguous, and the sequences that still run are a prefix of the
+//! sequences of the previous step, so nothing is padded and nothing moves from step to step.
 
 /// The order in which the sequences of one level run.
 ///
@@ -16,7 +16,7 @@ pub(crate) struct RankTable {
 }
 
 impl RankTable {
-    /// The table of the sequences that `offsets` delimit; from their own ends if `reverse`.
+    /// The table of the sequences that `offsets` delimit; each runs from its own end if `reverse`.
     #[cfg(test)]
     pub(crate) fn new(offsets: &[usize], reverse: bool) -> Self {
         let mut table = Self::default();
@@ -24,13 +24,13 @@ impl RankTable {
         table
     }
 
-    /// The same in the memory of this table.
+    /// Rebuilds the table for the sequences that `offsets` delimit, in its own memory.
     pub(crate) fn rebuild(&mut self, offsets: &[usize], reverse: bool) {
         let count = offsets.len().saturating_sub(1);
         let length = |i: usize| offsets[i + 1] - offsets[i];
         self.order.clear();
         self.order.extend(0..count);
-        // The number breaks ties, so this is the stable order without the memory that a stable sort takes.
+        // The number breaks ties, so this is the stable order without the extra memory of a stable sort.
         self.order.sort_unstable_by_key(|&i| (usize::MAX - length(i), i));
         let steps = self.order.first().map_or(0, |&i| length(i));
         self.starts.clear();
@@ -48,37 +48,37 @@ impl RankTable {
         }
     }
 
-    /// Sequences in rank order.
+    /// The sequences in rank order.
     pub(crate) fn order(&self) -> &[usize] {
         &self.order
     }
 
-    /// Where each step starts in step-major order, and the number of entries at the end.
+    /// The start of each step in step-major order, then the number of entries.
     pub(crate) fn starts(&self) -> &[usize] {
         &self.starts
     }
 
-    /// For each entry in step-major order, its number in the batch.
+    /// The batch's number of each entry in step-major order.
     pub(crate) fn rows(&self) -> &[usize] {
         &self.rows
     }
 
-    /// How many steps the longest sequence has.
+    /// The number of steps of the longest sequence.
     pub(crate) fn steps(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// How many sequences run at step `t`.
+    /// The number of sequences that run at step `t`.
     pub(crate) fn alive(&self, t: usize) -> usize {
         self.starts[t + 1] - self.starts[t]
     }
 
-    /// How many sequences there are, those without a step included.
+    /// The number of sequences, including sequences without steps.
     pub(crate) fn sequences(&self) -> usize {
         self.order.len()
     }
 
-    /// The steps of the sequence at place `rank` of the order.
+    /// The number of steps of the sequence at position `rank` of the order.
     pub(crate) fn length(&self, rank: usize) -> usize {
         // Alive counts never grow with the step.
         let (mut low, mut high) = (0, self.steps());

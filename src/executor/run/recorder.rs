@@ -1,10 +1,10 @@
-//! What a profiled run writes down, each thread for itself.
+//! Recorders: the record of a profiled run, one per thread.
 
 use std::time::{Duration, Instant};
 
 use crate::operator::Cost;
 
-/// A thread keeps at most so many events for a trace; the totals go on.
+/// The maximum number of trace events that a thread keeps; the totals continue.
 pub(crate) const MOST_EVENTS: usize = 1 << 16;
 
 /// Sums over calls.
@@ -12,33 +12,33 @@ pub(crate) const MOST_EVENTS: usize = 1 << 16;
 pub(crate) struct Totals {
     pub(crate) calls: u64,
     pub(crate) rows: u64,
-    /// On this thread.
+    /// Time on this thread.
     pub(crate) busy: Duration,
-    /// Of it, while other threads ran the same loop.
+    /// The part of it while other threads ran the same loop.
     pub(crate) side_by_side: Duration,
-    /// Its part of the time on the clock: where `n` threads run a loop together, each counts for an `n`th.
+    /// Its share of the wall-clock time: if `n` threads run a loop together, each counts for an `n`th.
     pub(crate) clock: f64,
     pub(crate) cost: Cost,
 }
 
-/// What an event is of. The number is that of the instruction.
+/// The subject of an event, with the instruction's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventKind {
     Run,
     Call(usize),
     Pack(usize),
-    /// A whole step loop, with what runs before and after it.
+    /// A whole step loop, with the instructions before and after it.
     Loop(usize),
-    /// The steps of one.
+    /// The steps of a loop.
     Body(usize),
-    /// All calls of an instruction in the steps of a loop, as if they came one right after another.
+    /// All calls of an instruction in the steps of a loop, as if they followed one another directly.
     InBody(usize),
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Event {
     pub(crate) kind: EventKind,
-    /// Since the profile was started.
+    /// Time since the profile was started.
     pub(crate) start: Duration,
     pub(crate) length: Duration,
     pub(crate) calls: u64,
@@ -47,22 +47,22 @@ pub(crate) struct Event {
 /// A thread's record.
 pub(crate) struct Recorder {
     origin: Instant,
-    /// By instruction: its calls; of a loop, the moving of its rows.
+    /// By instruction: its calls; for a loop, the moving of its rows.
     pub(crate) calls: Vec<Totals>,
     /// By instruction: its preparations.
     pub(crate) packs: Vec<Totals>,
     /// By loop: its steps.
     pub(crate) bodies: Vec<Totals>,
     pub(crate) events: Vec<Event>,
-    /// How many events there were beside these.
+    /// The number of events that were dropped.
     pub(crate) dropped: u64,
-    /// In how many loops the thread is, one in another; a chain outside a loop counts as one.
+    /// The nesting depth of loops on this thread; a chain outside a loop counts as one.
     depth: usize,
-    /// What part of its time counts as time on the clock: an `n`th, where `n` threads run a loop together.
+    /// The share of its time that counts as wall-clock time: an `n`th, if `n` threads run a loop together.
     share: f64,
-    /// When the outermost loop began.
+    /// The time at which the outermost loop began.
     opened: Instant,
-    /// What the instructions had done until then.
+    /// The totals of the instructions at that time.
     before: Vec<Totals>,
 }
 
@@ -83,13 +83,13 @@ impl Recorder {
         }
     }
 
-    /// A run starts. The one before may have ended with an error in a loop.
+    /// Starts a run. The previous run may have ended with an error in a loop.
     pub(crate) fn restart(&mut self) {
         self.depth = 0;
         self.share = 1.0;
     }
 
-    /// A run has ended.
+    /// Records a run that has ended.
     pub(crate) fn run(&mut self, start: Instant, length: Duration) {
         self.event(EventKind::Run, start, length, 1);
     }
@@ -103,7 +103,7 @@ impl Recorder {
         self.events.push(Event { kind, start, length, calls });
     }
 
-    /// A call that ends now.
+    /// Records a call that ends now.
     pub(crate) fn call(&mut self, index: usize, start: Instant, rows: usize, cost: Cost) {
         let busy = start.elapsed();
         add(&mut self.calls[index], busy, self.share, rows, cost);
@@ -112,26 +112,26 @@ impl Recorder {
         }
     }
 
-    /// A preparation that ends now.
+    /// Records a preparation that ends now.
     pub(crate) fn pack(&mut self, index: usize, start: Instant, cost: Cost) {
         let busy = start.elapsed();
         add(&mut self.packs[index], busy, self.share, 0, cost);
         self.event(EventKind::Pack(index), start, busy, 1);
     }
 
-    /// A loop ends: how long it moved rows, and how long its steps took.
+    /// Records a loop that ends: the time for moving rows, and the time of its steps.
     pub(crate) fn spent(&mut self, index: usize, moving: Duration, steps: Duration, moved: Cost) {
         add(&mut self.calls[index], moving, self.share, 0, moved);
         add(&mut self.bodies[index], steps, self.share, 0, Cost::default());
     }
 
-    /// In how many loops the thread is.
+    /// The nesting depth of loops on this thread.
     pub(crate) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// The steps of a loop begin, on so many threads at once; `depth` is in how many loops the first thread was. Those
-    /// of a loop in a loop have no events. Returns what [`Self::leave`] wants back.
+    /// Begins the steps of a loop, on `threads` threads at once; `depth` is the nesting depth on the first thread. The steps
+    /// of a loop in a loop have no events. Returns the value for [`Self::leave`].
     pub(crate) fn enter(&mut self, threads: usize, depth: usize) -> usize {
         let around = self.depth;
         self.depth = around.max(depth) + 1;
@@ -143,8 +143,8 @@ impl Recorder {
         around
     }
 
-    /// They end. What the instructions of the loop did in them goes into the trace as one event each. A chain outside a
-    /// loop has no loop's number.
+    /// Ends the steps. The calls of each instruction in them become one event of the trace. A chain outside a loop has no
+    /// loop's number.
     pub(crate) fn leave(&mut self, index: Option<usize>, within: impl Iterator<Item = usize>, around: usize) {
         let outermost = self.depth == 1;
         self.depth = around;

@@ -1,4 +1,4 @@
-//! Where a run meets its recorders: what a call cost, how a step loop spent its time.
+//! The recording of a run: the cost of calls, and the time of a step loop's phases.
 
 use std::time::Instant;
 
@@ -14,18 +14,18 @@ use crate::operator::entries::PooledStorage;
 use crate::operator::{Cost, RowTable, Work};
 
 impl Worker {
-    /// In how many loops the thread is, if that is recorded.
+    /// The nesting depth of loops on the thread, if that is recorded.
     pub(crate) fn depth(&self) -> usize {
         self.recorder.as_ref().map_or(0, |recorder| recorder.depth())
     }
 
-    /// The steps of a loop begin, on so many threads; `depth` is in how many loops the first one was. What it returns
-    /// goes to [`Self::close`].
+    /// Begins the steps of a loop, on `threads` threads; `depth` is the nesting depth on the first thread. Pass the result
+    /// to [`Self::close`].
     pub(crate) fn open(&mut self, threads: usize, depth: usize) -> usize {
         self.recorder.as_mut().map_or(0, |recorder| recorder.enter(threads, depth))
     }
 
-    /// The steps of a loop end.
+    /// Ends the steps of a loop.
     pub(crate) fn close(&mut self, instr: &Loop, opened: usize) {
         if let Some(recorder) = &mut self.recorder {
             let first = instr.index + 1 + instructions(&instr.before);
@@ -33,7 +33,7 @@ impl Worker {
         }
     }
 
-    /// The calls of a chain, which [`Self::open`] began, end.
+    /// Ends the calls of a chain, which [`Self::open`] began.
     pub(crate) fn close_chain(&mut self, calls: impl Iterator<Item = usize>, opened: usize) {
         if let Some(recorder) = &mut self.recorder {
             recorder.leave(None, calls, opened);
@@ -41,7 +41,7 @@ impl Worker {
     }
 }
 
-/// How many instructions there are, those of loops included.
+/// The number of instructions, with the instructions of loops.
 fn instructions(code: &[Instr]) -> usize {
     let inside = |instr: &Instr| match instr {
         Instr::Loop(inner) => {
@@ -52,7 +52,7 @@ fn instructions(code: &[Instr]) -> usize {
     code.iter().map(|instr| 1 + inside(instr)).sum()
 }
 
-/// When the parts of a loop began and ended: what runs before it, its steps, what runs after it.
+/// The times at which the phases of a loop begin and end: before it, its steps, after it.
 pub(crate) struct Laps {
     wanted: bool,
     at: ArrayVec<Instant, 7>,
@@ -63,14 +63,14 @@ impl Laps {
         Self { wanted: worker.recorder.is_some(), at: worker.clock().into_iter().collect() }
     }
 
-    /// A part begins or ends.
+    /// Marks the begin or the end of a phase.
     pub(crate) fn mark(&mut self) {
         if self.wanted {
             self.at.push(Instant::now());
         }
     }
 
-    /// The loop ends. What is no part of it is the moving of rows.
+    /// Ends the loop. Time that is in no phase is the moving of rows.
     pub(crate) fn end(self, instr: &Loop, moved: impl FnOnce() -> Cost, worker: &mut Worker) {
         let (Ok([start, before, steps, step, stepped, after, done]), Some(recorder)) =
             (self.at.into_inner(), &mut worker.recorder)
@@ -87,7 +87,7 @@ impl Laps {
 }
 
 impl RunState<'_> {
-    /// Writes a call down that ends now.
+    /// Records a call that ends now.
     #[cold]
     pub(crate) fn record(
         &self,
@@ -119,13 +119,13 @@ impl RunState<'_> {
             _ => None,
         };
         let selected = || instr.wiring.inputs.iter().flatten().filter_map(pooled);
-        // Of a table beside selected rows, these are touched.
+        // Of a table beside selected rows, only these rows are touched.
         let numbers = |region: &Region| {
             let tables = selected().filter_map(PooledStorage::rows);
             let rows = tables.filter(|s| s.height() == region.extent.rows).map(|s| s.ids().len()).next();
             rows.unwrap_or(usize::MAX).min(region.extent.rows) * region.extent.width
         };
-        // A row-sparse table is as large as all that was ever touched: of it, too, only the selected rows count.
+        // A row-sparse table holds all rows that were ever touched: of it, too, only the selected rows count.
         let rows_of = |table: &RowTable| {
             selected()
                 .filter_map(PooledStorage::rows)

@@ -1,4 +1,4 @@
-//! What a run is asked for: the batch, the mode, the step, how far to go.
+//! The request of a run: the batch, the mode, the step and the last stage.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use crate::operator::context::Mode;
 use crate::program::Role;
 use crate::tensor::Variable;
 
-/// How far a run goes.
+/// The last stage of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Stage {
     /// Forward only.
     Forward,
-    /// Forward and backward; nothing is updated, until [`Executor::update`](crate::executor::Executor::update) does.
+    /// Forward and backward; nothing is updated until [`Executor::update`](crate::executor::Executor::update).
     Gradients,
-    /// All of it.
+    /// Forward, backward and the updates.
     Updates,
 }
 
@@ -31,12 +31,12 @@ impl Stage {
     }
 }
 
-/// Feeds that were [put into place](crate::executor::Executor::place) before a run, or for an earlier one.
+/// Feeds that were [placed](crate::executor::Executor::place) before a run, or for an earlier one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlacedFeeds<'a> {
-    /// How many sequences the batch has.
+    /// The number of sequences of the batch.
     pub(crate) batch: usize,
-    /// The LoD of each.
+    /// The LoD of each feed.
     pub(crate) feeds: &'a [(VarId, Option<Arc<Lod>>)],
 }
 
@@ -50,39 +50,39 @@ pub struct Run<'a> {
     pub mode: Mode,
     /// The number of the training step, from 0.
     pub step: u64,
-    /// The numbers of the batch's sequences in the data; 0, 1, … without it. Random operators depend on them, and so
-    /// not on how the data is cut into batches.
+    /// The numbers of the batch's sequences in the data; 0, 1, … if empty. Random operators depend on these numbers, and so
+    /// not on how the data is divided into batches.
     pub numbers: &'a [u64],
-    /// The place of each sequence's first row in the sequence, where a window of it is fed; 0 without it.
+    /// The position of each sequence's first row in the sequence, if windows are fed; 0 if empty.
     pub places: &'a [u64],
-    /// How far to go.
+    /// The last stage of the run.
     pub stage: Stage,
 }
 
 impl<'a> Run<'a> {
-    /// A training step: forward, backward, updates.
+    /// Returns a training step: forward, backward, updates.
     pub fn train(feeds: &'a [(VarId, &'a Variable)], step: u64) -> Self {
         Run { feeds, mode: Mode::Train, step, numbers: &[], places: &[], stage: Stage::Updates }
     }
 
-    /// A forward pass that infers.
+    /// Returns a forward pass that infers.
     pub fn infer(feeds: &'a [(VarId, &'a Variable)]) -> Self {
         Run { feeds, mode: Mode::Infer, step: 0, numbers: &[], places: &[], stage: Stage::Forward }
     }
 
-    /// The same with the numbers of the sequences in the data.
+    /// Sets the numbers of the sequences in the data.
     #[must_use]
     pub fn numbers(self, numbers: &'a [u64]) -> Self {
         Run { numbers, ..self }
     }
 
-    /// The same of windows of the sequences: the place of each one's first row in it.
+    /// Sets the position of each window's first row in its sequence.
     #[must_use]
     pub fn places(self, places: &'a [u64]) -> Self {
         Run { places, ..self }
     }
 
-    /// The same up to a stage.
+    /// Sets the last stage.
     #[must_use]
     pub fn until(self, stage: Stage) -> Self {
         Run { stage, ..self }

@@ -1,4 +1,4 @@
-//! Parameters and optimizer state: what lives from run to run.
+//! Scopes: parameters and optimizer state, which live from run to run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use crate::program::description::initialize;
 use crate::program::{Program, VarDesc, VarKind};
 use crate::tensor::{DType, Dense, Element, Storage, StorageKind, with_element};
 
-/// The persistent variables of programs, by name. Several programs (one that trains, one that infers) may share it. A clone
-/// has copies of their values.
+/// The persistent variables of programs, by name. Several programs (a program that trains, a program that infers) may share
+/// a scope. A clone has copies of the values.
 #[derive(Default, Clone)]
 pub struct Scope {
     arena: Arena,
-    /// Row-sparse variables, in the same memory as those of clones until one writes them.
+    /// Row-sparse variables; clones share their memory until a clone writes them.
     tables: Vec<PooledStorage>,
     entries: BTreeMap<String, Entry>,
 }
 
-/// Where a scope has a variable.
+/// The location of a variable in a scope.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum InScope {
-    /// A dense one: its buffer.
+    /// A dense variable: its buffer.
     Buffer(usize),
-    /// A row-sparse one: its number among these.
+    /// A row-sparse variable: its number among the tables.
     Table(usize),
 }
 
@@ -46,13 +46,13 @@ impl Entry {
         }
     }
 
-    /// What it takes, as messages say it.
+    /// The spec that the entry takes, as messages print it.
     fn told(&self) -> String {
         told(self.storage(), self.dtype, &self.dims)
     }
 }
 
-/// As `f32[5, 2]`, or `f32[5, 2] selected_rows`.
+/// A spec as text, such as `f32[5, 2]` or `f32[5, 2] selected_rows`.
 fn told(storage: StorageKind, dtype: DType, dims: &[usize]) -> String {
     let storage = if storage == StorageKind::Dense { String::new() } else { format!(" {storage}") };
     format!("{dtype}{dims:?}{storage}")
@@ -64,7 +64,7 @@ impl Scope {
         Self::default()
     }
 
-    /// A scope with every persistent variable of `program`, initialised.
+    /// Returns a scope with every persistent variable of `program`, initialised.
     ///
     /// # Errors
     /// If an initialiser is unknown or does not fit.
@@ -75,10 +75,10 @@ impl Scope {
         Ok(scope)
     }
 
-    /// Adds and initialises the persistent variables of `program` that are not here yet.
+    /// Adds and initialises the persistent variables of `program` that are missing.
     ///
     /// # Errors
-    /// If an initialiser is unknown or does not fit, or a variable is here with another shape or dtype.
+    /// If an initialiser is unknown or does not fit, or a variable exists with another shape or dtype.
     #[track_caller]
     pub fn initialize(&mut self, program: &Program) -> Result<()> {
         let mut kept = program.vars().filter(|(_, var)| var.persistable);
@@ -93,7 +93,7 @@ impl Scope {
         }
         match spec.storage {
             StorageKind::Dense => {
-                // Where it is to be: a second copy of a large table may be more than there is room for.
+                // In its final buffer: memory may not suffice for a second copy of a large table.
                 if let Some(how) = &var.initializer {
                     initialize::check(how, &dims).map_err(|e| e.variable(&var.name))?;
                 }
@@ -123,7 +123,7 @@ impl Scope {
         }
     }
 
-    /// Sets a variable of a program, which need not be here yet.
+    /// Sets a variable of a program; it need not exist yet.
     ///
     /// # Errors
     /// As [`Self::set`].
@@ -137,15 +137,15 @@ impl Scope {
         self.set(name, value)
     }
 
-    /// The names, sorted.
+    /// The names, in ascending order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }
 
-    /// A copy of the value of a dense variable; [`Self::value`] gives that of any.
+    /// Returns a copy of the value of a dense variable; [`Self::value`] works for any variable.
     ///
     /// # Errors
-    /// If there is none of that name, or it is row-sparse.
+    /// If there is no variable of that name, or it is row-sparse.
     #[track_caller]
     pub fn get(&mut self, name: &str) -> Result<Dense> {
         match self.value(name).at_caller()? {
@@ -158,11 +158,11 @@ impl Scope {
         }
     }
 
-    /// A copy of a variable's value. Of a row-sparse parameter, and of the optimizer's state beside one, it is the rows that were
-    /// touched, by ascending numbers; every other row has its first value.
+    /// Returns a copy of a variable's value. For a row-sparse parameter, and for the optimizer's state beside one, the value
+    /// is the touched rows, by ascending numbers; every other row has its first value.
     ///
     /// # Errors
-    /// If there is none of that name.
+    /// If there is no variable of that name.
     #[track_caller]
     pub fn value(&mut self, name: &str) -> Result<Storage> {
         let entry = self.entry(name).at_caller()?.clone();
@@ -184,12 +184,12 @@ impl Scope {
         })
     }
 
-    /// Sets a variable's value; one that is here keeps its shape, dtype and storage. Of a row-sparse one the rows are given that
-    /// are not to have their first value; those that repeat are added up.
+    /// Sets a variable's value. An existing variable keeps its shape, dtype and storage. For a row-sparse variable, give the
+    /// rows that differ from their first values; repeated rows are added.
     ///
     /// # Errors
-    /// If it is here with another shape, dtype or storage; if it is not here and not dense: how the other rows of a row-sparse one
-    /// start is said by a program ([`Self::initialize`]).
+    /// If the variable exists with another shape, dtype or storage; if it does not exist and the value is not dense, since a
+    /// program ([`Self::initialize`]) defines the first values of a row-sparse variable.
     #[track_caller]
     pub fn set(&mut self, name: &str, value: impl Into<Storage>) -> Result<()> {
         self.set_value(name, value.into()).map_err(|e| e.variable(name)).at_caller()
@@ -222,17 +222,17 @@ impl Scope {
         })
     }
 
-    /// Room for a dense variable.
+    /// Adds the buffer of a dense variable.
     fn add(&mut self, name: &str, dtype: DType, dims: Vec<usize>) {
         let buffer = with_element!(dtype, T => self.arena.add::<T>());
         self.arena.reserve(buffer, dims.iter().product());
         self.entries.insert(name.to_owned(), Entry { place: InScope::Buffer(buffer), dtype, dims });
     }
 
-    /// Looks at the numbers of a dense variable where they are.
+    /// Passes the numbers of a dense variable to a function, without a copy.
     ///
     /// # Errors
-    /// If there is none of that name and dtype.
+    /// If there is no variable of that name and dtype.
     pub(crate) fn read<T: Plain + Element, R>(
         &mut self,
         name: &str,
@@ -245,10 +245,10 @@ impl Scope {
         Ok(look(operands.read::<T>(0).and_then(|v| v.contiguous()).unwrap_or(&[])))
     }
 
-    /// Changes the numbers of a dense variable where they are.
+    /// Passes the numbers of a dense variable to a function that changes them in place.
     ///
     /// # Errors
-    /// If there is none of that name and dtype.
+    /// If there is no variable of that name and dtype.
     pub(crate) fn write<T: Plain + Element, R>(
         &mut self,
         name: &str,
@@ -280,11 +280,11 @@ impl Scope {
         })
     }
 
-    /// Finds a variable and checks that it fits; returns what [`Self::own`] and [`Self::lend`] want to know, for as long as
-    /// the scope lives.
+    /// Finds a variable and checks that it fits; returns its location for [`Self::own`] and [`Self::lend`], valid for the
+    /// life of the scope.
     ///
     /// # Errors
-    /// If it is not here, or of another shape or dtype.
+    /// If it is missing, or has another shape or dtype.
     pub(crate) fn find(&self, name: &str, spec: &Spec) -> Result<InScope> {
         let entry = self.entry(name)?;
         let known = spec.shape.iter().map(|e| e.known());
@@ -296,28 +296,28 @@ impl Scope {
         Ok(entry.place)
     }
 
-    /// Lets clones of this scope have the values that are here now in the same memory, until one of them writes a value.
+    /// Makes clones of this scope share the current values in memory, until a clone writes a value.
     pub(crate) fn make_common(&mut self) {
         self.arena.make_common();
     }
 
-    /// Makes a variable's value one that a run may write, by a copy if clones have it too.
+    /// Makes a variable's value writable by a run; it is copied first if clones share it.
     pub(crate) fn own(&mut self, variable: InScope) {
         match variable {
             InScope::Buffer(buffer) => self.arena.own(buffer),
-            // It is when it is written.
+            // A table is copied when it is written.
             InScope::Table(_) => {}
         }
     }
 
-    /// Exchanges a dense variable's buffer with one of an executor's.
+    /// Exchanges a dense variable's buffer with a buffer of an executor.
     pub(crate) fn lend(&mut self, variable: InScope, arena: &mut Arena, buffer: usize) {
         if let InScope::Buffer(theirs) = variable {
             arena.exchange(buffer, &mut self.arena, theirs);
         }
     }
 
-    /// Exchanges a row-sparse variable with what an executor has in its place.
+    /// Exchanges a row-sparse variable with the executor's value for it.
     pub(crate) fn lend_table(&mut self, variable: InScope, place: &mut PooledStorage) {
         if let InScope::Table(theirs) = variable {
             std::mem::swap(place, &mut self.tables[theirs]);

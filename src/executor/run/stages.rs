@@ -1,4 +1,4 @@
-//! The stages of a run: which instructions are of which, and the look at every gradient before the first update.
+//! The stages of a run: the instructions of each stage, and the check of every gradient before the first update.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Access, Home, Instr, OpInstr, Plan, Ref, Slot, parts};
@@ -13,17 +13,17 @@ use crate::operator::{BlockId, Extent};
 use crate::program::Role;
 use crate::tensor::DType;
 
-/// Which stages of a run come now.
+/// The stages to run now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Stages {
-    /// All up to this one.
+    /// All stages up to this one.
     Until(Stage),
     /// The updates of a run that stopped before them.
     Updates,
 }
 
 impl Stages {
-    /// Whether the operators of a stage run, or of a later one.
+    /// Returns whether the operators of this stage, or of a later one, run.
     pub(super) fn end_behind(self, stage: Stage) -> bool {
         match self {
             Stages::Until(last) => stage <= last,
@@ -39,7 +39,7 @@ impl Stages {
         }
     }
 
-    /// Whether gradients are computed now.
+    /// Returns whether gradients are computed now.
     fn compute_gradients(self) -> bool {
         matches!(self, Stages::Until(last) if last > Stage::Forward)
     }
@@ -55,19 +55,19 @@ fn role_of(instr: &Instr) -> Role {
     }
 }
 
-/// Whether an instruction that computes gradients computes the same.
+/// Returns whether an instruction that computes gradients computes the same results.
 fn superseded(instr: &Instr) -> bool {
     matches!(instr, Instr::Op(op) if op.stands_for.as_ref().is_some_and(|note| note.superseded))
 }
 
-/// Where the updates of a plan are.
+/// The position of the updates in a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Updates {
-    /// There are none.
+    /// There are no updates.
     None,
-    /// Behind all else. Then every gradient that they read still has its buffer when all else has run.
+    /// After all other instructions. Every gradient that they read still has its buffer when all else has run.
     Last,
-    /// Something comes after the first of them, and may have the buffer of a gradient that was needed no more.
+    /// Another instruction runs after the first update, and may have the buffer of a gradient that is no longer needed.
     Between,
 }
 
@@ -91,7 +91,7 @@ impl<'p> RunState<'p> {
         tools: &mut Tools<'_>,
     ) -> Result<()> {
         let plan = self.plan;
-        // What begins to live behind the last instruction of the stages takes no memory: gradients, in an evaluation.
+        // Slots whose life begins after the last instruction of the stages take no memory: gradients, in an evaluation.
         let end = plan.code.iter().rposition(|i| stages.have(i)).map_or(0, |last| last + 1);
         let mut lane = arena.lane();
         self.reserve(&mut lane, end)?;
@@ -111,7 +111,7 @@ impl<'p> RunState<'p> {
             }
             self.prepare(instr, &mut lane, &mut tools.workers[0])?;
             self.instruction(instr, &mut lane, tools)?;
-            // A level that an operator makes tells how many rows it will write.
+            // A level that an operator makes determines how many rows the operator will write.
             if matches!(instr, Instr::Levels(_)) {
                 self.reserve(&mut lane, end)?;
             }
@@ -119,23 +119,24 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// About how much some stages compute, counted in numbers that they write; as much as can be if that is not known before.
+    /// The estimated effort of some stages, counted in numbers that they write; the maximum if it is not known before.
     pub(super) fn effort(&self, stages: Stages) -> usize {
         let code = self.plan.code.iter().filter(|instr| stages.have(instr));
-        // Values decide how many rows there are, and how many of them an update moves.
+        // Values decide the number of rows, and the number of rows that an update moves.
         let unknown = |instr: &Instr| matches!(instr, Instr::Levels(_));
         if matches!(stages, Stages::Updates) || code.clone().any(unknown) {
             return usize::MAX;
         }
-        // The most rows of any level: some are known only when they are there.
+        // The most rows of any level: some are known only during the run.
         let rows = self.levels.most_rows().max(self.batch);
         code.map(|instr| instr.effort(rows)).fold(0, usize::saturating_add)
     }
 
-    /// Room for every slot of the root block whose rows are known, and that lives before instruction `end` has run.
+    /// Reserves room for every slot of the root block whose rows are known, and whose life begins before instruction `end`
+    /// has run.
     ///
     /// # Errors
-    /// If there is no memory for one.
+    /// If memory does not suffice for a slot.
     fn reserve(&self, lane: &mut Lane<'_>, end: usize) -> Result<()> {
         let whole = |s: &&Slot| s.home == Home::Whole && s.pool.is_none() && s.life.0 <= end;
         for slot in self.plan.slots.iter().filter(whole) {
@@ -152,7 +153,7 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// Checks that every gradient that an update reads is finite, and the loss, before the first update.
+    /// Checks that the loss, and every gradient that an update reads, is finite, before the first update.
     fn check_finite(&self, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         let room = &mut tools.workers[0].room;
         for op in self.plan.code.iter().filter_map(updating) {
@@ -186,7 +187,7 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// The last of the slots that have a place in the pool: a gradient that an update reads is there to the end.
+    /// The last of the slots with a number in the pool: a gradient that an update reads lives to the end.
     fn pooled_last(&self, place: usize) -> Option<&Slot> {
         let slots = self.plan.slots.iter().filter(|slot| slot.pool == Some(place));
         slots.max_by_key(|slot| slot.life.0)
@@ -214,8 +215,8 @@ fn updating(instr: &Instr) -> Option<&OpInstr> {
     }
 }
 
-/// Whether an update writes a slot that it does not read: a learning rate or a norm, say, which updates compute for
-/// updates, and which has no value yet when the gradients are checked.
+/// Returns whether an update writes a slot that it does not read: a learning rate or a norm, say, which updates compute for
+/// updates. Such a slot has no value yet when the gradients are checked.
 fn writes_anew(op: &OpInstr, slot: usize) -> bool {
     let anew = |(i, r): (usize, &Ref)| {
         r.access == Access::Slot(slot) && !op.op.signature().outputs.get(i).is_some_and(|s| s.updated)

@@ -1,4 +1,4 @@
-//! A run while it goes on: what all its threads see, and where the rows of each view lie.
+//! The state of a run in progress: the data shared by its threads, and the regions of each view's rows.
 
 use crate::error::Result;
 use crate::executor::plan::{Access, Home, Loop, Plan, Ref};
@@ -13,10 +13,10 @@ use crate::operator::levels::LevelTable;
 use crate::operator::{BlockId, Extent};
 use crate::tensor::{DType, with_element};
 
-/// What all threads of a run see.
+/// The data that all threads of a run share.
 pub(crate) struct RunState<'p> {
     pub(crate) plan: &'p Plan,
-    /// By step block: the loop that runs it now, or that was the last to run it.
+    /// By step block: the loop that runs it now, or that ran it last.
     pub(crate) loops: Vec<Option<&'p Loop>>,
     pub(crate) frames: Vec<Frame>,
     pub(crate) levels: LevelTable,
@@ -29,32 +29,33 @@ pub(crate) struct RunState<'p> {
     pub(crate) worth: Worth,
 }
 
-/// What a call has prepared.
+/// The prepared value of a call.
 #[derive(Default)]
 pub(crate) struct Preparation {
     pub(super) made: CallCache,
-    /// From which versions of its constants; none if it has to be made anew in each run.
+    /// The versions of the constants it was prepared from; empty if it must be prepared in each run.
     pub(super) of: Vec<u64>,
 }
 
-/// What is kept of a [`RunState`] between runs: its memory, and what the second half of a run needs of the first.
+/// The parts of a [`RunState`] that are kept between runs: its memory, and the data of a run's first half that the second
+/// half needs.
 #[derive(Default)]
 pub(crate) struct RunMemory {
     loops: Vec<Option<&'static Loop>>,
     frames: Vec<Frame>,
     pub(super) levels: LevelTable,
-    /// Levels that operators of the root have made, for the next run to use their memory.
+    /// Levels that operators of the root have made, kept so that the next run reuses their memory.
     pub(super) spare: LevelTable,
     prepared: Vec<Preparation>,
     numbers: Vec<u64>,
     places: Vec<u64>,
-    /// How many sequences the batch has.
+    /// The number of sequences of the batch.
     pub(super) batch: usize,
     facts: RunFacts,
 }
 
 impl RunMemory {
-    /// Nothing yet, for a plan of a program with so many blocks.
+    /// The state before any run, for a plan of a program with `blocks` blocks.
     pub(super) fn new(plan: &Plan, blocks: usize) -> Self {
         let mut kept = Self::default();
         kept.frames.resize_with(blocks, Frame::default);
@@ -62,7 +63,7 @@ impl RunMemory {
         kept
     }
 
-    /// Another run begins, whose feeds are bound.
+    /// Begins another run, whose feeds are bound.
     pub(super) fn begin(&mut self, run: &Run<'_>, seed: u64) {
         self.facts = RunFacts { mode: run.mode, step: run.step, seed, threads: 1 };
         self.numbers.clear();
@@ -72,7 +73,7 @@ impl RunMemory {
         self.frames.iter_mut().for_each(Frame::restart);
     }
 
-    /// Lends what is kept to a run, until [`Self::take_back`].
+    /// Lends the kept parts to a run, until [`Self::take_back`].
     pub(super) fn lend<'p>(&mut self, plan: &'p Plan, worth: Worth) -> RunState<'p> {
         let mut loops = emptied(std::mem::take(&mut self.loops));
         loops.resize(self.frames.len(), None);
@@ -91,7 +92,7 @@ impl RunMemory {
         }
     }
 
-    /// Takes back what was lent.
+    /// Takes back the lent parts.
     pub(super) fn take_back(&mut self, state: RunState<'_>) {
         self.loops = emptied(state.loops);
         self.frames = state.frames;
@@ -103,43 +104,43 @@ impl RunMemory {
     }
 }
 
-/// An empty list in the memory of one whose references were of another run.
+/// An empty list that reuses the memory of a list with references of another run.
 fn emptied<'p>(mut loops: Vec<Option<&Loop>>) -> Vec<Option<&'p Loop>> {
     loops.clear();
-    // Between types of one layout `collect` keeps the memory.
+    // `collect` reuses the memory between types of one layout.
     loops.into_iter().map(|_| None).collect()
 }
 
-/// The rows of a step block on which a call works. A call without them works on those that the block's frame is at.
+/// The rows of a step block on which a call works. Without it, a call works on the current rows of the block's frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallRows {
     pub(crate) block: BlockId,
     pub(crate) at: FrameRows,
-    /// On how many threads the call may run: more than one only where a lane has all sequences.
+    /// The number of threads that the call may use: more than one only if the lane has all sequences.
     pub(crate) threads: usize,
-    /// Of the rows that are then there only these: from the first to before the second.
+    /// Restricts the call to these of the rows: from the first to before the second.
     pub(crate) only: Option<(usize, usize)>,
 }
 
 impl CallRows {
-    /// All rows there, on one thread.
+    /// All rows of `at`, on one thread.
     pub(crate) fn new(block: BlockId, at: FrameRows) -> Self {
         Self { block, at, threads: 1, only: None }
     }
 }
 
-/// Where a step finds what the step before it left.
+/// The views in which a step finds the values of the previous step.
 struct Neighbour<'a> {
-    /// At the first step.
+    /// At the first step: the start.
     start: &'a Ref,
-    /// At a later one: in this view, the rows of the step before.
+    /// At a later step: the rows of the previous step in this view.
     next: &'a Ref,
     /// For all steps at once.
     all: &'a Ref,
 }
 
 impl RunState<'_> {
-    /// Which rows of a block a call works on.
+    /// The rows of a block on which a call works.
     pub(super) fn at(&self, block: BlockId, here: Option<CallRows>) -> FrameRows {
         match here {
             Some(here) if here.block == block => here.at,
@@ -147,7 +148,7 @@ impl RunState<'_> {
         }
     }
 
-    /// How many rows an extent counts where a call works.
+    /// The number of rows that an extent counts for a call.
     pub(crate) fn count(&self, extent: Extent, here: Option<CallRows>) -> usize {
         match extent {
             Extent::Known(n) => n,
@@ -165,7 +166,7 @@ impl RunState<'_> {
         }
     }
 
-    /// Where the rows of a view lie, as far as a call works on them.
+    /// The region of a view's rows on which a call works.
     pub(crate) fn region(&self, view: &Ref, here: Option<CallRows>) -> Region {
         match view.access {
             Access::Slot(slot) => self.slot_region(slot, view, here),
@@ -189,7 +190,7 @@ impl RunState<'_> {
         }
     }
 
-    /// What the step before left, or, at the first step, the start.
+    /// The values of the previous step, or, at the first step, the start.
     fn neighbour(&self, block: BlockId, at: FrameRows, of: &Neighbour<'_>, here: Option<CallRows>) -> Region {
         match at {
             FrameRows::Step { t: 0, .. } => self.region(of.start, here),
@@ -250,7 +251,7 @@ impl RunState<'_> {
         self.frames[block.0 as usize].go(at, &mut self.levels)
     }
 
-    /// Room for slots of a loop, whose rows are known.
+    /// Reserves room for slots of a loop whose rows are known.
     pub(crate) fn make_room(&self, block: BlockId, slots: &[usize], lane: &mut Lane<'_>) {
         let frame = &self.frames[block.0 as usize];
         for &s in slots {
@@ -259,7 +260,7 @@ impl RunState<'_> {
         }
     }
 
-    /// Lets values that pass from step to step become zero where they are very small.
+    /// Flushes very small values that pass from step to step to zero.
     pub(crate) fn flush(&self, view: &Ref, lane: &mut Lane<'_>, room: &mut OperandRoom) {
         let region = self.region(view, None);
         let mut operands = lane.operands(room, &[], &[region]);
@@ -279,7 +280,7 @@ impl RunState<'_> {
         if let Access::Slot(s) = view.access
             && let Some(p) = self.plan.slots[s].pool
         {
-            // The first contribution of the run appends to what is here.
+            // The first contribution of the run appends to the rows that are here.
             let height = self.plan.slots[s].rows.known().unwrap_or(0);
             match self.plan.slots[s].dtype {
                 DType::F64 => pool[p].reset::<f64>(height, view.width),

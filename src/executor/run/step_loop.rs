@@ -1,11 +1,11 @@
 //! The step executor: runs any step block over sequences of any lengths, unpadded, forward and backward.
 //!
-//! The input is gathered once into step-major order. What no memory reaches runs over all steps at once, before or
-//! after the loop; the loop runs each step on the rows of the sequences that have not ended, which lie at the front.
-//! Nothing is copied from step to step: a memory's previous value *is* the rows that the step before wrote, and the
-//! gradient that a step passes back is written into the gradient of those rows.
+//! The input is gathered once into step-major order. Operators that no memory reaches run over all steps at once, before or
+//! after the loop; the loop runs each step on the rows of the sequences that have not ended, which are at the front. No
+//! value is copied from step to step: a memory's previous value *is* the rows that the previous step wrote, and the gradient
+//! that a step passes back is written into the gradient of these rows.
 //!
-//! An instruction may be a loop, and a loop runs instructions: that circle is inside this file.
+//! An instruction may be a loop, and a loop runs instructions: this recursion is inside this file.
 
 use crate::error::{Error, Result};
 use crate::executor::plan::{Chain, Instr, Loop, LoopRows, Move, parts};
@@ -18,7 +18,7 @@ use crate::kernels::arena::Lane;
 use crate::operator::{BlockId, Cost, Extent};
 
 impl<'p> RunState<'p> {
-    /// Runs an instruction on the rows where the run is now.
+    /// Runs an instruction on the current rows of the run.
     pub(super) fn instruction(
         &mut self,
         instr: &'p Instr,
@@ -76,7 +76,7 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// Builds the block's frame: rank table, levels, where its rows begin.
+    /// Builds the block's frame: the rank table, the levels, and the starts of its rows.
     fn build_frame(&mut self, instr: &'p Loop) -> Result<()> {
         let block = instr.desc.block;
         let index = block.0 as usize;
@@ -104,14 +104,14 @@ impl<'p> RunState<'p> {
         if (instr.random || self.plan.keyed.contains(&block)) && built.is_ok() {
             frame.build_keys(instr, &|extent, row| self.key(parent, extent, row));
         }
-        // The forward pass wrote down how long the sequences are that are made in the step.
+        // The forward pass recorded the lengths of the sequences that are made in the step.
         let known = frame.made().filter(|_| instr.backward && built.is_ok());
         let built = known.into_iter().try_for_each(|i| frame.close_made(i)).and(built);
         self.frames[index] = frame;
         built
     }
 
-    /// What comes into a loop: the rows of its inputs in its own order, and what its memories and sums begin with.
+    /// Moves values into a loop: the rows of its inputs in its own order, and the start values of its memories and sums.
     fn bring_in(&mut self, instr: &'p Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         let block = instr.desc.block;
         self.go(block, FrameRows::All)?;
@@ -141,12 +141,12 @@ impl<'p> RunState<'p> {
         whole.into_iter().try_for_each(|plan| self.begin_gradient(instr, plan, lane, tools))
     }
 
-    /// What goes out of a loop: gradients of first values, the rows of its outputs in the order of the batch, and the
+    /// Moves values out of a loop: gradients of first values, the rows of its outputs in the order of the batch, and the
     /// last values of its memories.
     fn bring_out(&mut self, instr: &'p Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         let block = instr.desc.block;
         self.go(block, FrameRows::All)?;
-        // In the order in which the compiler counted who writes a gradient first.
+        // In the order in which the compiler determined the first writer of each gradient.
         for plan in &instr.gradients {
             self.end_gradient(block, plan, lane, tools);
         }
@@ -169,7 +169,7 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// Instructions that left the loop, and the calls among them that run as chains.
+    /// Runs instructions that left the loop, and the chains among them.
     fn outside(
         &mut self,
         block: BlockId,
@@ -199,7 +199,7 @@ impl<'p> RunState<'p> {
         self.go(block, FrameRows::All)
     }
 
-    /// The steps of a loop that lanes cannot split: each on the rows of all sequences that have not ended.
+    /// Runs the steps of a loop that lanes cannot divide: each step on the rows of all sequences that have not ended.
     fn all_together(&mut self, instr: &'p Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         let block = instr.desc.block;
         let steps = self.frames[block.0 as usize].rank.steps();

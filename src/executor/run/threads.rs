@@ -6,23 +6,23 @@ use rayon::prelude::*;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// More threads than any machine that this runs on has cores; a larger number is a mistake.
+/// The maximum number of threads: more than any machine has cores, so that a larger number is a mistake.
 pub(crate) const MOST_THREADS: usize = 1024;
 
-/// Threads that several executors may share: each divides its work for that many.
+/// Threads that several executors may share: each executor divides its work for all of them.
 #[derive(Clone)]
 pub(crate) struct Threads {
-    /// For how many threads work is divided.
+    /// The number of threads for which work is divided.
     pub(super) number: usize,
-    /// None for one thread, which is the caller's.
+    /// The thread pool; `None` for one thread, which is the caller's.
     pub(super) pool: Option<Arc<rayon::ThreadPool>>,
 }
 
 impl Threads {
-    /// So many threads (0: as many as the machine has cores), on no more threads of the system than there are cores.
+    /// Starts `threads` threads (0: one per core), on no more system threads than there are cores.
     ///
     /// # Errors
-    /// If they cannot be started, or are more than [`MOST_THREADS`].
+    /// If they cannot be started, or there are more than [`MOST_THREADS`].
     #[track_caller]
     pub(crate) fn new(threads: usize) -> Result<Self> {
         if threads > MOST_THREADS {
@@ -30,7 +30,7 @@ impl Threads {
         }
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let number = if threads == 0 { cores } else { threads };
-        // Work is divided for as many threads as were asked for; more than there are cores would only wake each other.
+        // Work is divided for the requested number of threads; more system threads than cores would only wake each other.
         let pool = (number > 1)
             .then(|| rayon::ThreadPoolBuilder::new().num_threads(number.min(cores)).build())
             .transpose()
@@ -39,20 +39,21 @@ impl Threads {
         Ok(Self { number, pool: pool.map(Arc::new) })
     }
 
-    /// Does some work on these threads, and waits for it.
+    /// Runs some work on these threads, and waits for it.
     pub(super) fn run<T: Send>(&self, work: &mut (impl FnMut() -> T + Send)) -> T {
         let Some(pool) = &self.pool else { return work() };
         if rayon::current_thread_index().is_none() {
             return pool.install(work);
         }
-        // A thread of another pool would take up that pool's other tasks while it waits, which may come here again, and so on
-        // until its stack is full. One that only waits does not.
+        // While it waits, a thread of another pool would execute that pool's other tasks, which may wait here again, until
+        // its stack overflows. A new thread only waits.
         let done = std::thread::scope(|scope| scope.spawn(|| pool.install(work)).join());
         done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// Calls `each` with every item, its number, and room that no other call has meanwhile. Items are divided into as many
-    /// ranges as there are rooms, of which there must be one, and each is taken by a thread; one room makes it all the caller's.
+    /// Calls `each` with every item, its number, and memory that no other call uses at that time. Items are divided into one
+    /// range per element of `rooms`, which must not be empty, and a thread runs each range; with one element the caller runs
+    /// everything.
     pub(crate) fn divide<T: Send, R: Send>(
         &self,
         items: &mut [T],
@@ -70,7 +71,7 @@ impl Threads {
         self.run(&mut || items.par_chunks_mut(range).zip(&mut *rooms).enumerate().for_each(do_range));
     }
 
-    /// For how many threads work is divided.
+    /// The number of threads for which work is divided.
     pub(crate) fn number(&self) -> usize {
         self.number
     }

@@ -1,4 +1,4 @@
-//! What a thread of a run has for itself, and what the calls of a run pass on to one another.
+//! The memory of a thread of a run, and the lists that the calls of a run share.
 
 use std::time::Instant;
 
@@ -7,42 +7,42 @@ use crate::kernels::arena::{OperandRoom, Region, Share};
 use crate::operator::context::Scratch;
 use crate::operator::entries::PooledStorage;
 
-/// A thread's own memory.
+/// The memory of one thread.
 #[derive(Default)]
 pub(crate) struct Worker {
     pub(crate) scratch: Scratch,
     pub(crate) room: OperandRoom,
-    /// The operands of the two halves of a call that is divided.
+    /// The operands of the two halves of a divided call.
     pub(crate) halves: (OperandRoom, OperandRoom),
     pub(crate) reads: Vec<Region>,
     pub(crate) writes: Vec<Region>,
-    /// What a profile is made of, while one is wanted.
+    /// The recorder of a profile, while a profile is wanted.
     pub(crate) recorder: Option<Box<Recorder>>,
 }
 
 impl Worker {
-    /// The time, if it is wanted.
+    /// The current time, if it is recorded.
     pub(crate) fn clock(&self) -> Option<Instant> {
         self.recorder.as_ref().map(|_| Instant::now())
     }
 }
 
-/// Lists that loops fill, kept from run to run for their memory.
+/// Lists that loops fill; their memory is kept from run to run.
 #[derive(Default)]
 pub(crate) struct Lists {
-    /// A row outside of each row inside, or the other way round.
+    /// The outside row of each inside row, or the reverse.
     pub(crate) index: Vec<usize>,
     /// Offsets that an operator computes from data.
     pub(crate) offsets: Vec<Vec<usize>>,
-    /// Where rows or sequences are cut into parts for threads.
+    /// The positions at which rows or sequences are divided over threads.
     pub(crate) cuts: Vec<usize>,
-    /// Where runs of rows of sequences begin and end.
+    /// The bounds of ranges of rows or sequences.
     pub(crate) bounds: Vec<usize>,
-    /// What of each buffer the parts have.
+    /// The share that each part has of each buffer.
     pub(crate) shares: Vec<Share>,
 }
 
-/// What an instruction needs beside what all threads see.
+/// The memory of an instruction, beside the data that all threads share.
 pub(crate) struct Tools<'a> {
     pub(crate) workers: &'a mut [Worker],
     /// Values that are not dense, by their numbers in the plan.

@@ -1,25 +1,24 @@
-//! From where on threads share work: what wakes them takes time, too.
+//! Thresholds from which threads share work: waking threads takes time, too.
 //!
-//! A thread that has nothing to do sleeps after some twenty microseconds. To wake it takes the one that divides some ten
-//! microseconds, and it begins thirty later; a run that enters the pool waits for one thread to wake, and is woken itself
-//! (measured on two cores of a virtual machine). So a little work is done where it is.
+//! An idle thread sleeps after some twenty microseconds. Waking it costs the waking thread some ten microseconds, and it
+//! begins thirty microseconds later; a run that enters the pool waits for one thread to wake, and is woken itself (measured
+//! on two cores of a virtual machine). So a small amount of work stays on its thread.
 
-/// From how much [effort](crate::executor::plan::Effort) on work is divided.
+/// The [effort](crate::executor::plan::Effort) from which work is divided.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Worth {
-    /// Of a run: below it, nothing of it is divided, and it does not leave the caller's thread. About a millisecond of
-    /// one thread.
+    /// Of a run: below it, the run is not divided and stays on the caller's thread. About a millisecond of one thread.
     pub(crate) run: usize,
-    /// Of all steps of a loop. They are divided once for all steps.
+    /// Of all steps of a loop, which are divided together.
     pub(crate) steps: usize,
-    /// Of one call, or of rows that are moved.
+    /// Of a call, or of moved rows.
     pub(crate) call: usize,
-    /// The most rows of a chunk, whatever else they may be by the sizes of caches.
+    /// The maximum number of rows of a chunk, even if the caches could hold more.
     pub(crate) chunk: usize,
 }
 
 impl Worth {
-    /// However small, so that tests of small programs divide them.
+    /// Divides work of any size, so that tests of small programs cover divided runs.
     pub(crate) const EVERYTHING: Self = Self { run: 0, steps: 1, call: 1, chunk: 4 };
 }
 

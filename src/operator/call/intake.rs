@@ -1,4 +1,4 @@
-//! How values from outside come into the buffers that operators see: in canonical form, in memory that is kept.
+//! Values from outside, copied into the buffers that operators see: in canonical form, in memory that is reused.
 
 use crate::error::{Error, Result};
 use crate::kernels::sparse::{CsrView, SparseRoom, canonical, is_canonical};
@@ -8,16 +8,16 @@ use crate::operator::rows::{RowBuffer, RowValue};
 use crate::tensor::{Coo, Csr, Element, SelectedRows, Storage};
 use crate::with_float;
 
-/// What becomes of selected rows that are listed more than once.
+/// The treatment of selected rows that are listed more than once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DuplicateRows {
-    /// They stay, as gradients have them.
+    /// They stay repeated, as in gradients.
     Kept,
-    /// They are added up, as forward operators have them.
+    /// They are added up, as forward operators require.
     Added,
 }
 
-/// Room for values that are not in canonical form when they come, used again for each.
+/// Buffers for values that are not in canonical form yet, reused for each value.
 #[derive(Default)]
 pub(crate) struct Intake {
     merge: RowMerge,
@@ -25,7 +25,7 @@ pub(crate) struct Intake {
     f64: ByRows<f64>,
 }
 
-/// Entries of a matrix row by row, those of a row in any order.
+/// Entries of a matrix row by row; the entries of a row are in any order.
 #[derive(Default)]
 pub(crate) struct ByRows<T> {
     indptr: Vec<i64>,
@@ -34,7 +34,7 @@ pub(crate) struct ByRows<T> {
     room: SparseRoom<T>,
 }
 
-/// The floats that come in.
+/// The float types of incoming values.
 trait Incoming: RowValue + Element {
     fn by_rows(intake: &mut Intake) -> &mut ByRows<Self>;
 }
@@ -52,10 +52,10 @@ impl Incoming for f64 {
 }
 
 impl Intake {
-    /// Puts a value into a buffer of its kind. Entries of a matrix that are repeated are added in their order.
+    /// Copies a value into a buffer of its kind. Repeated entries of a matrix are added in their order.
     ///
     /// # Errors
-    /// If the values are not f32 or f64, or a coo tensor has not two dimensions.
+    /// If the values are not f32 or f64, or a coo tensor does not have two dimensions.
     pub(crate) fn take_in(
         &mut self,
         pooled: &mut PooledStorage,
@@ -123,7 +123,7 @@ impl Intake {
         indices.resize(values.len(), 0);
         sorted.clear();
         sorted.resize(values.len(), T::ZERO);
-        // Where the next entry of each row goes; in the end where the next row begins.
+        // The position of the next entry of each row; at the end, the position at which the next row begins.
         for (at, &value) in at.outer_iter().zip(values) {
             let next = &mut indptr[at[0] as usize + 1];
             (indices[*next as usize], sorted[*next as usize]) = (at[1], value);

@@ -1,4 +1,4 @@
-//! Values as operators see them, lent to a call: dense ones as views, the others as buffers.
+//! Values as operators see them, lent to a call: dense values as views, all others as buffers.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(super) fn lend_write<'a>(dense: &'a mut Dense, spec: &Spec, lender: &mut Len
     Ok(())
 }
 
-/// Rows and width of a value's two-dimensional view.
+/// The rows and the width of a value's two-dimensional view.
 pub(crate) fn two_dimensional(shape: &[usize], spec: &Spec) -> (usize, usize) {
     match shape {
         [] => (1, 1),
@@ -58,7 +58,7 @@ pub(crate) fn two_dimensional(shape: &[usize], spec: &Spec) -> (usize, usize) {
     }
 }
 
-/// A value that is not dense as operators see it; `None` of a dense one.
+/// A value that is not dense, as operators see it; `None` for a dense value.
 ///
 /// # Errors
 /// If the values are not f32 or f64.
@@ -68,7 +68,7 @@ pub(crate) fn pooled(value: &Storage, repeated: DuplicateRows) -> Result<Option<
     Ok(Some(pooled))
 }
 
-/// Selected rows as a row-sparse variable, whose other rows start as `start` says.
+/// Selected rows as a row-sparse variable, whose other rows have the first values `start`.
 ///
 /// # Errors
 /// If the values are not f32 or f64.
@@ -78,7 +78,7 @@ pub(super) fn table(rows: &SelectedRows, start: RowStart) -> Result<PooledStorag
     Ok(PooledStorage::Table(Arc::new(table)))
 }
 
-/// A buffer as a value, in the shape of `spec`.
+/// Converts a buffer to a value, in the shape of `spec`.
 ///
 /// # Errors
 /// If an index is out of range.
@@ -106,7 +106,7 @@ pub(crate) fn stored(pooled: &PooledStorage, spec: &Spec) -> Result<Storage> {
     })
 }
 
-/// Selected rows as values, in the shape of the table `spec`.
+/// Converts selected rows to a value, in the shape of the table `spec`.
 ///
 /// # Errors
 /// If a row number is out of range.

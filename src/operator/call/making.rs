@@ -11,7 +11,7 @@ use crate::operator::levels::{bind_made, made_levels};
 use crate::operator::shapes::{InputSlots, Phase};
 
 impl Direct {
-    /// Runs the shape rule and computes the offsets that the operator makes. What they depend on is set by then.
+    /// Runs the shape rule and computes the offsets that the operator makes. The values they depend on are bound by then.
     pub(crate) fn made(mut self) -> Result<Self> {
         let phase = Phase::Build { next: &mut self.bound.clone() };
         self.output_specs = infer(
@@ -37,14 +37,14 @@ impl Direct {
         Ok(self)
     }
 
-    /// The offsets that what is in `slots` decides.
+    /// Computes the offsets from the values in `slots`.
     fn offsets(&self, slots: &[usize]) -> Result<Vec<Vec<usize>>> {
         let mut wiring = Wiring::default();
         let (mut room, mut pool, mut offsets) = (OperandRoom::default(), Vec::new(), Vec::new());
         let mut lender = Operands::lent(&mut room);
         let mut reads = 0;
         for (slot, (vars, specs)) in self.inputs.iter().zip(&self.input_specs).enumerate() {
-            // What the operator does not declare to read is withheld, so that a wrong declaration shows here.
+            // Values that the operator does not declare to read are withheld, so that a wrong declaration shows here.
             let values = vars.iter().map(|v| slots.contains(&slot).then(|| v.storage()));
             let repeated = self.repeated();
             wiring.inputs.push(lend_reads(values, specs, &mut lender, &mut reads, &mut pool, repeated)?);

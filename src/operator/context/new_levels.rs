@@ -1,4 +1,4 @@
-//! The context of [`Op::levels`](crate::operator::Op::levels): the numbers that decide, and the offsets to fill.
+//! The context of [`Op::levels`](crate::operator::Op::levels): the numbers that decide the offsets, and the offsets to fill.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::operator::literals::literal_methods;
 use crate::tensor::DType;
 
 /// The context of [`Op::levels`](crate::operator::Op::levels). Only the input slots that the operator's
-/// [`LodEffect::FromData`](crate::operator::LodEffect::FromData) names can be read; the LoD of all of them can.
+/// [`LodEffect::FromData`](crate::operator::LodEffect::FromData) names can be read; the LoD of all slots can.
 pub struct NewLevels<'a> {
     pub(crate) call: Call<'a>,
     pub(crate) operands: Operands<'a>,
@@ -25,9 +25,9 @@ pub struct NewLevels<'a> {
 shared_methods!(NewLevels, "nothing bound, or not among the slots of `LodEffect::FromData`");
 
 impl NewLevels<'_> {
-    /// The offsets of level `k` of those that the operator makes, counted from 0; empty before it fills them. They start
-    /// with 0, never decrease, end with the number of rows, and are one more than the entries of the level above (or than
-    /// the sequences of the call, where there is none).
+    /// The offsets of level `k` of the levels that the operator makes, counted from 0; empty before the operator fills them.
+    /// They start with 0, never decrease, and end with the number of rows. There is one more of them than entries of the
+    /// level above (or than sequences of the call, if there is no level above).
     pub fn offsets(&mut self, k: usize) -> &mut Vec<usize> {
         if self.offsets.len() <= k {
             self.offsets.resize_with(k + 1, Vec::new);

@@ -1,4 +1,4 @@
-//! What an operator sees of operands that are not dense: selected rows and sparse matrices.
+//! The contexts' methods for operands that are not dense: selected rows and sparse matrices.
 
 use arrayvec::ArrayVec;
 
@@ -9,7 +9,7 @@ use crate::operator::entries::{CsrBuffer, PooledStorage};
 use crate::operator::rows::{RowBuffer, RowValue};
 use crate::operator::table::{RowTable, no_table};
 
-/// The parameter of an update operator and its states are at most so many variables.
+/// The maximum number of tables in one update: the parameter and its states.
 pub(crate) const MOST_TABLES: usize = 8;
 
 macro_rules! pooled_methods {
@@ -102,7 +102,7 @@ impl Forward<'_> {
         Ok((rows, [(); N].map(|()| tables.next().unwrap_or_else(|| unreachable!("none is missing")))))
     }
 
-    /// [`Self::update_tables`] of at most [`MOST_TABLES`].
+    /// The code of [`Self::update_tables`], for at most [`MOST_TABLES`] tables.
     #[track_caller]
     pub(crate) fn tables(
         &mut self,
@@ -114,7 +114,7 @@ impl Forward<'_> {
         let at = |slot: usize| wiring.outputs[slot].first().copied().unwrap_or(OperandPosition::Absent);
         let mut found_rows = None;
         let mut found: ArrayVec<Option<&mut RowTable>, MOST_TABLES> = tables.iter().map(|_| None).collect();
-        // No two operands are at one place, so each is found once.
+        // No two operands have one position, so each is found once.
         for (i, pooled) in self.pool.iter_mut().enumerate() {
             let here = OperandPosition::Pooled(i);
             if here == rows_at {
@@ -147,12 +147,12 @@ impl Forward<'_> {
 macro_rules! lending {
     ($context:ident) => {
         impl $context<'_> {
-            /// Takes what the pool has at a place out of it, so that other operands can be read while it is written; `None`
-            /// if the place is not in the pool. [`Self::give_back`] puts it back. Two calls rather than one with a closure:
-            /// that would be compiled again for each closure.
+            /// Takes an operand out of the pool, so that other operands can be read while it is written; `None` if it is not
+            /// in the pool. [`Self::give_back`] puts it back. Two calls rather than one with a closure, which would be
+            /// compiled again for each closure.
             fn lend(&mut self, place: OperandPosition) -> Option<(usize, PooledStorage)> {
                 let OperandPosition::Pooled(i) = place else { return None };
-                // An empty one of either kind allocates nothing.
+                // An empty value of either kind allocates nothing.
                 Some((i, std::mem::replace(self.pool.get_mut(i)?, PooledStorage::Rows(RowBuffer::default()))))
             }
 
@@ -182,19 +182,19 @@ impl Backward<'_> {
     }
 
     /// The gradient of output slot `slot`, if the output is a sparse matrix: it has the output's entries, in their order.
-    /// `None` if none reaches it.
+    /// `None` if no gradient reaches the output.
     pub fn output_gradient_csr(&self, slot: usize) -> Option<&CsrBuffer> {
         self.pooled(self.call.wiring.output_gradients[slot].first()?)?.csr()
     }
 
-    /// The gradient of output slot `slot`, if the output is selected rows: it has the output's rows, in their order. `None` if
-    /// none reaches it.
+    /// The gradient of output slot `slot`, if the output is selected rows: it has the output's rows, in their order. `None`
+    /// if no gradient reaches the output.
     pub fn output_gradient_rows(&self, slot: usize) -> Option<&RowBuffer> {
         self.pooled(self.call.wiring.output_gradients[slot].first()?)?.rows()
     }
 
-    /// The buffer for the gradient of a dense variable that is stored as selected rows, and whether to write or to append;
-    /// `None` if it is not asked for or stored otherwise.
+    /// The buffer for the gradient, as selected rows, of a dense variable, and whether to write or to append; `None` if it
+    /// is not wanted or stored otherwise.
     pub fn gradient_rows(&mut self, slot: usize) -> Option<(&mut RowBuffer, Assign)> {
         match self.call.wiring.input_gradients[slot].first() {
             Some(&(OperandPosition::Pooled(i), assign)) => {
@@ -204,12 +204,12 @@ impl Backward<'_> {
         }
     }
 
-    /// Lets `fill` write or add the gradient of variable `k` of an input slot that is itself sparse, while it reads the other
-    /// operands: one number for each entry of the variable, or for each number of its selected rows, in their order. The
-    /// entries of the gradient are the variable's, since those that are not stored do not move. Returns whether it is asked for.
+    /// Lets `fill` write or add the gradient of variable `k` of a sparse input slot, while it reads the other operands: one
+    /// number for each entry of the variable, or for each number of its selected rows, in their order. The gradient has the
+    /// variable's entries, since numbers that are not stored do not move. Returns whether the gradient is wanted.
     ///
     /// # Errors
-    /// What `fill` returns; if the variable holds another dtype, or is not among what the operator declares to read.
+    /// What `fill` returns; if the variable holds another dtype, or the operator does not declare to read it.
     #[track_caller]
     pub fn fill_gradient<T: RowValue>(
         &mut self,
@@ -225,8 +225,8 @@ impl Backward<'_> {
         outcome.map(|()| true).at_caller()
     }
 
-    /// The numbers of a gradient that has an entry for each of variable `k` of an input slot: zeros if they are written, or
-    /// if the gradient is still empty, as one that the steps of a loop add to is at first.
+    /// The numbers of a gradient that has the entries of variable `k` of an input slot. They are zeros if the gradient is
+    /// written, or if it is still empty, as before the first step of a loop that adds to it.
     fn zeroed<'g, T: RowValue>(
         &self,
         (slot, k): (usize, usize),

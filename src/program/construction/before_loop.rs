@@ -1,7 +1,8 @@
-//! Sparse rows in a step block: what is computed from them alone is computed before the loop.
+//! Sparse rows in a step block: operators on sparse rows alone run before the loop.
 //!
-//! No step holds sparse rows. An operator that reads some is appended to the block around the step instead, to the variables
-//! that the step's are views of, and its result becomes another step input. So it runs once, over all rows of all steps.
+//! No step holds sparse rows. An operator that reads sparse rows is appended to the block around the step instead, on the
+//! variables behind the step's views, and its result becomes another step input. So it runs once, over all rows of all
+//! steps.
 
 use std::panic::Location;
 
@@ -18,16 +19,16 @@ use crate::tensor::StorageKind;
 /// The variables of each slot.
 type Operands<'s> = Vec<(&'s str, Vec<VarId>)>;
 
-/// How a step sees what is around it.
+/// The kind of a step's view of an outer variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OuterUse {
-    /// One row a step.
+    /// One row per step.
     Input,
-    /// A row, or a whole sub-sequence, that stays the same.
+    /// A row, or a whole sub-sequence, that is the same at every step.
     Static,
 }
 
-/// Whether a variable has rows of the batch that are not dense.
+/// Returns whether a variable has rows of the batch that are not dense.
 fn is_sparse(program: &Program, var: VarId) -> bool {
     let sparse = |spec: &Spec| spec.batched() && spec.storage != StorageKind::Dense;
     program.var(var).spec().is_some_and(sparse)
@@ -70,7 +71,7 @@ impl State {
         self.open.iter().find(|step| step.block == block)
     }
 
-    /// The operands as the block around a step has them.
+    /// The operands, as the block around a step sees them.
     fn around<'s>(
         &self,
         block: BlockId,
@@ -132,7 +133,7 @@ impl State {
 }
 
 impl OpenStep {
-    /// One more step input.
+    /// Adds a step input.
     fn add_input(&mut self, program: &mut Program, var: VarId) -> Result<VarId> {
         let spec = program.spec(var)?.clone();
         let inner = self.view(program, var, &spec, &spec.lod[self.above.len() + 1..]);
@@ -140,7 +141,7 @@ impl OpenStep {
         Ok(inner)
     }
 
-    /// Leaves sparse step inputs out: nothing in the step reads them.
+    /// Removes sparse step inputs, which nothing in the step reads.
     pub(super) fn drop_sparse(&mut self, program: &Program) -> Result<()> {
         let first = self.desc.inputs.first().map(|pair| pair.outer);
         self.desc.inputs.retain(|pair| !is_sparse(program, pair.inner));

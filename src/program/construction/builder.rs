@@ -21,13 +21,13 @@ use crate::tensor::{DType, StorageKind};
 
 /// Builds a [`Program`]. Cheap to clone; all clones build the same program.
 ///
-/// Methods take `&self`. One operator is one method, from the file of its family, and one of [`Var`] too if it has one main
-/// input; a user's crate adds its own by [`operator!`](crate::operator!).
+/// Methods take `&self`. One operator is one method, from the file of its family, and also a method of [`Var`] if it has one
+/// main input; a user's crate adds its own operators by [`operator!`](crate::operator!).
 ///
-/// A call that does not fit is written down, with the line that called, and gives an unknown [`Var`]; [`Self::finish`] and
-/// [`Trainer::new`](crate::train::Trainer::new) return all that was written down. Every operator records the line that
-/// appended it, and every error names it. A method that is `#[track_caller]` and only calls such methods passes its own
-/// caller's line on; one that calls them in a closure (a layer with a step block) uses [`Builder::part`].
+/// A call that does not fit is recorded with its source line and returns an unknown [`Var`]; [`Self::finish`] and
+/// [`Trainer::new`](crate::train::Trainer::new) return all recorded errors. Every operator records the line that appended
+/// it, and every error names that line. A `#[track_caller]` method that only calls such methods passes its caller's line on;
+/// a method that calls them in a closure (a layer with a step block) uses [`Builder::part`].
 ///
 /// # By family
 ///
@@ -77,12 +77,12 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A builder that knows the operators of `registry`.
+    /// Returns a builder with the operators of `registry`.
     pub fn with_registry(registry: Registry) -> Self {
         Self::over(Program::new(), registry)
     }
 
-    /// A builder that goes on with a program.
+    /// Returns a builder that continues a program.
     pub(crate) fn over(program: Program, registry: Registry) -> Self {
         let state = state::entered(|number| State {
             number,
@@ -102,10 +102,11 @@ impl Builder {
         Self { number, state, block: BlockId(0) }
     }
 
-    /// The builder of a variable; it appends to the innermost step block that is open. Methods of [`Var`] that your own crate
-    /// adds begin with it; `operator!` writes them.
+    /// Returns the builder of a variable; it appends to the innermost open step block. Methods of [`Var`] in your own crate
+    /// begin with it; `operator!` writes them.
     ///
-    /// `None` if the builder is on another thread, which is an error of that builder, or if it is gone: this thread keeps the error.
+    /// `None` if the builder is on another thread, which is an error of that builder, or if it is gone; this thread then
+    /// keeps the error.
     #[track_caller]
     pub fn of(var: Var) -> Option<Builder> {
         let found = Self::found(var);
@@ -115,14 +116,14 @@ impl Builder {
         found
     }
 
-    /// The builder of a variable, if it is there.
+    /// The builder of a variable, if it exists on this thread.
     pub(crate) fn found(var: Var) -> Option<Builder> {
         let state = state::state_of(var.builder)?;
         let block = state.borrow().innermost();
         Some(Builder { number: var.builder, state, block })
     }
 
-    /// The line that errors name: that of the layer that is being called; without one, that of the caller of the
+    /// The line that errors name: the line of the layer call in progress; without a layer, the line that called the
     /// `#[track_caller]` method that calls this.
     #[track_caller]
     pub(super) fn here(&self) -> &'static Location<'static> {
@@ -138,17 +139,17 @@ impl Builder {
         (self.here() != line && !is_own(line.file())).then_some(line)
     }
 
-    /// Sets the seed of the initialisers and of random operators; 0 without it.
+    /// Sets the seed of the initialisers and of random operators; the default is 0.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         self.state.borrow_mut().program.seed = seed;
         self
     }
 
-    /// Everything that did not fit so far, first to last.
+    /// Checks that there is no error so far.
     ///
     /// # Errors
-    /// If anything did not fit: [`Error::all`] has each.
+    /// If any call did not fit: [`Error::all`] lists the errors, first to last.
     pub fn check(&self) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
         state.errors.extend(state::stray_errors(self.number));
@@ -164,8 +165,7 @@ impl Builder {
         Ok(self.state.borrow().program.clone())
     }
 
-    /// As [`Self::check`], for a program to which nothing is added any more: no step block is open, and each carried state
-    /// has a [`Self::carry`].
+    /// As [`Self::check`], for a program that is complete: no step block is open, and each carried state has a [`Self::carry`].
     pub(crate) fn check_whole(&self) -> Result<()> {
         let mut errors: Vec<Error> = self.check().err().iter().flat_map(Error::all).cloned().collect();
         let state = self.state.borrow();
@@ -174,7 +174,7 @@ impl Builder {
         Error::several(&errors).map_or(Ok(()), Err)
     }
 
-    /// The program, done.
+    /// Returns the finished program.
     ///
     /// # Errors
     /// As [`Self::check`]; if a [carried state](Self::carried_state) has no [`carry`](Self::carry); if a step block is still
@@ -187,13 +187,13 @@ impl Builder {
         })
     }
 
-    /// The registry it builds with.
+    /// The registry of the builder.
     pub fn registry(&self) -> Registry {
         self.state.borrow().registry.clone()
     }
 
-    /// Writes down an error that a layer found itself, with the line of the user's code, as the builder's own methods do.
-    /// Gives the unknown variable that stands for what could not be built.
+    /// Records an error that a layer itself detected, with the line of the user's code, as the builder's own methods do.
+    /// Returns an unknown variable in place of the result.
     #[track_caller]
     pub fn refuse(&self, error: Error) -> Var {
         let (caller, inside) = (self.here(), self.inside());
@@ -210,12 +210,12 @@ impl Builder {
         Var::unknown(self.number)
     }
 
-    /// Whether no error was written down, here or about a variable whose builder is gone.
+    /// Returns whether no error was recorded, here or about a variable whose builder is gone.
     pub(crate) fn is_without_errors(&self) -> bool {
         self.check().is_ok()
     }
 
-    /// The number of a variable that this builder's block sees; `None` if it is unknown, or another's, which is an error.
+    /// The number of a variable that this builder's block sees; `None` if it is unknown, or another builder's, which is an error.
     #[track_caller]
     pub(crate) fn visible(&self, var: Var) -> Option<VarId> {
         let seen = {
@@ -239,12 +239,12 @@ impl Builder {
         home.visible(var)
     }
 
-    /// How many errors were written down.
+    /// The number of recorded errors.
     pub(crate) fn errors(&self) -> usize {
         self.state.borrow().errors.len()
     }
 
-    /// The value of `found`; an error is written down and gives `None`.
+    /// The value of `found`; an error is recorded and returns `None`.
     #[track_caller]
     pub(crate) fn fitting<T>(&self, found: Result<T>) -> Option<T> {
         match found {
@@ -263,10 +263,10 @@ impl Builder {
         self.fitting(own).flatten()
     }
 
-    /// The spec of a variable; `None` of an unknown one.
+    /// The spec of a variable; `None` for an unknown variable.
     ///
     /// # Errors
-    /// If it is another builder's, or a literal; both give `None`.
+    /// If it is another builder's, or a literal; both return `None`.
     #[track_caller]
     pub fn spec(&self, var: Var) -> Option<Spec> {
         let id = self.known(var)?;
@@ -299,8 +299,8 @@ impl Builder {
         id.map_or_else(|| "?".to_owned(), |id| state.program.var(id).name.clone())
     }
 
-    /// What the caller gives at every run: `dims` in each row, and `lod_level` levels of sequences. With level 0
-    /// there is one row a sequence; deeper levels are this feed's own.
+    /// Declares an input that the caller feeds at every run: `dims` in each row, and `lod_level` levels of sequences. With
+    /// level 0 there is one row per sequence; deeper levels are this feed's own.
     ///
     /// # Errors
     /// If the name is taken, in a step block, or if there are too many dimensions or levels; if a row has 2^63 bytes or more.
@@ -309,8 +309,8 @@ impl Builder {
         self.add_feed(name, |program| ragged(program, dtype, dims, lod_level))
     }
 
-    /// A feed in any storage: csr and coo are two-dimensional, selected rows have the rows of a table of known height.
-    /// `shape` is the whole shape, `None` for the rows of the batch.
+    /// Declares a feed in any storage: csr and coo are two-dimensional, selected rows have the rows of a table of known
+    /// height. `shape` is the whole shape, with `None` for the rows of the batch.
     ///
     /// # Errors
     /// As [`Self::feed`]; if a dimension after the first is unknown, or the first of selected rows; if the storage does not have that
@@ -344,8 +344,8 @@ impl Builder {
         })
     }
 
-    /// A sparse feed: rows of `columns` numbers of which few are not 0, such as bags of words, with `lod_level` levels of
-    /// sequences as [`Self::feed`] has them. What is fed is put into canonical form; entries that are repeated add up.
+    /// Declares a sparse feed: rows of `columns` numbers, mostly 0, such as bags of words, with `lod_level` levels of
+    /// sequences as in [`Self::feed`]. Fed values are converted to canonical form; repeated entries are added.
     ///
     /// ```
     /// use ndarray::array;
@@ -375,7 +375,7 @@ impl Builder {
         })
     }
 
-    /// A feed with the same sequences as another variable. That they are the same is checked when they are fed.
+    /// Declares a feed with the sequences of another variable. A run checks that both have the same sequences.
     ///
     /// # Errors
     /// As [`Self::feed`], and if `like` is not batched.
@@ -418,14 +418,14 @@ impl Builder {
         self.made(added)
     }
 
-    /// The variable of a number, or the unknown one for an error, which is written down.
+    /// The variable of a number; an error is recorded and returns the unknown variable.
     #[track_caller]
     pub(super) fn made(&self, id: Result<VarId>) -> Var {
         self.fitting(id).map_or_else(|| self.unknown(), |id| self.var(id))
     }
 
-    /// Lets gradients pass to a feed (or any variable) that has none: for gradient checks and saliency. It comes before the first
-    /// operator that reads the variable: what is computed from a variable without a gradient passes none on.
+    /// Lets gradients pass to a feed (or any variable) that has none: for gradient checks and saliency. Call it before the
+    /// first operator that reads the variable, since values computed from a variable without a gradient pass none on.
     ///
     /// # Errors
     /// If it does not hold floats, or an operator has read it before.
@@ -440,7 +440,7 @@ impl Builder {
         self.fitting(watched);
     }
 
-    /// The dtype that is meant; `None` for that of an unknown variable.
+    /// The dtype that `of` names; `None` for an unknown variable.
     #[track_caller]
     pub(super) fn dtype(&self, of: impl Into<DTypeSource>) -> Option<DType> {
         match of.into() {
@@ -469,7 +469,7 @@ impl Builder {
         self.made(added)
     }
 
-    /// Keeps a variable from being trained or passing a gradient.
+    /// Stops the gradient of a variable and keeps it from being trained.
     ///
     /// # Errors
     /// If it is of another builder.
@@ -487,13 +487,14 @@ impl Builder {
         self.state.borrow().stopped.clone()
     }
 
-    /// Appends an operator, with its inputs by slot name. The result is its outputs in the order of its slots: one variable,
-    /// an array, a tuple or a list. A batched variable of a block around a step is captured as a static input. If an input is
-    /// inside a step block that is being built, the operator is appended to the innermost one, as methods of variables do.
+    /// Appends an operator, with its inputs by slot name. The result is its outputs in the order of its slots: a variable,
+    /// an array, a tuple or a list. A batched variable of a block around a step is captured as a static input. If an input
+    /// is inside a step block that is being built, the operator is appended to the innermost step block, as methods of
+    /// variables do.
     ///
     /// # Errors
-    /// If anything does not fit, also the number of outputs; the error names the operator and the line that called. What
-    /// it gives is then unknown.
+    /// If an input or the number of outputs does not fit; the error names the operator and the line that called. The result
+    /// is then unknown.
     #[track_caller]
     pub fn append<V: Outputs>(&self, kind: &str, inputs: &[(&str, &[Var])], attributes: Attributes) -> V {
         let (caller, block) = (self.here(), self.home(inputs.iter().flat_map(|&(_, vars)| vars)));
@@ -517,8 +518,8 @@ impl Builder {
         unknown()
     }
 
-    /// The block to which an operator on these variables is appended: this builder's own, or the innermost open step block if
-    /// one of them is inside a step that is open in this builder's block.
+    /// The block to which an operator on these variables is appended: this builder's own block, or the innermost open step
+    /// block if a variable is inside a step that is open in this builder's block.
     pub(super) fn home<'a>(&self, inputs: impl IntoIterator<Item = &'a Var>) -> BlockId {
         let state = self.state.borrow();
         let innermost = state.innermost();
@@ -535,8 +536,8 @@ impl Builder {
         if known.any(inside) { innermost } else { self.block }
     }
 
-    /// The output of the operator of this kind that has the variable alone in `slot`, in the block to which an operator on the
-    /// variable is appended.
+    /// The output of the operator of this kind that has only the variable in `slot`, in the block to which an operator on
+    /// the variable is appended.
     pub(crate) fn made_by(&self, kind: &str, slot: &str, var: Var) -> Option<Var> {
         let block = self.home([&var]);
         let mut state = self.state.borrow_mut();
@@ -552,7 +553,7 @@ impl Builder {
     }
 }
 
-/// What a feed of `dims` in each row is, with new levels.
+/// The spec of a feed of `dims` in each row, with new levels.
 fn ragged(program: &mut Program, dtype: DType, dims: &[usize], lod_level: usize) -> Result<Spec> {
     if lod_level > MAX_LEVELS {
         return Err(Error::new("lod_level", format!("at most {MAX_LEVELS} levels"), lod_level.to_string()));
@@ -562,12 +563,12 @@ fn ragged(program: &mut Program, dtype: DType, dims: &[usize], lod_level: usize)
     Spec::rows_of(dtype, rows, dims, levels)
 }
 
-/// A dtype, or that of a variable.
+/// A dtype, or the dtype of a variable.
 #[derive(Debug, Clone, Copy)]
 pub enum DTypeSource {
-    /// This one.
+    /// This dtype.
     DType(DType),
-    /// What the variable holds.
+    /// The dtype of this variable.
     Var(Var),
 }
 

@@ -11,16 +11,17 @@ use crate::program::description::var_desc::VarRole;
 use crate::tensor::DType;
 
 impl Builder {
-    /// A state of `width` numbers (f32), one row a sequence, that passes from batch to batch. The result is its value before a
-    /// batch; [`Self::carry`] says which variable is its value after the batch. Sequence *i* of a batch goes on where sequence
-    /// *i* of the one before ended. No gradient passes (truncated back-propagation through time).
+    /// Declares a state of `width` numbers (f32), one row per sequence, that passes from batch to batch. The result is its
+    /// value before a batch; [`Self::carry`] sets its value after the batch. Sequence *i* of a batch continues where
+    /// sequence *i* of the previous batch ended. No gradient passes (truncated back-propagation through time).
     ///
-    /// A [`Trainer`](crate::train::Trainer) carries it, from zeros at the start of each epoch and evaluation; a
-    /// [`Predictor`](crate::predict::Predictor) carries it from one [`run_on`](crate::predict::Predictor::run_on) to the next. An
-    /// [`Executor`](crate::executor::Executor) does not: a run is fed the state before the batch, and the state after it can be fetched.
+    /// A [`Trainer`](crate::train::Trainer) carries the state, from zeros at the start of each epoch and evaluation; a
+    /// [`Predictor`](crate::predict::Predictor) carries it from one [`run_on`](crate::predict::Predictor::run_on) to the
+    /// next. An [`Executor`](crate::executor::Executor) does not: a run is fed the state before the batch, and the state
+    /// after it can be fetched.
     ///
-    /// A smaller batch than the one before carries on the first of its sequences: the states of the others are dropped, and no later
-    /// batch gets them back. A larger batch than the one before is an error.
+    /// A batch smaller than the previous one continues the first of its sequences: the states of the others are dropped, and
+    /// no later batch gets them back. A batch larger than the previous one is an error.
     ///
     /// ```
     /// use unpadded::layers::Gru;
@@ -44,7 +45,8 @@ impl Builder {
         self.carried_state_of(&name, DType::F32, &[width])
     }
 
-    /// The same with a name for its feed, of any dtype, or that of a variable, and any row shape.
+    /// Declares a carried state with a name for its feed and any row shape. `dtype` is a dtype, or a variable whose dtype it
+    /// takes.
     ///
     /// # Errors
     /// If the name is taken, in a step block, or if there are too many dimensions. [`Self::finish`] fails if the state has no
@@ -60,10 +62,10 @@ impl Builder {
         before
     }
 
-    /// Says that `after` is the value of a [carried state](Self::carried_state) after the batch.
+    /// Sets the value of a [carried state](Self::carried_state) after the batch to `after`.
     ///
     /// # Errors
-    /// If `before` is no carried state, or was carried already; if `after` has another dtype or shape; in a step block.
+    /// If `before` is no carried state, or has a `carry` already; if `after` has another dtype or shape; in a step block.
     #[track_caller]
     pub fn carry(&self, before: Var, after: Var) {
         let Some(id) = self.known(before) else {

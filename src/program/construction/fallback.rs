@@ -1,5 +1,5 @@
-//! Fallback to dense: where an operator has no kernel for a variable as it is stored, the variable is made dense by an operator
-//! of its own, in the program, for all to see.
+//! Fallback to dense: if an operator has no kernel for a variable's storage, an operator of its own, visible in the program,
+//! makes the variable dense.
 
 use std::panic::Location;
 
@@ -14,8 +14,8 @@ use crate::program::description::language::TO_DENSE;
 use crate::program::description::storages::Conversion;
 
 impl Builder {
-    /// Sets what happens from here on where an operator has no kernel for a variable as it is stored; [`Fallback::Warn`]
-    /// without it.
+    /// Sets the behaviour, from here on, if an operator has no kernel for a variable's storage; the default is
+    /// [`Fallback::Warn`].
     ///
     /// ```
     /// use unpadded::{Builder, DType, Fallback};
@@ -31,7 +31,7 @@ impl Builder {
         self
     }
 
-    /// What is made dense since an operator has no kernel for it as it is stored, in the order of the program.
+    /// The variables that were made dense because an operator has no kernel for their storage, in the order of the program.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -48,7 +48,7 @@ impl Builder {
 }
 
 impl State {
-    /// Appends an operator to variables some of which are made dense for it. If it is refused, nothing is left of them.
+    /// Appends an operator after making some of its variables dense. If the operator is refused, the conversions are removed.
     pub(super) fn append_to_dense(
         &mut self,
         block: BlockId,
@@ -65,7 +65,7 @@ impl State {
         appended.map_err(|error| {
             (self.program, self.open, self.dense) = (before.0, before.1, before.2);
             self.warnings.truncate(before.3);
-            // As the operator says it of the variables that the user has.
+            // The operator's error refers to the variables that the user has.
             let said = self.program.mistake(&self.registry, block, kind, attributes, &inputs);
             let number = self.program.block(block).ops.len();
             let place = Place {
@@ -78,7 +78,7 @@ impl State {
         })
     }
 
-    /// Replaces what an operator has no kernel for by dense variables.
+    /// Replaces the variables that an operator has no kernel for by dense variables.
     fn densify(
         &mut self,
         block: BlockId,
@@ -89,7 +89,7 @@ impl State {
     ) -> Result<()> {
         let mut made = Vec::new();
         for Conversion { slot, var } in due {
-            // A constant is made dense where it is, once, and not in each step.
+            // A constant is made dense once, in its own block, and not in each step.
             let home = if self.program.spec(var)?.batched() { block } else { self.program.var(var).block };
             let dense = match self.dense.get(&(home, var)) {
                 Some(&dense) => dense,
@@ -109,7 +109,7 @@ impl State {
         }
         let number = self.program.block(block).ops.len();
         for (slot, var, dense) in made.into_iter().filter(|_| self.fallback == Fallback::Warn) {
-            // A step's views are those of variables around it, where the program has the dense one too.
+            // A step's views are views of variables around it, where the program has the dense variable too.
             let (var, dense) = (self.outermost(var), self.outermost(dense));
             self.warnings.push(Warning {
                 operator: format!("{kind} #{number}"),
@@ -123,7 +123,7 @@ impl State {
         Ok(())
     }
 
-    /// The variable that a step's view is of.
+    /// The outermost variable behind a step's view.
     fn outermost(&self, var: VarId) -> VarId {
         self.open.iter().rev().fold(var, |seen, step| {
             let mut pairs = step.desc.inputs.iter().chain(&step.desc.statics);

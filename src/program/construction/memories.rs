@@ -1,4 +1,4 @@
-//! Memories of a step block: what passes from step to step.
+//! Memories of a step block: the values that pass from step to step.
 
 use super::builder::DTypeSource;
 use super::open_step::{NextMemory, OpenMemory, OpenStep};
@@ -15,8 +15,8 @@ fn empty_memory(got: String) -> Error {
 }
 
 impl Step {
-    /// A memory of `width` numbers a row that starts at zero: of the dtype of the step's first input if that is a float,
-    /// else f32.
+    /// Makes a memory of `width` numbers per row that starts at zero. Its dtype is the dtype of the step's first input if
+    /// that holds floats, else f32.
     ///
     /// # Errors
     /// If `width` is 0.
@@ -30,7 +30,7 @@ impl Step {
         self.memory_of(input.filter(|dtype| dtype.is_float()).unwrap_or(DType::F32), &[width])
     }
 
-    /// A memory of any dtype, or that of a variable, and any row shape that starts at zero.
+    /// Makes a memory of any row shape that starts at zero. `dtype` is a dtype, or a variable whose dtype it takes.
     ///
     /// # Errors
     /// If a row has no numbers, or there are too many dimensions.
@@ -45,10 +45,10 @@ impl Step {
         self.made(added)
     }
 
-    /// A memory that starts with the rows of an outer variable, one a sequence.
+    /// Makes a memory that starts with the rows of an outer variable, one row per sequence.
     ///
     /// # Errors
-    /// If it does not have one row a sequence, or its rows have no numbers.
+    /// If the variable does not have one row per sequence, or its rows have no numbers.
     #[track_caller]
     pub fn memory_from(&self, initial: Var) -> Var {
         let found = self.state.borrow_mut().initial(self, initial);
@@ -69,21 +69,21 @@ impl Step {
         Ok(previous)
     }
 
-    /// Says that at the next step `memory` holds `after`.
+    /// Sets the value of `memory` at the next step to `after`.
     ///
     /// # Errors
-    /// If `memory` is none, was updated before, or the shapes differ.
+    /// If `memory` is no memory, was updated before, or the shapes differ.
     #[track_caller]
     pub fn update(&self, memory: Var, after: Var) {
         let caller = self.here();
         let Some(id) = self.known(memory) else {
-            // `after` may be wrong too, which is an error of its own.
+            // `after` may be wrong too, which is another error.
             if after != memory {
                 self.known(after);
             }
             return;
         };
-        // The copies that it appends are the caller's too.
+        // Copies that it appends name the caller's line too.
         let line = self.called_from(caller);
         let next = self.next(id, after);
         drop(line);
@@ -92,12 +92,12 @@ impl Step {
         if let Ok(memory) = state.memory(self, id) {
             memory.next = next;
         } else if let Some(Ok(memory)) = after.map(|after| state.memory(self, after)) {
-            // The arguments were the wrong way round. That error is written down; a missing update would be a second one.
+            // The arguments were swapped. That error is recorded; a missing update would be a second one.
             memory.next = NextMemory::Unknown;
         }
     }
 
-    /// What `memory` holds at the next step, if `var` can be that.
+    /// The next value of `memory`, if `var` fits.
     fn next(&self, memory: VarId, var: Var) -> NextMemory {
         let others = {
             let mut state = self.state.borrow_mut();
@@ -119,7 +119,7 @@ impl Step {
             state.building(self).is_ok_and(|step| !step.taken.insert(id))
         };
         if taken {
-            // Two memories with one next value: the second gets a copy, so that each has a gradient of its own.
+            // Two memories have one next value: the second gets a copy, so that each has a gradient of its own.
             let Some(copy) = self.copy(id) else { return NextMemory::Unknown };
             id = copy;
         }
@@ -135,11 +135,11 @@ impl Step {
         self.fitting(fits).map_or(NextMemory::Unknown, |()| NextMemory::Known(id))
     }
 
-    /// What `memory` holds after each sequence's last step, one row a sequence, to be returned from the step block. A
-    /// sequence without steps keeps what the memory started with.
+    /// The value of `memory` after each sequence's last step, one row per sequence, to be returned from the step block. A
+    /// sequence without steps keeps the initial value of the memory.
     ///
     /// # Errors
-    /// If `memory` is none.
+    /// If `memory` is no memory.
     #[track_caller]
     pub fn last(&self, memory: Var) -> Var {
         let Some(id) = self.known(memory) else { return self.unknown() };
@@ -149,7 +149,7 @@ impl Step {
 }
 
 impl State {
-    /// A step block while it is being built.
+    /// The step block, while it is being built.
     fn building(&mut self, step: &Step) -> Result<&mut OpenStep> {
         self.open.iter_mut().find(|open| open.block == step.block).ok_or_else(finished)
     }
@@ -162,7 +162,7 @@ impl State {
         })
     }
 
-    /// The outer variable that a memory starts with, and the spec of the memory; `None` if the variable is unknown.
+    /// The outer variable with which a memory starts, and the spec of the memory; `None` if the variable is unknown.
     fn initial(&mut self, step: &Step, initial: Var) -> Result<Option<(VarId, Spec)>> {
         let open = self.building(step)?;
         let (parent, above, sequences) = (open.parent, open.above.clone(), open.sequences);

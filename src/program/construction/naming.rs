@@ -1,4 +1,4 @@
-//! Names of layers and scopes: what the variables of a part of a model have in common.
+//! Names of layers and scopes: the common prefix of the variables of a part of a model.
 
 use std::cell::RefCell;
 use std::panic::Location;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::builder::Builder;
 use super::state::State;
 
-/// Something that is open in a builder's state, such as a scope, until this is dropped, even by a panic.
+/// An open item of a builder's state, such as a scope; dropping the guard closes it, even in a panic.
 pub(crate) struct ScopeGuard {
     state: Rc<RefCell<State>>,
     depth: usize,
@@ -23,7 +23,7 @@ impl Drop for ScopeGuard {
 }
 
 impl ScopeGuard {
-    /// Opens something: `open` gives how much was open before, `close` goes back to that.
+    /// Opens an item: `open` returns the number of open items before, `close` restores that number.
     pub(super) fn new(
         net: &Builder,
         open: impl FnOnce(&mut State) -> usize,
@@ -35,8 +35,8 @@ impl ScopeGuard {
 }
 
 impl Builder {
-    /// Builds a part of a model whose parameters' names begin with `name` and a dot. Scopes nest; each counts its
-    /// layers from 0.
+    /// Builds a part of a model whose parameter names begin with `name` and a dot. Scopes nest; each scope counts its layers
+    /// from 0.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -56,12 +56,12 @@ impl Builder {
         part(self)
     }
 
-    /// The whole name of the scope that is open; empty without one.
+    /// The full name of the innermost open scope; empty if there is none.
     pub(crate) fn scope_name(&self) -> String {
         self.state.borrow().scopes.open.last().cloned().unwrap_or_default()
     }
 
-    /// Parameters are named in the scope of this whole name, as long as the result lives.
+    /// Names parameters in the scope of this full name, for as long as the guard lives.
     pub(crate) fn open_scope(&self, name: String) -> ScopeGuard {
         let open = |state: &mut State| {
             state.scopes.open.push(name);
@@ -70,7 +70,7 @@ impl Builder {
         ScopeGuard::new(self, open, |state, depth| state.scopes.open.truncate(depth))
     }
 
-    /// Operators and errors name `caller` as the line of the user's code, as long as the result lives.
+    /// Makes operators and errors name `caller` as the line of the user's code, for as long as the guard lives.
     pub(crate) fn called_from(&self, caller: &'static Location<'static>) -> ScopeGuard {
         let open = |state: &mut State| {
             state.scopes.lines.push(caller);
@@ -79,9 +79,9 @@ impl Builder {
         ScopeGuard::new(self, open, |state, depth| state.scopes.lines.truncate(depth))
     }
 
-    /// Builds one call of a layer that is written as a function: its parameters' names begin with `kind` and a count
-    /// (`highway_0.weight`), and its operators and errors name the line that called the function, which is
-    /// `#[track_caller]`, wherever they are appended. If layers call layers, it is the line that called the outermost one.
+    /// Builds one call of a layer that is written as a function. Its parameter names begin with `kind` and a count
+    /// (`highway_0.weight`). Its operators and errors name the line that called the function, which must be
+    /// `#[track_caller]`, wherever they are appended. If layers call layers, the line is the call of the outermost one.
     ///
     /// ```
     /// use unpadded::{Builder, DType, Var};
@@ -115,8 +115,7 @@ impl Builder {
         call(self)
     }
 
-    /// A free name for a layer in the scope that is open: `wish`, or `wish_2` and so on; without a wish the kind and a
-    /// count.
+    /// A free name for a layer in the open scope: `wish`, or `wish_2` and so on; without a wish the kind and a count.
     pub(crate) fn layer_name(&self, kind: &str, wish: Option<&str>) -> String {
         let State { program, scopes, .. } = &mut *self.state.borrow_mut();
         scopes.layer_name(program, kind, wish)

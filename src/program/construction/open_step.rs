@@ -11,12 +11,12 @@ use crate::program::description::program::Program;
 use crate::program::description::var_desc::VarRole;
 use crate::tensor::StorageKind;
 
-/// Options of a recurrent: which level's sequences run, and from which end.
+/// Options of a recurrent: the level whose sequences run, and the end from which they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Recurrence {
-    /// The LoD level of the first step input whose sequences are run, from 0 at the top; the last one without it.
+    /// The LoD level of the first step input whose sequences are run, from 0 at the top; by default the last level.
     pub level: Option<usize>,
-    /// Each sequence runs from its own end.
+    /// Runs each sequence from its own end.
     pub reverse: bool,
 }
 
@@ -25,9 +25,9 @@ pub struct Recurrence {
 pub(super) struct OpenStep {
     pub(super) block: BlockId,
     pub(super) parent: BlockId,
-    /// Levels above the one whose sequences are run.
+    /// The levels above the level whose sequences are run.
     pub(super) above: Levels,
-    /// What counts the sequences that are run.
+    /// The extent that counts the sequences that are run.
     pub(super) sequences: Extent,
     /// The level whose sequences are run; `None` if the step inputs do not fit or are unknown.
     pub(super) over: Option<LevelId>,
@@ -35,14 +35,14 @@ pub(super) struct OpenStep {
     pub(super) place: Place,
     pub(super) desc: StepDesc,
     pub(super) memories: Vec<OpenMemory>,
-    /// The number of each memory, by its variable; and the variables that are some memory's next value.
+    /// The number of each memory, by its variable; `taken` has the next values of all memories.
     pub(super) numbers: HashMap<VarId, usize>,
     pub(super) taken: HashSet<VarId>,
-    /// The final values that were asked for.
+    /// The requested final values.
     pub(super) lasts: HashSet<VarId>,
     /// The static inputs, by the outer variable.
     pub(super) captured: HashMap<VarId, VarId>,
-    /// How many errors there were when it was opened.
+    /// The number of errors when the step was opened.
     pub(super) errors: usize,
 }
 
@@ -51,22 +51,22 @@ pub(super) struct OpenMemory {
     pub(super) previous: VarId,
     pub(super) initial: Option<VarId>,
     pub(super) next: NextMemory,
-    /// The outer variable of its final value, once it was asked for.
+    /// The outer variable of its final value, once it was requested.
     pub(super) last: Option<VarId>,
 }
 
-/// What a memory holds at the next step.
+/// The value of a memory at the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NextMemory {
-    /// Nothing was said yet.
+    /// Not set yet.
     None,
-    /// What was said does not fit, or is unknown.
+    /// Set to a variable that does not fit, or is unknown.
     Unknown,
     Known(VarId),
 }
 
 impl OpenStep {
-    /// Binds the step inputs. Returns their views in the block.
+    /// Binds the step inputs and returns their views in the block.
     pub(super) fn bind(
         &mut self,
         program: &mut Program,
@@ -113,21 +113,21 @@ impl OpenStep {
         self.desc.inputs.first().map(|pair| pair.inner)
     }
 
-    /// The error that it is still open when the program is to be finished.
+    /// The error that the step is still open when the program is finished.
     pub(super) fn unfinished(&self) -> Error {
         let expected = "to be finished before the program";
         Error::of(ErrorKind::Program, "step", expected, "a program that is finished in it")
             .at(self.place.clone())
     }
 
-    /// Whether it reads a variable from around it.
+    /// Returns whether the step reads an outer variable.
     pub(super) fn reads(&self, outer: VarId) -> bool {
         let mut pairs = self.desc.inputs.iter().chain(&self.desc.statics);
         pairs.any(|pair| pair.outer == outer)
             || self.memories.iter().any(|memory| memory.initial == Some(outer))
     }
 
-    /// Whether it is known over which sequences it runs.
+    /// Returns whether the sequences that the step runs over are known.
     pub(super) fn is_known(&self) -> bool {
         self.over.is_some()
     }
@@ -141,12 +141,12 @@ impl OpenStep {
         self.memories.push(memory);
     }
 
-    /// The memory that a variable is.
+    /// The memory of a variable.
     pub(super) fn memory(&mut self, var: VarId) -> Option<&mut OpenMemory> {
         self.memories.get_mut(*self.numbers.get(&var)?)
     }
 
-    /// Notes the outer variable of a memory's final value.
+    /// Records the outer variable of a memory's final value.
     pub(super) fn set_last(&mut self, memory: VarId, last: VarId) {
         if let Some(memory) = self.memory(memory) {
             memory.last = Some(last);
@@ -158,7 +158,7 @@ impl OpenStep {
         self.lasts.contains(&var)
     }
 
-    /// The step's view of an outer variable, whose levels below the sequences become the step's own.
+    /// The step's view of an outer variable, whose levels below the sequences become the step's own levels.
     pub(super) fn view(
         &mut self,
         program: &mut Program,
@@ -183,8 +183,8 @@ impl OpenStep {
         program.add_computed(&name, self.block, view, VarRole::Step, stop.into())
     }
 
-    /// A static input: one row, or one whole sub-sequence, for each sequence. `None` if it is not known over which
-    /// sequences the block runs.
+    /// Captures a static input: one row, or one whole sub-sequence, for each sequence. `None` if the sequences that the
+    /// block runs over are not known.
     pub(super) fn capture(&mut self, program: &mut Program, var: VarId) -> Result<Option<VarId>> {
         if !self.is_known() {
             return Ok(None);
@@ -210,8 +210,8 @@ impl OpenStep {
             let expected = format!("{}, or one sub-sequence", rows_of_step(self.sequences));
             return Err(Error::new("static input of a step", expected, spec.to_string()));
         }
-        // A static sub-sequence has its own levels even where a step input has the same ones: there they are cut to
-        // one step's entries, here they are whole.
+        // A static sub-sequence has its own levels even if a step input has the same levels: step inputs are cut to one
+        // step's entries, static inputs are whole.
         let deeper: Vec<LevelId> = spec.lod[depth..].to_vec();
         let mut lod = Levels::new();
         for &outer in &deeper {
@@ -232,7 +232,7 @@ impl OpenStep {
         Ok(Some(inner))
     }
 
-    /// The outer spec of an output: the levels down to the sequences, then the step's deeper ones.
+    /// The outer spec of an output: the levels down to the sequences, then the deeper levels of the step.
     pub(super) fn outer_spec(&self, program: &mut Program, inner: VarId) -> Result<Spec> {
         let spec = program.spec(inner)?.clone();
         if spec.storage != StorageKind::Dense {
@@ -264,13 +264,13 @@ impl OpenStep {
         Ok(Spec { shape, lod, ..spec })
     }
 
-    /// The operator with all its outer variables in slots.
+    /// The operator, with all its outer variables in slots.
     pub(super) fn finish(&mut self, program: &Program, caller: String) -> OpDesc {
         let desc = self.desc.clone();
         let outers = |pairs: &[VarPair]| pairs.iter().map(|p| p.outer).collect::<Vec<_>>();
         let mut constants: Vec<VarId> = Vec::new();
         let mut known = HashSet::new();
-        // Only blocks that were made after it can lie inside it.
+        // Only blocks that were made after it can be inside it.
         for (id, block) in program.blocks().skip(self.block.0 as usize) {
             if !program.encloses(self.block, id) {
                 continue;
@@ -307,8 +307,7 @@ impl OpenStep {
 }
 
 impl StepDesc {
-    /// The level inside the step that stands for a level of a captured sub-sequence, if one with that level was captured
-    /// before.
+    /// The level inside the step for a level of a captured sub-sequence, if a sub-sequence with that level was captured before.
     fn static_level(&self, program: &Program, outer: LevelId) -> Option<LevelId> {
         self.statics.iter().find_map(|pair| {
             let (o, i) = (program.var(pair.outer).spec()?, program.var(pair.inner).spec()?);

@@ -1,9 +1,9 @@
-//! [`operator!`](crate::operator!): the kind of an operator, its documentation, attributes, slots and the methods that append it
-//! stand once.
+//! [`operator!`](crate::operator!): declares an operator once, with its kind, documentation, attributes, slots and the
+//! methods that append it.
 
 use super::var::Var;
 
-/// What a method that appends an operator takes for an input slot: a variable, an optional one, or several.
+/// The argument of an append method for an input slot: a variable, an optional variable, or several.
 pub trait InputArgument {
     /// The variables, in order.
     fn vars(&self) -> &[Var];
@@ -27,9 +27,9 @@ impl InputArgument for &[Var] {
     }
 }
 
-/// Declares an operator: its type, with a constant for the number of each slot; how its attributes are read and written;
-/// its documentation; and the methods that append it. What it computes is the trait [`Op`](crate::operator::Op), which
-/// the caller implements for the type.
+/// Declares an operator: its type, with a constant for the number of each slot; how its attributes are read and written; its
+/// documentation; and the methods that append it. The caller implements the computation, the trait
+/// [`Op`](crate::operator::Op), for the type.
 ///
 /// ```
 /// use unpadded::op::{Backward, CheckCase, Forward, Gradient, InferShape, Op, Spec, testing};
@@ -64,7 +64,7 @@ impl InputArgument for &[Var] {
 ///         })
 ///     }
 ///
-///     // The gradient of `x` is computed from `x`; the output's value may be gone by then.
+///     // The gradient of `x` is computed from `x`; the output's value may be freed by then.
 ///     fn gradient(&self, _wrt: usize, _inputs: &[Vec<Spec>]) -> Gradient {
 ///         Gradient::reads_nothing().input(Self::X)
 ///     }
@@ -75,7 +75,7 @@ impl InputArgument for &[Var] {
 ///             let (Some(g), Some((mut dx, store))) = (g, run.gradient::<T>(Self::X)?) else { return Ok(()) };
 ///             for (dx, (&x, &g)) in dx.iter_mut().flatten().zip(x.iter().flatten().zip(g.iter().flatten())) {
 ///                 let root = (x * x + self.soft as T).sqrt();
-///                 // Written or added, as the call says.
+///                 // Written or added, as the call requests.
 ///                 store.put(dx, g * (root + x * x / root));
 ///             }
 ///             Ok(())
@@ -99,27 +99,26 @@ impl InputArgument for &[Var] {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// - **Kind**: a string, or a plain word that stands for itself (not the name of a constant).
-/// - **Attributes** are fields of a type that is an [`Attribute`](crate::operator::attributes::Attribute): `bool`, `i64`, `usize`,
-///   `f64`, `String`, a `Vec` of `i64`, `usize` or `f64`, an `Option` of these, and what a crate makes one. `rate: f64 = 0.5`
-///   may be missing in a program (the method takes it all the same); `rate: f64 => read` is read by
+/// - **Kind**: a string, or a plain word, which is the same as that word in quotes (not the name of a constant).
+/// - **Attributes** are fields of a type that implements [`Attribute`](crate::operator::attributes::Attribute): `bool`,
+///   `i64`, `usize`, `f64`, `String`, a `Vec` of `i64`, `usize` or `f64`, an `Option` of these, and types of a crate.
+///   `rate: f64 = 0.5` may be missing in a program (the method still takes it); `rate: f64 => read` is read by
 ///   `fn read(&Attributes, &str) -> Result<f64>`, which can refuse values.
 /// - **Slots** are a constant, the name in programs, and how many variables it takes (`one`, `optional`, `many`, `any`;
 ///   `literal` for values of the program), with what [`Slot`](crate::operator::Slot) adds: `.without_gradient()`, `.updated()`,
 ///   `.shape_only()`, `.any_storage()`, `.literals()`.
 /// - **Kernels** (`kernels { [DENSE], [ROWS] }`, behind the inputs) list the combinations of storages that there is code for;
-///   without them all inputs are dense. `stands_for { "linear" }` behind them says that these are more kernels of another
+///   without them all inputs are dense. `stands_for { "linear" }` behind them declares that these are more kernels of another
 ///   operator, one with the same slots and attributes: where that one is appended to variables in these storages, this one is.
-/// - **The method** has a parameter of the name of each input slot (`Var`, `Option<Var>` or `&[Var]`) and of each attribute
-///   (its type, or one that is made into it), in any order, and what it appends as its result: `Var`, several in a tuple or
-///   an array, or `Vec<Var>`. It fails by no `Result`: what does not fit is written down in the builder, and the result is
-///   unknown. Where a parameter is something else, its body says what the slots and attributes are:
+/// - **The method** has a parameter with the name of each input slot (`Var`, `Option<Var>` or `&[Var]`) and of each
+///   attribute (its type, or a type that converts into it), in any order. It returns the appended outputs: `Var`, several in
+///   a tuple or an array, or `Vec<Var>`. It does not return a `Result`: a call that does not fit is recorded in the builder,
+///   and the result is unknown. If a parameter is something else, the method's body computes the slots and attributes:
 ///   `fn slice(&self, x: Var, columns: Range<usize>) -> Var { let (from, to) = (columns.start, columns.end); }`.
-/// - **Where it stands**: in this crate `impl Builder, Var { fn … }` makes it a method of both, on a variable with the first
+/// - **The receiver**: in this crate `impl Builder, Var { fn … }` makes it a method of both, on a variable with the first
 ///   parameter as the variable itself: `net.grow(x, 1.0)` and `x.grow(1.0)`. In any other crate
-///   `pub trait BuildGrow, ApplyGrow { fn … }` names two traits, the first implemented for the builder, the second for
-///   variables; who calls imports them. `Var` and the second trait may be left out, for an operator that has no one main
-///   input.
+///   `pub trait BuildGrow, ApplyGrow { fn … }` declares two traits, the first implemented for the builder, the second for
+///   variables; callers import them. `Var` and the second trait may be left out, for an operator without one main input.
 /// - The documentation comes first, then `#[doc(alias = "…")]`, then `#[derive(…)]`, if there are any.
 #[macro_export]
 macro_rules! operator {
@@ -142,7 +141,7 @@ macro_rules! operator {
             $crate::operator_part!(numbers 0usize; $($input)*);
             $crate::operator_part!(numbers 0usize; $($output)*);
 
-            /// As they stand in a program.
+            /// The attributes, as a program stores them.
             #[allow(dead_code)]
             $visible fn attributes(&self) -> $crate::op::Attributes {
                 #[allow(unused_mut)]
@@ -193,7 +192,7 @@ macro_rules! operator_part {
     (kind $kind:ident) => { stringify!($kind) };
     (kind $kind:literal) => { $kind };
 
-    // The documentation stands where a reader looks for it: at the method, or at the type of an operator without one.
+    // The documentation is on the method, or on the type of an operator without a method, where readers look for it.
     (type [$(#[$doc:meta])*] [] $(#[$derive:meta])? $visible:vis struct $type:ident = $kind:tt { $([$($about:literal)*] $field:ident: $holds:ty),* }) => {
         $(#[$doc])*
         $(#[$derive])?
@@ -247,7 +246,7 @@ macro_rules! operator_part {
     (method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt $visible:vis trait $trait:ident $(, $also:ident)? {
         fn $name:ident(&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty $({ $($before:tt)* })? $(;)?
     }) => {
-        #[doc = concat!("What appends `", stringify!($name), "` to a builder's block.")]
+        #[doc = concat!("The builder's method that appends `", stringify!($name), "` to its block.")]
         $visible trait $trait {
             $(#[$doc])*
             #[track_caller]
@@ -268,7 +267,7 @@ macro_rules! operator_part {
     (of_var $visible:vis $trait:ident $also:ident [$(#[$doc:meta])*] $name:ident
         [$main:ident: $main_takes:ty $(, $parameter:ident: $takes:ty)*] $gives:ty
     ) => {
-        #[doc = concat!("What appends `", stringify!($name), "` to a variable.")]
+        #[doc = concat!("The variable's method that appends `", stringify!($name), "`.")]
         $visible trait $also {
             $(#[$doc])*
             #[track_caller]
@@ -297,8 +296,8 @@ macro_rules! operator_part {
     }};
 }
 
-/// Methods of [`Builder`](crate::program::Builder) and, where `Var` stands beside it, of [`Var`](crate::program::Var) too: there
-/// the first parameter is the variable itself. With a name before them they become a macro of that name, which
+/// Methods of [`Builder`](crate::program::Builder) and, if `Var` is listed too, of [`Var`](crate::program::Var), where the
+/// first parameter is the variable itself. With a name before them they become a macro of that name, which
 /// [`ops`](crate::ops) calls in the `impl` of the family.
 #[doc(hidden)]
 #[macro_export]

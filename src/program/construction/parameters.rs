@@ -1,4 +1,4 @@
-//! Variables that are learned: dense ones, and row-sparse tables.
+//! Learned variables: dense parameters, and row-sparse tables.
 
 use super::builder::{Builder, DTypeSource};
 use super::state::State;
@@ -12,13 +12,13 @@ use crate::program::description::program::Append;
 use crate::program::description::var_desc::{Initializer, VarDesc, VarKind, VarRole};
 use crate::tensor::{DType, StorageKind};
 
-/// Rows of the highest row-sparse table.
+/// The maximum height of a row-sparse table.
 const MOST_ROWS: usize = 1 << 62;
 
 impl Builder {
-    /// A trainable variable of known shape. `dtype` is a [`DType`], or a variable whose dtype it takes; of an unknown variable
-    /// it is unknown too. It belongs to the root block, even if it is made in a step block. Its name begins with the
-    /// [scopes](Self::scope) that are open.
+    /// Adds a trainable variable of known shape. `dtype` is a [`DType`], or a variable whose dtype it takes; for an unknown
+    /// variable the parameter is unknown too. It belongs to the root block, even if it is made in a step block. Its name
+    /// begins with the open [scopes](Self::scope).
     ///
     /// # Errors
     /// If there are too many dimensions, or they do not fit the initialiser; if it has 2^63 bytes or more.
@@ -35,19 +35,19 @@ impl Builder {
         self.learned(name, spec, initializer.clone())
     }
 
-    /// A trainable table `[height, width]` of which only the rows are in memory that an update has touched: for ids that are
-    /// hashes, or more than memory has rows for. The height is at most 2^62 and costs nothing, nor does a checkpoint hold more
-    /// than these rows.
+    /// Adds a trainable table `[height, width]` whose rows are in memory only once an update touched them: for ids that are
+    /// hashes, or more ids than memory has rows for. The height is at most 2^62 and costs nothing; a checkpoint holds only
+    /// the touched rows.
     ///
-    /// A row that was never touched *has* its first value, which follows from the program's seed, the parameter's name, the row's
-    /// number and the column alone: not from the batch, the order or the threads. `initializer` is one whose rows start each by
-    /// itself: zeros, a constant, uniform, normal, or [`embedding`](crate::layers::init::embedding). The numbers are spread as
-    /// those of a [`parameter`](Self::parameter), but are others.
+    /// An untouched row *has* its first value, which follows from the program's seed, the parameter's name, the row's number
+    /// and the column alone: not from the batch, the order or the threads. `initializer` must start each row by itself:
+    /// zeros, a constant, uniform, normal, or [`embedding`](crate::layers::init::embedding). The numbers have the
+    /// distribution of a [`parameter`](Self::parameter), but are other numbers.
     ///
-    /// It is read by [`lookup`](Self::lookup) alone, and [`Embedding::row_sparse`](crate::layers::Embedding::row_sparse) is the
-    /// layer for both. Its gradient is selected rows; the optimizer's state is row-sparse, too, and starts at zero. Training is
-    /// that of a table that starts with the same numbers and has [sparse](crate::layers::Embedding::sparse) gradients, to the
-    /// bits. [`Scope::value`](crate::executor::Scope::value) gives the rows that were touched.
+    /// Only [`lookup`](Self::lookup) reads it, and [`Embedding::row_sparse`](crate::layers::Embedding::row_sparse) is the
+    /// layer for both. Its gradient is selected rows; the optimizer's state is row-sparse too, and starts at zero. Training
+    /// gives the bits of a table with the same first values and [sparse](crate::layers::Embedding::sparse) gradients.
+    /// [`Scope::value`](crate::executor::Scope::value) returns the touched rows.
     ///
     /// ```
     /// use unpadded::executor::{Executor, Run, Scope};
@@ -70,7 +70,7 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// If `dims` are not a height and a width, the dtype is not f32 or f64, or the rows of the initialiser do not start each by
+    /// If `dims` are not a height and a width, the dtype is not f32 or f64, or the initialiser does not start each row by
     /// itself; if a row has 2^63 bytes or more.
     #[doc(alias = "row_sparse")]
     #[track_caller]
@@ -96,8 +96,8 @@ impl Builder {
         self.learned(name, spec, initializer.clone())
     }
 
-    /// A variable of known shape that is kept from run to run and saved as a parameter is, and that no optimizer changes: what
-    /// [`Self::append_update`] moves. It belongs to the root block.
+    /// Adds a variable of known shape that is kept and saved like a parameter, but that no optimizer changes: for the target
+    /// of [`Self::append_update`]. It belongs to the root block.
     ///
     /// # Errors
     /// As [`Self::parameter`].
@@ -118,8 +118,8 @@ impl Builder {
         kept
     }
 
-    /// Appends an operator that moves a variable of the root block in place, from one input, when the updates of a training step
-    /// run.
+    /// Appends an operator that updates a variable of the root block in place, from one input, when the updates of a
+    /// training step run.
     ///
     /// # Errors
     /// If they do not fit, or in a step block.
@@ -150,7 +150,7 @@ impl Builder {
         self.fitting(appended);
     }
 
-    /// Adds a parameter whose spec depends on its whole name.
+    /// Adds a parameter whose spec depends on its full name.
     #[track_caller]
     fn learned(&self, name: &str, spec: impl FnOnce(&str) -> Result<Spec>, initializer: Initializer) -> Var {
         let add = |State { program, scopes, .. }: &mut State| {

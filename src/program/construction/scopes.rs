@@ -1,27 +1,27 @@
-//! What a builder knows of names: the scopes that are open, and the names that layers have.
+//! The names of a builder: the open scopes, and the names of layers.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::Location;
 
 use crate::program::description::program::Program;
 
-/// What a builder knows of names.
+/// The names that a builder has given.
 #[derive(Default)]
 pub(super) struct Scopes {
-    /// The scopes that are open, each with its whole name, outermost first.
+    /// The open scopes, each with its full name, outermost first.
     pub(super) open: Vec<String>,
-    /// The line of each layer that is being called, outermost first.
+    /// The line of each layer call that is in progress, outermost first.
     pub(super) lines: Vec<&'static Location<'static>>,
-    /// Names that a new layer may not have: those of layers, and what the variables' names begin with, up to a dot.
+    /// Names that a new layer may not have: names of layers, and prefixes of variable names up to a dot.
     taken: HashSet<String>,
-    /// How many variables of the program were looked through.
+    /// The number of the program's variables that were searched for prefixes.
     seen: usize,
     /// For each wish, the number to try next: a name that is taken stays taken.
     counts: HashMap<String, usize>,
 }
 
 impl Scopes {
-    /// The name of something in the scope that is open.
+    /// The full name of an item in the open scope.
     pub(super) fn whole(&self, name: &str) -> String {
         match self.open.last() {
             Some(scope) if !scope.is_empty() => format!("{scope}.{name}"),
@@ -29,8 +29,7 @@ impl Scopes {
         }
     }
 
-    /// A free name for a layer in the scope that is open, kept for it: `wish`, or `wish_2` and so on; without a wish the
-    /// kind and a count.
+    /// Reserves a free name for a layer in the open scope: `wish`, or `wish_2` and so on; without a wish the kind and a count.
     pub(super) fn layer_name(&mut self, program: &Program, kind: &str, wish: Option<&str>) -> String {
         for (_, var) in program.vars().skip(self.seen) {
             let starts = var.name.match_indices('.').map(|(end, _)| &var.name[..end]);
@@ -40,7 +39,7 @@ impl Scopes {
         }
         self.seen = program.vars().len();
         let base = self.whole(wish.unwrap_or(kind));
-        // A wish and a kind of the same name have counts of their own.
+        // A wish and a kind of the same name have separate counts.
         let key = format!("{base}{}", if wish.is_some() { "" } else { "_" });
         let mut number = self.counts.get(&key).copied().unwrap_or(0);
         loop {

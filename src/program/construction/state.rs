@@ -1,4 +1,4 @@
-//! What the clones of a builder share, and where a variable finds it.
+//! The state that the clones of a builder share, and the lists in which a variable finds it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -28,18 +28,18 @@ pub(super) struct State {
     pub(super) registry: Registry,
     /// The step blocks that are being built, outermost first.
     pub(super) open: Vec<OpenStep>,
-    /// Where each step block was opened.
+    /// The line at which each step block was opened.
     pub(super) opened_at: Vec<(BlockId, &'static Location<'static>)>,
     pub(super) scopes: Scopes,
     /// The states that pass from batch to batch.
     pub(super) carried: Vec<OpenState>,
-    /// What did not fit, first to last.
+    /// The errors so far, first to last.
     pub(super) errors: Vec<Error>,
-    /// What happens where there is no kernel for a variable as it is stored.
+    /// The behaviour if there is no kernel for a variable's storage.
     pub(super) fallback: Fallback,
-    /// What was made dense.
+    /// The variables that were made dense.
     pub(super) warnings: Vec<Warning>,
-    /// The variables that the user stopped the gradient of.
+    /// The variables whose gradient the user stopped.
     pub(super) stopped: HashSet<VarId>,
     /// The dense twins of variables, by the block that reads them.
     pub(super) dense: HashMap<(BlockId, VarId), VarId>,
@@ -48,23 +48,23 @@ pub(super) struct State {
 /// A carried state of a program that is being built.
 pub(super) struct OpenState {
     pub(super) before: VarId,
-    /// Whether a `carry` has said what it is after the batch.
+    /// Whether a `carry` has declared the value after the batch.
     pub(super) said: bool,
     pub(super) line: &'static Location<'static>,
 }
 
 impl OpenState {
-    /// The error that no `carry` names it, if none does.
+    /// The error that no `carry` names the state, if none does.
     pub(super) fn missing(&self, program: &Program) -> Option<Error> {
         let error = || wrong("what it is after the batch, by `carry`", "nothing of it");
         (!self.said).then(|| error().called(self.line).variable(&program.var(self.before).name))
     }
 }
 
-/// Builders are numbered over the whole process, so that a variable is never taken for one of another builder.
+/// Builders are numbered over the whole process, so that a variable is never mistaken for a variable of another builder.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// The builders of all threads, each with the errors of calls on other threads than its own.
+/// The builders of all threads, each with the errors of calls on threads other than its own.
 static ALL: Mutex<BTreeMap<u64, Vec<Error>>> = Mutex::new(BTreeMap::new());
 
 fn all_builders() -> MutexGuard<'static, BTreeMap<u64, Vec<Error>>> {
@@ -78,7 +78,7 @@ thread_local! {
     static STRAY: RefCell<Vec<Error>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The number of a builder. When it is dropped, so are the builder's entries in the lists.
+/// The number of a builder. Dropping it removes the builder from the lists.
 pub(super) struct Number(pub(super) u64);
 
 impl Drop for Number {
@@ -89,7 +89,7 @@ impl Drop for Number {
     }
 }
 
-/// Puts a new builder's state where its variables find it.
+/// Registers a new builder's state in the lists in which its variables find it.
 pub(super) fn entered(make: impl FnOnce(Number) -> State) -> Rc<RefCell<State>> {
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
     all_builders().insert(number, Vec::new());
@@ -98,21 +98,21 @@ pub(super) fn entered(make: impl FnOnce(Number) -> State) -> Rc<RefCell<State>> 
     state
 }
 
-/// The errors about variables whose builder is gone, which this thread has kept, and those of calls on other threads than that
-/// of the builder of this number.
+/// Takes the errors that this thread keeps about variables whose builder is gone, and the errors of calls on other threads
+/// that the builder of this number keeps.
 pub(super) fn stray_errors(number: u64) -> Vec<Error> {
     let mut errors = STRAY.take();
     errors.extend(all_builders().get_mut(&number).into_iter().flat_map(std::mem::take));
     errors
 }
 
-/// Keeps the error that a variable's builder is not on this thread: the builder has it, or the thread if the builder is gone.
+/// Keeps the error that a variable's builder is not on this thread: in the builder, or in the thread if the builder is gone.
 pub(super) fn keep_stray(number: u64, caller: &'static Location<'static>) {
     let error =
         |expected: &str, got: &str| Error::of(ErrorKind::Program, "variable", expected, got).called(caller);
     if let Some(errors) = all_builders().get_mut(&number) {
         let error = error("a call on the thread of its builder", "a call on another thread");
-        errors.push(error.noted("a program is built on one thread: that on which its builder was made"));
+        errors.push(error.noted("a program is built on one thread: the thread that made its builder"));
         return;
     }
     let error = error(
@@ -127,7 +127,7 @@ pub(super) fn state_of(number: u64) -> Option<Rc<RefCell<State>>> {
     BUILDERS.try_with(|builders| builders.try_borrow().ok()?.get(&number)?.upgrade()).ok()?
 }
 
-/// The name of a variable of another builder, if that is on this thread.
+/// The name of a variable of another builder, if that builder is on this thread.
 fn name_elsewhere(var: Var) -> String {
     let name = || {
         let state = state_of(var.builder)?;
@@ -137,19 +137,19 @@ fn name_elsewhere(var: Var) -> String {
     name().unwrap_or_else(|| "a variable".to_owned())
 }
 
-/// A block to which nothing can be appended any more.
+/// The error that a step block is finished, so that nothing can be appended to it.
 pub(super) fn finished() -> Error {
     Error::of(ErrorKind::Program, "step", "one that is being built", "a finished one")
 }
 
 impl State {
-    /// The number of a variable of this program; `None` if it is unknown.
+    /// The number of a variable of this program; `None` if the variable is unknown.
     pub(super) fn own(&self, var: Var) -> Result<Option<VarId>> {
         if var.builder != self.number.0 {
             let got = format!("{} of another builder", name_elsewhere(var));
             return Err(Error::of(ErrorKind::Program, "variable", "a variable of this builder", got));
         }
-        // Its own variables were made by it, so their numbers are the program's.
+        // This builder made its variables, so their numbers are the program's.
         Ok((!var.is_unknown()).then_some(var.id))
     }
 
@@ -215,7 +215,7 @@ impl State {
         self.append_as_stored(block, kind, attributes, inputs, caller)
     }
 
-    /// Appends an operator to variables as they are stored.
+    /// Appends an operator to variables in their storages.
     pub(super) fn append_as_stored(
         &mut self,
         block: BlockId,
@@ -255,7 +255,7 @@ impl State {
         Ok(program.append(registry, block, request)?.into_iter().flatten().collect())
     }
 
-    /// Lets gradients pass to a variable that nothing has read yet.
+    /// Lets gradients pass to a variable that no operator has read yet.
     pub(super) fn watch(&mut self, id: VarId) -> Result<()> {
         if !self.program.var(id).stop_gradient {
             return Ok(());
@@ -278,8 +278,9 @@ impl State {
         Err(error.variable(&self.program.var(id).name))
     }
 
-    /// Opens a step block over variables of `parent`: the block, and the step inputs as it sees them. If one of them does
-    /// not fit or is unknown, all of them are unknown inside, and so are the outputs; mistakes inside are still found.
+    /// Opens a step block over variables of `parent`; returns the block, and the step inputs as it sees them. If an input
+    /// does not fit or is unknown, all inputs are unknown inside, and so are the outputs; mistakes inside are still
+    /// detected.
     pub(super) fn open(
         &mut self,
         parent: BlockId,
@@ -333,8 +334,8 @@ impl State {
         (block, inner)
     }
 
-    /// The variable as a block sees it: itself, or the static capture of a batched variable from around. `None` if it is
-    /// unknown.
+    /// The variable as a block sees it: itself, or the static capture of a batched variable from around the block. `None` if
+    /// it is unknown.
     pub(super) fn resolve(&mut self, block: BlockId, var: Var) -> Result<Option<VarId>> {
         let Some(id) = self.own(var)? else { return Ok(None) };
         self.seen(block, id)?;
@@ -345,7 +346,7 @@ impl State {
             return Ok(Some(id));
         }
         let mut seen = id;
-        // The steps from the variable's block down to this one. Other steps may be open too.
+        // The steps from the variable's block down to this block. Other steps may be open too.
         for step in open {
             if !program.encloses(step.block, block) || program.encloses(step.block, from) {
                 continue;
@@ -361,7 +362,7 @@ impl State {
         Ok(Some(seen))
     }
 
-    /// Checks that a block sees a variable: its own, or one of a block around it.
+    /// Checks that a block sees a variable: a variable of its own, or of a block around it.
     pub(super) fn seen(&self, block: BlockId, id: VarId) -> Result<()> {
         let State { program, open, opened_at, .. } = self;
         let desc = program.var(id);
@@ -384,7 +385,7 @@ impl State {
         Err(error.noted(format!("it was made at {made}; what a step returns is known outside")))
     }
 
-    /// The block of the innermost step that is open; the root without one.
+    /// The block of the innermost open step; the root if no step is open.
     pub(super) fn innermost(&self) -> BlockId {
         self.open.last().map_or(BlockId(0), |step| step.block)
     }

@@ -1,4 +1,4 @@
-//! Step blocks: a closure that says what one step does, run unpadded over every sequence.
+//! Step blocks: a closure that computes one step, run unpadded over every sequence.
 
 use std::ops::Deref;
 use std::panic::Location;
@@ -16,7 +16,7 @@ use crate::program::description::language::{COPY, RECURRENT};
 use crate::program::description::op_desc::{Memory, VarPair};
 use crate::program::description::var_desc::VarRole;
 
-/// A builder inside a step block. It is a [`Builder`]; on top it has memories.
+/// A builder inside a step block: a [`Builder`] with memories.
 pub struct Step {
     pub(super) builder: Builder,
 }
@@ -29,9 +29,9 @@ impl Deref for Step {
 }
 
 impl Builder {
-    /// Runs a step block over every sequence (last level) of `inputs`, unpadded: `step_block` gets each input's row at
-    /// this step and returns what is wanted outside: values of every step, which come out with the rows and LoD of the
-    /// input, or final memories ([`Step::last`]), one row a sequence.
+    /// Runs a step block over every sequence (last level) of `inputs`, unpadded. `step_block` gets the row of each input at
+    /// this step. It returns the values that are wanted outside: values of every step, which have the rows and LoD of the
+    /// input outside, or final memories ([`Step::last`]), one row per sequence.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -50,15 +50,15 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// If the inputs have no LoD or different ones, a memory is not updated, or anything in the block fails. A mistake
-    /// in the block makes only what depends on it unknown.
+    /// If the inputs have no LoD or different LoDs, a memory is not updated, or anything in the block fails. After a mistake
+    /// in the block, only the results that depend on it are unknown.
     #[track_caller]
     pub fn recurrent<I: Vars, O: Vars>(&self, inputs: I, step_block: impl FnOnce(&Step, I) -> O) -> O {
         self.recurrent_with(Recurrence::default(), inputs, step_block)
     }
 
-    /// [`Self::recurrent`] with options: over another level, so that a step's entry is a whole (sub-)sequence, or
-    /// from the end.
+    /// As [`Self::recurrent`], with options: over another level, so that a step's entry is a whole (sub-)sequence, or from
+    /// the end.
     ///
     /// # Errors
     /// As [`Self::recurrent`].
@@ -83,7 +83,7 @@ impl Builder {
             (depth, state.open(parent, options, &list, caller, place))
         };
         let (depth, (block, inner)) = open(&mut self.state.borrow_mut());
-        // Closed also if the block panics.
+        // The step is closed even if the block panics.
         let opened = ScopeGuard::new(self, |_| depth, |state, depth| state.open.truncate(depth));
         let step = Step { builder: Builder { block, ..self.clone() } };
         let inner: Vec<Var> =
@@ -100,8 +100,8 @@ impl Step {
     /// variables of the results.
     fn close(&self, results: &[Var], caller: &'static Location<'static>) -> Vec<Var> {
         let _line = self.called_from(caller);
-        // A value that is no operator's own (an input, a memory) is copied, so that every output and every memory's
-        // next value is written by one operator.
+        // A value that no operator of the step computes (an input, a memory) is copied, so that one operator writes each
+        // output and each next value of a memory.
         let mut inside = Vec::new();
         for &var in results {
             let last = self.state.borrow().open.last().is_some_and(|s| s.is_last(var.id));
@@ -120,7 +120,7 @@ impl Step {
         if step.is_known()
             && let Err(error) = step.drop_sparse(program)
         {
-            // What was refused in the step may be what would have read it.
+            // A refused operator of the step may be the one that would have read it.
             if errors.len() == step.errors {
                 errors.push(error.at(step.place.clone()));
             }
@@ -174,13 +174,13 @@ impl Step {
         outer.into_iter().map(|id| id.map_or(self.unknown(), |id| self.var(id))).collect()
     }
 
-    /// `var` if an operator of this very block computes it, else a copy, which one does.
+    /// Returns `var` if an operator of this block computes it, else a copy that an operator of this block computes.
     pub(super) fn computed_here(&self, var: Var) -> Option<VarId> {
         let resolved = self.state.borrow_mut().resolve(self.block, var);
         let id = self.fitting(resolved)??;
         let state = self.state.borrow();
         let desc = state.program.var(id);
-        // A variable of this block that is no view of an outer one was computed here.
+        // A variable of this block that is no view of an outer variable was computed here.
         let written = desc.block == self.block && desc.role == VarRole::Computed;
         drop(state);
         if written {
@@ -189,7 +189,7 @@ impl Step {
         self.copy(id)
     }
 
-    /// A copy of a variable, written by an operator of this block; `None` if it cannot be appended, which was written down.
+    /// Copies a variable by an operator of this block; `None` if the copy cannot be appended, after recording the error.
     pub(super) fn copy(&self, id: VarId) -> Option<VarId> {
         let copy: Var = self.append(COPY.kind, &[(COPY.inputs[0], &[self.var(id)])], Attributes::new());
         (!copy.is_unknown()).then_some(copy.id)

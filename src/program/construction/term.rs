@@ -1,11 +1,11 @@
-//! What stands on the other side of a comparison: a variable or a number.
+//! The second operand of a comparison: a variable or a number.
 
 use super::var::Var;
 
-/// A variable, or a number that the program carries as an attribute. Methods take `impl Into<Term>`, so that both
-/// can be written as they are: `net.greater(x, y)`, `net.greater(x, 0.5)`.
+/// A variable, or a number that the program carries as an attribute. Methods take `impl Into<Term>`, so that both can be
+/// passed directly: `net.greater(x, y)`, `net.greater(x, 0.5)`.
 ///
-/// There is no conversion from f32: a number of the program is an f64, and one that was rounded before is another.
+/// There is no conversion from f32: a number of the program is an f64, and a rounded number would differ from it.
 ///
 /// ```
 /// use unpadded::program::Term;
@@ -20,7 +20,7 @@ pub enum Term {
 }
 
 impl Term {
-    /// The variable, if it is one.
+    /// The variable, if the term is a variable.
     pub fn var(self) -> Option<Var> {
         match self {
             Term::Var(var) => Some(var),
@@ -28,7 +28,7 @@ impl Term {
         }
     }
 
-    /// The number, if it is one.
+    /// The number, if the term is a number.
     pub fn number(self) -> Option<f64> {
         match self {
             Term::Var(_) => None,

@@ -2,16 +2,16 @@
 
 use crate::operator::extent::VarId;
 
-/// A variable of the program that is being built: a small copyable number. What is computed from it is written as in a
-/// paper, `(x.linear(16) + h.linear(16)).tanh()`: each operator and layer with one main input is a method, and `+ - * /`
-/// take a variable or a number (`f64` or `i32`) on either side. A method appends to the innermost step block that is
-/// open, a method of a [`Builder`](crate::Builder) to that builder's block.
+/// A variable of the program that is being built: a small copyable number. Formulas are written as in a paper,
+/// `(x.linear(16) + h.linear(16)).tanh()`: each operator and layer with one main input is a method, and `+ - * /` take a
+/// variable or a number (`f64` or `i32`) on either side. A method appends to the innermost open step block; a method of a
+/// [`Builder`](crate::Builder) appends to that builder's block.
 ///
-/// A call that does not fit gives an *unknown* variable. What is computed from an unknown variable is unknown too, and
-/// no more is said of it: [`Builder::finish`](crate::Builder::finish) returns what was wrong.
+/// A call that does not fit returns an *unknown* variable. Every result computed from an unknown variable is unknown too,
+/// without another error: [`Builder::finish`](crate::Builder::finish) returns the errors of the first cause.
 ///
-/// A builder stays on one thread. A call on another thread is an error of the builder. A call with a variable whose builder is gone
-/// is an error that this thread keeps for its next [`Builder::check`](crate::Builder::check),
+/// A builder stays on one thread. A call on another thread is an error of the builder. After a call with a variable whose
+/// builder is gone, this thread keeps the error for its next [`Builder::check`](crate::Builder::check),
 /// [`Builder::finish`](crate::Builder::finish) or [`Trainer::new`](crate::train::Trainer::new).
 ///
 /// ```
@@ -42,7 +42,7 @@ impl Var {
         Self { builder, id: UNKNOWN }
     }
 
-    /// A variable of a program that was loaded: it has no builder, and a number.
+    /// A variable of a loaded program: it has a number, but no builder.
     pub(crate) fn of_program(id: VarId) -> Self {
         Self { builder: NO_BUILDER, id }
     }
@@ -51,7 +51,7 @@ impl Var {
         self.id == UNKNOWN
     }
 
-    /// Its number in the program. An unknown variable has a number that no variable of a program has.
+    /// The variable's number in the program. The number of an unknown variable belongs to no variable of the program.
     pub fn id(self) -> VarId {
         self.id
     }
@@ -59,7 +59,7 @@ impl Var {
 
 #[cfg(test)]
 impl Var {
-    /// The last error of its builder, which made this unknown.
+    /// The last error of its builder, which made this variable unknown.
     pub(crate) fn refused(self) -> crate::error::Error {
         assert!(self.is_unknown(), "it was built: {self:?}");
         crate::program::Builder::of(self)

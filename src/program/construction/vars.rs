@@ -1,31 +1,29 @@
-//! One variable, an array, a tuple or a list of them: what operators give, what goes into a step and what comes out.
+//! One variable, or an array, a tuple or a list of variables: the outputs of operators, the inputs and outputs of step blocks.
 
 use super::var::Var;
 
-/// One or several variables: what goes into a step and what comes out.
+/// One or several variables: the inputs and outputs of step blocks.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no variable of a program, nor an array, a tuple or a list of them",
     note = "a step block takes and returns variables: does its closure end with the output of the step?"
 )]
 pub trait Vars: Sized {
-    /// As a list.
+    /// The variables as a list.
     fn list(&self) -> Vec<Var>;
-    /// The same with other variables in their places, as many as [`Self::list`] gives. Where one is missing, the old one
-    /// stays.
+    /// Replaces the variables by other variables, as many as [`Self::list`] returns. If one is missing, the old variable stays.
     #[must_use]
     fn with(&self, vars: &[Var]) -> Self;
 }
 
-/// What a call that builds gives.
+/// The result type of a call that builds.
 pub trait Outputs: Sized {
-    /// From the outputs of an operator in the order of its slots; `None` if there are more or fewer.
+    /// Builds the result from the outputs of an operator in the order of its slots; `None` if their number does not fit.
     fn of(vars: &[Var]) -> Option<Self>;
-    /// What a call that does not fit gives: `unknown` in every place, and in a list as often as the operator has output
-    /// slots.
+    /// The result of a call that does not fit: `unknown` in every position; in a list, one `unknown` per output slot.
     fn unknown(unknown: Var, slots: usize) -> Self;
 }
 
-/// What a method gives if the builder of its variable is not here.
+/// The result of a method whose variable has no builder on this thread.
 #[doc(hidden)]
 pub fn unknown_of<V: Outputs>(var: Var) -> V {
     V::unknown(Var::unknown(var.builder), 1)

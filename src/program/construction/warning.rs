@@ -1,4 +1,4 @@
-//! What is said where a variable is made dense, and what may happen there.
+//! Warnings about variables that are made dense, and the choice between allowing, warning and refusing.
 
 use std::fmt;
 use std::panic::Location;
@@ -6,21 +6,21 @@ use std::panic::Location;
 use crate::operator::size::Size;
 use crate::tensor::StorageKind;
 
-/// What happens where an operator has no kernel for a variable as it is stored.
+/// The behaviour if an operator has no kernel for a variable's storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Fallback {
     /// The variable is made dense.
     Allow,
-    /// It is made dense, and [`Builder::warnings`](crate::Builder::warnings) says so, once for each `to_dense`
-    /// that the program has of it.
+    /// The variable is made dense, and [`Builder::warnings`](crate::Builder::warnings) reports it, once for each `to_dense`
+    /// of the variable in the program.
     #[default]
     Warn,
-    /// It is an error.
+    /// A missing kernel is an error.
     Deny,
 }
 
-/// A variable that is made dense since an operator has no kernel for it as it is stored.
+/// The warning that a variable is made dense since an operator has no kernel for its storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Warning {
@@ -30,9 +30,9 @@ pub struct Warning {
     pub slot: &'static str,
     /// The variable's name.
     pub variable: String,
-    /// How it is stored.
+    /// The storage of the variable.
     pub storage: StorageKind,
-    /// What it takes once it is dense.
+    /// The bytes of the dense variable.
     pub dense: Size,
     /// The line that appended the operator.
     pub caller: &'static Location<'static>,

@@ -1,7 +1,7 @@
-//! States that pass from batch to batch, as a language model's over a long text: how a program says which feed has what
-//! before a batch, and which variable is that after it.
+//! States that pass from batch to batch, such as a language model's state over a long text: which feed has the state before
+//! a batch, and which variable has it after the batch.
 //!
-//! It is said by an operator whose output has the role [`VarRole::Carried`]: the feed stands in its slot `before`.
+//! The program declares a state by an operator whose output has the role [`VarRole::Carried`]; its slot `before` has the feed.
 
 use std::collections::HashSet;
 
@@ -17,19 +17,19 @@ use crate::tensor::StorageKind;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CarriedState {
-    /// The feed that has it before a batch.
+    /// The feed that has the state before a batch.
     pub before: VarId,
-    /// What it is after the batch.
+    /// The variable that has the state after the batch.
     pub after: VarId,
-    /// The line of the user's code that said so.
+    /// The line of the user's code that declared it.
     pub caller: String,
 }
 
-/// The input slot of what is before.
+/// The input slot of the state before the batch.
 const BEFORE: &str = CARRY.inputs[1];
 
 impl CarriedState {
-    /// What an operator of the root block says.
+    /// The carried state that an operator of the root block declares.
     fn of(program: &Program, op: &OpDesc) -> Option<Self> {
         let is = |id: &VarId| program.vars.get(id.0 as usize).is_some_and(|v| v.role == VarRole::Carried);
         let (after, before) = (op.writes().find(is)?, op.input(BEFORE).first().copied()?);
@@ -37,18 +37,18 @@ impl CarriedState {
     }
 }
 
-/// That what is said to be carried is not, or not so.
+/// The error that the declaration of a carried state does not fit.
 pub(in crate::program) fn wrong(expected: &str, got: &str) -> Error {
     Error::of(ErrorKind::Program, "carried state", expected, got)
 }
 
 impl Program {
-    /// The states that pass from batch to batch, in the order in which the program says so.
+    /// The states that pass from batch to batch, in the order of their declaration.
     pub fn carried_states(&self) -> impl Iterator<Item = CarriedState> + '_ {
         self.root().ops.iter().filter_map(|op| CarriedState::of(self, op))
     }
 
-    /// Checks that what is said to be carried is: of a feed with one row a sequence, to a variable like it, each once.
+    /// Checks each carried state: from a feed with one row per sequence, to a variable of the same spec, each once.
     pub(super) fn check_carried(&self) -> Result<()> {
         let (mut feeds, mut afters) = (HashSet::new(), HashSet::new());
         for (number, block) in self.blocks.iter().enumerate() {
@@ -68,7 +68,7 @@ impl Program {
         Ok(())
     }
 
-    /// The feed whose state an operator of a block carries.
+    /// The feed of the carried state that an operator declares.
     fn carried_by(&self, op: &OpDesc, block: usize) -> Result<VarId> {
         if block != 0 || op.role != Role::Forward {
             return Err(wrong("a forward operator of the root block", "another one"));

@@ -1,12 +1,12 @@
-//! Whether two programs are the same, and where they first differ.
+//! The first difference of two programs.
 
 use super::op_desc::OpDesc;
 use super::program::Program;
 use super::var_desc::VarKind;
 
 impl Program {
-    /// The first difference to `other`: what is here and what is there. Only the lines of the user's code, which
-    /// operators carry for messages, may differ.
+    /// Returns the first difference to `other`, with the parts of both; `None` if the programs are equal. The lines of the
+    /// user's code, which operators carry for messages, are not compared.
     ///
     /// ```
     /// use unpadded::{Builder, DType};

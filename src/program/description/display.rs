@@ -1,8 +1,8 @@
-//! Programs as text: the listing that `println!("{program}")` writes.
+//! Programs as text: the output of `println!("{program}")`.
 //!
-//! Feeds, parameters, states and literals come first, then the operators of the root block, each step block indented
-//! under the operator that runs it. Nothing here needs a registry, and nothing panics on a program that was never
-//! checked: what does not exist prints as `?7`.
+//! Feeds, parameters, states and literals come first, then the operators of the root block, each step block indented under
+//! the operator that runs it. This needs no registry, and never panics, even on a program that was not checked: a number
+//! that does not exist prints as `?7`.
 
 use std::fmt::{self, Write};
 
@@ -12,11 +12,11 @@ use super::var_desc::{VarKind, VarRole};
 use crate::operator::attributes::Attributes;
 use crate::operator::extent::{BlockId, Spec, VarId};
 
-/// Step blocks nested deeper than this are listed after the others instead of further to the right.
+/// The maximum indentation: deeper step blocks are listed after the others.
 const MAX_DEPTH: usize = 16;
 
 impl Spec {
-    /// The dimensions as numbers, with -1 for what only a run knows.
+    /// The dimensions as numbers, with -1 for a dimension that only a run knows.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -30,12 +30,12 @@ impl Spec {
 }
 
 impl Program {
-    /// How many numbers all [parameters](Self::parameters) hold.
+    /// The count of numbers in all [parameters](Self::parameters).
     pub fn parameter_count(&self) -> u128 {
         self.numbers_of(self.parameters())
     }
 
-    /// How many numbers the [trained parameters](Self::trained_parameters) hold.
+    /// The count of numbers in the [trained parameters](Self::trained_parameters).
     pub fn trained_parameter_count(&self) -> u128 {
         self.numbers_of(self.trained_parameters())
     }
@@ -50,7 +50,7 @@ impl Program {
         parameters.filter_map(|id| self.var(id).spec()).map(count).fold(0, u128::saturating_add)
     }
 
-    /// A variable's name, quoted where it could be taken for something else.
+    /// A variable's name, quoted if it could be mistaken for something else.
     pub(crate) fn shown(&self, id: VarId) -> String {
         match self.vars.get(id.0 as usize) {
             Some(var) => plain(&var.name),
@@ -59,7 +59,7 @@ impl Program {
         }
     }
 
-    /// The same with its spec or value.
+    /// A variable's name, as [`Self::shown`], with its spec or value.
     pub(super) fn declared(&self, id: VarId) -> String {
         let name = self.shown(id);
         match self.vars.get(id.0 as usize).map(|var| &var.kind) {
@@ -128,14 +128,14 @@ impl Program {
     }
 }
 
-/// Which way a value passes between a step block and what is around it.
+/// The direction in which a value passes between a step block and its surroundings.
 #[derive(Clone, Copy)]
 enum Direction {
     In,
     Out,
 }
 
-/// A listing that is being written. Each block is listed once, however often it is named.
+/// The state of a listing. Each block is listed once, however often operators name it.
 struct Listing<'a, 'f> {
     program: &'a Program,
     f: &'a mut fmt::Formatter<'f>,

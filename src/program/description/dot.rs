@@ -1,4 +1,4 @@
-//! Programs as pictures: Graphviz text, one cluster a step block.
+//! Programs as pictures: Graphviz text, with one cluster per step block.
 
 use std::fmt::Write;
 
@@ -26,7 +26,7 @@ impl Program {
         out
     }
 
-    /// All nodes, each in the cluster of its block. A loop and not a recursion, so that no depth overflows the stack.
+    /// Writes all nodes, each in the cluster of its block. A loop, not a recursion, so that no depth overflows the stack.
     fn clusters(&self, out: &mut String) {
         let count = self.blocks.len();
         let mut inside: Vec<Vec<usize>> = vec![Vec::new(); count];
@@ -111,7 +111,7 @@ fn operator(out: &mut String, node: &str, op: &OpDesc) {
     let _ = writeln!(out, "  {node} [shape=box, color={colour}, label=\"{}\"];", escape(&op.kind));
 }
 
-/// What passes into a step block, out of it, and from step to step.
+/// The variables that pass into a step block, out of it, and from step to step, with a label each.
 fn crossings(step: &StepDesc) -> Vec<(VarId, VarId, &'static str)> {
     let mut all = Vec::new();
     all.extend(step.inputs.iter().map(|p| (p.outer, p.inner, "each step")));
@@ -133,7 +133,7 @@ fn crossings(step: &StepDesc) -> Vec<(VarId, VarId, &'static str)> {
     all
 }
 
-/// Text inside a quoted Graphviz string.
+/// Escapes text for a quoted Graphviz string.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,7 +1,7 @@
-//! How a persistable variable starts: its initialiser, evaluated.
+//! Initialisers: the first value of a persistable variable.
 //!
-//! The numbers depend on the program's seed, the variable's name and its shape, and on nothing else: a parameter
-//! that is added to a program changes no other's start.
+//! The numbers depend on the program's seed, the variable's name and its shape alone: adding a parameter to a program does
+//! not change the first value of another parameter.
 //!
 //! | kind | attributes | numbers |
 //! |---|---|---|
@@ -16,10 +16,11 @@
 //! | `chrono` | `t_max` | `[4H]`: ln u for the forget gate, −ln u for the input gate, u uniform in 1..`t_max` − 1 for each of the H numbers; 0 for the others |
 //! | `embedding` | `std`, `padding` (none) | normal around 0; the row `padding` is 0 |
 //!
-//! Of a row-sparse parameter each row starts by itself, by its number ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)):
-//! `zeros`, `constant`, `uniform`, `normal` and `embedding`.
+//! Each row of a row-sparse parameter starts by itself, by its number
+//! ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)): `zeros`, `constant`, `uniform`, `normal` and
+//! `embedding`.
 //!
-//! The weights `[in, blocks·out]` of a cell are `blocks` matrices side by side, one a gate, each started on its own.
+//! The weights `[in, blocks·out]` of a cell are `blocks` matrices side by side, one per gate, each initialised separately.
 
 use super::var_desc::{Initializer, VarDesc};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -39,10 +40,10 @@ pub(crate) const GATE_BIASES: &str = "gate_biases";
 pub(crate) const CHRONO: &str = "chrono";
 pub(crate) const EMBEDDING: &str = "embedding";
 
-/// Reads the attributes of an initialiser for a variable of a shape.
+/// A function that reads the attributes of an initialiser for a variable of a shape.
 type Reading = fn(&Attributes, &[usize]) -> Result<Start>;
 
-/// The initialisers: each name, with how its attributes are read for a variable of a shape.
+/// The initialisers by name, each with the function that reads its attributes.
 const INITIALIZERS: [(&str, Reading); 10] = [
     (ZEROS, |_, _| Ok(Start::Zeros)),
     (CONSTANT, |given, _| number(given, "value").map(Start::Constant)),
@@ -58,7 +59,7 @@ const INITIALIZERS: [(&str, Reading); 10] = [
     (EMBEDDING, |given, _| Ok(Start::Embedding { std: deviation(given)?, padding: padding(given)? })),
 ];
 
-/// How a variable starts: its initialiser, read.
+/// A parsed initialiser.
 enum Start {
     Zeros,
     Constant(f64),
@@ -71,14 +72,14 @@ enum Start {
     },
     XavierUniform(Gates),
     Orthogonal(Gates),
-    /// `width` numbers a gate.
+    /// `width` numbers per gate.
     LstmBias {
         forget: f64,
         width: usize,
     },
-    /// A number for each gate.
+    /// The value of each gate.
     GateBiases(Vec<f64>),
-    /// `longest` steps to remember, `width` numbers a gate.
+    /// `longest` steps to remember, `width` numbers per gate.
     Chrono {
         longest: f64,
         width: usize,
@@ -103,7 +104,7 @@ impl Start {
         read(&initializer.attributes, dims)
     }
 
-    /// Fills a variable of zeros, if its numbers are not [drawn](Self::draw).
+    /// Fills a variable of zeros, for initialisers whose numbers are not [drawn](Self::draw).
     fn fill(&self, random: &mut Random, out: &mut [f64]) {
         match self {
             Start::Orthogonal(gates) => gates.orthogonal(random, out),
@@ -126,13 +127,13 @@ impl Start {
         }
     }
 
-    /// Whether its numbers are drawn one after another, whatever the shape.
+    /// Returns whether the numbers are drawn in order, whatever the shape.
     fn is_drawn(&self) -> bool {
         use Start::{Constant, Embedding, Normal, Uniform, XavierUniform};
         matches!(self, Constant(_) | Uniform { .. } | Normal { .. } | XavierUniform(_) | Embedding { .. })
     }
 
-    /// The next numbers, an even count of them but for the last.
+    /// Draws the next numbers; their count is even, except in the last call.
     fn draw(&self, random: &mut Random, out: &mut [f64]) {
         match self {
             Start::Constant(value) => out.fill(*value),
@@ -146,7 +147,7 @@ impl Start {
         }
     }
 
-    /// Sets the row of an embedding that starts at zero.
+    /// Sets the padding row of an embedding to zero.
     fn pad<T: Copy + Default>(&self, dims: &[usize], out: &mut [T]) {
         let width = out.len().checked_div(dims.first().copied().unwrap_or(0)).unwrap_or(0);
         if let (Start::Embedding { padding: Some(row), .. }, 1..) = (self, width)
@@ -157,10 +158,10 @@ impl Start {
     }
 }
 
-/// Checks that a variable of this shape can start so, without its numbers.
+/// Checks that an initialiser fits a variable of this shape, without computing its numbers.
 ///
 /// # Errors
-/// As [`evaluate`], but for memory.
+/// As [`evaluate`], except for memory.
 pub(crate) fn check(initializer: &Initializer, dims: &[usize]) -> Result<()> {
     Start::read(initializer, dims).map(drop)
 }
@@ -183,7 +184,7 @@ pub fn evaluate(
     Ok(dense)
 }
 
-/// [`evaluate`] where the variable is to be.
+/// As [`evaluate`], into the memory of the variable.
 pub(crate) fn evaluate_in<T: Element>(
     initializer: &Initializer,
     dims: &[usize],
@@ -195,7 +196,7 @@ pub(crate) fn evaluate_in<T: Element>(
     let mut random = Random::new(seed, name);
     let number = |x: f64| T::from_number(Number::Float(x));
     if start.is_drawn() {
-        // Part by part: all numbers in f64 would take twice what an f32 variable does.
+        // In chunks: all numbers in f64 would take twice the memory of an f32 variable.
         const PART: usize = 4096;
         let mut numbers = vec![0.0; PART.min(out.len())];
         for out in out.chunks_mut(PART) {
@@ -215,13 +216,13 @@ pub(crate) fn evaluate_in<T: Element>(
     Ok(())
 }
 
-/// Writes the numbers of a row.
+/// A function that writes the numbers of a row.
 pub(crate) type FirstRow = Box<dyn FnMut(usize, &mut [f64])>;
 
-/// The numbers of [`evaluate`] row by row, without the others; `None` if the rows depend on each other.
+/// The numbers of [`evaluate`] row by row; `None` if the rows depend on each other.
 ///
 /// # Errors
-/// As [`evaluate`], but for memory.
+/// As [`evaluate`], except for memory.
 pub(crate) fn row_by_row(
     initializer: &Initializer,
     dims: &[usize],
@@ -251,8 +252,8 @@ pub(crate) fn row_by_row(
     })))
 }
 
-/// How the rows of the row-sparse variable `name` start: by row number, each apart from all others. The numbers are spread as
-/// [`evaluate`] spreads them, and are others.
+/// The first values of the rows of the row-sparse variable `name`, by row number, independent of each other. They have the
+/// distribution of [`evaluate`], but are other numbers.
 ///
 /// # Errors
 /// As [`evaluate`]; if the numbers of the initialiser depend on each other or on the whole shape.
@@ -277,7 +278,7 @@ pub(crate) fn rows(initializer: &Initializer, dims: &[usize], seed: u64, name: &
     Start::read(initializer, dims).and_then(of).map_err(|e| e.variable(name))
 }
 
-/// How the rows of a row-sparse variable of a program with this seed start.
+/// The first values of the rows of a row-sparse variable, in a program with this seed.
 ///
 /// # Errors
 /// As [`rows`].
@@ -288,7 +289,7 @@ pub(crate) fn start_of(var: &VarDesc, dims: &[usize], seed: u64) -> Result<RowSt
     }
 }
 
-/// The error of an initialiser that a row-sparse variable cannot have.
+/// The error that a row-sparse variable cannot have an initialiser.
 fn whole(initializer: &Initializer, reason: &str) -> Error {
     let expected =
         format!("{ZEROS}, {CONSTANT}, {UNIFORM}, {NORMAL} or {EMBEDDING}, whose rows start each by itself");
@@ -296,7 +297,7 @@ fn whole(initializer: &Initializer, reason: &str) -> Error {
     Error::of(ErrorKind::Program, "initialiser of a row-sparse variable", expected, got)
 }
 
-/// A number that is one; infinities are, for masks.
+/// Reads a number; infinities are allowed, for masks, NaN is not.
 fn number(given: &Attributes, name: &str) -> Result<f64> {
     let value = given.float(name)?;
     if value.is_nan() {
@@ -306,7 +307,7 @@ fn number(given: &Attributes, name: &str) -> Result<f64> {
     Ok(value)
 }
 
-/// A standard deviation.
+/// Reads a standard deviation.
 fn deviation(given: &Attributes) -> Result<f64> {
     let std = given.float("std")?;
     if std >= 0.0 && std.is_finite() {
@@ -315,12 +316,12 @@ fn deviation(given: &Attributes) -> Result<f64> {
     Err(Error::of(ErrorKind::Program, "attribute `std`", "a number from 0", std.to_string()))
 }
 
-/// The row of an embedding that starts at zero, if one does.
+/// Reads the number of the padding row of an embedding, if there is one.
 fn padding(given: &Attributes) -> Result<Option<usize>> {
     if given.get("padding").is_some() { given.size("padding").map(Some) } else { Ok(None) }
 }
 
-/// The numbers of each gate of an LSTM's bias.
+/// The width of each gate of an LSTM's bias.
 fn gate_width(dims: &[usize]) -> Result<usize> {
     match dims {
         [width] if width % 4 == 0 => Ok(width / 4),
@@ -328,7 +329,7 @@ fn gate_width(dims: &[usize]) -> Result<usize> {
     }
 }
 
-/// The longest span of steps of a chrono initialisation.
+/// Reads the longest time span, in steps, of a chrono initialisation.
 fn longest(given: &Attributes) -> Result<f64> {
     match given.size("t_max")? {
         steps @ 2.. => Ok(steps as f64),
@@ -336,7 +337,7 @@ fn longest(given: &Attributes) -> Result<f64> {
     }
 }
 
-/// What each gate of a bias starts at; at least one gate.
+/// Reads the start value of each gate of a bias; at least one gate.
 fn gate_values(given: &Attributes, dims: &[usize]) -> Result<Vec<f64>> {
     let values = given.floats("values")?;
     if values.is_empty() || values.iter().any(|value| value.is_nan()) {
@@ -379,7 +380,7 @@ fn gates(given: &Attributes, dims: &[usize]) -> Result<Gates> {
     let gain = if given.get("gain").is_some() { given.float("gain")? } else { 1.0 };
     match dims {
         [rows @ .., last] if !rows.is_empty() && blocks > 0 && last % blocks == 0 => {
-            // Saturating: a shape that large is refused when memory is asked for.
+            // Saturating: a shape this large is refused when memory is allocated.
             let rows = rows.iter().fold(1, |n: usize, &extent| n.saturating_mul(extent));
             Ok(Gates { rows, columns: last / blocks, blocks, gain })
         }
@@ -391,8 +392,8 @@ fn gates(given: &Attributes, dims: &[usize]) -> Result<Gates> {
 }
 
 impl Gates {
-    /// Fills each matrix with orthonormal vectors along its shorter side: normal vectors made orthogonal one after
-    /// another, which gives every orthogonal matrix the same chance.
+    /// Fills each matrix with orthonormal vectors along its shorter side: normal vectors, orthogonalised in turn, which
+    /// gives every orthogonal matrix the same probability.
     fn orthogonal(&self, random: &mut Random, out: &mut [f64]) {
         let (count, length) = (self.rows.min(self.columns), self.rows.max(self.columns));
         if count == 0 {
@@ -418,8 +419,8 @@ impl Gates {
     }
 }
 
-/// Takes the parts along `others` away and makes the length 1; false if nothing is left. A second pass where much was
-/// taken away, which is enough for full precision.
+/// Subtracts the projections on `others` and normalises the length to 1; returns false if nothing is left. A second pass
+/// follows if much was subtracted, which suffices for full precision.
 fn orthonormalise(vector: &mut [f64], others: &[Vec<f64>]) -> bool {
     let mut before = dot(vector, vector).sqrt();
     for _ in 0..3 {
@@ -437,7 +438,7 @@ fn orthonormalise(vector: &mut [f64], others: &[Vec<f64>]) -> bool {
     false
 }
 
-/// Eight sums side by side, so that the compiler can use vectors.
+/// The dot product in eight sums side by side, so that the compiler can use vectors.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; 8];
     let (heads, tails) = (a.chunks_exact(8), b.chunks_exact(8));
@@ -484,7 +485,7 @@ impl Random {
         u64::from(w1) << 32 | u64::from(w0)
     }
 
-    /// In 0..1, 1 not included.
+    /// The next number, uniform in 0..1 without 1.
     fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
@@ -493,7 +494,7 @@ impl Random {
         out.iter_mut().for_each(|x| *x = low + (high - low) * self.uniform());
     }
 
-    /// Box and Muller: two uniform numbers give two normal ones.
+    /// Box-Muller: two uniform numbers give two normal ones.
     fn fill_normal(&mut self, std: f64, out: &mut [f64]) {
         for pair in out.chunks_mut(2) {
             let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();

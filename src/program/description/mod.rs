@@ -1,4 +1,4 @@
-//! The program itself, as data: variables, operators, blocks, how they start, what is well formed, and how it is shown.
+//! The program as data: variables, operators, blocks, initialisers, validation and display.
 
 pub(crate) mod carried;
 mod difference;

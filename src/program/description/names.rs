@@ -1,7 +1,8 @@
-//! An index of a program's names: who has a name, and which numbered names are free, without a look at every variable.
+//! An index of a program's names: finds variables by name and free numbered names without reading every variable.
 //!
-//! It is no part of the program: it is neither saved nor compared. [`Program::var_mut`](crate::program::Program::var_mut) and a program that was read can leave
-//! it behind the variables; then questions are answered by looking at all of them, until something is added.
+//! The index is no part of the program: it is neither saved nor compared. It is outdated after
+//! [`Program::var_mut`](crate::program::Program::var_mut), and when a program was read; all variables are then searched,
+//! until one is added.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,17 +14,17 @@ use crate::operator::extent::VarId;
 #[derive(Clone, Default)]
 pub(in crate::program) struct Names {
     state: RandomState,
-    /// A variable by the hash of its name, and those whose hash another one has.
+    /// The variable of each hash of a name; `others` has the variables whose hash is taken.
     first: HashMap<u64, VarId>,
     others: Vec<VarId>,
-    /// So many variables are here.
+    /// The number of the program's variables that are indexed.
     indexed: usize,
-    /// A variable that may have been renamed, with the name that is here.
+    /// A variable that may have been renamed, with its indexed name.
     loose: Option<(VarId, String)>,
     numbers: Numbers,
 }
 
-/// It says nothing that the variables do not say.
+/// Two indices are equal, since they only repeat the variables' names.
 impl PartialEq for Names {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -36,7 +37,7 @@ impl fmt::Debug for Names {
     }
 }
 
-/// For each stem of names such as `add_2`: the first number from 2 on that is free.
+/// The first free number from 2 on, for each stem of names such as `add_2`.
 #[derive(Clone, Default)]
 struct Numbers(HashMap<String, u32>);
 
@@ -74,19 +75,19 @@ impl Numbers {
 }
 
 impl Names {
-    /// Whether it says what the variables say.
+    /// Returns whether the index agrees with the variables.
     pub(super) fn current(&self, vars: &[VarDesc]) -> bool {
         let kept = |(id, name): &(VarId, String)| vars.get(id.0 as usize).is_some_and(|v| v.name == *name);
         self.indexed == vars.len() && self.loose.as_ref().is_none_or(kept)
     }
 
-    /// The first variable of a name among those that are here.
+    /// The first indexed variable of a name.
     pub(super) fn get(&self, vars: &[VarDesc], name: &str) -> Option<VarId> {
         let known = self.first.get(&self.state.hash_one(name)).into_iter().chain(&self.others);
         known.copied().filter(|id| vars.get(id.0 as usize).is_some_and(|v| v.name == name)).min()
     }
 
-    /// Brings it up to the variables.
+    /// Updates the index: re-indexes a renamed variable and adds the new ones.
     pub(in crate::program) fn settle(&mut self, vars: &[VarDesc]) {
         if let Some((id, name)) = self.loose.take()
             && vars.get(id.0 as usize).is_some_and(|var| var.name != name)
@@ -100,7 +101,7 @@ impl Names {
         }
     }
 
-    /// A variable may be renamed now.
+    /// Marks a variable that may be renamed from now on.
     pub(super) fn loosen(&mut self, id: VarId, vars: &[VarDesc]) {
         if self.loose.as_ref().is_none_or(|(known, _)| *known != id) {
             self.settle(vars);
@@ -108,7 +109,7 @@ impl Names {
         }
     }
 
-    /// The first number that may be free behind a name that is taken.
+    /// The first number that may be free for a name that is taken.
     pub(super) fn free_number(&self, vars: &[VarDesc], name: &str) -> u32 {
         if self.current(vars) { self.numbers.free(name) } else { 2 }
     }
@@ -124,7 +125,7 @@ impl Names {
         self.numbers = numbers;
     }
 
-    /// Removes a variable that has, or had, a name.
+    /// Removes a variable from the index, where it has this name.
     fn remove(&mut self, id: VarId, name: &str, vars: &[VarDesc]) {
         let hash = self.state.hash_one(name);
         self.others.retain(|&other| other != id);

@@ -19,13 +19,13 @@ pub struct SlotVars {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct OpDesc {
-    /// The operator's name in the registry; [`RECURRENT`](crate::program::RECURRENT) is the language's own.
+    /// The operator's kind in the registry; [`RECURRENT`](crate::program::RECURRENT) is the language's own.
     pub kind: String,
-    /// What it does here: forward, backward or an update.
+    /// The role of the operator: forward, backward or an update.
     pub role: Role,
-    /// What it reads.
+    /// The variables that the operator reads.
     pub inputs: Vec<SlotVars>,
-    /// What it writes.
+    /// The variables that the operator writes.
     pub outputs: Vec<SlotVars>,
     /// Its attributes.
     pub attributes: Attributes,
@@ -35,7 +35,7 @@ pub struct OpDesc {
     pub caller: String,
 }
 
-/// What an operator does at its place in the program.
+/// The role of an operator in the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Role {
@@ -46,7 +46,7 @@ pub enum Role {
     Backward,
     /// Runs after all gradients are known and checked: decay, clipping, update rules.
     Update,
-    /// Makes the moves that rows of a parameter owe, before they are read: see [`Debt`](crate::operator::Debt).
+    /// Makes the moves that rows of a parameter owe, before these rows are read: see [`Debt`](crate::operator::Debt).
     Settle,
 }
 
@@ -67,35 +67,35 @@ pub struct VarPair {
 pub struct Memory {
     /// The value of the step before, read in the step.
     pub previous: VarId,
-    /// The value that this step leaves, computed in the step.
+    /// The value that this step computes for the next step.
     pub next: VarId,
-    /// One row a sequence to start from (outer); zero without it.
+    /// The variable to start from (outer), one row per sequence; zero without it.
     pub initial: Option<VarId>,
-    /// One row a sequence: the value after its last step (outer), if it is asked for.
+    /// The value after the last step (outer), one row per sequence, if it is wanted.
     pub last: Option<VarId>,
 }
 
-/// How a `recurrent` runs its step block. All outer variables stand in the operator's slots too.
+/// The description of how a `recurrent` runs its step block. All outer variables are listed in the operator's slots too.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct StepDesc {
     /// The step block.
     pub block: BlockId,
-    /// The level whose sequences are run: its entries are the steps.
+    /// The level whose sequences are run: the entries of a sequence are its steps.
     pub level: LevelId,
     /// Each sequence runs from its own end.
     pub reverse: bool,
     /// Step inputs: the entry of each sequence at this step.
     pub inputs: Vec<VarPair>,
-    /// Static inputs: for each sequence one row, or one sub-sequence, which is the same at every step.
+    /// Static inputs: one row, or one sub-sequence, per sequence, the same at every step.
     pub statics: Vec<VarPair>,
     /// The memories.
     pub memories: Vec<Memory>,
-    /// Values of every step that are wanted outside.
+    /// Values of every step that are wanted outside the block.
     pub outputs: Vec<VarPair>,
     /// Deeper levels of the step inputs: (outer level, level of one step's entries).
     pub levels: Vec<(LevelId, LevelId)>,
-    /// What turns it into the backward pass of another `recurrent`.
+    /// The backward part, if this is the backward pass of another `recurrent`.
     pub gradient: Option<Box<StepGradient>>,
 }
 
@@ -106,11 +106,11 @@ pub struct StepDesc {
 pub struct StepGradient {
     /// The block of gradient operators.
     pub block: BlockId,
-    /// Gradients that come in for the outputs (outer gradient, gradient of the inner variable).
+    /// Gradients that enter for the outputs (outer gradient, gradient of the inner variable).
     pub outputs: Vec<VarPair>,
-    /// Gradients that go out to the step inputs (outer gradient, gradient of the inner variable).
+    /// Gradients that leave for the step inputs (outer gradient, gradient of the inner variable).
     pub inputs: Vec<VarPair>,
-    /// Gradients that go out to the static inputs, added over the steps.
+    /// Gradients that leave for the static inputs, added over the steps.
     pub statics: Vec<VarPair>,
     /// Gradients of constants that the steps use, added over the steps: parameters and the like.
     pub constants: Vec<VarId>,
@@ -118,19 +118,19 @@ pub struct StepGradient {
     pub memories: Vec<MemoryGradient>,
 }
 
-/// How the gradient of a memory passes from step to step, backwards.
+/// The path of a memory's gradient from step to step, backwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryGradient {
-    /// Which of the memories.
+    /// The number of the memory.
     pub memory: u32,
     /// Gradient of the memory's previous value, which the gradient block computes, if a step passes one on.
     pub previous: Option<VarId>,
     /// Gradient of the memory's next value, which it reads.
     pub next: VarId,
-    /// Gradient of the last value (outer), where it is used.
+    /// Gradient of the last value (outer), if it is used.
     pub last: Option<VarId>,
-    /// Gradient of the initial value (outer), where it is wanted.
+    /// Gradient of the initial value (outer), if it is wanted.
     pub initial: Option<VarId>,
 }
 
@@ -145,12 +145,12 @@ impl OpDesc {
         find(&self.outputs, slot)
     }
 
-    /// Every variable it reads, in order.
+    /// The variables that the operator reads, in order.
     pub fn reads(&self) -> impl Iterator<Item = VarId> {
         self.inputs.iter().flat_map(|b| b.vars.iter().copied()).filter(|&v| v != VarId::NONE)
     }
 
-    /// Every variable it writes, in order.
+    /// The variables that the operator writes, in order.
     pub fn writes(&self) -> impl Iterator<Item = VarId> {
         self.outputs.iter().flat_map(|b| b.vars.iter().copied()).filter(|&v| v != VarId::NONE)
     }
@@ -161,7 +161,7 @@ fn find<'a>(bound: &'a [SlotVars], slot: &str) -> &'a [VarId] {
 }
 
 impl StepDesc {
-    /// Checks every number in it.
+    /// Checks that every number in the description exists.
     pub(crate) fn validate(
         &self,
         var: &impl Fn(VarId) -> Result<()>,

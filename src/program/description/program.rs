@@ -1,4 +1,4 @@
-//! Programs and blocks: what is computed, as data.
+//! Programs and blocks: computations as data.
 
 use std::panic::Location;
 
@@ -24,7 +24,7 @@ pub struct Block {
     pub ops: Vec<OpDesc>,
 }
 
-/// A whole computation as plain data: it can be printed, compared, saved and shipped with no operator known.
+/// A whole computation as plain data: it can be printed, compared, saved and shipped without any known operator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Program {
     pub(crate) vars: Vec<VarDesc>,
@@ -56,12 +56,12 @@ impl Program {
         Self::default()
     }
 
-    /// All variables, by number.
+    /// All variables, by ascending number.
     pub fn vars(&self) -> impl ExactSizeIterator<Item = (VarId, &VarDesc)> {
         self.vars.iter().enumerate().map(|(i, v)| (VarId(i as u32), v))
     }
 
-    /// A variable.
+    /// The description of a variable.
     ///
     /// # Panics
     /// If `id` is of another program.
@@ -78,7 +78,7 @@ impl Program {
         &mut self.vars[id.0 as usize]
     }
 
-    /// What messages call a variable that may be of another program.
+    /// The name of a variable in messages, even if it is of another program.
     pub(crate) fn called(&self, id: VarId) -> String {
         match self.vars.get(id.0 as usize) {
             Some(var) => format!("`{}`", var.name),
@@ -86,8 +86,8 @@ impl Program {
         }
     }
 
-    /// Gives the line `caller` to the operators that name a line of this library: a call through `dyn` does not know its
-    /// caller.
+    /// Sets the line `caller` on the operators that name a line of this library, since a call through `dyn` does not know
+    /// its caller.
     pub(crate) fn called_from(&mut self, caller: &Location<'_>) {
         for op in self.blocks.iter_mut().flat_map(|block| &mut block.ops).filter(|op| is_own(&op.caller)) {
             op.caller = caller.to_string();
@@ -106,7 +106,7 @@ impl Program {
             .at_caller()
     }
 
-    /// A variable by name.
+    /// Returns the variable with this name.
     pub fn find(&self, name: &str) -> Option<VarId> {
         if self.names.current(&self.vars) {
             return self.names.get(&self.vars, name);
@@ -114,7 +114,7 @@ impl Program {
         self.vars.iter().position(|v| v.name == name).map(|i| VarId(i as u32))
     }
 
-    /// A name that no variable has: `wish`, or `wish_2` and so on.
+    /// A free variable name: `wish`, or `wish_2` and so on.
     pub fn fresh_name(&self, wish: &str) -> String {
         let from = self.names.free_number(&self.vars, wish);
         let number = |number| if number == 1 { wish.to_owned() } else { format!("{wish}_{number}") };
@@ -140,8 +140,8 @@ impl Program {
         &self.blocks[0]
     }
 
-    /// All parameters, also those that [`stop_gradient`](crate::Builder::stop_gradient) keeps from being trained, and the
-    /// averages that a layer itself moves. The states of an optimizer are no parameters.
+    /// All parameters, also the parameters that [`stop_gradient`](crate::Builder::stop_gradient) keeps from being trained,
+    /// and the averages that a layer moves by itself. The states of an optimizer are no parameters.
     ///
     /// ```
     /// use unpadded::layers::init;
@@ -171,7 +171,7 @@ impl Program {
         ops.find(|(_, op)| op.reads().any(|read| read == id))
     }
 
-    /// Whether `inner` is `outer` or lies inside it.
+    /// Returns whether `inner` is `outer` or is inside it.
     pub fn encloses(&self, outer: BlockId, mut inner: BlockId) -> bool {
         loop {
             if inner == outer {
@@ -184,7 +184,7 @@ impl Program {
         }
     }
 
-    /// What counts the sequences of the top level in a block.
+    /// The extent that counts the top-level sequences in a block.
     pub fn top(&self, block: BlockId) -> Extent {
         if block.0 == 0 { Extent::Batch } else { Extent::Alive(block) }
     }
@@ -195,7 +195,7 @@ impl Program {
         BlockId(self.blocks.len() as u32 - 1)
     }
 
-    /// A new level of offsets.
+    /// Adds a level of offsets.
     pub fn add_level(&mut self) -> LevelId {
         self.levels += 1;
         LevelId(self.levels - 1)
@@ -214,14 +214,14 @@ impl Program {
         Ok(self.push(var))
     }
 
-    /// Adds a variable whose name is free.
+    /// Adds a variable with a free name.
     fn push(&mut self, var: VarDesc) -> VarId {
         self.vars.push(var);
         self.names.settle(&self.vars);
         VarId(self.vars.len() as u32 - 1)
     }
 
-    /// Says that a variable is the gradient of another.
+    /// Declares that a variable is the gradient of another.
     pub(crate) fn set_gradient_of(&mut self, grad: VarId, of: VarId) {
         self.vars[grad.0 as usize].gradient_of = Some(of);
     }
@@ -319,7 +319,7 @@ impl Program {
                     (None, "out", _) => kind.to_owned(),
                     (None, slot, _) => format!("{kind}.{slot}"),
                 };
-                // What only follows from labels and the like passes no gradient on.
+                // A variable computed only from labels and the like passes no gradient on.
                 let stop = stop || !slot.gradient;
                 vars.push(self.add_computed(&wish, block, spec, VarRole::Computed, stop.into()));
             }
@@ -342,7 +342,7 @@ impl Program {
         Ok(written)
     }
 
-    /// The `k`-th variable that was given to be updated in a slot.
+    /// The `k`-th variable to be updated in a slot.
     fn updated_var(&self, slot: &Slot, k: usize, updated: &[(&str, VarId)], spec: &Spec) -> Result<VarId> {
         let found = updated.iter().filter(|(name, _)| *name == slot.name).nth(k);
         let &(_, var) = found
@@ -402,7 +402,7 @@ impl Program {
         Ok(())
     }
 
-    /// Gradient blocks stand beside the step block they belong to and read its variables.
+    /// Returns whether a gradient block belongs to a step block: it is then beside that block and reads its variables.
     fn is_gradient_of(&self, step: BlockId, gradient: BlockId) -> bool {
         self.blocks
             .iter()
@@ -412,7 +412,7 @@ impl Program {
     }
 }
 
-/// Only the rows of a variable may be unknown before a run.
+/// Checks that only the first dimension, the rows, is unknown before a run.
 pub(super) fn check_inner_extents(spec: &Spec) -> Result<()> {
     match spec.shape.iter().skip(1).find(|e| e.known().is_none()) {
         Some(extent) => Err(Error::new("shape", "known dimensions after the first", extent.to_string())),
@@ -420,7 +420,7 @@ pub(super) fn check_inner_extents(spec: &Spec) -> Result<()> {
     }
 }
 
-/// What to append to a block.
+/// A request to append an operator to a block.
 #[non_exhaustive]
 pub struct Append<'a> {
     /// The operator's kind.
@@ -431,9 +431,9 @@ pub struct Append<'a> {
     pub updated: Vec<(&'a str, VarId)>,
     /// Its attributes.
     pub attributes: Attributes,
-    /// What it does at its place.
+    /// The role of the operator.
     pub role: Role,
-    /// What the names of the outputs should begin with.
+    /// The prefix of the names of the outputs.
     pub name: Option<&'a str>,
     /// The line of the user's code.
     pub caller: String,

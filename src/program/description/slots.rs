@@ -1,4 +1,4 @@
-//! What an operator of a program has in its slots: literals, tensors and their specs.
+//! The contents of an operator's slots: literals, tensors and their specs.
 
 use super::op_desc::{OpDesc, SlotVars};
 use super::program::{Program, malformed};
@@ -9,7 +9,7 @@ use crate::operator::extent::{Spec, VarId};
 use crate::operator::signature::{Signature, Slot};
 
 impl Program {
-    /// The literals among the variables of each slot; nothing at all if there is none.
+    /// The literals among the variables of each slot; empty if there is no literal.
     pub(crate) fn literals(&self, groups: &[Vec<VarId>]) -> Vec<Vec<Literal>> {
         let literal = |&var: &VarId| match &self.vars.get(var.0 as usize)?.kind {
             VarKind::Literal(literal) => Some(literal.clone()),
@@ -20,7 +20,7 @@ impl Program {
         if found.iter().all(Vec::is_empty) { Vec::new() } else { found }
     }
 
-    /// Checks that a variable may be bound to a slot: a literal only to a slot for literals, and no tensor.
+    /// Checks that a variable may be bound to a slot: slots for literals take literals only, all other slots tensors only.
     pub(in crate::program) fn check_kind(&self, desc: &VarDesc, slot: &Slot) -> Result<()> {
         let got = match &desc.kind {
             VarKind::Tensor(_) if !slot.literal => return Ok(()),
@@ -31,7 +31,7 @@ impl Program {
         Err(malformed(format!("input `{}`", slot.name), slot.wanted(), got).variable(&desc.name))
     }
 
-    /// Checks how many variables are bound to each slot, and that each is of the slot's kind.
+    /// Checks the number of variables bound to each slot, and that each is of the slot's kind.
     pub(in crate::program) fn check_bound(&self, slots: &[Slot], groups: &[Vec<VarId>]) -> Result<()> {
         for (slot, vars) in slots.iter().zip(groups) {
             if !slot.arity.takes(vars.len()) {
@@ -48,7 +48,7 @@ impl Program {
         reads.filter(|&var| self.var(var).spec().is_some())
     }
 
-    /// The specs of the tensors of each slot: of a slot for literals none.
+    /// The specs of the tensors of each slot; empty for a slot for literals.
     pub(crate) fn specs(&self, groups: &[Vec<VarId>]) -> Result<Vec<Vec<Spec>>> {
         let specs = |vars: &Vec<VarId>| {
             self.tensors(vars.iter().copied()).map(|var| self.spec(var).cloned()).collect()
@@ -56,7 +56,7 @@ impl Program {
         groups.iter().map(specs).collect()
     }
 
-    /// The specs of what an operator, or its backward one, reads in the input slots of its signature.
+    /// The specs of the input slots that an operator, or its backward operator, reads.
     pub(crate) fn input_specs(&self, signature: Signature, op: &OpDesc) -> Result<Vec<Vec<Spec>>> {
         self.specs(&Self::slots_of(signature.inputs, &op.inputs, ""))
     }

@@ -1,4 +1,4 @@
-//! What a program stores, and how: of every variable the storage and the bytes, before anything runs.
+//! The storage report: the storage and the bytes of every variable of a program, before anything runs.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,35 +15,35 @@ use crate::operator::signature::Slot;
 use crate::operator::size::Size;
 use crate::tensor::StorageKind;
 
-/// How much a sparse variable stores: entries of a matrix, or selected rows.
+/// The bound of the entries of a sparse variable: entries of a matrix, or selected rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Entries {
-    /// As much as is fed.
+    /// As many entries as are fed.
     Fed,
-    /// As much as another variable.
+    /// As many entries as another variable stores.
     As(VarId),
-    /// At most as much as these together; of a dense one its rows count.
+    /// At most as many entries as these variables store together; a dense variable counts by its rows.
     Together(Vec<VarId>),
-    /// At most as much as the one of these that stores least.
+    /// At most as many entries as the variable that stores least among these.
     Least(Vec<VarId>),
-    /// At most every number (or row) that the dense meaning has.
+    /// At most every number (or row) of the dense shape.
     Everything,
 }
 
-/// A variable of a program, as [`Program::storage_report`] tells of it.
+/// The entry of a variable in [`Program::storage_report`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredVariable {
-    /// Which.
+    /// The variable.
     pub var: VarId,
     /// Its name.
     pub name: String,
     /// Its dtype, shape, LoD and storage.
     pub spec: Spec,
-    /// Its bytes. `Extent::Data` of its own number counts what it stores, if it is not dense.
+    /// The bytes. In a variable that is not dense, `Extent::Data` with its own number counts the stored entries.
     pub size: Size,
-    /// What is known of that count.
+    /// The bound of the stored entries; `None` for a dense variable.
     pub entries: Option<Entries>,
     /// The operator and slot for which it was made dense, if it was.
     pub fallback: Option<String>,
@@ -61,19 +61,19 @@ impl StorageReport {
         &self.variables
     }
 
-    /// What was made dense since an operator has no kernel for it as it is stored.
+    /// The variables that were made dense since an operator has no kernel for their storage.
     pub fn fallbacks(&self) -> impl Iterator<Item = &StoredVariable> {
         self.variables.iter().filter(|variable| variable.fallback.is_some())
     }
 
-    /// A variable.
+    /// The entry of a variable.
     pub fn get(&self, var: impl Into<VarId>) -> Option<&StoredVariable> {
         let var = var.into();
         self.variables.iter().find(|variable| variable.var == var)
     }
 
-    /// How much a variable stores at most in a run in which `rows` counts the rows of an extent and `fed` what a feed stores;
-    /// of a dense variable, its rows.
+    /// The maximum that a variable stores in a run: `rows` counts the rows of an extent, and `fed` the entries of a feed. A
+    /// dense variable counts by its rows.
     pub fn most(&self, var: VarId, rows: &impl Fn(Extent) -> usize, fed: &impl Fn(VarId) -> usize) -> usize {
         let Some(variable) = self.get(var) else { return 0 };
         let count = rows(variable.spec.rows());
@@ -115,13 +115,13 @@ impl StorageReport {
         }
     }
 
-    /// What counts a variable in a bound.
+    /// The count of a variable in a bound, as text.
     fn count(&self, var: VarId) -> String {
         match self.get(var) {
             Some(variable) if variable.spec.storage == StorageKind::Dense => {
                 format!("{} rows", variable.spec.rows())
             }
-            _ => format!("those of `{}`", self.name(var)),
+            _ => format!("the entries of `{}`", self.name(var)),
         }
     }
 }
@@ -141,9 +141,9 @@ impl fmt::Display for StorageReport {
 }
 
 impl Program {
-    /// Every tensor that the program has outside step blocks: its storage, its bytes as a function of the rows and of what is
-    /// stored of sparse ones, and what was made dense. Nothing has to run for that; a run's
-    /// [`Executor::bytes_of`](crate::executor::Executor::bytes_of) agrees with it.
+    /// Returns, for every tensor outside step blocks, its storage, its bytes as a function of rows and stored entries, and
+    /// whether it was made dense. Nothing has to run; [`Executor::bytes_of`](crate::executor::Executor::bytes_of) agrees
+    /// with it after a run.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -197,7 +197,7 @@ impl Program {
         Ok(StorageReport { variables })
     }
 
-    /// What operators say of their sparse results, and of gradients that are selected rows.
+    /// The bounds that operators declare for sparse results, and for gradients that are selected rows.
     fn bounds(&self, registry: &Registry) -> Result<HashMap<VarId, Entries>> {
         let mut bounds: HashMap<VarId, Entries> = HashMap::new();
         let sparse = |var: VarId| {
@@ -249,7 +249,7 @@ impl Program {
     }
 }
 
-/// What two contributions to selected rows store, which are appended to each other.
+/// The bound of two contributions to selected rows, which are appended to each other.
 fn together(a: Entries, b: Entries) -> Entries {
     let vars = |entries: Entries| match entries {
         Entries::As(var) => Some(vec![var]),

@@ -1,4 +1,4 @@
-//! Which of an operator's kernels takes variables as they are stored, and what would have to be dense first.
+//! Storages: the kernel of an operator for variables in their storages, and the variables that have to be made dense first.
 
 use super::program::{Program, malformed};
 use super::var_desc::VarDesc;
@@ -12,7 +12,7 @@ use crate::operator::shapes::{InputSlots, Phase};
 use crate::operator::signature::{NoKernel, Signature, Slot};
 use crate::tensor::StorageKind;
 
-/// An input that no kernel takes as it is stored.
+/// An input that no kernel takes in its storage.
 pub(in crate::program) struct Conversion {
     /// The slot's name.
     pub(in crate::program) slot: &'static str,
@@ -21,7 +21,7 @@ pub(in crate::program) struct Conversion {
 }
 
 impl Program {
-    /// The storages of the tensors in each slot. A row-sparse parameter in a slot that takes one is read as a dense one.
+    /// The storages of the tensors in each slot. A row-sparse parameter counts as dense in a slot that takes tables.
     fn storages(&self, signature: Signature, groups: &[Vec<VarId>]) -> Vec<Vec<StorageKind>> {
         let storages = |(slot, vars): (&Slot, &Vec<VarId>)| {
             let descs = vars.iter().filter_map(|&v| self.vars.get(v.0 as usize));
@@ -43,7 +43,7 @@ impl Program {
         signature.inputs.iter().map(of).collect()
     }
 
-    /// The kind that has a kernel for inputs as they are stored: the one that was asked for, or one that stands for it.
+    /// The kind with a kernel for the storages of the inputs: `kind` itself, or a kind that provides kernels for it.
     pub(in crate::program) fn kind_for(
         &self,
         registry: &Registry,
@@ -59,13 +59,13 @@ impl Program {
         if fits(declared.signature) {
             return Some(declared.kind);
         }
-        // One that refuses the attributes has no kernel for them.
+        // A kind that refuses the attributes has no kernel for them.
         let takes = |other: &&str| registry.parse(other, attributes).is_ok_and(|op| fits(op.signature()));
         registry.standing_for(kind).find(takes)
     }
 
-    /// What has to be made dense so that an operator has a kernel for it: nothing if it has one for the inputs as they are, or
-    /// if that does not help.
+    /// The inputs that have to be made dense so that an operator has a kernel for them; empty if it has a kernel already, or
+    /// if no conversion helps.
     pub(in crate::program) fn conversions(
         &self,
         registry: &Registry,
@@ -88,7 +88,7 @@ impl Program {
             let conversion = |(slot, number): (usize, usize)| {
                 Some(Conversion { slot: signature.inputs[slot].name, var: *groups[slot].get(number)? })
             };
-            // A row-sparse parameter has as many rows as its height says: it is refused, never made dense.
+            // A row-sparse parameter has all the rows of its height: it is refused, never made dense.
             let dense = |conversion: &Conversion| !self.var(conversion.var).is_row_sparse();
             Some(found.into_iter().filter_map(conversion).filter(dense).collect::<Vec<_>>())
         };
@@ -96,7 +96,7 @@ impl Program {
         own.into_iter().chain(others.filter_map(of)).min_by_key(Vec::len).unwrap_or_default()
     }
 
-    /// What an operator's shape rule refuses in variables as they are stored, whether there is a kernel for them or not.
+    /// The error of an operator's shape rule for variables in their storages, whether or not there is a kernel for them.
     pub(in crate::program) fn mistake(
         &self,
         registry: &Registry,
@@ -109,7 +109,7 @@ impl Program {
         self.inferred(&*op, block, inputs)?.err()
     }
 
-    /// What an operator's shape rule says of variables that may not be what it takes.
+    /// The result of an operator's shape rule for variables that may not fit its slots.
     fn inferred(
         &self,
         op: &dyn Op,
@@ -128,7 +128,7 @@ impl Program {
         Some(infer(op, given, self.top(block), Phase::Build { next: &mut next }))
     }
 
-    /// Whether an operator gives rows that are not dense.
+    /// Returns whether an operator makes rows that are not dense.
     pub(in crate::program) fn makes_sparse_rows(
         &self,
         registry: &Registry,
@@ -137,7 +137,7 @@ impl Program {
         attributes: &Attributes,
         inputs: &[(&str, Vec<VarId>)],
     ) -> bool {
-        // One without kernels for other storages gives nothing else.
+        // An operator without kernels for other storages makes dense rows only.
         let knows = registry.declaration(kind).is_some_and(|declared| !declared.signature.kernels.is_empty());
         let Ok(op) = (if knows { registry.parse(kind, attributes) } else { return false }) else {
             return false;
@@ -147,7 +147,7 @@ impl Program {
         made.and_then(Result::ok).is_some_and(|made| made.iter().flatten().any(sparse))
     }
 
-    /// Checks that no step computes with rows that are not dense: what is computed from them is computed before the loop.
+    /// Checks that no step computes with rows that are not dense: operators on such rows run before the loop.
     pub(in crate::program) fn check_dense_rows(&self, groups: &[Vec<VarId>]) -> Result<()> {
         let sparse = |spec: &Spec| spec.batched() && spec.storage != StorageKind::Dense;
         let found = groups.iter().flatten().find(|&&var| self.var(var).spec().is_some_and(sparse));
@@ -167,7 +167,7 @@ impl Program {
             if let Some(desc) = vars.iter().map(|&var| self.var(var)).find(|desc| desc.is_row_sparse()) {
                 let what = format!("input `{}`", slot.name);
                 let expected =
-                    "no row-sparse parameter: this operator would need all rows, or those that are not there";
+                    "no row-sparse parameter: this operator would need all rows, also untouched ones";
                 let got = desc.spec().map_or_else(String::new, Spec::to_string);
                 return Err(malformed(what, expected, got).variable(&desc.name));
             }

@@ -1,9 +1,9 @@
-//! What makes a program well formed: a program from outside is held to this before anything else looks at it.
+//! Validation: the checks that a program from outside must pass before anything else reads it.
 //!
-//! [`Program::validate`] makes it safe to print, compare and save: every number in it exists, sizes can be counted,
-//! blocks nest. A compiler asks for more: every step block is run by one `recurrent`, whose parts
-//! are what they are said to be ([`Program::check_steps`]), every operator's shape rule gives the shapes that the
-//! program declares ([`Program::check_shapes`]), and nothing is read before it is written ([`Program::check_order`]).
+//! [`Program::validate`] makes it safe to print, compare and save: every number in it exists, sizes can be counted, blocks
+//! nest. A compiler requires more. One `recurrent` runs every step block and describes it correctly
+//! ([`Program::check_steps`]). Every operator's shape rule gives the shapes that the program declares
+//! ([`Program::check_shapes`]). Nothing is read before it is written ([`Program::check_order`]).
 
 mod order;
 
@@ -21,14 +21,14 @@ use crate::operator::shapes::{InputSlots, Phase};
 use crate::operator::signature::Signature;
 use crate::tensor::StorageKind;
 
-/// How deep step blocks may be in each other: a compiler that follows them must not overflow its stack.
+/// The maximum depth of nested step blocks: a compiler that follows them must not overflow its stack.
 const MAX_DEPTH: usize = 64;
 
 impl Program {
-    /// Checks a program that came from outside: every number it uses exists, names are unique, blocks nest.
+    /// Checks a program from outside: every number it uses exists, names are unique, blocks nest.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first mistake.
     #[track_caller]
     pub fn validate(&self) -> Result<()> {
         self.well_formed().at_caller()
@@ -68,11 +68,11 @@ impl Program {
         self.check_carried()
     }
 
-    /// Checks every step block of a well-formed program: it is run once, by a `recurrent` whose parts lie where they
-    /// must.
+    /// Checks every step block of a well-formed program: one `recurrent` runs it, and the variables of that `recurrent` are
+    /// in the blocks where they belong.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first mistake.
     pub(crate) fn check_steps(&self) -> Result<()> {
         let runs = Runs::of(self);
         for op in self.blocks.iter().flat_map(|b| &b.ops) {
@@ -121,7 +121,7 @@ impl Program {
         if (desc.role == VarRole::Literal) != desc.spec().is_none()
             || (desc.persistable && desc.spec().is_none())
         {
-            return Err(malformed("role of a variable", "that of a literal for what is one", "another"));
+            return Err(malformed("role of a variable", "`Literal` for literals alone", "another role"));
         }
         let Some(spec) = desc.spec() else { return Ok(()) };
         spec.lod.iter().try_for_each(|&l| self.has_level(l))?;
@@ -140,7 +140,7 @@ impl Program {
         if desc.role == VarRole::Feed && matches!(spec.shape.first(), Some(Extent::Data(_))) {
             return Err(malformed(
                 "rows of a feed",
-                "those of the batch, of a level, or a known number",
+                "the rows of the batch or of a level, or a known number",
                 spec.to_string(),
             ));
         }
@@ -166,7 +166,7 @@ impl Program {
                 }
             }
         }
-        // What an operator writes lies where it runs; only gradients are added to those of the blocks around.
+        // An operator writes variables of its own block; only gradients may be added to gradients of the blocks around.
         for id in op.writes() {
             let desc = self.has_var(id)?;
             let outside = op.role == Role::Backward && desc.gradient_of.is_some();
@@ -176,7 +176,7 @@ impl Program {
             }
         }
         if (op.kind == RECURRENT) != op.step.is_some() {
-            return wrong("a step block where it is recurrent", "not so".to_owned());
+            return wrong("a step block if, and only if, it is a `recurrent`", "the opposite".to_owned());
         }
         let Some(step) = op.step.as_deref() else { return Ok(()) };
         let run = step.gradient.as_ref().map_or(step.block, |g| g.block);
@@ -189,7 +189,7 @@ impl Program {
         Ok(())
     }
 
-    /// A step block and what passes its border.
+    /// Checks a step block and the variables that cross its border.
     fn step(&self, op: &OpDesc, step: &StepDesc, runs: &Runs<'_>) -> Result<()> {
         let border = self.border(step, runs)?;
         let (seen, made) = (&[VarRole::Step], &[VarRole::Computed]);
@@ -244,7 +244,7 @@ impl Program {
         same_slot(&op.outputs, "last", step.memories.iter().filter_map(|m| m.last))
     }
 
-    /// What lies around a step block, by its first input.
+    /// The surroundings of a step block, by its first input.
     fn border(&self, step: &StepDesc, runs: &Runs<'_>) -> Result<Border> {
         let first = step.inputs.first().ok_or_else(|| malformed("step inputs", "at least one", "none"))?;
         let lod = &self.spec(first.outer)?.lod;
@@ -252,10 +252,10 @@ impl Program {
             let got = format!("level {}", step.level.0);
             return Err(malformed("level of a step", "one of its first input's", got));
         };
-        // A level inside is made after the one outside, so that following them outwards ends.
+        // A level inside is made after the level outside, so that following the levels outwards ends.
         if let Some((outer, inner)) = step.levels.iter().find(|(outer, inner)| inner <= outer) {
             let got = format!("{} for {}", inner.0, outer.0);
-            return Err(malformed("level in a step", "one made after that outside", got));
+            return Err(malformed("level in a step", "a level made after the level outside", got));
         }
         let home = self.has_block(step.block)?.parent.unwrap_or_default();
         let above: Levels = lod[..depth].iter().copied().collect();
@@ -263,17 +263,22 @@ impl Program {
         Ok(Border { home, above, sequences })
     }
 
-    /// The backward part: of the same step block, gradients of the variables that they are said to be of.
+    /// Checks the backward part: it belongs to the same step block, and its gradients are the gradients of the declared
+    /// variables.
     fn step_gradient(&self, step: &StepDesc, gradient: &StepGradient, runs: &Runs<'_>) -> Result<()> {
         let plain = StepDesc { gradient: None, ..step.clone() };
         if runs.forward.get(&step.block) != Some(&&plain) {
             let got = format!("another one of block {}", step.block.0);
-            return Err(malformed("gradient of a recurrent", "that of a recurrent of the program", got));
+            return Err(malformed("gradient of a recurrent", "a recurrent of the program", got));
         }
         let is = |grad: VarId, of: VarId| -> Result<()> {
             match self.is_gradient(grad, of, runs)? {
                 true => self.alike(grad, of),
-                false => Err(malformed("gradient", format!("that of variable {}", of.0), grad.0.to_string())),
+                false => Err(malformed(
+                    "gradient",
+                    format!("the gradient of variable {}", of.0),
+                    grad.0.to_string(),
+                )),
             }
         };
         for (grads, pairs) in [
@@ -281,14 +286,14 @@ impl Program {
             (&gradient.inputs, &step.inputs),
             (&gradient.statics, &step.statics),
         ] {
-            // In reverse, so that of two pairs with one inner variable the first one is kept.
+            // In reverse, so that the first of two pairs with one inner variable is kept.
             let of_inner: HashMap<VarId, &VarPair> = pairs.iter().rev().map(|p| (p.inner, p)).collect();
             for pair in grads {
                 let of = self.has_var(pair.inner)?.gradient_of;
                 let Some(of) = of.and_then(|of| of_inner.get(&of)) else {
                     return Err(malformed(
                         "gradient",
-                        "that of a variable of the step",
+                        "the gradient of a variable of the step",
                         pair.inner.0.to_string(),
                     ));
                 };
@@ -327,7 +332,7 @@ impl Program {
         Ok(())
     }
 
-    /// Checks a variable of the block around a step block and its view inside, which has all but its first `kept` levels.
+    /// Checks a variable outside a step block and its view inside, which has all levels except the first `kept`.
     fn crosses(
         &self,
         pair: &VarPair,
@@ -359,7 +364,7 @@ impl Program {
     fn alike(&self, a: VarId, b: VarId) -> Result<()> {
         let (x, y) = (self.spec(a)?, self.spec(b)?);
         let row = |s: &Spec| (s.dtype, s.batched(), s.row_shape().to_vec());
-        // Steps hold no sparse rows, and hand none in or out.
+        // Steps hold no sparse rows, and neither take nor return any.
         let dense = |s: &Spec| s.storage == StorageKind::Dense || !s.batched();
         if row(x) != row(y) || !dense(x) || !dense(y) {
             let name = &self.has_var(b)?.name;
@@ -368,12 +373,12 @@ impl Program {
         Ok(())
     }
 
-    /// Checks operators of a well-formed program against their own rules: their slots, the storages they have kernels
-    /// for, and that the shape rule gives the shapes that the program declares. `live` are the operators of the root
-    /// block that will run; what they run is checked with them.
+    /// Checks operators of a well-formed program against their own rules: their slots, the storages they have kernels for,
+    /// and that the shape rule gives the shapes that the program declares. `live` are the operators of the root block that
+    /// will run; their step blocks are checked with them.
     ///
     /// # Errors
-    /// The first operator that is not known or does not fit; the error names it.
+    /// The first operator that is unknown or does not fit; the error names it.
     pub(crate) fn check_shapes(&self, registry: &Registry, live: &[usize]) -> Result<()> {
         let runs = Runs::of(self);
         let mut open: Vec<(BlockId, usize)> = live.iter().map(|&number| (BlockId(0), number)).collect();
@@ -407,7 +412,7 @@ impl Program {
         let here = runs.by(block);
         for id in desc.reads().chain(desc.writes()) {
             let var = self.has_var(id)?;
-            // A gradient block lies beside its step block, and sees what that one sees.
+            // A gradient block is beside its step block, and sees the variables that the step block sees.
             let around = self.encloses(var.block, block) || (backward && self.encloses(var.block, here));
             let constant = around && !var.spec().is_some_and(Spec::batched);
             if var.block != block && !constant && !(backward && var.block == here) {
@@ -425,7 +430,7 @@ impl Program {
         let (literals, phase) = (self.literals(&inputs), Phase::Build { next: &mut next });
         let given = InputSlots { specs: &specs, literals: &literals };
         let given = infer(&*op, given, self.top(here), phase)?;
-        // The shape rule gives new numbers to the levels that the operator makes; each stands for one of the program's.
+        // The shape rule gives new numbers to the levels that the operator makes; each new number maps to a level of the program.
         let mut named: Vec<(LevelId, LevelId)> = Vec::new();
         for (slot, (vars, given)) in signature.outputs.iter().zip(outputs.iter().zip(&given)) {
             let declared = vars.iter().map(|&v| self.spec(v)).collect::<Result<Vec<_>>>()?;
@@ -441,7 +446,7 @@ impl Program {
         if backward {
             return self.gradients(signature, desc, runs, &|slot| op.gradient(slot, &specs).storage);
         }
-        // What an update changes in place at a slot for tables is kept from run to run.
+        // A variable that an update changes in place at a slot for tables is kept from run to run.
         for (slot, vars) in signature.outputs.iter().zip(&outputs).filter(|(slot, _)| slot.updated) {
             for &var in vars {
                 let desc = self.has_var(var)?;
@@ -457,7 +462,7 @@ impl Program {
         Ok(())
     }
 
-    /// The gradients that a backward operator reads and writes have the shapes of what they are of.
+    /// Checks that the gradients that a backward operator reads and writes have the shapes of their variables.
     fn gradients(
         &self,
         signature: Signature,
@@ -477,10 +482,10 @@ impl Program {
                     let (x, dx) = (self.spec(of)?, self.spec(grad)?);
                     let name = &self.has_var(grad)?.name;
                     if !self.is_gradient(grad, of, runs)? {
-                        let expected = format!("that of variable {}", self.shown(of));
+                        let expected = format!("the gradient of variable {}", self.shown(of));
                         return Err(malformed("gradient", expected, "another").variable(name));
                     }
-                    // Selected rows only where the operator writes such.
+                    // A gradient may be selected rows only if the operator writes selected rows.
                     let stored = x.storage == dx.storage
                         || x.storage == StorageKind::Dense && writes && dx.storage == written(slot);
                     if !stored || (&x.shape, &x.lod, x.dtype) != (&dx.shape, &dx.lod, dx.dtype) {
@@ -492,13 +497,13 @@ impl Program {
         Ok(())
     }
 
-    /// Whether a variable is the gradient of another, and lies where that one's gradients are computed.
+    /// Returns whether a variable is the gradient of another, in the block in which the gradients of that block are computed.
     fn is_gradient(&self, grad: VarId, of: VarId, runs: &Runs<'_>) -> Result<bool> {
         let (grad, home) = (self.has_var(grad)?, self.has_var(of)?.block);
         Ok(grad.gradient_of == Some(of) && runs.by(grad.block) == home)
     }
 
-    /// Checks that no block is run by two operators: it would hold the values of the last one only.
+    /// Checks that no two operators run one block: the block would hold the values of the last run only.
     fn each_block_once(&self) -> Result<()> {
         let mut seen = HashSet::new();
         for step in self.blocks.iter().flat_map(|b| &b.ops).filter_map(|op| op.step.as_deref()) {
@@ -512,7 +517,7 @@ impl Program {
     }
 }
 
-/// Whether a declared spec is the one that a shape rule gives, whose new levels are those from `fresh` on.
+/// Returns whether a declared spec equals the spec `given` by a shape rule, whose new levels are numbered from `fresh` on.
 fn same_spec(declared: &Spec, given: &Spec, fresh: u32, named: &mut Vec<(LevelId, LevelId)>) -> bool {
     let mut same = |d: LevelId, g: LevelId| {
         if g.0 < fresh {
@@ -536,7 +541,7 @@ fn same_spec(declared: &Spec, given: &Spec, fresh: u32, named: &mut Vec<(LevelId
         && (declared.dtype, declared.storage) == (given.dtype, given.storage)
 }
 
-/// Which operator runs which block; of several, the first.
+/// The operator that runs each block; the first one if there are several.
 struct Runs<'a> {
     /// The forward step of each step block.
     forward: HashMap<BlockId, &'a StepDesc>,
@@ -562,13 +567,13 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// What lies around a step block.
+/// The surroundings of a step block.
 struct Border {
     /// The block around it.
     home: BlockId,
-    /// The levels above the one whose sequences are run.
+    /// The levels above the level whose sequences are run.
     above: Levels,
-    /// What counts the sequences.
+    /// The extent that counts the sequences.
     sequences: Extent,
 }
 
@@ -576,7 +581,7 @@ fn outers(pairs: &[VarPair]) -> impl Iterator<Item = VarId> + '_ {
     pairs.iter().map(|p| p.outer)
 }
 
-/// Checks a slot of a `recurrent`: the variables of the step stand there too, where others look for them.
+/// Checks a slot of a `recurrent`: it lists the variables of the step, for readers that look at slots only.
 fn same_slot(slots: &[SlotVars], slot: &str, vars: impl Iterator<Item = VarId>) -> Result<()> {
     let found = slots.iter().find(|b| b.slot == slot).map_or(&[][..], |b| &b.vars);
     let vars: Vec<VarId> = vars.collect();

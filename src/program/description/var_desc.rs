@@ -5,7 +5,7 @@ use crate::operator::extent::{BlockId, Spec, VarId};
 use crate::tensor::StorageKind;
 use crate::tensor::named::named;
 
-/// What a variable is, before anything runs.
+/// The description of a variable, before anything runs.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct VarDesc {
@@ -15,22 +15,22 @@ pub struct VarDesc {
     pub block: BlockId,
     /// A tensor, or a value of the program itself.
     pub kind: VarKind,
-    /// What role it plays.
+    /// The role of the variable.
     pub role: VarRole,
-    /// Lives from run to run, and goes into a checkpoint.
+    /// The value lives from run to run, and is saved in a checkpoint.
     pub persistable: bool,
     /// An optimizer may change it.
     pub trainable: bool,
     /// No gradient passes it.
     pub stop_gradient: bool,
-    /// How it starts, if it persists.
+    /// The initialiser, if the variable is persistable.
     pub initializer: Option<Initializer>,
     /// The variable whose gradient it is.
     pub gradient_of: Option<VarId>,
 }
 
 impl VarDesc {
-    /// A variable that lives for one run, passes gradients and is not trained; the fields say otherwise.
+    /// A variable that lives for one run, passes gradients and is not trained; set the fields for anything else.
     pub fn new(name: impl Into<String>, block: BlockId, kind: VarKind, role: VarRole) -> Self {
         Self {
             name: name.into(),
@@ -56,7 +56,7 @@ pub enum VarKind {
     Literal(Literal),
 }
 
-/// Where a variable's value comes from.
+/// The source of a variable's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VarRole {
@@ -64,7 +64,7 @@ pub enum VarRole {
     Feed,
     /// It is kept in the scope.
     Parameter,
-    /// The optimizer's own, kept in the scope.
+    /// A state of the optimizer, kept in the scope.
     State,
     /// An operator computes it.
     Computed,
@@ -72,7 +72,7 @@ pub enum VarRole {
     Step,
     /// A literal.
     Literal,
-    /// An operator computes it: what a state that passes from batch to batch is after this one
+    /// An operator computes it: the value after this batch of a state that passes from batch to batch
     /// ([`Program::carried_states`](crate::program::Program::carried_states)).
     Carried,
 }
@@ -90,13 +90,13 @@ named!(
 );
 
 impl VarRole {
-    /// Whether an operator computes it.
+    /// Returns whether an operator computes it.
     pub(in crate::program) fn is_computed(self) -> bool {
         matches!(self, VarRole::Computed | VarRole::Carried)
     }
 }
 
-/// Whether no gradient passes a variable that is computed.
+/// The choice whether a gradient passes a computed variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopGradient {
     /// None passes.
@@ -111,13 +111,13 @@ impl From<bool> for StopGradient {
     }
 }
 
-/// How a persistable variable starts: the name of an initialiser and its attributes.
+/// The initialiser of a persistable variable: its name and its attributes.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Initializer {
     /// The initialiser's name, as `"uniform"`.
     pub kind: String,
-    /// Its numbers.
+    /// The initialiser's attributes.
     pub attributes: Attributes,
 }
 
@@ -137,13 +137,13 @@ impl VarDesc {
         }
     }
 
-    /// Whether it is a row-sparse parameter, or the optimizer's state beside one: kept from run to run, by the rows that were
-    /// touched.
+    /// Returns whether the variable is a row-sparse parameter, or the optimizer's state beside one: kept from run to run,
+    /// with only the touched rows in memory.
     pub fn is_row_sparse(&self) -> bool {
         self.persistable && self.spec().is_some_and(|spec| spec.storage == StorageKind::SelectedRows)
     }
 
-    /// Number of LoD levels.
+    /// The number of LoD levels.
     pub fn lod_level(&self) -> usize {
         self.spec().map_or(0, |spec| spec.lod.len())
     }

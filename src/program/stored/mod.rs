@@ -1,7 +1,7 @@
-//! Programs as they stand in files: structs of their own, so that what runs can change and old files are read as before.
+//! The file format of programs: structs of their own, so that the program's types can change and old files stay readable.
 //!
-//! A name here says what is stored; what it becomes has the same fields in [`crate::program`]. Variables, blocks and levels are
-//! stored by their numbers. What is read is a program's structure and nothing more: [`Program::validate`] says whether it is one.
+//! A type here is the stored form; the type in [`crate::program`] that it becomes has the same fields. Variables, blocks
+//! and levels are stored by their numbers. Reading restores a program's structure only: [`Program::validate`] checks it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::program::description::var_desc::{self, VarDesc, VarKind, VarRole};
 use crate::tensor::{DType, StorageKind};
 use crate::wire::record::{NamedEntry, record, variants};
 
-/// How deep lists of lists may be in a program that is read.
+/// The maximum depth of nested lists in a program that is read.
 pub(super) const MAX_LITERAL_DEPTH: usize = 16;
 
 record! {
@@ -160,17 +160,17 @@ record! {
     }
 }
 
-/// What is stored of each.
+/// Converts all values to their stored form.
 fn all<'a, A: 'a, B: From<&'a A>>(of: impl IntoIterator<Item = &'a A>) -> Vec<B> {
     of.into_iter().map(B::from).collect()
 }
 
-/// Each of what is stored.
+/// Converts all stored values back.
 fn each<A, B: From<A>>(stored: Vec<A>) -> Vec<B> {
     stored.into_iter().map(B::from).collect()
 }
 
-/// Each of what is stored, if it can be.
+/// Converts all stored values back, if each can be converted.
 fn checked<A, B: TryFrom<A, Error = Error>>(stored: Vec<A>) -> Result<Vec<B>> {
     stored.into_iter().map(B::try_from).collect()
 }
@@ -325,7 +325,7 @@ impl From<&attributes::Literal> for Literal {
     }
 }
 
-/// A literal with so many lists in each other at most.
+/// Reads a literal with at most `depth` nested lists.
 fn read_literal(stored: Literal, depth: usize) -> Result<attributes::Literal> {
     Ok(match stored {
         Literal::Bool(v) => attributes::Literal::Bool(v),

@@ -1,8 +1,8 @@
-//! Differentiation as a transformation of the program: each forward operator gets a backward operator behind the
-//! last one, and each step block a block of gradient operators, to any depth.
+//! Differentiation as a transformation of the program: each forward operator gets a backward operator, after the last
+//! forward operator, and each step block gets a block of gradient operators, to any depth.
 //!
-//! A variable has one gradient, named [`grad_name`]. Several backward operators may write it: the first that runs
-//! writes, the others add. A variable that no path from the loss reaches has none.
+//! A variable has one gradient, named [`grad_name`]. Several backward operators may contribute to it: the first that runs
+//! writes, the others add. A variable that no path from the loss reaches has no gradient.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,11 +18,11 @@ use crate::program::description::program::{Append, Program};
 use crate::program::description::var_desc::{StopGradient, VarRole, grad_name};
 use crate::tensor::StorageKind;
 
-/// Appends the backward operators of `loss`, a scalar, to the program. Returns each trainable variable with its
-/// gradient; one that the loss does not depend on is left out.
+/// Appends the backward operators of `loss`, a scalar, to the program. Returns each trainable variable that `loss` depends
+/// on, with its gradient.
 ///
 /// # Errors
-/// If `loss` is not one float, the program was differentiated before, or nothing trainable is reached.
+/// If `loss` is not a single float, the program was differentiated before, or no trainable variable is reached.
 #[track_caller]
 pub fn append(program: &mut Program, registry: &Registry, loss: VarId) -> Result<Vec<(VarId, VarId)>> {
     let grads = differentiate(program, registry, loss)?;
@@ -40,7 +40,7 @@ pub fn append(program: &mut Program, registry: &Registry, loss: VarId) -> Result
 /// As [`append`], and returns the gradient of every variable that has one.
 ///
 /// # Errors
-/// As [`append`], except that nothing trainable need be reached.
+/// As [`append`], except that no trainable variable need be reached.
 #[track_caller]
 pub fn differentiate(
     program: &mut Program,
@@ -76,7 +76,7 @@ pub fn differentiate(
 }
 
 fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMap<VarId, VarId>> {
-    // What moves in place does so behind all gradients.
+    // Operators that update in place run after all gradients.
     let (updates, forward): (Vec<OpDesc>, Vec<OpDesc>) =
         std::mem::take(&mut program.blocks[0].ops).into_iter().partition(|op| op.role == Role::Update);
     program.blocks[0].ops.clone_from(&forward);
@@ -96,7 +96,7 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
         ..Append::forward(FILL.kind)
     };
     let seed = program.append(registry, BlockId(0), one)?[0][0];
-    // It fills the gradient itself and has nothing to differentiate, so it runs as a forward operator does.
+    // It fills the gradient itself and has nothing to differentiate, so it runs as a forward operator.
     if let Some(op) = program.blocks[0].ops.last_mut() {
         op.role = Role::Forward;
     }
@@ -104,7 +104,7 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
     pass.grads.insert(loss, seed);
     pass.block(program, BlockId(0), &forward)?;
     program.blocks[0].ops.extend(updates);
-    // Of what an operator computes, that operator's backward reads the gradient, and needs all rows.
+    // The backward operator of a computed variable reads the variable's gradient, and needs all rows of it.
     let computed: HashSet<VarId> =
         program.blocks().flat_map(|(_, block)| &block.ops).flat_map(OpDesc::writes).collect();
     for (&grad, kinds) in &pass.storages {
@@ -122,11 +122,11 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
 
 struct Pass<'a> {
     registry: &'a Registry,
-    /// Forward variable to gradient.
+    /// The gradient of each forward variable.
     grads: HashMap<VarId, VarId>,
-    /// How each contribution to a gradient is stored.
+    /// The storage of each contribution to a gradient.
     storages: HashMap<VarId, Vec<StorageKind>>,
-    /// Forward block to the block that its gradients are in.
+    /// The gradient block of each forward block.
     blocks: HashMap<BlockId, BlockId>,
 }
 
@@ -190,13 +190,13 @@ impl Pass<'_> {
         Ok(Some(OpDesc { role: Role::Backward, inputs, outputs, ..op.clone() }))
     }
 
-    /// The gradient variable of `var`, with one more contribution.
+    /// The gradient variable of `var`, with another contribution.
     fn contribute(&mut self, program: &mut Program, var: VarId, storage: StorageKind) -> Result<VarId> {
         let grad = match self.grads.get(&var) {
             Some(&grad) => grad,
             None => {
                 let desc = program.var(var);
-                // A sparse variable's gradient is stored as the variable is: what it does not store does not move.
+                // The gradient of a sparse variable is stored as the variable is: numbers that are not stored do not move.
                 let spec = program.spec(var)?.clone();
                 let block = self.blocks.get(&desc.block).copied().unwrap_or(BlockId(0));
                 let name = grad_name(&desc.name);
@@ -220,7 +220,7 @@ impl Pass<'_> {
         self.blocks.insert(step.block, block);
         let reached = self.reach(program, step, &forward)?;
 
-        // Gradients that come from outside exist before the block's own operators add to them.
+        // Gradients that enter from outside exist before the block's own operators add to them.
         let mut gradient = StepGradient {
             block,
             outputs: Vec::new(),
@@ -276,8 +276,8 @@ impl Pass<'_> {
         Ok(Some(self.describe(op, step, gradient)))
     }
 
-    /// Which variables of a step block a gradient reaches: from the outputs and the final memories back through the
-    /// operators, and from a memory's previous value to its next one, until nothing is added.
+    /// The variables of a step block that a gradient reaches: from the outputs and the final memories back through the
+    /// operators, and from a memory's previous value to its next value, until the set stops growing.
     fn reach(&self, program: &Program, step: &StepDesc, ops: &[OpDesc]) -> Result<HashSet<VarId>> {
         let mut reached: HashSet<VarId> = HashSet::new();
         let has = |outer: VarId| self.grads.contains_key(&outer);
@@ -338,13 +338,13 @@ impl Pass<'_> {
     }
 }
 
-/// Whether a gradient can pass to a variable.
+/// Returns whether a gradient can pass to a variable.
 fn wants_gradient(program: &Program, var: VarId) -> bool {
     let desc = program.var(var);
     !desc.stop_gradient && desc.spec().is_some_and(|spec| spec.dtype.is_float())
 }
 
-/// Gradients that the operators of a gradient block write and that belong to blocks around it.
+/// Gradients that the operators of a gradient block write for variables of blocks around it.
 fn constants_of(program: &Program, block: BlockId) -> Vec<VarId> {
     let mut seen = HashSet::new();
     let written = program.block(block).ops.iter().flat_map(OpDesc::writes);

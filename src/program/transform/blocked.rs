@@ -1,4 +1,4 @@
-//! Where the gradient of a loss ends at an operator that has none.
+//! Finds where the gradient of a loss ends at an operator without a gradient.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,12 +9,12 @@ use crate::operator::signature::{Signature, Slot};
 use crate::program::description::op_desc::{OpDesc, Role};
 use crate::program::description::program::Program;
 
-/// By variable: the operator that writes it, with its signature and its number in the program.
+/// For each variable, the operator that writes it, with its signature and its number in the program.
 type Writers<'a> = HashMap<VarId, (&'a OpDesc, Signature, usize)>;
 
-/// The operators without a gradient that `loss` depends on and whose inputs depend on trained parameters: each kind with the line
-/// that called it, in the order of the program. What is before `stopped` variables, or before inputs that a loaded program stops, does
-/// not count.
+/// The operators without a gradient that `loss` depends on and whose inputs depend on trained parameters: each kind with the
+/// line that called it, in the order of the program. The search ends at `stopped` variables, and at inputs that a loaded
+/// program stops.
 ///
 /// # Errors
 /// If an operator is unknown.
@@ -36,7 +36,7 @@ pub(crate) fn blocked(
                 is(memory.previous, memory.next);
                 memory.last.into_iter().for_each(|last| is(last, memory.next));
                 memory.initial.into_iter().for_each(|initial| is(memory.previous, initial));
-                // Without a step it is the initial value.
+                // Without a step, the last value is the initial value.
                 memory.last.into_iter().zip(memory.initial).for_each(|(last, initial)| is(last, initial));
             }
             continue;
@@ -76,7 +76,7 @@ pub(crate) fn blocked(
     Ok(found.into_iter().map(|(_, op)| (op.kind.clone(), op.caller.clone())).collect())
 }
 
-/// The trained parameters and what depends on them along gradients.
+/// The trained parameters and the variables that depend on them along gradients.
 fn trained(program: &Program, writers: &Writers<'_>, beside: &HashMap<VarId, Vec<VarId>>) -> HashSet<VarId> {
     let mut readers: HashMap<VarId, Vec<VarId>> = HashMap::new();
     for (&after, before) in beside {
@@ -97,8 +97,8 @@ fn trained(program: &Program, writers: &Writers<'_>, beside: &HashMap<VarId, Vec
     trained
 }
 
-/// Whether an operator that has gradients passes that of this output on: the output has one, as ids have not, and the user did not
-/// stop it.
+/// Returns whether an operator passes the gradient of this output on: the output has a gradient (ids have none), and the
+/// user did not stop it.
 fn passed(
     program: &Program,
     op: &OpDesc,

@@ -1,4 +1,4 @@
-//! Sequences that are made in a step: no memory may reach the values that decide their offsets.
+//! Checks sequences that are made in a step: no memory may reach the values that decide their offsets.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use crate::operator::facts::LodEffect;
 use crate::operator::registry::Registry;
 use crate::program::description::program::{Append, Program, malformed};
 
-/// The error that a memory reaches what decides offsets.
+/// The error that a memory reaches values that decide offsets.
 #[track_caller]
 pub(crate) fn decided_late(memory: &str) -> Error {
     malformed(
@@ -19,11 +19,11 @@ pub(crate) fn decided_late(memory: &str) -> Error {
 }
 
 impl Program {
-    /// Checks that none of the memories of a block whose previous values are `carried` reaches the inputs that decide
-    /// the offsets of the operator that `request` is to append to the block.
+    /// Checks that no memory of a block reaches the inputs that decide the offsets of the operator that `request` is to
+    /// append to the block. `carried` are the memories' previous values.
     ///
     /// # Errors
-    /// If one does; the error names the input.
+    /// If a memory does; the error names the input.
     pub(in crate::program) fn decided_early(
         &self,
         registry: &Registry,
@@ -31,7 +31,7 @@ impl Program {
         carried: &dyn Fn() -> Vec<VarId>,
         request: &Append<'_>,
     ) -> Result<()> {
-        // If the operator itself is wrong, appending it says so.
+        // If the operator itself is wrong, appending it returns that error.
         let Ok(op) = registry.parse(request.kind, &request.attributes) else { return Ok(()) };
         let LodEffect::FromData(slots) = op.facts().lod else { return Ok(()) };
         let reached_from = |memories: &[VarId]| {

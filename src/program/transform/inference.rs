@@ -1,4 +1,4 @@
-//! The part of a program that computes some of its variables, to run where nothing is learned.
+//! Inference programs: the part of a program that computes some of its variables, without learning.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -8,8 +8,8 @@ use crate::program::description::op_desc::{OpDesc, Role};
 use crate::program::description::program::{Block, Program, malformed};
 
 impl Program {
-    /// The same program with no operator but those that `outputs` need: no loss, no gradients, no updates. Variables
-    /// keep their numbers, so that random operators draw the same; those that nothing uses any more need no value.
+    /// Returns the program with only the operators that `outputs` need: no loss, no gradients, no updates. Variables keep
+    /// their numbers, so that random operators draw the same; variables that are no longer used need no value.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -25,11 +25,11 @@ impl Program {
     /// ```
     ///
     /// # Errors
-    /// If an output is no variable of the root block, or only gradients or updates compute it.
+    /// If an output is no variable of the root block, or if only gradients or updates compute it.
     #[track_caller]
     pub fn inference(&self, outputs: &[VarId]) -> Result<Self> {
         let mut needed: HashSet<VarId> = HashSet::new();
-        // Whether a forward operator computes a variable, and whether another one does.
+        // For each variable, whether a forward operator computes it, and whether another operator does.
         let mut made: HashMap<VarId, (bool, bool)> = HashMap::new();
         for op in &self.root().ops {
             for var in op.writes() {
@@ -58,7 +58,7 @@ impl Program {
         ops.reverse();
         let mut kept = self.clone();
         kept.blocks[0].ops = ops;
-        // Blocks that no operator runs any more: every number stays, and they are empty.
+        // Blocks that no operator runs any more stay, so that numbers stay, but are empty.
         let mut run = vec![false; self.blocks.len()];
         let mut open = vec![0];
         while let Some(block) = open.pop() {
@@ -74,8 +74,8 @@ impl Program {
         Ok(kept)
     }
 
-    /// The same without the variables behind the last one that an operator or an output needs, and without the blocks behind
-    /// the last one of these: what training has added. No number changes.
+    /// Drops the variables behind the last one that an operator or an output needs, and the blocks behind the last block of
+    /// these: the additions of training. No number changes.
     pub(crate) fn shortened(mut self, outputs: &[VarId]) -> Self {
         let ops = || self.blocks.iter().flat_map(|block| &block.ops);
         let steps = || ops().filter_map(|op| op.step.as_deref());
@@ -96,7 +96,7 @@ impl Program {
         short
     }
 
-    /// The variables that some operator reads.
+    /// The variables that any operator reads.
     pub fn reads(&self) -> BTreeSet<VarId> {
         self.blocks.iter().flat_map(|block| &block.ops).flat_map(OpDesc::reads).collect()
     }

@@ -1,4 +1,4 @@
-//! The part of a program that makes all moves that rows owe.
+//! Settling programs: the part of a program that makes all moves that rows owe.
 
 use std::collections::HashSet;
 
@@ -6,10 +6,10 @@ use crate::program::description::op_desc::Role;
 use crate::program::description::program::{Block, Program};
 
 impl Program {
-    /// A program without feeds that settles every row of every parameter that an update rule leaves moves to, as a training
-    /// step. `None` if nothing is ever owed.
+    /// Returns a program without feeds that settles every row of every parameter whose update rule owes moves, as a training
+    /// step. `None` if no row ever owes a move.
     ///
-    /// A variable is as before by number, so that both programs run on one scope.
+    /// Variables keep their numbers, so that both programs run on one scope.
     pub(crate) fn settling(&self) -> Option<Self> {
         let mut settled = HashSet::new();
         let once = self.root().ops.iter().filter(|op| op.role == Role::Settle);

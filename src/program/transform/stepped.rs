@@ -1,4 +1,4 @@
-//! A program that computes its sequences row by row: what a step block does at one step, as a block of its own.
+//! Stepped programs: sequences computed row by row, with the operators of a step block as a block of their own.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,28 +11,29 @@ use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::{VarDesc, VarKind, VarRole};
 use crate::program::transform::streamed::WindowState;
 
-/// A program that is run row by row: see [`Program::stepped`]. Its two programs have the variables of the one that they
-/// were made of, with their numbers.
+/// A program that is run row by row: see [`Program::stepped`]. Its two programs have the variables of the original program,
+/// with their numbers.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct StepProgram {
-    /// What is computed once for all steps: all that no row of the sequences reaches.
+    /// The program that runs once for all steps: everything that no row of the sequences reaches.
     pub before: Program,
-    /// One step of every sequence. What had the rows of the sequences has one row a sequence here.
+    /// One step of every sequence. A variable with the rows of the sequences has one row per sequence here.
     pub step: Program,
-    /// Feeds of the step that are the same at every step: what `before` computes, or is fed.
+    /// Feeds of the step that are the same at every step: values that `before` computes or is fed.
     pub kept: Vec<VarId>,
-    /// The memories: what a step is fed of each, what it leaves, and where the first step finds it, if it is not zeros.
+    /// The memories: the feed of a step for each, the value that the step computes, and the value for the first step, if it
+    /// is not zeros.
     pub memories: Vec<WindowState>,
-    /// The outputs that were asked for, as the variables of the step that hold them.
+    /// The requested outputs, as the variables of the step that hold them.
     pub outputs: Vec<VarId>,
 }
 
 impl Program {
-    /// The part of the program that computes `outputs` such that the sequences whose rows they have can be run row by row, for
-    /// the same bits: each step block becomes the operators of one step, its memories feeds and fetches. What no row
-    /// of the sequences reaches is computed once, in and out of step blocks: an encoder's states, say, and the keys of an
-    /// attention to them. An output may also be a variable of a step block that the others need.
+    /// Returns the part of the program that computes `outputs`, changed such that their sequences can be run row by row,
+    /// with the same bits: each step block becomes the operators of one step, its memories feeds and fetches. Values that no
+    /// row of the sequences reaches are computed once, in and out of step blocks: an encoder's states, say, and the keys of
+    /// an attention to them. An output may also be a variable of a step block that the other outputs need.
     ///
     /// ```
     /// use unpadded::layers::Gru;
@@ -51,9 +52,9 @@ impl Program {
     /// ```
     ///
     /// # Errors
-    /// If the outputs have not the rows of the same sequences, with one level, or no feed has them; the first operator that needs more of a sequence than its rows so far
-    /// (a loop from the end, a look-ahead, a pool), by name; an output that has no row at each step; or as
-    /// [`Program::inference`].
+    /// If the outputs do not have the rows of the same sequences, with one level, or no feed has these rows; if an operator
+    /// needs more of a sequence (a loop from the end, a look-ahead, a pool), with its name; if an output has no row at each
+    /// step; or as [`Program::inference`].
     #[track_caller]
     pub fn stepped(&self, registry: &Registry, outputs: &[VarId]) -> Result<StepProgram> {
         self.row_by_row(registry, outputs).at_caller()
@@ -83,7 +84,7 @@ impl Program {
         cut.finish(outputs)
     }
 
-    /// The level whose rows the outputs have, which must be a feed's.
+    /// The level whose rows the outputs have, which must be a feed's level.
     fn stepped_level(&self, outputs: &[VarId]) -> Result<LevelId> {
         let mut found = None;
         for desc in outputs.iter().map(|&id| self.var(id)) {
@@ -109,21 +110,21 @@ impl Program {
     }
 }
 
-/// Why a program cannot be run row by row.
+/// The error that a program cannot be run row by row.
 fn cannot(expected: impl Into<String>, got: impl Into<String>) -> Error {
     malformed("operator of a program that runs row by row", expected, got)
 }
 
-/// A program on its way: its operators are taken apart into those of the two programs.
+/// A program during the transformation: its operators become operators of the two new programs.
 struct Cut<'a> {
     program: Program,
     registry: &'a Registry,
     level: LevelId,
-    /// What operators of the step compute.
+    /// The variables that operators of the step compute.
     late: HashSet<VarId>,
-    /// Of a view, or of what a loop makes of a view's steps, the variable that it is in the new programs.
+    /// For each view, and for each value that a loop collects from a view's steps, its variable in the new programs.
     same: HashMap<VarId, VarId>,
-    /// Of a level inside a step block, the one outside.
+    /// For each level inside a step block, the level outside.
     levels: HashMap<LevelId, LevelId>,
     /// The step blocks whose operators are now in the root block.
     opened: HashSet<BlockId>,
@@ -137,7 +138,7 @@ impl Cut<'_> {
         self.program.var(var).spec().map_or(&[], |spec| &spec.lod)
     }
 
-    /// Whether a variable is known only at a step: it has the rows of the sequences, or was computed from such.
+    /// Returns whether a variable is known only at a step: it has the rows of the sequences, or is computed from such a variable.
     fn is_late(&self, var: VarId) -> bool {
         self.late.contains(&var) || self.levels_of(var).first() == Some(&self.level)
     }
@@ -146,7 +147,7 @@ impl Cut<'_> {
         self.same.get(&var).copied().unwrap_or(var)
     }
 
-    /// An operator of the root block.
+    /// Assigns an operator of the root block to a program.
     fn root(&mut self, number: usize, op: OpDesc) -> Result<()> {
         let place = Place {
             operator: Some(format!("{} #{number}", op.kind)),
@@ -169,21 +170,21 @@ impl Cut<'_> {
         made.map_err(|e| e.at(place))
     }
 
-    /// What an operator is, if it can be one of a step.
+    /// The facts of an operator, if it can be an operator of a step.
     fn facts(&self, op: &OpDesc) -> Result<Facts> {
         let parsed = self.registry.parse(&op.kind, &op.attributes)?;
         let facts = parsed.facts();
         if facts.batch_dependent || facts.reach == Reach::Batch {
             return Err(cannot("one that depends on one sequence", "one that reaches over the batch"));
         }
-        // What it draws depends on the place of the row, which a step does not know.
+        // Its random numbers depend on the position of the row, which a step does not know.
         if facts.random && !parsed.hints().draws_in_training {
             return Err(cannot("one that draws nothing when it infers", "one that draws random numbers"));
         }
         Ok(facts)
     }
 
-    /// A loop over the deeper level of rows that are sequences: it is the same at a step.
+    /// Keeps a loop over the deeper level of rows that are sequences: it is the same at a step.
     fn whole_loop(&mut self, op: OpDesc) -> Result<()> {
         let aligned = |var: VarId| !self.is_late(var) || self.levels_of(var).first() == Some(&self.level);
         if !op.reads().all(aligned) {
@@ -195,7 +196,7 @@ impl Cut<'_> {
         Ok(())
     }
 
-    /// Checks the operators of a loop, and of those inside it.
+    /// Checks the operators of a loop, and of the loops inside it.
     fn nested(&self, op: &OpDesc) -> Result<()> {
         let ops = op.step.iter().flat_map(|step| &self.program.block(step.block).ops);
         ops.into_iter().try_for_each(|op| match &op.step {
@@ -204,7 +205,7 @@ impl Cut<'_> {
         })
     }
 
-    /// An operator outside of step blocks that reads rows of the sequences.
+    /// Moves an operator outside of step blocks that reads rows of the sequences to the step.
     fn of_rows(&mut self, op: OpDesc) -> Result<()> {
         let facts = self.facts(&op)?;
         let has_rows = |var: VarId| self.levels_of(var) == [self.level];
@@ -220,7 +221,7 @@ impl Cut<'_> {
         Ok(())
     }
 
-    /// A step block over the sequences: its operators become those of the new programs.
+    /// Opens a step block over the sequences: its operators become operators of the new programs.
     fn open(&mut self, step: &StepDesc) -> Result<()> {
         if step.reverse {
             return Err(cannot("a loop from the first row on", "one that runs from the end"));
@@ -245,7 +246,7 @@ impl Cut<'_> {
             }
             self.late.insert(memory.previous);
             self.memories.push(WindowState { fed: memory.previous, left: memory.next, start });
-            // What it is after the last row is known to none of these steps.
+            // No step knows the memory's value after the last row.
             self.late.extend(memory.last);
         }
         self.opened.insert(step.block);
@@ -268,14 +269,14 @@ impl Cut<'_> {
         Ok(())
     }
 
-    /// An operator of a step block.
+    /// Assigns an operator of a step block to a program.
     fn inside(&mut self, op: OpDesc) -> Result<()> {
         match &op.step {
             Some(_) => self.nested(&op)?,
             None => drop(self.facts(&op)?),
         }
         let op = self.renamed(op);
-        // What a memory holds next is handed on by the step, whatever it is computed of.
+        // The step hands on the next value of a memory, whatever it is computed from.
         let next = op.writes().any(|var| self.memories.iter().any(|memory| memory.left == var));
         if next || op.reads().any(|var| self.is_late(var)) {
             self.late.extend(op.writes());
@@ -286,7 +287,7 @@ impl Cut<'_> {
         Ok(())
     }
 
-    /// The operator with the variables that stand for those of step blocks.
+    /// Replaces the variables of step blocks in an operator by their variables in the new programs.
     fn renamed(&self, mut op: OpDesc) -> OpDesc {
         let settle = |var: &mut VarId| *var = self.settled(*var);
         let bound = |bound: &mut SlotVars| bound.vars.iter_mut().for_each(settle);
@@ -301,9 +302,9 @@ impl Cut<'_> {
         op
     }
 
-    /// The level outside of step blocks that were opened.
+    /// The level outside of opened step blocks.
     fn outside(&self, mut level: LevelId) -> LevelId {
-        // A level inside stands for one outside; of a forged program they may go in a circle.
+        // A level inside maps to a level outside; in a forged program this map may have cycles.
         for _ in 0..self.levels.len() {
             let Some(&outer) = self.levels.get(&level) else { break };
             level = outer;
@@ -311,7 +312,7 @@ impl Cut<'_> {
         level
     }
 
-    /// What a variable is in the new programs.
+    /// The spec of a variable in the new programs.
     fn spec(&self, spec: &Spec) -> Spec {
         let mut new = spec.clone();
         new.lod = spec.lod.iter().map(|&l| self.outside(l)).filter(|&l| l != self.level).collect();

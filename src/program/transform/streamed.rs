@@ -1,4 +1,5 @@
-//! A program that infers over long sequences window by window: what one window hands to the next is fed and fetched.
+//! Streamed programs: inference over long sequences window by window. The values that one window hands to the next are fed
+//! and fetched.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,15 +16,15 @@ use crate::program::description::var_desc::{StopGradient, VarRole};
 use crate::tensor::StorageKind;
 
 /// A program whose sequences are run in windows of some rows each: see [`Program::streamed`]. Its programs have the
-/// variables of the one that they were made of, with their numbers.
+/// variables of the original program, with their numbers.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WindowProgram {
     /// The level whose sequences are cut into windows.
     pub level: LevelId,
-    /// At most one from the first row to the last, and one from the end.
+    /// The passes over the windows: at most one from the first row to the last, and at most one from the end.
     pub passes: Vec<WindowPass>,
-    /// What is computed once, when the passes are done: it is fed what they [reached](WindowPass::reached).
+    /// The program that runs once, after the passes: it is fed the variables that they [reached](WindowPass::reached).
     pub rest: Program,
 }
 
@@ -31,42 +32,42 @@ pub struct WindowProgram {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WindowPass {
-    /// What runs at every window.
+    /// The program that runs at every window.
     pub program: Program,
-    /// The last rows of each sequence come first.
+    /// The windows run from the end: the last rows of each sequence come first.
     pub from_end: bool,
-    /// What a window hands to the next one.
+    /// The values that a window hands to the next one.
     pub carried: Vec<WindowState>,
-    /// Outputs with the rows of the sequences: after each run those of the window.
+    /// Outputs with the rows of the sequences: after each run, the rows of the window.
     pub rows: Vec<VarId>,
-    /// Variables with a row a sequence, which have their values after the last window.
+    /// Variables with one row per sequence, whose values are complete after the last window.
     pub reached: Vec<VarId>,
 }
 
-/// A value that a window hands to the next one, one row a sequence.
+/// A value that a window hands to the next one, one row per sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WindowState {
-    /// The feed that takes what the windows before left.
+    /// The feed that takes the value of the previous window.
     pub fed: VarId,
-    /// What this window leaves.
+    /// The variable that has this window's value.
     pub left: VarId,
-    /// What the first window is fed: a variable that is computed without any row of the sequences. Zeros if there is none.
+    /// The value fed to the first window: a variable computed without any row of the sequences. Zeros if `None`.
     pub start: Option<VarId>,
 }
 
-/// When the value of a variable of the root block is known.
+/// The time from which the value of a variable of the root block is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Availability {
-    /// From the start.
+    /// Before the first window.
     Always,
-    /// Its rows are those of the sequences: those of a window, with the window.
+    /// Its rows are the rows of the sequences: each window knows its own rows.
     Rows(Way),
     /// After the last window.
     AtLast,
 }
 
-/// In which order windows can be run.
+/// The order in which windows can be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Any,
@@ -75,7 +76,7 @@ enum Way {
 }
 
 impl Way {
-    /// The order that suits both.
+    /// The order that fits both.
     fn with(self, other: Way) -> Result<Way> {
         match (self, other) {
             (Way::Any, way) | (way, Way::Any) => Ok(way),
@@ -89,12 +90,12 @@ impl Way {
 }
 
 impl Program {
-    /// The part of the program that computes `outputs`, such that its sequences can be run in windows of some rows each,
-    /// for the same bits: a memory starts with a feed and its last value is there to be fetched; an operator that makes
-    /// one row of a sequence takes it [piece by piece](crate::operator::Hints::pieces).
+    /// Returns the part of the program that computes `outputs`, changed such that its sequences can be run in windows of
+    /// some rows each, with the same bits. Each memory starts with a feed, and its last value can be fetched. An operator
+    /// that makes one row per sequence takes the sequence [piece by piece](crate::operator::Hints::pieces).
     ///
-    /// Every recurrent runs over sequences that are fed; those that read each other's rows run from the same end. Every
-    /// operator between is row-wise, takes pieces, or reads nothing of their rows.
+    /// Every recurrent must run over sequences that are fed; recurrents that read each other's rows must run from the same
+    /// end. Every operator between them must be row-wise, take pieces, or read none of their rows.
     ///
     /// ```
     /// use unpadded::layers::Gru;
@@ -116,7 +117,7 @@ impl Program {
     /// ```
     ///
     /// # Errors
-    /// The first operator that cannot be run so, and why; or as [`Program::inference`].
+    /// The first operator that cannot run in windows, with the reason; or as [`Program::inference`].
     #[track_caller]
     pub fn streamed(&self, registry: &Registry, outputs: &[VarId]) -> Result<WindowProgram> {
         self.in_windows(registry, outputs).at_caller()
@@ -145,7 +146,7 @@ impl Program {
             } else {
                 rest.blocks[0].ops.push(op);
             }
-            // What is known from the start may be read at every window.
+            // A value that is known before the first window may be read at every window.
             if known != Availability::AtLast {
                 at_windows.push(made);
             }
@@ -177,7 +178,7 @@ impl Program {
         Ok(WindowProgram { level, passes, rest })
     }
 
-    /// The level of the sequences that are fed; there must be one.
+    /// The level of the sequences that are fed; there must be exactly one.
     fn cut_level(&self, outputs: &[VarId]) -> Result<LevelId> {
         let mut used = self.reads();
         used.extend(outputs);
@@ -201,17 +202,17 @@ impl Program {
     }
 }
 
-/// Why a program cannot be run in windows.
+/// The error that a program cannot be run in windows.
 fn cannot(expected: impl Into<String>, got: impl Into<String>) -> Error {
     malformed("operator for windows of sequences", expected, got)
 }
 
-/// A program that is being rewritten, its root block operator by operator.
+/// A program that is being rewritten, one operator of the root block after another.
 struct Making<'a> {
     program: Program,
     registry: &'a Registry,
     level: LevelId,
-    /// When each variable is known that an operator of the root block has written so far.
+    /// The availability of each variable that an operator of the root block has written so far.
     known: HashMap<VarId, Availability>,
     carried: Vec<WindowState>,
 }
@@ -221,18 +222,19 @@ impl Making<'_> {
         self.program.spec(var)
     }
 
-    /// Whether a variable has the rows of the sequences that are cut.
+    /// Returns whether a variable has the rows of the sequences that are divided into windows.
     fn cut(&self, var: VarId) -> bool {
         self.program.var(var).spec().is_some_and(|spec| spec.lod[..] == [self.level])
     }
 
-    /// When a variable is known. A feed or parameter always is, but the rows of fed sequences come with their windows.
+    /// The availability of a variable. A feed or parameter is always known, but the rows of fed sequences come with their
+    /// windows.
     fn known(&self, var: VarId) -> Availability {
         let given = if self.cut(var) { Availability::Rows(Way::Any) } else { Availability::Always };
         self.known.get(&var).copied().unwrap_or(given)
     }
 
-    /// The operator that does the same in a window, and when what it reads is known.
+    /// The operator that does the same in a window, and the availability of its inputs.
     fn op(&mut self, op: OpDesc) -> Result<(Availability, OpDesc)> {
         let mut way = None;
         for var in op.reads() {
@@ -273,7 +275,7 @@ impl Making<'_> {
         Ok((known, op))
     }
 
-    /// An operator that reads rows of the sequences, and nothing that is known after them.
+    /// Rewrites an operator that reads rows of the sequences, and nothing that is known after them.
     fn over_rows(&mut self, op: OpDesc, way: Way) -> Result<OpDesc> {
         let parsed = self.registry.parse(&op.kind, &op.attributes)?;
         let facts = parsed.facts();
@@ -291,7 +293,7 @@ impl Making<'_> {
         }
     }
 
-    /// The operator of one piece, between what is carried.
+    /// The operator of one piece, with its carried values as inputs and outputs.
     fn piece(&mut self, op: OpDesc, pieces: Pieces) -> Result<OpDesc> {
         let Pieces { into, attributes, carried } = pieces;
         let mut op = OpDesc { kind: into.to_owned(), attributes, ..op };
@@ -318,7 +320,7 @@ impl Making<'_> {
         Ok(op)
     }
 
-    /// A recurrent whose memories start with feeds.
+    /// Rewrites a recurrent such that its memories start with feeds.
     fn recurrent(&mut self, op: OpDesc, mut step: StepDesc) -> Result<OpDesc> {
         if let Some(pair) = step.statics.iter().find(|pair| self.cut(pair.outer)) {
             let error = cannot("a recurrent over the rows", "one that sees whole sequences at every step");

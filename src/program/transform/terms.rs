@@ -1,8 +1,8 @@
-//! What a loss is computed from: the sums and means over rows whose values for a whole batch follow from those of its parts.
+//! The terms of a loss: sums and means over rows, whose values for a whole batch follow from the values of its parts.
 //!
-//! A batch may come in *parts* of whole sequences: the batches that make one step, the parts of several workers, the batches in
-//! which a data set is measured. Most losses are a function of *totals*, each a sum or a mean over rows: L = f(T₁, …, Tₙ, θ). The
-//! totals of parts b are added up, those of means weighted by their rows m:
+//! A batch may come in *parts* of whole sequences: the batches that make one step, the parts of several workers, the batches
+//! in which a data set is measured. Most losses are a function of *totals*, each a sum or a mean over rows: L = f(T₁, …, Tₙ,
+//! θ). Totals of the parts b are added; means are weighted by their rows m:
 //!
 //! ```text
 //! sum    Tᵢ = Σ_b Tᵢb               a part's share sᵢb = 1
@@ -11,8 +11,8 @@
 //! ∂L/∂θ = Σᵢ ∂f/∂Tᵢ Σ_b sᵢb ∂Tᵢb/∂θ + ∂f/∂θ
 //! ```
 //!
-//! The function f is the *head*: operators on variables that have no rows. What only parameters reach, as a penalty on weights,
-//! belongs to it and counts once, whatever the parts.
+//! The function f is the *head*: operators on variables without rows. Values that only parameters reach, such as a penalty
+//! on weights, belong to the head and count once, whatever the parts.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,21 +26,21 @@ use crate::program::description::op_desc::{OpDesc, Role};
 use crate::program::description::program::Program;
 use crate::program::description::var_desc::VarRole;
 
-/// The totals of a loss, and what is computed from them.
+/// The totals of a loss, and the head that is computed from them.
 #[derive(Debug, Clone)]
 pub(crate) struct LossTerms {
     pub(crate) loss: VarId,
-    /// In the order in which the program computes them.
+    /// The totals, in the order in which the program computes them.
     pub(crate) totals: Vec<TotalVar>,
-    /// What the head reads that no row reaches, as far down as it goes: parameters, and what is computed from them alone.
+    /// The variables that the head reads directly and no row reaches: parameters, and values computed from them alone.
     pub(crate) givens: Vec<VarId>,
-    /// What the head computes from totals, the loss among it unless it is a total.
+    /// The variables that the head computes from totals, with the loss among them unless it is a total.
     head: HashSet<VarId>,
-    /// What rows reach.
+    /// The variables that rows reach.
     reached: HashSet<VarId>,
-    /// What feeds without rows reach, each with such a feed.
+    /// The variables that feeds without rows reach, each with such a feed.
     fed: HashMap<VarId, VarId>,
-    /// The operators that look at the whole of each part: kind, and the user's line.
+    /// The operators whose rows depend on the whole part: kind, and the user's line.
     pub(crate) whole: Vec<(String, String)>,
 }
 
@@ -48,16 +48,16 @@ pub(crate) struct LossTerms {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TotalVar {
     pub(crate) var: VarId,
-    /// The rows of which it is the sum or the mean; or how much of a mean a batch is, a scalar.
+    /// The rows whose sum or mean it is; or the scalar weight of a batch in a mean.
     pub(crate) of: VarId,
     pub(crate) kind: Total,
 }
 
 impl LossTerms {
-    /// The terms of `loss`, a variable of the root block without rows.
+    /// Returns the terms of `loss`, a variable of the root block without rows.
     ///
     /// # Errors
-    /// If it is not computed from sums and means over rows and from parameters alone, by operators on what has no rows.
+    /// If it is not computed from sums and means over rows and from parameters alone, by operators on variables without rows.
     pub(crate) fn of(program: &Program, registry: &Registry, loss: VarId) -> Result<Self> {
         let mut terms = Self::empty(loss);
         terms.reach(program);
@@ -68,7 +68,7 @@ impl LossTerms {
         Ok(terms)
     }
 
-    /// Of a loss of which a batch counts as much as the scalar `weight` says.
+    /// Returns the terms of a loss in which a batch counts with the scalar `weight`.
     ///
     /// # Errors
     /// If an operator is not registered.
@@ -91,17 +91,17 @@ impl LossTerms {
         Self { loss, totals, givens, head, reached, fed, whole }
     }
 
-    /// Whether the head computes a variable.
+    /// Returns whether the head computes a variable.
     pub(crate) fn is_of_head(&self, var: VarId) -> bool {
         self.head.contains(&var)
     }
 
-    /// Whether the loss itself is the one total.
+    /// Returns whether the loss itself is the one total.
     pub(crate) fn is_total(&self) -> bool {
         self.totals.iter().any(|total| total.var == self.loss)
     }
 
-    /// Finds what rows reach, and what feeds without rows reach.
+    /// Finds the variables that rows reach, and the variables that feeds without rows reach.
     fn reach(&mut self, program: &Program) {
         let batched = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
         let feeds = program.vars().filter(|(_, var)| var.block == BlockId(0) && var.role == VarRole::Feed);
@@ -119,7 +119,7 @@ impl LossTerms {
         }
     }
 
-    /// Finds the totals that `var` is computed from.
+    /// Finds the totals from which `var` is computed.
     fn walk(&mut self, program: &Program, registry: &Registry, var: VarId) -> Result<()> {
         if self.head.contains(&var) || self.totals.iter().any(|total| total.var == var) {
             return Ok(());
@@ -158,8 +158,8 @@ impl LossTerms {
         inputs.into_iter().try_for_each(|input| self.walk(program, registry, input))
     }
 
-    /// Finds the operators before the totals whose rows depend on the whole of a part: those that say so, and those that read a
-    /// number of the whole part beside rows, which are an error if `refuse`.
+    /// Finds the operators before the totals whose rows depend on the whole part: operators that declare it, and operators
+    /// that read a number of the whole part beside rows, which are an error if `refuse`.
     fn look_for_whole(&mut self, program: &Program, registry: &Registry, refuse: bool) -> Result<()> {
         let batched = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
         let mut needed: HashSet<VarId> = self.totals.iter().flat_map(|total| [total.var, total.of]).collect();
@@ -180,7 +180,8 @@ impl LossTerms {
         Ok(())
     }
 
-    /// The program that computes the gradients of a part: those of the totals are feeds, and the head's are left out.
+    /// The program that computes the gradients of a part: the gradients of the totals are feeds, and the head's gradients
+    /// are left out.
     pub(crate) fn body(&self, program: &Program) -> Program {
         let mut body = program.clone();
         let seeds: Vec<VarId> = self.totals.iter().filter_map(|t| gradient_of(program, t.var)).collect();
@@ -198,7 +199,7 @@ impl LossTerms {
         let kept = ops.into_iter().filter(|op| !of_head(op) && (op.role == Role::Update || !starts(op)));
         body.blocks[0].ops = only_reached(&body, kept.collect(), &seeds);
         only_run(&mut body);
-        // A parameter that the head alone reads gets no gradient from a part.
+        // A parameter that only the head reads gets no gradient from a part.
         let Some(fill) = fill else { return body };
         // An update may write a gradient too, to clip it.
         let computed = body.root().ops.iter().filter(|op| op.role != Role::Update);
@@ -222,8 +223,8 @@ impl LossTerms {
         body
     }
 
-    /// The program of the head: totals are feeds. It computes the loss, the gradients of the totals, and what parameters get from
-    /// the head alone.
+    /// The program of the head, with totals as feeds. It computes the loss, the gradients of the totals, and the gradients
+    /// that parameters get from the head alone.
     pub(crate) fn head(&self, program: &Program) -> Head {
         let mut head = program.clone();
         let totals: HashSet<VarId> = self.totals.iter().map(|total| total.var).collect();
@@ -262,12 +263,12 @@ fn forward(program: &Program) -> impl Iterator<Item = &OpDesc> {
     program.root().ops.iter().filter(|op| op.role == Role::Forward)
 }
 
-/// The variable that is the gradient of another one.
+/// The gradient variable of a variable.
 fn gradient_of(program: &Program, of: VarId) -> Option<VarId> {
     program.vars().find(|(_, var)| var.gradient_of == Some(of)).map(|(id, _)| id)
 }
 
-/// The operators without those backward ones that no gradient comes to any more.
+/// The operators without the backward operators that no gradient reaches any more.
 fn only_reached(program: &Program, ops: Vec<OpDesc>, seeds: &[VarId]) -> Vec<OpDesc> {
     let mut there: HashSet<VarId> = seeds.iter().copied().collect();
     let mut kept = Vec::with_capacity(ops.len());
@@ -304,8 +305,9 @@ fn only_run(program: &mut Program) {
     }
 }
 
-/// The operators whose rows in an evaluation depend on the whole batch and that `vars` are computed from: kind, and the user's line. An
-/// operator whose outputs an update reads, as the mean of a batch norm, evaluates by what that keeps.
+/// The operators that `vars` are computed from and whose rows in an evaluation depend on the whole batch: kind, and the
+/// user's line. An operator whose outputs an update reads, such as the mean of a batch norm, evaluates with the kept values
+/// instead.
 ///
 /// # Errors
 /// If an operator is not registered.
@@ -334,7 +336,7 @@ pub(crate) fn whole_batch(
     Ok(whole)
 }
 
-/// The error of a loss that is no function of totals.
+/// The error that a loss is no function of totals.
 fn unseen(program: &Program, loss: VarId, op: Option<&OpDesc>, got: &str) -> Error {
     let expected = "sums and means over rows (`sum`, `mean`) and operators on these, so that batches of any sizes add up to it";
     let error = Error::of(ErrorKind::Program, "loss", expected, got).variable(&program.var(loss).name);

@@ -1,7 +1,7 @@
-//! What runs when in the gradient block of a step block, and where the gradients live.
+//! The analysis of a gradient block: when its operators run, and the homes of the gradients.
 //!
-//! It is cut as the step block is: the gradient of a weight that the loop does not change leaves the loop, and is one
-//! product over all steps.
+//! The gradient block is divided as the step block is: the gradient of a weight that the loop does not change leaves the
+//! loop, and is one product over all steps.
 
 use std::collections::HashSet;
 
@@ -49,7 +49,7 @@ pub(crate) fn backward(
     Ok(Backward { units, same, columns, overwrites: slots, homes, memories })
 }
 
-/// The variables by whose memory others go.
+/// The variables in whose memory other variables are.
 struct Names<'a> {
     forward: &'a Forward,
     same: &'a EqualGradients,
@@ -80,8 +80,8 @@ fn loop_unit(block: &GradientBlock<'_>, names: &Names<'_>, id: OpId, op: &OpDesc
     Unit::new(id.number, reads, writes, pinned)
 }
 
-/// The units of a backward operator: one for each gradient, so that those of weights can wait until after the loop, unless
-/// several share work at the same time.
+/// The units of a backward operator: one for each gradient, so that gradients of weights can wait until after the loop,
+/// unless several gradients share work at the same time.
 fn units_of(
     block: &GradientBlock<'_>,
     names: &Names<'_>,
@@ -112,7 +112,7 @@ fn units_of(
             (foreign, Pin::Foreign),
         ]);
         let unit = Unit { wrt: slots, ..Unit::new(id.number, reads, writes, pinned) };
-        // What meets static sub-sequences at every step computes all its gradients there, and may share the work.
+        // An operator that reads static sub-sequences at every step computes all its gradients there, and may share the work.
         let shares = parsed.facts.reach == Reach::Sequence && !parsed.hints.separate_gradients;
         let at_every_step = |unit: &Unit| unit.pinned == Some(Pin::Mixed);
         match units.last_mut().filter(|last| last.op == id.number && shares && at_every_step(last)) {
@@ -127,8 +127,8 @@ fn units_of(
     Ok(())
 }
 
-/// The input slots of a backward operator whose gradients are computed together. Those of rows that share work are: in two
-/// calls they would do it twice.
+/// The input slots of a backward operator whose gradients are computed together. Gradients of rows that share work are
+/// computed in one call, since two calls would do the work twice.
 fn together(
     block: &GradientBlock<'_>,
     same: &EqualGradients,
@@ -156,23 +156,23 @@ fn together(
     groups
 }
 
-/// Whether some variables have a row a sequence and others one a step.
+/// Returns whether some variables have a row per sequence and others a row per step.
 fn mixed(block: &GradientBlock<'_>, vars: impl Iterator<Item = VarId>) -> bool {
     let classes: Vec<Class> = vars.map(|v| block.class(v)).collect();
     classes.contains(&Class::Sequence) && classes.contains(&Class::Step)
 }
 
-/// Whether some gradient is passed to the step before.
+/// Returns whether a gradient is passed to the previous step.
 fn passes(block: &GradientBlock<'_>, writes: &[VarId]) -> bool {
     block.gradient.memories.iter().filter_map(|m| m.previous).any(|previous| writes.contains(&previous))
 }
 
-/// The first reason that holds.
+/// The first reason whose condition is true.
 fn first(reasons: &[(bool, Pin)]) -> Option<Pin> {
     reasons.iter().find(|(holds, _)| *holds).map(|(_, pin)| *pin)
 }
 
-/// Where the gradients of the block live but for some, which have a place elsewhere.
+/// The homes of the block's gradients, except gradients with a home elsewhere.
 fn own_homes(
     block: &GradientBlock<'_>,
     units: &[Unit],
@@ -197,7 +197,7 @@ fn own_homes(
     vars.into_iter().map(|var| (var, GradientHome::Own(home(var)))).collect()
 }
 
-/// How the previous value of each memory is read.
+/// The accesses to the previous value of each memory.
 fn memories(step: &StepDesc, units: &[Unit]) -> Vec<MemoryReads> {
     let reads = |unit: &Unit, var| unit.reads.contains(&var);
     let how = |previous: VarId| {

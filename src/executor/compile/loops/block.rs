@@ -1,4 +1,4 @@
-//! What the analyses of a step block, and of its gradient block, read.
+//! The inputs and results of the analyses of a step block and of its gradient block.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,11 +12,11 @@ use crate::executor::rewrite::classes::{Class, Classes};
 use crate::operator::{BlockId, VarId};
 use crate::program::{OpDesc, StepDesc, StepGradient, VarPair};
 
-/// How often the loop of a step block runs in a run.
+/// The number of visits of a step block's loop in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Visits {
     Once,
-    /// It is in the loop of another block: at each of its steps.
+    /// It is in the loop of another block, and runs at each of its steps.
     Many,
 }
 
@@ -24,7 +24,7 @@ pub(crate) enum Visits {
 pub(crate) struct StepBlock<'a> {
     pub(crate) source: &'a Source<'a>,
     pub(crate) step: &'a StepDesc,
-    /// What leaves a step: to the next one, or out of the block.
+    /// Variables that leave a step: to the next one, or out of the block.
     pub(crate) leaving: HashSet<VarId>,
 }
 
@@ -41,21 +41,21 @@ impl<'a> StepBlock<'a> {
     }
 }
 
-/// What was found of a step block.
+/// The results of analysing a step block.
 pub(crate) struct Forward {
     pub(crate) visits: Visits,
-    /// What its variables have rows for.
+    /// The classes of its variables.
     pub(crate) classes: Classes,
-    /// Its levels, and those that operators of it make.
+    /// Its levels, and the levels that its operators make.
     pub(crate) levels: StepLevels,
-    /// What runs when, and why.
+    /// When each unit runs, with the reason.
     pub(crate) units: Vec<Unit>,
     pub(crate) columns: Columns,
-    /// Operators that add their output to what is there.
+    /// Operators that add their output to what is in the buffer.
     pub(crate) adds: HashSet<usize>,
-    /// What the backward pass reads, wholes in the place of their columns.
+    /// The variables that the backward pass reads; a whole replaces its columns.
     pub(crate) saved: SavedValues,
-    /// Where the variables that it computes live, in the order in which they are first written.
+    /// The home of each variable that it computes, in the order in which they are first written.
     pub(crate) homes: Vec<(VarId, Home)>,
     /// Memories whose previous values are read outside the loop, as one array.
     pub(crate) spread: HashSet<VarId>,
@@ -64,7 +64,7 @@ pub(crate) struct Forward {
 }
 
 impl Forward {
-    /// What a variable, or the variable that it is the gradient of, has rows for.
+    /// The class of a variable, or of the variable of a gradient.
     pub(crate) fn class(&self, source: &Source<'_>, var: VarId) -> Class {
         self.classes.get(source.program, source.program.var(var).gradient_of.unwrap_or(var))
     }
@@ -76,7 +76,7 @@ pub(crate) struct GradientBlock<'a> {
     pub(crate) step: &'a StepDesc,
     pub(crate) gradient: &'a StepGradient,
     pub(crate) forward: &'a Forward,
-    /// What leaves a step, or comes to it from elsewhere.
+    /// Variables that leave a step, or enter it from elsewhere.
     pub(crate) leaving: HashSet<VarId>,
 }
 
@@ -98,18 +98,18 @@ impl<'a> GradientBlock<'a> {
         self.source.ops(self.gradient.block)
     }
 
-    /// What a gradient, or a forward value, has rows for.
+    /// The class of a gradient or of a forward value.
     pub(crate) fn class(&self, var: VarId) -> Class {
         self.forward.class(self.source, var)
     }
 
-    /// Whether a gradient is of this block and stays in its step.
+    /// Returns whether a gradient belongs to this block and stays in its step.
     pub(crate) fn is_inside(&self, var: VarId) -> bool {
         self.source.program.var(var).block == self.gradient.block && !self.leaving.contains(&var)
     }
 }
 
-/// Gradient to the gradient that it is, number for number, which is no further one.
+/// Maps a gradient to the gradient that it equals, number for number, and that equals no further gradient.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EqualGradients(pub(crate) HashMap<VarId, VarId>);
 
@@ -124,31 +124,31 @@ impl EqualGradients {
     }
 }
 
-/// What was found of a gradient block.
+/// The results of analysing a gradient block.
 pub(crate) struct Backward {
-    /// What runs when, and why.
+    /// When each unit runs, with the reason.
     pub(crate) units: Vec<Unit>,
     pub(crate) same: EqualGradients,
-    /// Of gradients.
+    /// The columns among gradients.
     pub(crate) columns: Columns,
-    /// Backward operators, with an input slot whose value lies where its gradient goes.
+    /// Backward operators, with an input slot whose value is overwritten by its gradient.
     pub(crate) overwrites: HashSet<(usize, usize)>,
-    /// Where its gradients live, by number.
+    /// The home of each of its gradients, by number.
     pub(crate) homes: Vec<(VarId, GradientHome)>,
     /// Memories whose previous values are read, at each step or as one array.
     pub(crate) memories: Vec<MemoryReads>,
 }
 
-/// Where a gradient lives.
+/// The home of a gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GradientHome {
     /// In memory of its own.
     Own(Home),
-    /// In the memory of the forward value, which nothing else reads any more.
+    /// In the memory of the forward value, which no later call reads.
     Over(VarId),
 }
 
-/// How a backward loop reads the previous values of a memory.
+/// The accesses of a backward loop to the previous values of a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemoryReads {
     Not,

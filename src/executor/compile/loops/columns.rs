@@ -1,15 +1,15 @@
-//! Which variables of step blocks are columns of which: they have no memory of their own.
+//! Columns: variables of step blocks that are columns of other variables, and so have no memory of their own.
 
 use std::collections::HashMap;
 
 use crate::executor::plan::Views;
 use crate::operator::VarId;
 
-/// Variables that are columns of another one, or all of it.
+/// Variables that are columns of another variable, or all of it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Columns {
     of: Views,
-    /// Variables that were made columns of a variable; some may be another one's by now.
+    /// Variables that were made columns of a variable; some may be columns of another variable by now.
     parts: HashMap<VarId, Vec<VarId>>,
 }
 
@@ -28,19 +28,19 @@ impl Columns {
         self.of.contains_key(&var)
     }
 
-    /// Lets a variable be columns of another one, from the given one on.
+    /// Makes a variable a view of columns of another variable, from column `column` on.
     pub(crate) fn view(&mut self, part: VarId, (whole, column): (VarId, usize)) {
         self.of.insert(part, (whole, column));
         self.parts.entry(whole).or_default().push(part);
     }
 
-    /// The variables that are columns of one, or are it.
+    /// The variables that are columns of a variable, or are all of it.
     pub(crate) fn parts_of(&self, whole: VarId) -> impl Iterator<Item = VarId> {
         let of = move |part: &VarId| self.of.get(part).is_some_and(|(of, _)| *of == whole);
         self.parts.get(&whole).into_iter().flatten().copied().filter(of)
     }
 
-    /// Each with the whole and its first column there.
+    /// All views, each with the whole and its first column there.
     pub(crate) fn all(&self) -> &Views {
         &self.of
     }

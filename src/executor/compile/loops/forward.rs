@@ -1,4 +1,4 @@
-//! What runs when in a step block, and where what it computes lives.
+//! The analysis of a step block: when its operators run, and the homes of their results.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ use crate::program::{StepDesc, decided_late};
 /// Analyses a step block, whose loop runs once or many times in a run.
 ///
 /// # Errors
-/// If an operator cannot run in a step block, or where a memory decides the rows of sequences.
+/// If an operator cannot run in a step block, or if a memory decides the rows of sequences.
 pub(crate) fn forward(
     source: &Source<'_>,
     saved: &SavedValues,
@@ -53,7 +53,7 @@ pub(crate) fn forward(
     Ok(found)
 }
 
-/// What an operator has rows for, whether it has a call at all, and why it must stay in the loop, if it must.
+/// The class of an operator's rows, whether it has a call at all, and the reason why it must stay in the loop, if any.
 fn classify(block: &StepBlock<'_>, id: OpId, found: &mut Forward) -> Result<()> {
     let source = block.source;
     let op = source.desc(id);
@@ -74,9 +74,9 @@ fn classify(block: &StepBlock<'_>, id: OpId, found: &mut Forward) -> Result<()> 
     Ok(())
 }
 
-/// Why what has a row a sequence is computed at every step nevertheless, if it is. What a loop inside a loop computes once
-/// a sequence would be lost for the backward pass, since it runs many times; what leaves the step has a row for each
-/// entry; what is random differs from step to step.
+/// The reason why an operator with one row per sequence is still called at every step; `None` if it is not. A loop inside a
+/// loop runs many times, so that a result computed once per sequence would be lost for the backward pass. A variable that
+/// leaves the step has a row for each entry. Random numbers differ from step to step.
 fn again(block: &StepBlock<'_>, id: OpId, class: Class, visits: Visits) -> Option<Pin> {
     if class != Class::Sequence {
         return None;
@@ -90,15 +90,15 @@ fn again(block: &StepBlock<'_>, id: OpId, class: Class, visits: Visits) -> Optio
     draws(block.source, id).then_some(Pin::Random)
 }
 
-/// When each unit runs.
+/// Decides when each unit runs.
 fn times(block: &StepBlock<'_>, found: &mut Forward) -> Result<()> {
     let StepBlock { source, step, .. } = *block;
     let carried: Vec<VarId> = step.memories.iter().map(|m| m.previous).collect();
     let nexts: Vec<VarId> = step.memories.iter().map(|m| m.next).collect();
     let ops = &source.program.block(step.block).ops;
     decide(&mut found.units, &carried, &nexts);
-    // A loop inside the loop runs for all steps at once or for each by itself, forward and backward alike: else the backward
-    // pass would not find its values. The gradient of a memory that it reads needs each by itself.
+    // A loop inside the loop runs for all steps at once or for each step separately, forward and backward alike: else the
+    // backward pass would not find its values. The gradient of a memory that it reads requires each step separately.
     for unit in found.units.iter_mut().filter(|unit| unit.when == Timing::After) {
         if ops[unit.op].step.is_some() {
             unit.pinned = unit.pinned.or(Some(Pin::Stepwise));
@@ -111,8 +111,8 @@ fn times(block: &StepBlock<'_>, found: &mut Forward) -> Result<()> {
     })
 }
 
-/// Where each variable that the block computes lives. What only the loop has, and the backward pass does not want, needs
-/// the rows of one step alone.
+/// The home of each variable that the block computes. A variable that only the loop uses, and the backward pass does not
+/// read, needs the rows of one step only.
 fn homes(block: &StepBlock<'_>, found: &mut Forward) {
     let outside: HashSet<VarId> =
         found.units.iter().filter(|unit| unit.when != Timing::Body).flat_map(Unit::touches).collect();

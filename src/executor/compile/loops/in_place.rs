@@ -1,8 +1,8 @@
-//! Values of a step block that are made where another one lies: `x·W + h·U` is one array, to which the second product
-//! is added step by step, and the gradient of a cell's inputs may take the place of those inputs.
+//! Values of a step block that are computed in the array of another value: `x·W + h·U` is one array, to which the second
+//! product is added step by step, and the gradient of a cell's inputs may overwrite these inputs.
 //!
-//! Both names then stand for one array, as do the parts of a split and the whole (the module `views`). The
-//! bits are those of two arrays: a sum that is added to a value is that value plus the finished sum.
+//! Both names then refer to one array, as the parts of a split and the whole do (the module `views`). The bits equal the
+//! bits of two arrays: a sum that is added to a value is that value plus the finished sum.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -19,10 +19,10 @@ use crate::program::grad_name;
 /// The numbers of units, by variable.
 type Numbers = HashMap<VarId, Vec<usize>>;
 
-/// A unit: when it runs, the number of its operator, and its own.
+/// A unit: its time, the number of its operator, and its own number.
 type User = (Timing, usize, usize);
 
-/// Which units read and write each variable, in the order in which they run.
+/// The units that read and write each variable, in the order in which they run.
 struct Users {
     reads: HashMap<VarId, BTreeSet<User>>,
     writes: HashMap<VarId, BTreeSet<User>>,
@@ -51,7 +51,7 @@ impl Users {
         self.writes.get(&var).into_iter().flatten()
     }
 
-    /// One unit is gone, another one reads `whole` too, and two variables are `whole` now.
+    /// Updates the index: a unit is removed, another unit reads `whole` too, and two variables become `whole`.
     fn renamed(
         &mut self,
         units: &mut [Unit],
@@ -85,9 +85,9 @@ struct Sum {
     out: VarId,
 }
 
-/// Lets operators whose result is only added to another value add it there, and takes the additions out of the units. When
-/// the others run stays as it was decided: what reads a value before something is added to it must not move behind that,
-/// as it would if the decision were made anew for the one array.
+/// Lets operators whose result is only added to another value add it there, and removes the additions from the units. The
+/// times of the other units stay as decided: a reader of a value before the addition must not move behind the addition, as
+/// it would if the times were decided anew for the one array.
 pub(super) fn add_in_place(block: &StepBlock<'_>, found: &mut Forward) {
     let mut done: HashSet<usize> = HashSet::new();
     let mut users = Users::of(&found.units, &done);
@@ -131,7 +131,7 @@ pub(super) fn add_in_place(block: &StepBlock<'_>, found: &mut Forward) {
     found.units.retain(|_| !number.next().is_some_and(|i| done.contains(&i)));
 }
 
-/// The unit that computes the first term and can add it to the second one, if nothing is in the way.
+/// The unit that computes the first term and can add it to the second term; `None` if another unit prevents it.
 fn adder(
     block: &StepBlock<'_>,
     found: &Forward,
@@ -168,7 +168,7 @@ fn adder(
     fits.then_some(adder)
 }
 
-/// The terms and the sum, if an operator computes one.
+/// The terms and the sum, if the operator is an addition.
 fn sum(source: &Source<'_>, id: OpId) -> Option<Sum> {
     let (op, parsed) = (source.desc(id), source.parsed(id)?);
     let (inputs, outputs): (Vec<VarId>, Vec<VarId>) = (op.reads().collect(), op.writes().collect());
@@ -177,21 +177,21 @@ fn sum(source: &Source<'_>, id: OpId) -> Option<Sum> {
     (parsed.hints.sums && alike && x != y).then_some(Sum { terms: [x, y], out })
 }
 
-/// Whether an operator can add its one output to what is there.
+/// Returns whether an operator can add its one output to what is in the buffer.
 fn accumulates(source: &Source<'_>, id: OpId) -> bool {
     let parsed = source.parsed(id).filter(|_| source.desc(id).writes().count() == 1);
     parsed.is_some_and(|parsed| parsed.hints.accumulates)
 }
 
-/// Backward operators, with the input slot whose gradient is written over the value; and these gradients, each with the
-/// value's variable.
+/// Backward operators, with the input slot whose gradient overwrites the value; and these gradients, each with the value's
+/// variable.
 #[derive(Default)]
 pub(super) struct Overwrites {
     pub(super) slots: HashSet<(usize, usize)>,
     pub(super) homes: HashMap<VarId, GradientHome>,
 }
 
-/// Lets backward operators write a gradient over the value that they alone read.
+/// Lets backward operators write a gradient over the value that only they read.
 pub(super) fn overwrite(
     block: &GradientBlock<'_>,
     same: &EqualGradients,

@@ -1,4 +1,4 @@
-//! The levels of sequences inside a step block: those that come from around it, and those that its operators make.
+//! The levels of sequences inside a step block: levels from around it, and levels that its operators make.
 
 use super::columns::Columns;
 use crate::error::{Error, ErrorKind, Result};
@@ -11,11 +11,11 @@ use crate::program::StepDesc;
 /// The levels of a step block.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StepLevels {
-    /// Of step inputs and static inputs, those above first.
+    /// The levels of step inputs and static inputs, upper levels first.
     pub(crate) inner: Vec<InnerLevel>,
     /// Levels that operators make.
     pub(crate) made: Vec<MadeLevel>,
-    /// Those that the rows of all steps have a LoD with, because a step input does.
+    /// Levels that the rows of all steps have a LoD with, because a step input has it.
     over_all: Vec<LevelId>,
 }
 
@@ -42,7 +42,7 @@ impl StepLevels {
         Ok(Self { inner, made: Vec::new(), over_all })
     }
 
-    /// Adds the levels that an operator makes, and returns what decides their offsets; `None` if it makes none.
+    /// Adds the levels that an operator makes, and returns the variables that decide their offsets; `None` if it makes none.
     pub(crate) fn make(
         &mut self,
         source: &Source<'_>,
@@ -68,7 +68,7 @@ impl StepLevels {
         Ok(Some(vars.map(|&var| columns.whole_of(var)).collect()))
     }
 
-    /// The number of a level among those of the block.
+    /// The number of a level among the levels of the block.
     fn position(&self, level: LevelId) -> Result<usize> {
         let outside = self.inner.iter().position(|inner| inner.inner == level);
         let here = self.made.iter().position(|made| made.level == level).map(|i| self.inner.len() + i);
@@ -78,12 +78,13 @@ impl StepLevels {
         })
     }
 
-    /// Whether the rows of all steps have a LoD with a level: it is a step input's, or made of such in the step.
+    /// Returns whether the rows of all steps have a LoD with a level: a step input's level, or a level made from such a
+    /// level in the step.
     fn is_over_all(&self, level: LevelId) -> bool {
         self.over_all.contains(&level) || self.made.iter().any(|made| made.level == level && made.over_all)
     }
 
-    /// Whether a variable has levels that have no LoD over all steps.
+    /// Returns whether a variable has levels without a LoD over all steps.
     pub(crate) fn foreign(&self, source: &Source<'_>, var: VarId) -> bool {
         let levels = source.program.var(var).spec().map_or(&[][..], |spec| &spec.lod);
         !levels.iter().all(|&level| self.is_over_all(level))

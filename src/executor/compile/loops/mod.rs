@@ -1,4 +1,4 @@
-//! Step blocks: which operators leave the loop and why, what has no memory of its own, where the rest lives.
+//! Step blocks: the operators that leave the loop, with the reasons; the variables without memory; the homes of all others.
 
 pub(crate) mod backward;
 pub(crate) mod block;

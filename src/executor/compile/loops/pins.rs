@@ -1,4 +1,4 @@
-//! Which operators of a step block must stay in its loop, whatever depends on what.
+//! Pins: operators of a step block that must stay in its loop, whatever their dependencies.
 
 use super::levels::StepLevels;
 use crate::error::{Error, ErrorKind, Result};
@@ -7,7 +7,7 @@ use crate::executor::plan::{OpId, Pin};
 use crate::executor::rewrite::classes::Class;
 use crate::operator::Reach;
 
-/// Whether an operator, or one of a `recurrent`'s step block, draws random numbers.
+/// Returns whether an operator, or an operator of a `recurrent`'s step block, draws random numbers.
 pub(super) fn draws(source: &Source<'_>, id: OpId) -> bool {
     match &source.desc(id).step {
         Some(step) => source.ops(step.block).any(|(inner, _)| draws(source, inner)),
@@ -15,7 +15,7 @@ pub(super) fn draws(source: &Source<'_>, id: OpId) -> bool {
     }
 }
 
-/// Why an operator must stay in the loop for reasons of its own, if it must.
+/// The reason why an operator must stay in the loop regardless of dependencies; `None` if it need not.
 pub(super) fn stays(source: &Source<'_>, levels: &StepLevels, id: OpId, class: Class) -> Result<Option<Pin>> {
     let op = source.desc(id);
     // Whole sub-sequences of static inputs have no LoD over all steps at once.

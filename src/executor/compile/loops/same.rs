@@ -1,13 +1,13 @@
-//! Gradients that are another one, number for number: those of a sum's operands. They are not copied; both names
-//! stand for one array.
+//! Gradients that equal another gradient, number for number: the gradients of a sum's operands. They are not copied; both
+//! names refer to one array.
 
 use super::block::{EqualGradients, GradientBlock};
 use super::views::counts;
 use crate::error::Result;
 use crate::program::{Role, grad_name};
 
-/// The gradients of a step block that are another gradient: an operator hands it on as it is, nothing else adds to it,
-/// and it stays inside the block.
+/// The gradients of a step block that equal another gradient: an operator passes that gradient on unchanged, no other
+/// operator adds to it, and it stays inside the block.
 pub(super) fn same(block: &GradientBlock<'_>) -> Result<EqualGradients> {
     let program = block.source.program;
     let written = counts(block.ops().flat_map(|(_, op)| op.writes()));
@@ -20,7 +20,7 @@ pub(super) fn same(block: &GradientBlock<'_>) -> Result<EqualGradients> {
             let alike = program.spec(*var)? == program.spec(*of)? && block.class(*var) == block.class(*of);
             let passes = parsed.op.gradient(slot, &parsed.inputs).passes;
             if passes && alike && block.is_inside(*var) && written.get(var) == Some(&1) {
-                // What is read was written before, so that it is there already if it is another one itself.
+                // A gradient that is read was written before, so it is in the map already if it equals another one.
                 same.0.insert(*var, same.resolve(*of));
             }
         }

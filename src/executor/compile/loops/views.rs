@@ -1,5 +1,5 @@
-//! Variables of a step block that are columns of another one: the parts of a split. They are not copied; a part is
-//! read where the whole lies, and the gradient of a part is written into its columns of the whole's gradient.
+//! Views: variables of a step block that are columns of another variable, as the parts of a split. They are not copied; a
+//! part is read in the memory of the whole, and its gradient is written into its columns of the whole's gradient.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::operator::VarId;
 use crate::program::{Role, grad_name};
 
 /// Makes the outputs of an operator of a step block views, if they are columns of its input; then the operator has no call.
-/// What leaves the step, or enters a loop inside it, has rows of its own.
+/// A variable that leaves the step, or enters a loop inside it, has rows of its own.
 pub(super) fn view_outputs(
     block: &StepBlock<'_>,
     id: OpId,
@@ -42,8 +42,8 @@ pub(super) fn view_outputs(
     true
 }
 
-/// Makes the gradients of such parts views of the gradient of the whole, where nothing else writes that and all its
-/// columns are written. Returns the numbers of the operators that have no call for it.
+/// Makes the gradients of such parts views of the gradient of the whole, if no other operator writes that gradient and all
+/// its columns are written. Returns the numbers of the operators that then have no call.
 pub(super) fn view_gradients(
     block: &GradientBlock<'_>,
     same: &EqualGradients,
@@ -85,7 +85,7 @@ pub(super) fn view_gradients(
     Ok(without_call)
 }
 
-/// How often each variable comes.
+/// The number of occurrences of each variable.
 pub(crate) fn counts(vars: impl Iterator<Item = VarId>) -> HashMap<VarId, usize> {
     let mut counts = HashMap::new();
     vars.for_each(|var| *counts.entry(var).or_default() += 1);

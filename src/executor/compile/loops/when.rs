@@ -1,14 +1,14 @@
-//! Which operators of a step block leave the loop.
+//! Decides which operators of a step block leave the loop.
 //!
-//! An operator runs before the loop if no memory reaches it, after it if it reaches no memory, and in the loop
-//! otherwise. Nothing here knows a cell or an operator by name.
+//! An operator runs before the loop if no memory reaches it, after it if it reaches no memory, and in the loop otherwise.
+//! This module does not know the kind of any operator or cell.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::executor::plan::{Pin, TimingReason};
 use crate::operator::VarId;
 
-/// When an operator of a step block runs.
+/// The time at which an operator of a step block runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timing {
     /// Once, before the loop.
@@ -19,7 +19,7 @@ pub(crate) enum Timing {
     After,
 }
 
-/// What is given a time: an operator of a step block, or, of a backward one, some of its gradients.
+/// A unit of scheduling: an operator of a step block, or, for a backward operator, some of its gradients.
 #[derive(Debug, Clone)]
 pub(crate) struct Unit {
     /// The operator's number in the block.
@@ -29,46 +29,46 @@ pub(crate) struct Unit {
     pub(crate) reads: Vec<VarId>,
     pub(crate) writes: Vec<VarId>,
     pub(crate) does: UnitWork,
-    /// It runs before the loop, but one step after the other.
+    /// It runs before the loop, one step after another.
     pub(crate) steps: bool,
-    /// Why it must run at every step, whatever depends on what.
+    /// The reason why it must run at every step, whatever its dependencies.
     pub(crate) pinned: Option<Pin>,
-    /// When it runs, and why then: [`decide`] says it.
+    /// The time at which it runs, with the reason, set by [`decide`].
     pub(crate) when: Timing,
     pub(crate) why: TimingReason,
 }
 
-/// What a unit does of what its operator does.
+/// The part of its operator's work that a unit does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnitWork {
     /// The call itself.
     Computes,
-    /// Offsets of the levels that the operator makes, before its call has room.
+    /// Offsets of the levels that the operator makes, before its call has its output buffer.
     MakesLevels,
 }
 
 impl Unit {
-    /// A forward operator, or a whole loop.
+    /// The unit of a forward operator, or of a whole loop.
     pub(crate) fn new(op: usize, reads: Vec<VarId>, writes: Vec<VarId>, pinned: Option<Pin>) -> Self {
         let (does, when, why) = (UnitWork::Computes, Timing::Before, TimingReason::Apart);
         Self { op, wrt: Vec::new(), reads, writes, does, steps: false, pinned, when, why }
     }
 
-    /// The call that computes offsets from `reads`.
+    /// The unit of the call that computes offsets from `reads`.
     pub(crate) fn of_levels(op: usize, reads: Vec<VarId>) -> Self {
         Self { does: UnitWork::MakesLevels, ..Self::new(op, reads, Vec::new(), None) }
     }
 
-    /// What it reads and writes.
+    /// The variables that it reads and writes.
     pub(crate) fn touches(&self) -> impl Iterator<Item = VarId> {
         self.reads.iter().chain(&self.writes).copied()
     }
 }
 
-/// Decides when each unit runs, and tells it why. `carried` are the variables that come from another step, `wanted` those
-/// that go to one.
+/// Decides when each unit runs, and records the reason. `carried` are the variables that come from another step, `wanted`
+/// the variables that another step needs.
 pub(crate) fn decide(units: &mut [Unit], carried: &[VarId], wanted: &[VarId]) {
-    // Each variable with the one that makes it depend on other steps.
+    // Each variable with the variable that makes it depend on other steps.
     let mut dependent: HashMap<VarId, VarId> = carried.iter().map(|&v| (v, v)).collect();
     let mut depends = vec![None; units.len()];
     // A gradient may be written by several units, so one pass in order is not enough.
@@ -114,16 +114,16 @@ pub(crate) fn decide(units: &mut [Unit], carried: &[VarId], wanted: &[VarId]) {
     }
 }
 
-/// A memory reaches what decides offsets: the operator that makes them, and the memory's previous value.
+/// A memory reaches the inputs that decide offsets: the operator that makes them, and the memory's previous value.
 pub(crate) struct ReachedOffsets {
     pub(crate) op: usize,
     pub(crate) by: VarId,
 }
 
-/// Moves what decides the offsets of levels before the loop, where it runs step by step if it cannot run at once.
+/// Moves the units that decide the offsets of levels before the loop, where they run step by step if they cannot run at once.
 ///
 /// # Errors
-/// If it depends on what comes from another step, one of `carried`.
+/// If such a unit depends on a variable from another step, one of `carried`.
 pub(crate) fn early(units: &mut [Unit], carried: &[VarId]) -> Result<(), ReachedOffsets> {
     if !units.iter().any(|unit| unit.does == UnitWork::MakesLevels) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The listing of a small program, and programs that are hardly one.
+//! The listing of a small program, and of malformed programs.
 
 use super::*;
 use crate::operator::{Attributes, LevelId};
@@ -137,7 +137,7 @@ fn recurrent(block: u32, gradient: Option<u32>) -> OpDesc {
     }
 }
 
-/// Blocks that do not exist, that hold themselves, that are named twice at every depth, or nest very deeply.
+/// Blocks that do not exist, contain themselves, are named twice at every depth, or nest very deeply.
 #[test]
 fn anything_prints() {
     let mut program = Program::new();

@@ -1,4 +1,4 @@
-//! Distributions, orthogonality, independence of names, and what is refused.
+//! Distributions, orthogonality, independence of names, and refused attributes.
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn numbers_depend_on_seed_and_name_alone() {
 fn the_numbers_of_this_version() {
     let uniform = Initializer::new("uniform", Attributes::new().with("low", 0).with("high", 1));
     let got = evaluate(&uniform, &[3], DType::F64, 0, "fc.weight").unwrap();
-    // Computed apart, by a Philox in another language. A change is a break, to be said in the changelog.
+    // Computed by a Philox in another language. A change breaks compatibility, and belongs in the changelog.
     let expected = [0.6448725164112267, 0.1893222632013437, 0.707722959916667];
     assert_eq!(got.as_slice::<f64>().unwrap(), expected);
 }

@@ -1,4 +1,4 @@
-//! In which order operators may stand: what is read was written before, and by one operator alone.
+//! The order of operators: a variable is written before it is read, and by one operator alone.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use crate::program::description::op_desc::{OpDesc, Role, SlotVars, StepDesc, Var
 use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::VarRole;
 
-/// The forward operators of a program, found by what their backward operators name too: the step block that they run, or
+/// The forward operators of a program, indexed by what their backward operators name too: the step block that they run, or
 /// the last variable in their slots (their last output, which no other operator writes).
 struct ForwardOps<'a> {
     of_var: HashMap<VarId, Vec<&'a OpDesc>>,
@@ -31,7 +31,7 @@ impl<'a> ForwardOps<'a> {
         forwards
     }
 
-    /// Whether there is the forward operator that a backward operator belongs to.
+    /// Returns whether the forward operator of a backward operator exists.
     fn has_that_of(&self, backward: &OpDesc) -> bool {
         let alone = |step: &StepDesc| StepDesc { gradient: None, ..step.clone() };
         let step = backward.step.as_deref().map(alone);
@@ -53,11 +53,11 @@ impl<'a> ForwardOps<'a> {
 }
 
 impl Program {
-    /// Checks that the operators that will run (`live` of the root block, and all that they run) read only what was
-    /// written before, that what is computed is computed once, and that no operator writes what it reads.
+    /// Checks that the operators that will run (`live` of the root block, and the operators of their step blocks) read only
+    /// written variables, that each variable is computed once, and that no operator writes what it reads.
     ///
     /// # Errors
-    /// The first operator that does otherwise; the error names it.
+    /// The first operator that breaks a rule; the error names it.
     pub(crate) fn check_order(&self, live: &[usize]) -> Result<()> {
         let ops: Vec<&OpDesc> = live.iter().filter_map(|&number| self.root().ops.get(number)).collect();
         self.order(&ops, &ForwardOps::of(self), &mut HashSet::new())
@@ -67,7 +67,7 @@ impl Program {
         for op in ops {
             if op.role == Role::Backward && !forwards.has_that_of(op) {
                 let expected = "the slots, attributes and step of a forward operator";
-                return Err(malformed(format!("backward operator `{}`", op.kind), expected, "those of none"));
+                return Err(malformed(format!("backward operator `{}`", op.kind), expected, "no such one"));
             }
             let wrong = |expected: &str, id: VarId| {
                 let name = self.shown(id);
