@@ -43,6 +43,8 @@ pub trait Operators {
 ///   facts say [`Facts::batch_dependent`].
 /// - Both are TOTAL: no sequence, an empty sequence, an empty batch, a row of zeros (the state that a loop starts from) are
 ///   defined, never a panic or a NaN.
+/// - A slot is named by its constant. The methods of the contexts panic at a number that the operator does not declare, and where
+///   what is written is taken twice in one call.
 pub trait Op: DeclaredOp {
     /// What the compiler may assume: row-wise, with the LoD of the first input slot, if nothing else is said.
     fn facts(&self) -> Facts {
