@@ -1,7 +1,7 @@
 //! Finds out where names come from: LSTMs read the characters of a name in both directions, and their last states decide the class.
 //!
-//! `cargo run --release --example names` trains on names of invented languages. A path trains on other names, of a folder with a file a class and
-//! a name a line; a second one has names to measure on, in place of a tenth of the first.
+//! `cargo run --release --example names` trains on names of invented languages. Two paths train on other names and measure on the second (the
+//! same path twice: on a tenth of it): folders with a file a class and a name a line.
 mod paths;
 
 use unpadded::data::{Batching, LabelledTexts, Limits, Tokenizer, Vocabulary};

@@ -13,7 +13,7 @@ use unpadded::optimizer::Adam;
 use unpadded::predict::{CtcBeam, Predictor};
 use unpadded::tensor::Dense;
 use unpadded::train::{Trainer, Until};
-use unpadded::{Builder, DType, Lod, Result, Variable, ops};
+use unpadded::{Builder, DType, Error, Lod, Result, Variable, ops};
 
 const FEEDS: [&str; 2] = ["frames", "phonemes"];
 /// What frames say beside phonemes: nothing. Phonemes are numbered from 1 on.
@@ -89,6 +89,9 @@ fn beam(spoken: &[Utterance]) -> CtcBeam {
 }
 
 fn main() -> Result<()> {
+    if let Some(argument) = std::env::args().nth(1) {
+        return Err(Error::new("arguments", "none", argument));
+    }
     let (spoken, unheard) = (speech(1, 40, 40), speech(2, 10, 20)); // by other speakers, of the same language
     let (train, dev) = (Utterances::new(&spoken)?, Utterances::new(&unheard)?);
     let train = Utterances(train.0.shuffle(1).prefetch(4));

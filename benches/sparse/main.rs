@@ -10,7 +10,7 @@
 //! The matrices are 20 newsgroups as bags of words and a9a, as `20news-bow/20ng.zip` and `a9a/a9a` in the folder that
 //! `UNPADDED_DATASETS` names, else `../shared/datasets`. In the place of one that is not there a matrix of about its shape is drawn.
 
-#[path = "../../models/memory.rs"]
+#[path = "../memory.rs"]
 mod memory;
 mod train;
 

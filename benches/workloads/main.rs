@@ -25,7 +25,7 @@ mod build;
 mod conv;
 mod data;
 mod generate;
-#[path = "../../models/memory.rs"]
+#[path = "../memory.rs"]
 mod memory;
 mod models;
 mod norm;

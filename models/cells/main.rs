@@ -7,6 +7,7 @@ mod slstm;
 mod trial;
 
 use trial::Cell;
+use unpadded::{Error, Result};
 
 const CELLS: [(&str, Cell); 4] = [
     ("minGRU", min_gru::min_gru),
@@ -15,7 +16,10 @@ const CELLS: [(&str, Cell); 4] = [
     ("diagonal state space", diagonal_ssm::diagonal_ssm),
 ];
 
-fn main() -> unpadded::Result<()> {
+fn main() -> Result<()> {
+    if let Some(argument) = std::env::args().nth(1) {
+        return Err(Error::new("arguments", "none", argument));
+    }
     for (name, cell) in CELLS {
         let losses = trial::train(cell, 200)?;
         let shown: Vec<String> = losses.iter().step_by(40).map(|loss| format!("{loss:.3}")).collect();

@@ -144,10 +144,10 @@ impl ColumnSpec {
         Self { separator: separator.into(), ..self }
     }
 
-    /// What starts a line that is passed over, if anything does.
+    /// What starts a line that is passed over, such as `#`.
     #[must_use]
-    pub fn comment(self, comment: impl Into<Option<String>>) -> Self {
-        Self { comment: comment.into(), ..self }
+    pub fn comment(self, comment: impl Into<String>) -> Self {
+        Self { comment: Some(comment.into()), ..self }
     }
 }
 

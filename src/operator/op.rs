@@ -43,6 +43,8 @@ pub trait Operators {
 ///   facts say [`Facts::batch_dependent`].
 /// - Both are TOTAL: no sequence, an empty sequence, an empty batch, a row of zeros (the state that a loop starts from) are
 ///   defined, never a panic or a NaN.
+/// - A slot is named by its constant. The methods of the contexts panic at a number that the operator does not declare, and where
+///   what is written is taken twice in one call.
 pub trait Op: DeclaredOp {
     /// The facts that the compiler may rely on. By default: row-wise, with the LoD of the first input slot.
     fn facts(&self) -> Facts {

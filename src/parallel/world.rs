@@ -43,14 +43,19 @@ pub struct Traffic {
 }
 
 impl World {
-    /// The world that a communicator connects.
+    /// The world that a communicator connects. If its rank is not below its size, every exchange is an error.
     pub fn new(communicator: impl Communicator + 'static) -> Self {
+        let (rank, size) = (communicator.rank(), communicator.size());
+        let failed = (rank >= size).then(|| {
+            let expected = format!("a number below its size, {size}");
+            Error::of(ErrorKind::Program, "rank of a communicator", expected, rank.to_string())
+        });
         let inner = Inner {
-            received: vec![Vec::new(); communicator.size()],
+            received: vec![Vec::new(); size],
             communicator: Box::new(communicator),
             deadline: DEADLINE,
             traffic: Traffic::default(),
-            failed: None,
+            failed,
             sharers: 1,
         };
         Self(Rc::new(RefCell::new(inner)))
@@ -69,9 +74,9 @@ impl World {
         self.0.borrow().communicator.rank()
     }
 
-    /// The number of ranks.
+    /// The number of ranks, at least 1.
     pub fn size(&self) -> usize {
-        self.0.borrow().communicator.size()
+        self.0.borrow().communicator.size().max(1)
     }
 
     /// Counts the ranks that share the cores of this one, as processes of one host do unless they are bound to cores.

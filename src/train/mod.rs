@@ -187,7 +187,7 @@ impl Trainer {
                 let made = made?;
                 self.state.position.batch += made.batches;
                 self.state.position.step += 1;
-                self.state.position.tokens += made.tokens;
+                self.state.position.tokens = self.state.position.tokens.saturating_add(made.tokens);
                 console.made(&made);
                 console.step(&self.state.position, self.state.position.rate, || scores(&self.metrics));
                 if self.every.as_ref().is_some_and(|steps| self.state.position.step.is_multiple_of(**steps)) {

@@ -458,7 +458,7 @@ impl Trainer {
         seeds: Vec<(VarId, Variable)>,
         sums: &mut Sums,
     ) -> Result<Totals> {
-        self.computed += batch.tokens as u64;
+        self.computed = self.computed.saturating_add(batch.tokens as u64);
         let mut carried = std::mem::take(self.carried_of(part));
         let Self { compiled, scope, state, metrics, registry, trained, .. } = self;
         let Checkpoint { program, position, .. } = state;

@@ -63,8 +63,8 @@ pub(super) struct BatchCounts {
 impl BatchCounts {
     pub(super) fn count(&mut self, batch: &Batch) {
         self.batches += 1;
-        self.tokens += batch.tokens as u64;
-        self.padded += batch.padded as u64;
+        self.tokens = self.tokens.saturating_add(batch.tokens as u64);
+        self.padded = self.padded.saturating_add(batch.padded as u64);
     }
 }
 
@@ -162,8 +162,8 @@ impl<'a> Console<'a> {
     /// A step was made of these batches.
     pub(super) fn made(&mut self, made: &BatchCounts) {
         self.made += made.batches;
-        self.tokens += made.tokens;
-        self.padded += made.padded;
+        self.tokens = self.tokens.saturating_add(made.tokens);
+        self.padded = self.padded.saturating_add(made.padded);
     }
 
     /// A step was made; `scores` are asked for when there is something to show.

@@ -372,7 +372,7 @@ impl Trainer {
         self
     }
 
-    /// CallerSetting it to `true` does what Ctrl-C does: [`Self::fit`] finishes its step, saves and returns.
+    /// The flag that stops the training, as Ctrl-C does: set to `true`, it makes [`Self::fit`] finish its step, save and return.
     /// It is `false` again then.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         self.stop.clone()

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::PathBuf;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ndarray::{arr0, array};
 use unpadded::executor::Scope;
 use unpadded::optimizer::{Adam, Options, Sgd};
-use unpadded::parallel::{World, threads};
+use unpadded::parallel::{Communicator, ExchangeFailure, World, threads};
 use unpadded::store::{Consistency, Key, KeyValueStore, LocalWorker, Rule, StoreTrainer, WorldStore, share};
 use unpadded::tensor::{Dense, Storage};
 use unpadded::{DType, Result, ops};
@@ -543,5 +543,44 @@ fn bytes_follow_the_rows() {
             assert!((sent as f64) < 1.15 * bound, "{size} ranks, {height} rows: {sent} of {bound}");
             assert!(sent as f64 > 0.8 * bound, "{size} ranks, {height} rows: {sent} of {bound}");
         });
+    }
+}
+
+/// A communicator that says these numbers of itself and exchanges nothing.
+struct Numbers {
+    rank: usize,
+    size: usize,
+}
+
+impl Communicator for Numbers {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn exchange(
+        &mut self,
+        _: &str,
+        _: &[&[u8]],
+        _: &mut [Vec<u8>],
+        _: Instant,
+    ) -> Result<(), ExchangeFailure> {
+        Ok(())
+    }
+
+    fn leave(&mut self, _: &str) {}
+}
+
+#[test]
+fn a_communicator_whose_rank_is_not_below_its_size_is_refused() {
+    for (rank, size) in [(0, 0), (2, 2)] {
+        let world = World::new(Numbers { rank, size });
+        let error = WorldStore::new(&ops::catalogue(), world).init(&key("t"), numbers((3, 2), 1).into());
+        let expected =
+            format!("rank of a communicator: expected a number below its size, {size}, got {rank}");
+        says(error, &[&expected]);
     }
 }

@@ -378,3 +378,32 @@ fn a_checkpoint_comes_every_so_many_steps() {
     assert!(bytes(&mut resumed) == expected);
     std::fs::remove_file(file).unwrap();
 }
+
+/// Batches that claim more tokens than can be counted.
+struct Countless(Loader);
+
+impl Data for Countless {
+    fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
+        let all = self.0.batches(epoch, from)?;
+        Ok(Box::new(all.map(|batch| {
+            batch.map(|mut batch| {
+                (batch.tokens, batch.padded) = (usize::MAX, usize::MAX);
+                batch
+            })
+        })))
+    }
+
+    fn batch_count(&self) -> Option<u64> {
+        self.0.batch_count()
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.0.fingerprint()
+    }
+}
+
+#[test]
+fn counts_of_tokens_end_at_the_largest_number() {
+    let report = trainer().fit(&Countless(train()), &dev(), Until::Epochs(1)).unwrap();
+    assert_eq!((report.steps, report.tokens), (10, u64::MAX));
+}

@@ -199,12 +199,12 @@ pub mod parts {
 /// }
 ///
 /// #[derive(Clone, Copy)]
-/// struct MomentCoast<T> {
+/// struct Along<T> {
 ///     rate: T,
 ///     new: T,
 /// }
 ///
-/// impl<T: Float> ElementStep<T, 2> for MomentCoast<T> {
+/// impl<T: Float> ElementStep<T, 2> for Along<T> {
 ///     #[inline(always)]
 ///     fn step(&self, [param, mean]: [T; 2], grad: T) -> [T; 2] {
 ///         let mean = mean + self.new * (grad - mean);
@@ -214,7 +214,7 @@ pub mod parts {
 ///
 /// impl ElementRule<2> for Averaged {
 ///     fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 2> {
-///         MomentCoast { rate: T::from_f64(self.rate(moment)), new: T::from_f64(1.0 - self.beta) }
+///         Along { rate: T::from_f64(self.rate(moment)), new: T::from_f64(1.0 - self.beta) }
 ///     }
 ///
 ///     // Rows without a gradient move, too: when they are next read, as all that they missed can be made up for then.

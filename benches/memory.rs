@@ -1,4 +1,4 @@
-//! How much memory a program took: for the last line of the models and of the workloads in `benches/`.
+//! The peak memory of a process, for the last line of a workload.
 
 /// The most memory that this process had so far, in MB of 1,000,000 bytes, where the operating system tells.
 pub(crate) fn peak_rss_mb() -> Option<f64> {
