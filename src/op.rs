@@ -65,6 +65,7 @@ pub use crate::kernels::{Arithmetic, Assign, Extent2, Float, Sweep, View, ViewMu
 pub use crate::operator::attributes::{Attribute, or_default};
 pub use crate::operator::call::{Direct, InputGradients};
 pub use crate::operator::context::Scratch;
+pub use crate::operator::levels::LevelTable;
 pub use crate::operator::sample::{numbers, sparse_numbers};
 pub use crate::operator::{
     Arity, Attributes, Backward, CSR, CheckCase, Cost, CsrBuffer, DENSE, DENSE_OR_CSR, DENSE_OR_ROWS, Debt,
@@ -75,7 +76,7 @@ pub use crate::operator::{
 };
 
 // What an update rule declares.
-pub use crate::ops::update::decay::Decay;
+pub use crate::ops::update::decay::{Decay, DecayStep};
 pub use crate::ops::update::element::{ElementRule, RuleSettings};
 pub use crate::ops::update::owed::{Moment, Moves, RowDebt};
 pub use crate::ops::update::rule::ElementStep;

@@ -246,11 +246,6 @@ macro_rules! shared_methods {
                 self.call.levels.lod(&self.call.inputs[slot].get(k)?.lod)
             }
 
-            /// The LoD that ends with level `level` of the specs.
-            pub fn levels(&self) -> &'a LevelTable {
-                self.call.levels
-            }
-
             /// The sequences (last level) of input slot `slot` in this call.
             ///
             /// # Errors

@@ -17,7 +17,7 @@ impl LevelTable {
     }
 
     /// Binds or replaces one.
-    pub fn set(&mut self, level: LevelId, lod: Option<Arc<Lod>>) {
+    pub(crate) fn set(&mut self, level: LevelId, lod: Option<Arc<Lod>>) {
         *self.slot(level) = lod;
     }
 
@@ -32,12 +32,12 @@ impl LevelTable {
     }
 
     /// Unbinds all.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.fill(None);
     }
 
     /// Where a level is bound; there is room for it from then on.
-    pub fn slot(&mut self, level: LevelId) -> &mut Option<Arc<Lod>> {
+    pub(crate) fn slot(&mut self, level: LevelId) -> &mut Option<Arc<Lod>> {
         let index = level.0 as usize;
         if self.0.len() <= index {
             self.0.resize(index + 1, None);

@@ -109,8 +109,8 @@ pub enum Arity {
 }
 
 impl Arity {
-    /// Whether so many variables may be bound.
-    pub const fn takes(self, count: usize) -> bool {
+    /// Whether this number of variables may be bound.
+    pub(crate) const fn takes(self, count: usize) -> bool {
         match self {
             Arity::One => count == 1,
             Arity::Optional => count <= 1,

@@ -372,7 +372,7 @@ impl Trainer {
         self
     }
 
-    /// CallerSetting it to `true` does what Ctrl-C does: [`Self::fit`] finishes its step, saves and returns.
+    /// Setting it to `true` does what Ctrl-C does: [`Self::fit`] finishes its step, saves and returns.
     /// It is `false` again then.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         self.stop.clone()

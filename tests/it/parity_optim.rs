@@ -1,4 +1,4 @@
-//! UpdateGate rules against PyTorch's, and laws of their sparse forms.
+//! Update rules against PyTorch's, and laws of their sparse forms.
 
 use ndarray::{Array2, ArrayD, arr0};
 use unpadded::executor::{Executor, Run, Scope, settle};

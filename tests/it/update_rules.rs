@@ -1,4 +1,4 @@
-//! UpdateGate rules against their formulas, written out in f64; what decay, groups and clipping do beside any rule.
+//! Update rules against their formulas, written out in f64; what decay, groups and clipping do beside any rule.
 
 use ndarray::{Array2, arr2};
 use unpadded::Variable;

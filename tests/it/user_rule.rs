@@ -1,4 +1,4 @@
-//! UpdateGate rules as a user's crate defines them: declared by `update_rule!`, registered beside the catalogue, held to its contract,
+//! Update rules as a user's crate defines them: declared by `update_rule!`, registered beside the catalogue, held to its contract,
 //! and exact under gradients of selected rows.
 
 use unpadded::executor::{Executor, Run, Scope, settle};

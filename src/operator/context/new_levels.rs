@@ -10,7 +10,6 @@ use crate::kernels::random::{RowStream, fill_uniform, fill_uniform_53};
 use crate::lod::Lod;
 use crate::operator::extent::Spec;
 use crate::operator::keys::RowKey;
-use crate::operator::levels::LevelTable;
 use crate::operator::literals::literal_methods;
 use crate::tensor::DType;
 

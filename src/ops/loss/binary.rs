@@ -9,7 +9,7 @@ use crate::operator::Attributes;
 use crate::operator::attributes::or_default;
 use crate::program::Var;
 
-/// What [`Builder::binary_cross_entropy_with`](crate::Builder::binary_cross_entropy_with) may be told; nothing of it by default.
+/// Options of [`Builder::binary_cross_entropy_with`](crate::Builder::binary_cross_entropy_with); by default all columns and targets weigh 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BinaryCrossEntropy {
     pub(crate) weights: Option<Var>,
@@ -17,14 +17,14 @@ pub struct BinaryCrossEntropy {
 }
 
 impl BinaryCrossEntropy {
-    /// How much each column counts, `[columns]`; no gradient passes it.
+    /// Weights of the columns, `[columns]` (default: 1); they have no gradient.
     #[must_use]
     pub fn weights(self, weights: impl Into<Option<Var>>) -> Self {
         Self { weights: weights.into(), ..self }
     }
 
-    /// How much the target 1 counts in each column beside the target 0, `[columns]`; no gradient passes it. Where a class is rare,
-    /// the number of others for each of it makes both weigh the same.
+    /// Weights of the target 1 relative to the target 0, `[columns]` (default: 1); they have no gradient. For a rare class, the number of
+    /// targets 0 per target 1 balances both.
     #[must_use]
     pub fn positive_weights(self, positive_weights: impl Into<Option<Var>>) -> Self {
         Self { positive_weights: positive_weights.into(), ..self }
@@ -126,7 +126,7 @@ impl Pointwise for LogisticLoss {
     }
 }
 
-/// What [`Builder::focal_loss_with`](crate::Builder::focal_loss_with) may be told.
+/// Options of [`Builder::focal_loss_with`](crate::Builder::focal_loss_with).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FocalLoss {
     pub(crate) gamma: f64,
@@ -134,20 +134,20 @@ pub struct FocalLoss {
 }
 
 impl Default for FocalLoss {
-    /// What the authors found best: gamma 2, alpha 0.25.
+    /// The values of the paper: gamma 2, alpha 0.25.
     fn default() -> Self {
         Self { gamma: 2.0, alpha: Some(0.25) }
     }
 }
 
 impl FocalLoss {
-    /// How fast the loss of what is classified well vanishes; at 0 it is the binary cross-entropy.
+    /// Gamma: how fast the loss of well classified targets vanishes (default: 2); 0 is the binary cross-entropy.
     #[must_use]
     pub fn gamma(self, gamma: f64) -> Self {
         Self { gamma, ..self }
     }
 
-    /// How much the target 1 counts, of 0 to 1; the target 0 counts 1 − alpha. Without it both count 1.
+    /// Alpha: the weight of the target 1, from 0 to 1 (default: 0.25); the target 0 weighs 1 − alpha. With `None` both weigh 1.
     #[must_use]
     pub fn alpha(self, alpha: impl Into<Option<f64>>) -> Self {
         Self { alpha: alpha.into(), ..self }

@@ -19,7 +19,7 @@ use crate::{builder_methods, operator};
 /// The classes that were drawn, beside the loss.
 const SAMPLES: usize = 1;
 
-/// What [`Builder::nce`](crate::Builder::nce) and [`Builder::sampled_softmax`](crate::Builder::sampled_softmax) are told.
+/// Options of [`Builder::nce`](crate::Builder::nce) and [`Builder::sampled_softmax`](crate::Builder::sampled_softmax).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SampledClasses {
     pub(crate) bias: Option<Var>,
@@ -28,19 +28,19 @@ pub struct SampledClasses {
 }
 
 impl SampledClasses {
-    /// A number added to the score of each class, `[classes]`.
+    /// Bias added to the scores of the classes, `[classes]` (default: none).
     #[must_use]
     pub fn bias(self, bias: impl Into<Option<Var>>) -> Self {
         Self { bias: bias.into(), ..self }
     }
 
-    /// How the gradient of the table is stored: selected rows, of the classes that were met, or a dense matrix.
+    /// Storage of the table's gradient: selected rows, of the classes that occur (default), or dense.
     #[must_use]
     pub fn gradient(self, gradient: StorageKind) -> Self {
         Self { gradient, ..self }
     }
 
-    /// So many samples a row, no bias, and a gradient of selected rows.
+    /// This number of samples per row, no bias, and a gradient of selected rows.
     pub fn new(samples: usize) -> Self {
         Self { bias: None, samples, gradient: StorageKind::SelectedRows }
     }
