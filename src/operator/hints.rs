@@ -1,5 +1,5 @@
 //! What an operator may declare beyond its contract, so that the compiler can do better. By default it declares nothing;
-//! what it declares is held against what it does (the module `testing`).
+//! what it declares is held against what it does (`op::testing`).
 
 use std::ops::Range;
 

@@ -151,7 +151,7 @@ pub trait Op: DeclaredOp {
     }
 
     /// Small cases that show what it does and that it is held to: shapes, gradients, empty sequences, several LoD levels. The
-    /// module `testing` reads them, and refuses an operator without any; nothing else does.
+    /// module `op::testing` reads them, and refuses an operator without any; nothing else does.
     ///
     /// # Errors
     /// If one cannot be made, which is a failure of the operator's.
