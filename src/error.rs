@@ -34,14 +34,14 @@ struct Details {
     notes: Vec<Note>,
     /// Each of several errors of one program, this one first; empty for an error alone.
     several: Vec<Error>,
-    cause: Option<Cause>,
+    cause: Cause,
 }
 
-/// The error of another library, or of a layer below, that an error came of.
-#[derive(Clone)]
-struct Cause(Arc<dyn std::error::Error + Send + Sync>);
+/// The error of another library, or of a layer below, that caused an error; none if it is not known.
+#[derive(Clone, Default)]
+struct Cause(Option<Arc<dyn std::error::Error + Send + Sync>>);
 
-/// Errors are equal by what they say.
+/// Errors with equal messages are equal, whatever caused them.
 impl PartialEq for Cause {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -148,18 +148,20 @@ impl Error {
         })
     }
 
-    /// Keeps the error that it came of: [`source`](std::error::Error::source) returns it.
+    /// Sets the error that caused it: [`source`](std::error::Error::source) returns it.
     ///
     /// ```
     /// use std::error::Error as _;
     /// use unpadded::Error;
     /// let cause = "seven".parse::<u32>().unwrap_err();
-    /// let error = Error::new("number of layers", "a number", "`seven`").caused_by(cause.clone());
+    /// let plain = Error::new("number of layers", "a number", "`seven`");
+    /// let error = plain.clone().caused_by(cause.clone());
     /// assert_eq!(error.source().and_then(|cause| cause.downcast_ref()), Some(&cause));
+    /// assert_eq!(error, plain); // with equal messages
     /// ```
     #[must_use]
     pub fn caused_by(mut self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
-        self.0.cause = Some(Cause(Arc::new(cause)));
+        self.0.cause = Cause(Some(Arc::new(cause)));
         self
     }
 
@@ -425,9 +427,9 @@ impl Error {
 }
 
 impl std::error::Error for Error {
-    /// The error of the operating system, of another library or of a layer below that it came of, where one is known.
+    /// The error of the operating system, of another library or of a layer below that caused it, where one is known.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        let Cause(cause) = self.0.cause.as_ref()?;
+        let cause = self.0.cause.0.as_ref()?;
         Some(&**cause)
     }
 }

@@ -76,7 +76,7 @@ pub use crate::operator::{
 };
 
 // The declarations of update rules.
-pub use crate::ops::update::decay::Decay;
+pub use crate::ops::update::decay::{Decay, DecayStep};
 pub use crate::ops::update::element::{ElementRule, RuleSettings};
 pub use crate::ops::update::owed::{Moment, Moves, RowDebt};
 pub use crate::ops::update::rule::ElementStep;

@@ -116,7 +116,7 @@ pub(super) fn of_columns(mut cells: Vec<String>) -> String {
     cells.join("\t")
 }
 
-/// How tokens and tags stand in columns.
+/// The columns of a file of tagged words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnSpec {
     pub(crate) columns: usize,
@@ -132,19 +132,19 @@ impl Default for ColumnSpec {
 }
 
 impl ColumnSpec {
-    /// How many columns every line has.
+    /// The number of columns of every line (default: 2).
     #[must_use]
     pub fn columns(self, columns: usize) -> Self {
         Self { columns, ..self }
     }
 
-    /// What separates them; `None` for any number of spaces and tabs.
+    /// The separator of columns (default: `None`, any number of spaces and tabs).
     #[must_use]
     pub fn separator(self, separator: impl Into<Option<char>>) -> Self {
         Self { separator: separator.into(), ..self }
     }
 
-    /// What starts a line that is passed over, such as `#`.
+    /// The beginning of comment lines, which are skipped (default: `None`, no comments).
     #[must_use]
     pub fn comment(self, comment: impl Into<String>) -> Self {
         Self { comment: Some(comment.into()), ..self }

@@ -201,7 +201,7 @@ impl TextFile {
             .then(|| format!("encoding {name}, {why}; `encoding` (`data.encoding` in a config) sets another"))
     }
 
-    /// What is done about malformed lines.
+    /// Malformed lines: an error, skipped, or collected (default: [`MalformedLines::Error`]).
     #[must_use]
     pub fn malformed(mut self, policy: MalformedLines) -> Self {
         self.malformed = policy;
@@ -357,7 +357,7 @@ impl TextFile {
         (self.encoding, self.guessed)
     }
 
-    /// What is done about malformed lines.
+    /// The policy of malformed lines.
     pub(super) fn policy(&self) -> MalformedLines {
         self.malformed
     }

@@ -45,8 +45,8 @@ impl Limits {
         Self { max_size, ..self }
     }
 
-    /// Special entries, which come first, whether they occur or not, and are no text: a token of a text that is spelt like one is
-    /// another entry. [`Vocabulary::UNKNOWN`] among them stands for every token that has no number of its own.
+    /// Special entries (default: [`Vocabulary::UNKNOWN`], which represents every token that has no entry). They come first, whether they
+    /// occur or not, and are no text: a token of a text that is spelt like one is another entry.
     #[must_use]
     pub fn specials(self, specials: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { specials: specials.into_iter().map(Into::into).collect(), ..self }
@@ -58,7 +58,8 @@ impl Limits {
         Self { specials: Vec::new(), ..self }
     }
 
-    /// A vocabulary that grows by the new tokens: its own keep their numbers, whatever the other limits are, and counts are added up.
+    /// Base vocabulary, which grows by the new tokens (default: none). Its entries keep their numbers, whatever the other limits are, and
+    /// counts are added up.
     #[must_use]
     pub fn base(self, base: impl Into<Option<Vocabulary>>) -> Self {
         Self { base: base.into(), ..self }

@@ -116,7 +116,7 @@ impl WordVectors {
     }
 
     /// How many of them have that of their lower-case form.
-    pub fn by_lower_case(&self) -> usize {
+    pub(crate) fn by_lower_case(&self) -> usize {
         self.found.iter().filter(|found| matches!(found, VectorPlace::LowerCase(_))).count()
     }
 

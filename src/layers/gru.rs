@@ -50,7 +50,7 @@ impl Gru {
         Self { reset, ..self }
     }
 
-    /// What an open update gate does; [`UpdateGate::Keeps`] without it.
+    /// The effect of an open update gate (default: [`UpdateGate::Keeps`]).
     #[must_use]
     pub fn update(self, update: UpdateGate) -> Self {
         Self { update, ..self }

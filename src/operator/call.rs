@@ -139,7 +139,7 @@ impl Direct {
 
     /// Sets the inputs of random numbers: the operator's own number, and a key for each row.
     #[must_use]
-    pub fn keyed(mut self, stream: u64, keys: Option<Vec<RowKey>>) -> Self {
+    pub(crate) fn keyed(mut self, stream: u64, keys: Option<Vec<RowKey>>) -> Self {
         self.stream = stream;
         self.keys = keys;
         self

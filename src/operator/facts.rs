@@ -35,7 +35,7 @@ pub enum LodEffect {
 
 impl LodEffect {
     /// The input slots that decide the offsets of the sequences that an operator makes; `None` if other offsets do.
-    pub fn deciding(self) -> Option<&'static [usize]> {
+    pub(crate) fn deciding(self) -> Option<&'static [usize]> {
         if let LodEffect::FromData(slots) = self { Some(slots) } else { None }
     }
 }
@@ -164,17 +164,17 @@ impl ReadSlots {
 
     /// Both sets together.
     #[must_use]
-    pub const fn union(self, other: ReadSlots) -> Self {
+    pub(crate) const fn union(self, other: ReadSlots) -> Self {
         ReadSlots { inputs: self.inputs | other.inputs, outputs: self.outputs | other.outputs }
     }
 
     /// Returns whether an input slot is in the set.
-    pub const fn has_input(self, slot: usize) -> bool {
+    pub(crate) const fn has_input(self, slot: usize) -> bool {
         self.inputs & (1 << slot) != 0
     }
 
     /// Returns whether an output slot is in the set.
-    pub const fn has_output(self, slot: usize) -> bool {
+    pub(crate) const fn has_output(self, slot: usize) -> bool {
         self.outputs & (1 << slot) != 0
     }
 }

@@ -1,5 +1,5 @@
 //! Hints: declarations of an operator beyond its contract, so that the compiler can do better. The default declares nothing.
-//! The module `testing` checks every declaration against the operator's results.
+//! `op::testing` checks every declaration against the operator's results.
 
 use std::ops::Range;
 

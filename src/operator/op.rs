@@ -154,7 +154,7 @@ pub trait Op: DeclaredOp {
     }
 
     /// Check cases: small cases that show the operator's behaviour and on which it is checked: shapes, gradients, empty
-    /// sequences, several LoD levels. Only the module `testing` reads them; it refuses an operator without any.
+    /// sequences, several LoD levels. Only `op::testing` reads them; it refuses an operator without any.
     ///
     /// # Errors
     /// If a case cannot be made, which is a failure of the operator's.

@@ -110,7 +110,7 @@ pub enum Arity {
 
 impl Arity {
     /// Returns whether `count` variables may be bound.
-    pub const fn takes(self, count: usize) -> bool {
+    pub(crate) const fn takes(self, count: usize) -> bool {
         match self {
             Arity::One => count == 1,
             Arity::Optional => count <= 1,

@@ -35,26 +35,26 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// What the logits are divided by: below 1 likely ones become likelier, at 0 it is always the likeliest.
+    /// Temperature: the divisor of the logits (default: 1). Below 1 likely tokens become likelier; at 0 the likeliest is always drawn.
     #[must_use]
     pub fn temperature(self, temperature: f64) -> Self {
         Self { temperature, ..self }
     }
 
-    /// Only so many, the likeliest, can be drawn; `None` for all.
+    /// Top-k: the number of likeliest tokens that can be drawn (default: `None`, all).
     #[must_use]
     pub fn top_k(self, top_k: impl Into<Option<usize>>) -> Self {
         Self { top_k: top_k.into(), ..self }
     }
 
-    /// Only the likeliest that together have this probability can be drawn; 1 for all.
+    /// Top-p: only the likeliest tokens that together have this probability can be drawn (default: 1, all).
     #[must_use]
     pub fn top_p(self, top_p: f64) -> Self {
         Self { top_p, ..self }
     }
 
-    /// Only the most typical that together have this probability can be drawn; 1 for all. How typical one is says
-    /// `|-ln p - H|`, the smaller the more, with the entropy `H` of all: the likeliest may be too likely. (C. Meister,
+    /// Typical sampling: only the most typical tokens that together have this probability can be drawn (default: 1, all). The smaller
+    /// `|-ln p - H|`, with the entropy `H` of all tokens, the more typical: the likeliest may be too likely. (C. Meister,
     /// T. Pimentel, G. Wiher, R. Cotterell, Locally typical sampling, 2022.)
     #[must_use]
     pub fn typical(self, typical: f64) -> Self {

@@ -84,9 +84,9 @@ impl Trainer {
         Ok(())
     }
 
-    /// Resumes a training that was saved: its parameters, the optimizer's state, its place in the data. The model
-    /// is built as it was then; only the lines of code may have moved, and the learning rate be another
-    /// one if that is said ([`Self::change_rate`]). If it is the file of [`Self::checkpoint`], no other
+    /// Resumes a training that was saved: its parameters, the optimizer's state, its position in the data. The model
+    /// is built as it was then; only the lines of code may have moved, and with [`Self::change_rate`] the learning rate may
+    /// differ. If it is the file of [`Self::checkpoint`], no other
     /// training may save there until [`Self::fit`] has returned, or this trainer is gone.
     ///
     /// # Errors

@@ -231,7 +231,7 @@ impl ReadOptions {
         Self { encoding: Some(encoding), ..self }
     }
 
-    /// What is done about malformed records.
+    /// Malformed records: an error, skipped, or collected (default: [`MalformedLines::Error`]).
     #[must_use]
     pub fn malformed(self, policy: MalformedLines) -> Self {
         Self { malformed: policy, ..self }

@@ -331,11 +331,6 @@ impl PlainText {
         &self.read_as
     }
 
-    /// The text, taken out.
-    pub fn into_text(self) -> String {
-        self.text
-    }
-
     /// Cuts off about the last one of so many parts, at the end of a line if there is one: to choose by. The rest comes first; of 0,
     /// nothing is cut off.
     #[must_use]

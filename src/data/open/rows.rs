@@ -82,7 +82,7 @@ impl Record for LabelledRow {
 impl LabelledRows {
     /// Whether the names of what the path leads to end as `.svm`, `.libsvm` or `.svmlight`, or the first lines are a label and numbered
     /// features each. Of what cannot be read they are not.
-    pub fn are_in(path: impl AsRef<Path>) -> bool {
+    pub(crate) fn are_in(path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
         if let Some(format) = path.to_str().and_then(by_ending) {
             return format == FileFormat::Libsvm;

@@ -14,7 +14,7 @@ use crate::program::Var;
 use crate::tensor::Variable;
 use crate::{builder_methods, operator, with_float};
 
-/// Options of [`Builder::dot_attention`](crate::Builder::dot_attention); by default one head, which sees every key.
+/// Options of [`Builder::dot_attention_with`](crate::Builder::dot_attention_with); by default one head, which sees every key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DotAttention {
     pub(crate) heads: usize,
@@ -31,43 +31,43 @@ impl Default for DotAttention {
 }
 
 impl DotAttention {
-    /// Attention with `heads` heads.
+    /// Attention with this number of heads.
     pub fn heads(heads: usize) -> Self {
         Self { heads, ..Self::default() }
     }
 
-    /// Multiplies products by `scale` in place of 1/√d, for heads of d columns.
+    /// Scale: the factor of products of queries and keys (default: 1/√d, for heads of d columns).
     #[must_use]
     pub fn scale(self, scale: impl Into<Option<f64>>) -> Self {
         Self { scale: scale.into(), ..self }
     }
 
-    /// Sets the number of keys before its own place that a query sees (default: all of them).
+    /// The number of keys before its own position that a query sees (default: all).
     #[must_use]
     pub fn before(self, keys: impl Into<Option<usize>>) -> Self {
         Self { before: keys.into(), ..self }
     }
 
-    /// Sets the number of keys behind its own place that a query sees (default: all of them).
+    /// The number of keys after its own position that a query sees (default: all).
     #[must_use]
     pub fn after(self, keys: impl Into<Option<usize>>) -> Self {
         Self { after: keys.into(), ..self }
     }
 
-    /// Causal attention: a query sees no key behind its own place.
+    /// Causal attention: a query sees no key after its own position.
     #[must_use]
     pub fn causal(self) -> Self {
         Self { after: Some(0), ..self }
     }
 
-    /// Windowed attention: a query sees `keys` keys before its own place and, unless causal, `keys` keys behind it.
+    /// Window: a query sees this number of keys before its own position and, unless it is causal, after it.
     #[must_use]
     pub fn window(self, keys: usize) -> Self {
         Self { before: Some(keys), after: Some(self.after.unwrap_or(keys)), ..self }
     }
 
-    /// Adds `bias` to the score of query i and key j, by head and by j − i: `[heads, 2r + 1]` for −r … r, and beyond these the first
-    /// or the last number. Shaw et al., "Self-attention with relative position representations" (2018), as the scalar of T5.
+    /// Bias added to the score of query i and key j, by head and by j − i (default: none): `[heads, 2r + 1]` for −r … r, and beyond these
+    /// the first or the last number. Shaw et al., "Self-attention with relative position representations" (2018), as the scalar of T5.
     #[must_use]
     pub fn bias(self, bias: Var) -> Self {
         Self { bias: Some(bias), ..self }

@@ -22,8 +22,7 @@ use crate::program::Var;
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
 
-/// Options of [`Builder::lookup_bag`](crate::Builder::lookup_bag); by default the sum of all rows, with a dense
-/// gradient.
+/// Options of [`Builder::lookup_bag`](crate::Builder::lookup_bag); by default the sum of all rows, with a dense gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LookupBag {
     pub(crate) pool: BagPool,
@@ -33,25 +32,25 @@ pub struct LookupBag {
 }
 
 impl LookupBag {
-    /// Sets the pooling of a bag's rows.
+    /// Pooling of the rows of a bag (default: their sum).
     #[must_use]
     pub fn pool(self, pool: BagPool) -> Self {
         Self { pool, ..self }
     }
 
-    /// Sets the factor of each id's row before the sum: one number per row, in the rows and LoD of the ids.
+    /// Weights: the factor of each id's row before the sum, in the rows and LoD of the ids (default: 1).
     #[must_use]
     pub fn weights(self, weights: impl Into<Option<Var>>) -> Self {
         Self { weights: weights.into(), ..self }
     }
 
-    /// Sets the padding id, which the pooling skips.
+    /// Padding: the id that is left out (default: none).
     #[must_use]
     pub fn padding_id(self, padding_id: impl Into<Option<i64>>) -> Self {
         Self { padding_id: padding_id.into(), ..self }
     }
 
-    /// Sets the storage of the table's gradient: dense, or selected rows, one for each id that occurs.
+    /// Storage of the table's gradient: dense (default), or selected rows, one for each id that occurs.
     #[must_use]
     pub fn gradient(self, gradient: StorageKind) -> Self {
         Self { gradient, ..self }

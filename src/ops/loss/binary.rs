@@ -9,7 +9,7 @@ use crate::operator::Attributes;
 use crate::operator::attributes::or_default;
 use crate::program::Var;
 
-/// Options of [`Builder::binary_cross_entropy_with`](crate::Builder::binary_cross_entropy_with); by default none is set.
+/// Options of [`Builder::binary_cross_entropy_with`](crate::Builder::binary_cross_entropy_with); by default all columns and targets weigh 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BinaryCrossEntropy {
     pub(crate) weights: Option<Var>,
@@ -17,14 +17,14 @@ pub struct BinaryCrossEntropy {
 }
 
 impl BinaryCrossEntropy {
-    /// Sets column weights, `[columns]`, as factors of the loss; no gradient passes them.
+    /// Weights of the columns, `[columns]` (default: 1); they have no gradient.
     #[must_use]
     pub fn weights(self, weights: impl Into<Option<Var>>) -> Self {
         Self { weights: weights.into(), ..self }
     }
 
-    /// Sets the weight of target 1 in each column relative to target 0, `[columns]`; no gradient passes it. For a rare class, the
-    /// ratio of negative to positive examples balances both.
+    /// Weights of the target 1 relative to the target 0, `[columns]` (default: 1); they have no gradient. For a rare class, the number of
+    /// targets 0 per target 1 balances both.
     #[must_use]
     pub fn positive_weights(self, positive_weights: impl Into<Option<Var>>) -> Self {
         Self { positive_weights: positive_weights.into(), ..self }
@@ -134,20 +134,20 @@ pub struct FocalLoss {
 }
 
 impl Default for FocalLoss {
-    /// The authors' best values: gamma 2, alpha 0.25.
+    /// The values of the paper: gamma 2, alpha 0.25.
     fn default() -> Self {
         Self { gamma: 2.0, alpha: Some(0.25) }
     }
 }
 
 impl FocalLoss {
-    /// Sets gamma, which reduces the loss of well-classified targets; at 0 the loss is the binary cross-entropy.
+    /// Gamma: how fast the loss of well classified targets vanishes (default: 2); 0 is the binary cross-entropy.
     #[must_use]
     pub fn gamma(self, gamma: f64) -> Self {
         Self { gamma, ..self }
     }
 
-    /// Sets alpha, the weight of target 1, from 0 to 1; target 0 has the weight 1 − alpha. Without alpha both weights are 1.
+    /// Alpha: the weight of the target 1, from 0 to 1 (default: 0.25); the target 0 weighs 1 − alpha. With `None` both weigh 1.
     #[must_use]
     pub fn alpha(self, alpha: impl Into<Option<f64>>) -> Self {
         Self { alpha: alpha.into(), ..self }

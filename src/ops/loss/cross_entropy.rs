@@ -15,7 +15,7 @@ use crate::tensor::Variable;
 use crate::with_float;
 use crate::{builder_methods, operator};
 
-/// Options of [`Builder::cross_entropy_with`](crate::Builder::cross_entropy_with); by default none is set.
+/// Options of [`Builder::cross_entropy_with`](crate::Builder::cross_entropy_with); by default all rows and classes weigh 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct CrossEntropy {
     pub(crate) ignore_index: Option<i64>,
@@ -24,19 +24,19 @@ pub struct CrossEntropy {
 }
 
 impl CrossEntropy {
-    /// Ignores rows with this label: they have no loss.
+    /// Ignored label: rows with it have no loss (default: none).
     #[must_use]
     pub fn ignore_index(self, ignore_index: impl Into<Option<i64>>) -> Self {
         Self { ignore_index: ignore_index.into(), ..self }
     }
 
-    /// Sets class weights, `[classes]`, as factors of the loss; no gradient passes them.
+    /// Weights of the classes, `[classes]` (default: 1); they have no gradient.
     #[must_use]
     pub fn class_weights(self, class_weights: impl Into<Option<Var>>) -> Self {
         Self { class_weights: class_weights.into(), ..self }
     }
 
-    /// Sets label smoothing: the share of the target, from 0 to 1, that is spread evenly over all classes.
+    /// Label smoothing: the share of the target, from 0 to 1, that is spread evenly over all classes (default: 0).
     #[must_use]
     pub fn label_smoothing(self, label_smoothing: f64) -> Self {
         Self { label_smoothing, ..self }

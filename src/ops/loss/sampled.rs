@@ -28,19 +28,19 @@ pub struct SampledClasses {
 }
 
 impl SampledClasses {
-    /// Sets the bias, `[classes]`, a number added to the score of each class.
+    /// Bias added to the scores of the classes, `[classes]` (default: none).
     #[must_use]
     pub fn bias(self, bias: impl Into<Option<Var>>) -> Self {
         Self { bias: bias.into(), ..self }
     }
 
-    /// Sets the storage of the table's gradient: selected rows, one per class that occurs, or a dense matrix.
+    /// Storage of the table's gradient: selected rows, of the classes that occur (default), or dense.
     #[must_use]
     pub fn gradient(self, gradient: StorageKind) -> Self {
         Self { gradient, ..self }
     }
 
-    /// Draws `samples` samples per row, with no bias and a gradient of selected rows.
+    /// This number of samples per row, no bias, and a gradient of selected rows.
     pub fn new(samples: usize) -> Self {
         Self { bias: None, samples, gradient: StorageKind::SelectedRows }
     }

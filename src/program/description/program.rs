@@ -227,7 +227,7 @@ impl Program {
     }
 
     /// Adds a variable that an operator or a step block computes.
-    pub fn add_computed(
+    pub(crate) fn add_computed(
         &mut self,
         wish: &str,
         block: BlockId,

@@ -139,7 +139,7 @@ impl VarDesc {
 
     /// Returns whether the variable is a row-sparse parameter, or the optimizer's state beside one: kept from run to run,
     /// with only the touched rows in memory.
-    pub fn is_row_sparse(&self) -> bool {
+    pub(crate) fn is_row_sparse(&self) -> bool {
         self.persistable && self.spec().is_some_and(|spec| spec.storage == StorageKind::SelectedRows)
     }
 
