@@ -3,8 +3,8 @@
 //! A batch is the rows of all its sequences one after another, with nested offsets beside it: a [`Variable`] with a
 //! [`Lod`]. A model is a [`Program`], plain data built by a [`Builder`] and run by an
 //! [`Executor`](executor::Executor) on the parameters of a [`Scope`](executor::Scope), which a
-//! [`Trainer`](train::Trainer) does for you. The [`tour`] goes from lines of text to a model that predicts, on one page; the [`guide`] takes
-//! its time, and answers what is asked often.
+//! [`Trainer`](train::Trainer) does for you. The [`tour`] leads from lines of text to a model that predicts, on one page; the [`guide`]
+//! explains each step, and answers frequent questions.
 //!
 //! # The map
 //!
@@ -73,7 +73,7 @@ mod wire;
 
 pub use error::{Error, ErrorKind, Place, Result};
 pub use lod::{Lod, SeqPos};
-/// Arrays: what goes into a [`Variable`] and what comes out of one.
+/// Arrays: the input and the output of a [`Variable`].
 pub use ndarray;
 pub use operator::{Mode, Registry};
 pub use printable::Printable;
