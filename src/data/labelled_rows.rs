@@ -46,8 +46,8 @@ pub enum Target<'a> {
 }
 
 impl LabelledRows {
-    /// Reads the rows of LIBSVM files, one file after another, as [`TextFile::libsvm`]. For the number of malformed lines that are
-    /// skipped, use [`Records::skipped`](super::Records::skipped), and [`DataSet::new`] with the rows.
+    /// Reads the rows of LIBSVM files, one file after another, as [`TextFile::libsvm`]. For the number of skipped malformed
+    /// lines, use [`Records::skipped`](super::Records::skipped), and [`DataSet::new`] with the rows.
     ///
     /// # Errors
     /// If there is no file; if one cannot be read, has no row, or a malformed line.
@@ -94,7 +94,8 @@ impl LabelledRows {
     /// The labels as classes with ids, in ascending order: labels 0 and 1, -1 and 1, or 1 to 20 get the ids 0, 1 and so on.
     ///
     /// # Errors
-    /// A label that is no whole number ([`Target::Number`] takes these); if there are fewer than two classes: nothing could be learned.
+    /// A label that is no whole number ([`Target::Number`] takes these); if there are fewer than two classes: nothing could be
+    /// learned.
     #[track_caller]
     pub fn classes(&self) -> Result<Vocabulary> {
         let what = || format!("labels in `{}`", self.name);

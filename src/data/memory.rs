@@ -1,4 +1,4 @@
-//! The available memory, as far as the operating system reports it, so that data that does not fit is an error, not a killed process.
+//! The available memory, as far as the operating system reports it: data that does not fit is an error, not a killed process.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};

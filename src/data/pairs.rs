@@ -114,9 +114,9 @@ impl Pairs {
         tokenizer.vocabulary(texts, limits).map_err(|e| self.noted(e))
     }
 
-    /// Loads batches for three feeds: the token ids of the source; the decoder's input, which is the first of the `ends` and the token
-    /// ids of the target; the decoder's target, which is the token ids of the target and the second of the `ends`. Tokenizers and
-    /// vocabularies are given for the source, then for the target.
+    /// Loads batches for three feeds: the token ids of the source; the decoder's input, which is the first of the `ends` and the
+    /// token ids of the target; the decoder's target, which is the token ids of the target and the second of the `ends`.
+    /// Tokenizers and vocabularies are given for the source, then for the target.
     ///
     /// # Errors
     /// As [`Loader::new`]; if there is no pair, or a token, or an end, that its vocabulary does not have.

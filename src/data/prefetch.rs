@@ -17,8 +17,8 @@ pub(super) fn prefetch(batches: Batches, ahead: usize) -> Result<Batches> {
     Ok(Box::new(BatchReceiver(receiver)))
 }
 
-/// The batches of `data` until `stop` is set: then a blocked read, as of a slow network disk, is abandoned, the last item is an error,
-/// and the returned flag is set.
+/// The batches of `data` until `stop` is set: then a blocked read, as of a slow network disk, is abandoned, the last item is
+/// an error, and the returned flag is set.
 pub(crate) fn until_stopped(
     data: &dyn Data,
     batches: Batches,
