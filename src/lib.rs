@@ -1,10 +1,9 @@
 //! Sequence models over variable-length text, without padding.
 //!
-//! A batch is the rows of all its sequences one after another, with nested offsets beside it: a [`Variable`] with a
-//! [`Lod`]. A model is a [`Program`], plain data built by a [`Builder`] and run by an
-//! [`Executor`](executor::Executor) on the parameters of a [`Scope`](executor::Scope), which a
-//! [`Trainer`](train::Trainer) does for you. The [`tour`] leads from lines of text to a model that predicts, on one page; the [`guide`]
-//! explains each step, and answers frequent questions.
+//! A batch is the rows of all its sequences one after another, with nested offsets beside it: a [`Variable`] with a [`Lod`]. A
+//! model is a [`Program`], plain data built by a [`Builder`] and run by an [`Executor`](executor::Executor) on the parameters of
+//! a [`Scope`](executor::Scope), which a [`Trainer`](train::Trainer) does for you. The [`tour`] leads from lines of text to a
+//! model that predicts, on one page; the [`guide`] explains each step, and answers frequent questions.
 //!
 //! # The map
 //!

@@ -76,8 +76,8 @@ pub(super) struct Sentence {
 }
 
 impl Columns {
-    /// Detects the columns of a file. `words` and `tags` set theirs, by number from 1 on or by a name of CoNLL-U or of the header;
-    /// `header` sets whether there is a header. Later files of a data set are read as the first.
+    /// Detects the columns of a file. `words` and `tags` set theirs, by number from 1 on or by a name of CoNLL-U or of the
+    /// header; `header` sets whether there is a header. Later files of a data set are read as the first.
     pub(super) fn of(
         file: &TextFile,
         words: Option<&str>,

@@ -77,8 +77,9 @@ impl<R> Passes<R> for DataSet<R> {
     }
 }
 
-/// Records in memory, with their name in messages and the way they were read. The pages of [`LabelledTexts`](super::LabelledTexts),
-/// [`Pairs`](super::Pairs), [`TaggedTexts`](super::TaggedTexts) and [`LabelledRows`](super::LabelledRows) have the training of each.
+/// Records in memory, with their name in messages and the way they were read. The pages of
+/// [`LabelledTexts`](super::LabelledTexts), [`Pairs`](super::Pairs), [`TaggedTexts`](super::TaggedTexts) and
+/// [`LabelledRows`](super::LabelledRows) have the training of each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataSet<R> {
     pub(super) name: String,

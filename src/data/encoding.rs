@@ -189,8 +189,8 @@ impl Encoding {
 /// The number of bytes that are decoded at a time.
 const PIECE: usize = 1 << 14;
 
-/// Bytes that are decoded as they are read. A byte that the encoding does not have becomes one that UTF-8 does not have: its line is an
-/// error.
+/// Bytes that are decoded as they are read. A byte that the encoding does not have becomes one that UTF-8 does not have: its line
+/// is an error.
 struct Decoded {
     input: Bytes,
     decoder: Decoder,

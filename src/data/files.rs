@@ -17,8 +17,8 @@ use super::{
 };
 use crate::error::{AtCaller, Result};
 
-/// Records in files that may be larger than memory: each pass reads the files anew and holds one record. Formats and options are the same
-/// as for [`DataSet`](super::DataSet); the files must not change meanwhile.
+/// Records in files that may be larger than memory: each pass reads the files anew and holds one record. Formats and options are
+/// the same as for [`DataSet`](super::DataSet); the files must not change meanwhile.
 ///
 /// ```
 /// use unpadded::data::{Data, LabelledFiles, Limits, Tokenizer};
@@ -96,8 +96,8 @@ struct HoldOutChoice {
 }
 
 impl<R: Record> Files<R> {
-    /// Opens the records of a path, as [`DataSet::open`](super::DataSet::open). The format is detected now; a later malformed record
-    /// is reported when a pass reads it.
+    /// Opens the records of a path, as [`DataSet::open`](super::DataSet::open). The format is detected now; a later malformed
+    /// record is reported when a pass reads it.
     ///
     /// # Errors
     /// If there is no file, or its first lines are not as its format says.
@@ -175,9 +175,9 @@ impl<R: Record> Files<R> {
         Box::new((self.open)().filter(move |record| record.as_ref().map_or(true, &is_of)))
     }
 
-    /// Makes samples by a function of a record, read anew in each epoch. The files are read once now, to find errors before the training,
-    /// unless a [survey](LabelledFiles::survey) has read them. `salt` is a number of all other inputs of `sample`, such as vocabularies:
-    /// a checkpoint recognizes its data by it.
+    /// Makes samples by a function of a record, read anew in each epoch. The files are read once now, to find errors before the
+    /// training, unless a [survey](LabelledFiles::survey) has read them. `salt` is a number of all other inputs of `sample`, such
+    /// as vocabularies: a checkpoint recognizes its data by it.
     ///
     /// # Errors
     /// If there is no record; the errors of `sample`; an error in a file.
@@ -190,8 +190,8 @@ impl<R: Record> Files<R> {
         self.samples_of(|f| f.number(salt), sample).at_caller()
     }
 
-    /// Makes samples of the records, which must not be empty, numbered from 0 on. Unless the files were surveyed, a pass checks that
-    /// each record gives a sample. `salt` is a number of all other inputs of the samples.
+    /// Makes samples of the records, which must not be empty, numbered from 0 on. Unless the files were surveyed, a pass checks
+    /// that each record gives a sample. `salt` is a number of all other inputs of the samples.
     fn samples_of(
         &self,
         salt: impl FnOnce(Fingerprint) -> Fingerprint,
@@ -237,8 +237,8 @@ impl<R: Record> Passes<R> for Files<R> {
 }
 
 impl LabelledFiles {
-    /// Collects the labels, the vocabulary and the parts of [`Self::hold_out`] in one pass over the files. `visit` gets each text, and
-    /// whether it is held out.
+    /// Collects the labels, the vocabulary and the parts of [`Self::hold_out`] in one pass over the files. `visit` gets each
+    /// text, and whether it is held out.
     ///
     /// # Errors
     /// What is wrong in a file.
@@ -329,7 +329,8 @@ impl LabelledFiles {
 
 impl PairFiles {
     /// Loads batches for three feeds, as [`Pairs::loader`](super::Pairs::loader). The files are read once now, so that errors are
-    /// reported before the first epoch, and once in each epoch. [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`] pairs.
+    /// reported before the first epoch, and once in each epoch. [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`]
+    /// pairs.
     ///
     /// # Errors
     /// As [`Pairs::loader`](super::Pairs::loader); an error in a file.
@@ -356,8 +357,9 @@ impl PairFiles {
 }
 
 impl TaggedFiles {
-    /// Makes samples as [`TaggedTexts::samples`](super::TaggedTexts::samples). The files are read once now, so that errors are reported
-    /// before the first epoch, and once in each epoch; [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`] texts.
+    /// Makes samples as [`TaggedTexts::samples`](super::TaggedTexts::samples). The files are read once now, so that errors are
+    /// reported before the first epoch, and once in each epoch; [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`]
+    /// texts.
     ///
     /// # Errors
     /// As [`TaggedTexts::samples`](super::TaggedTexts::samples); an error in a file.

@@ -44,8 +44,8 @@ struct Group {
 }
 
 impl<R: Record> DataSet<R> {
-    /// Holds out one fold, by the seed and the records alone; the rest comes first. Records that [`Self::hold_out`] keeps on one side are in
-    /// one fold. Folds have about equal numbers of records, and of records per label if there are labels.
+    /// Holds out one fold, by the seed and the records alone; the rest comes first. Records that [`Self::hold_out`] keeps on one
+    /// side are in one fold. Folds have about equal numbers of records, and of records per label if there are labels.
     pub(crate) fn hold_out_fold(self, fold: Fold, seed: u64) -> (Self, Self) {
         let key = |record: &R| record.held_out_by(Fingerprint::default().number(seed)).finish();
         let mut groups: HashMap<u64, Group> = HashMap::new();
@@ -61,8 +61,8 @@ impl<R: Record> DataSet<R> {
     }
 }
 
-/// Deals groups to folds and returns the keys of the groups in one fold. Each group is dealt to the fold with the smallest share of
-/// the group's labels, among equal shares to the fold with the fewest records.
+/// Deals groups to folds and returns the keys of the groups in one fold. Each group is dealt to the fold with the smallest share
+/// of the group's labels, among equal shares to the fold with the fewest records.
 fn dealt(mut groups: Vec<Group>, fold: Fold) -> Vec<u64> {
     // Large groups first, so that small ones even them out. The keys are an order by chance.
     groups.sort_by(|a, b| {

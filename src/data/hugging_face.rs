@@ -115,8 +115,8 @@ impl HuggingFace {
         }
     }
 
-    /// The ids of a text's tokens; `None` for a text that cannot be tokenized. A model without merges may produce a special token: that
-    /// is an unknown token, or is left out if the file has no id for unknown tokens.
+    /// The ids of a text's tokens; `None` for a text that cannot be tokenized. A model without merges may produce a special
+    /// token: that is an unknown token, or is left out if the file has no id for unknown tokens.
     fn ids(&self, text: &str) -> Option<Vec<u32>> {
         let cut = self.cutter.encode_fast(text, false).ok()?;
         let unknown = self.unknown.and_then(|id| u32::try_from(id).ok());

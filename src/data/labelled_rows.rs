@@ -7,9 +7,9 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// Sparse rows with a label each, in memory.
 ///
-/// [`DataSet::open`] reads LIBSVM files by their path, several by a pattern as `data/*.svm`, one in a zip by `data.zip!train.svm`, also
-/// compressed with gzip or zip. Indices count from 0 if any index is 0, and else from 1, as scikit-learn reads them;
-/// [`ReadOptions::first_index`] sets the first.
+/// [`DataSet::open`] reads LIBSVM files by their path, several by a pattern as `data/*.svm`, one in a zip by
+/// `data.zip!train.svm`, also compressed with gzip or zip. Indices count from 0 if any index is 0, and else from 1, as
+/// scikit-learn reads them; [`ReadOptions::first_index`] sets the first.
 ///
 /// The training rows determine the number of columns and the classes; test rows are made to fit.
 ///

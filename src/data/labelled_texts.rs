@@ -8,9 +8,9 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// Texts with a label each, in memory.
 ///
-/// [`DataSet::open`] reads a file of columns between tabs or commas, of JSON Lines, of Parquet or of trees; a folder or a zip with a file
-/// per class (a text per line) or a folder per class (a text per file); several files by a pattern such as `data/*.tsv`; a file in a
-/// zip as `some.zip!file`. [`FileFormat`](super::FileFormat) lists the formats.
+/// [`DataSet::open`] reads a file of columns between tabs or commas, of JSON Lines, of Parquet or of trees; a folder or a zip
+/// with a file per class (a text per line) or a folder per class (a text per file); several files by a pattern such as
+/// `data/*.tsv`; a file in a zip as `some.zip!file`. [`FileFormat`](super::FileFormat) lists the formats.
 ///
 /// ```
 /// use unpadded::data::{Data, LabelledTexts, Limits, TextFile, Tokenizer};

@@ -126,8 +126,8 @@ impl Lines {
         String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned()
     }
 
-    /// Iterates over the text in pieces of about a mebibyte, with line ends of `\n`. A piece ends behind a line, else behind a space. `held`
-    /// limits the bytes of all pieces together and checks memory. An error is the last item.
+    /// Iterates over the text in pieces of about a mebibyte, with line ends of `\n`. A piece ends behind a line, else behind a
+    /// space. `held` limits the bytes of all pieces together and checks memory. An error is the last item.
     pub(super) fn pieces(mut self, held: Option<usize>) -> impl Iterator<Item = Result<String>> + Send {
         let (mut bytes, mut ended, mut all) = (Vec::new(), false, 0usize);
         let mut next = move || -> Result<Option<String>> {

@@ -118,8 +118,9 @@ pub(super) struct Usage {
 static READ: AtomicU64 = AtomicU64::new(0);
 
 impl Usage {
-    /// Counts bytes that were read. Every 16 MiB it compares the free memory with the growth of the process since the data set began
-    /// ([`Whole`]), or since this file began: numbers made of texts take about one and a half times the memory of the texts.
+    /// Counts bytes that were read. Every 16 MiB it compares the free memory with the growth of the process since the data set
+    /// began ([`Whole`]), or since this file began: numbers made of texts take about one and a half times the memory of the
+    /// texts.
     ///
     /// # Errors
     /// If less memory is free; `what` is the place in the message.

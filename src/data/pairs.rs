@@ -9,10 +9,11 @@ use crate::error::{AtCaller, Error, Result};
 /// Pairs of a source and a target text, as sentences with their translations, in memory. A source may occur several times, with
 /// other targets.
 ///
-/// [`DataSet::open`] reads a file of columns between tabs or commas, of JSON Lines or of Parquet, or a pronouncing dictionary as CMUdict,
-/// without the stress; several files by a pattern such as `data/*.tsv`; two parallel files as `train.{de,en}`, the source first; a
-/// file in a zip as `some.zip!file`. In columns between tabs without a header, source and target are the first two, as in
-/// [`Pairs::of_lines`]. A zip with several files has notes, whose names begin with `_`, and one file of pairs, which is read.
+/// [`DataSet::open`] reads a file of columns between tabs or commas, of JSON Lines or of Parquet, or a pronouncing dictionary as
+/// CMUdict, without the stress; several files by a pattern such as `data/*.tsv`; two parallel files as `train.{de,en}`, the
+/// source first; a file in a zip as `some.zip!file`. In columns between tabs without a header, source and target are the first
+/// two, as in [`Pairs::of_lines`]. A zip with several files has notes, whose names begin with `_`, and one file of pairs, which
+/// is read.
 ///
 /// ```
 /// use unpadded::data::{Data, Limits, Pairs, TextFile, Tokenizer, Vocabulary};
@@ -43,8 +44,9 @@ impl Pairs {
         Ok(Self::new(&file.name(), file.translations()?.read_all().at_caller()?))
     }
 
-    /// Holds out at most `pairs` pairs, all pairs of a source together, so that no source is on both sides. Sources are taken in an
-    /// order that depends on their text and the seed; a source with more pairs than still fit is skipped. The rest comes first.
+    /// Holds out at most `pairs` pairs, all pairs of a source together, so that no source is on both sides. Sources are taken in
+    /// an order that depends on their text and the seed; a source with more pairs than still fit is skipped. The rest comes
+    /// first.
     ///
     /// ```
     /// use unpadded::data::{Pairs, TextFile};

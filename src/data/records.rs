@@ -54,8 +54,8 @@ pub enum MalformedLines {
 /// A text and its label.
 #[derive(Debug, Clone)]
 pub struct LabelledText {
-    /// The text. A text of several columns ([`ReadOptions::texts`](super::ReadOptions::texts)) is their cells with one tab between
-    /// them; a tab or a line break within a cell becomes a space, so a text has as many parts as columns.
+    /// The text. A text of several columns ([`ReadOptions::texts`](super::ReadOptions::texts)) is their cells with one tab
+    /// between them; a tab or a line break within a cell becomes a space, so a text has as many parts as columns.
     pub text: String,
     /// The label, without white space around it. With several labels
     /// ([`ReadOptions::label_lists`](super::ReadOptions::label_lists)), each has U+001F behind it.

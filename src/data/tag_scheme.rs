@@ -230,9 +230,8 @@ impl TagScheme {
     }
 
     /// The transition constraints of the scheme: 0 for each pair of tags that may follow each other and minus infinity for
-    /// others,
-    /// `[tags + 2, tags]` by the ids of `tags`. The rows are the previous tags, then the start and the end of a sentence: the
-    /// layout of a conditional random field's transitions.
+    /// others, `[tags + 2, tags]` by the ids of `tags`. The rows are the previous tags, then the start and the end of a sentence:
+    /// the layout of a conditional random field's transitions.
     ///
     /// # Errors
     /// If a tag is none of the scheme.

@@ -76,10 +76,11 @@ impl TaggedText {
 
 /// Texts whose words have a tag each, in memory.
 ///
-/// [`DataSet::open`] reads a file of columns ([`TaggedTexts::of_columns`]); JSON Lines or Parquet with a list of the words and one of the
-/// tags; or a folder of parallel files ([`TaggedTexts::of_parallel`]): `seq.in` with the words of a text a line, `seq.out` with their tags,
-/// and perhaps `label` with the label of each text. Several files by a pattern such as `data/*.conll`; a file in a zip as
-/// `some.zip!file`. Columns are given by number from 1 on, in CoNLL-U also by name, in JSON and Parquet by name.
+/// [`DataSet::open`] reads a file of columns ([`TaggedTexts::of_columns`]); JSON Lines or Parquet with a list of the words and
+/// one of the tags; or a folder of parallel files ([`TaggedTexts::of_parallel`]): `seq.in` with the words of a text a line,
+/// `seq.out` with their tags, and perhaps `label` with the label of each text. Several files by a pattern such as `data/*.conll`;
+/// a file in a zip as `some.zip!file`. Columns are given by number from 1 on, in CoNLL-U also by name, in JSON and Parquet by
+/// name.
 ///
 /// ```
 /// use unpadded::data::{Data, Limits, TaggedTexts, TextFile};
@@ -104,10 +105,8 @@ impl TaggedTexts {
     /// CoNLL-U is detected by a name that ends with `.conllu`, or by ten columns between tabs with numbers in the first: the
     /// words are forms, the tags `upos`; comments, ranges of words and empty nodes are skipped. In other files, if the first
     /// column numbers the words, the second has the words, and the first column with tags of a scheme has the tags. CoNLL-U Plus
-    /// and CoNLL-2012 are detected by
-    /// `# global.columns` and `#begin document`. A first line of known names, as `Token POS NER`, is a header. Tags in brackets,
-    /// as
-    /// `(PER*`, become `B-PER` and `I-PER`.
+    /// and CoNLL-2012 are detected by `# global.columns` and `#begin document`. A first line of known names, as `Token POS NER`,
+    /// is a header. Tags in brackets, as `(PER*`, become `B-PER` and `I-PER`.
     ///
     /// # Errors
     /// If the file cannot be read, has no text, has fewer than two columns, or a line with more or fewer columns than most.

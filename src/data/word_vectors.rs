@@ -99,9 +99,8 @@ impl WordVectors {
     /// # Errors
     /// If the file cannot be read or has no vector; if it is cut short, or has more or fewer vectors than its first line
     /// declares; if a vector has another number of columns than the first, or a token's vector has a cell that is no number, or
-    /// not finite in
-    /// `f32`. The message has the line or, for a binary file, the number of the vector and its first byte. A malformed vector is
-    /// skipped instead if [`TextFile::malformed`] is set so.
+    /// not finite in `f32`. The message has the line or, for a binary file, the number of the vector and its first byte. A
+    /// malformed vector is skipped instead if [`TextFile::malformed`] is set so.
     #[track_caller]
     pub fn of(file: &TextFile, vocabulary: &Vocabulary) -> Result<Self> {
         VectorSearch::new(vocabulary).read(file).at_caller()

@@ -153,8 +153,8 @@ impl World {
         Ok(all.into_iter().next().unwrap_or_default())
     }
 
-    /// Sends the result of this rank to every rank, and returns the results of all. If a rank failed, every rank returns an error: a failed
-    /// rank its own error, the other ranks the error of the lowest failed rank.
+    /// Sends the result of this rank to every rank, and returns the results of all. If a rank failed, every rank returns an
+    /// error: a failed rank its own error, the other ranks the error of the lowest failed rank.
     ///
     /// # Errors
     /// As [`Self::exchange`].

@@ -368,8 +368,8 @@ impl First {
             && found.iter().all(|tag| !known.contains(tag) && !is_of_scheme(tag))
     }
 
-    /// The mark that begins a comment before most sentences, as `#`, `;;` or `%%`: no other line begins with it, and in the column of
-    /// the tags it has no tag of other words.
+    /// The mark that begins a comment before most sentences, as `#`, `;;` or `%%`: no other line begins with it, and in the
+    /// column of the tags it has no tag of other words.
     pub(super) fn mark(&self, tags: usize) -> Option<String> {
         let blocks = || self.lines.split(|line| line.trim().is_empty()).filter(|lines| !lines.is_empty());
         let mut counts = HashMap::<&str, usize>::new();
