@@ -109,7 +109,8 @@ fn parallel(mut paths: [PathBuf; 2], options: &mut ReadOptions, window: bool) ->
     let open = |path: &Path| prepared(TextFile::open(path)?, options, window);
     let [source, target] = [open(&paths[0])?, open(&paths[1])?];
     options.format = Some(FileFormat::Parallel);
-    let note = format!("source in the lines of `{}`, target in the lines of `{}`", source.name(), target.name());
+    let note =
+        format!("source in the lines of `{}`, target in the lines of `{}`", source.name(), target.name());
     options.notes.push(note);
     options.encoded_as(&source);
     options.notes.extend(target.encoding_note());

@@ -192,9 +192,9 @@ impl PlainFiles {
 
     /// The detected format and column, with the reasons.
     pub fn read_as(&self) -> &ReadOptions {
-    &self.read_as
+        &self.read_as
     }
-    
+
     /// Iterates over the pieces of the text. An error in a file is the last item.
     pub fn pieces(&self) -> Box<dyn Iterator<Item = Result<String>> + Send> {
         let (mut at, bytes) = (0, self.bytes.clone());

@@ -179,7 +179,7 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
         (
             "keys.json",
             "keys.json:1: expected a value in column `label` for each in the first column, and no other, got the value of record `1` \
-            beside the value of record `0`",
+             beside the value of record `0`",
         ),
         ("names.json", "field of the text in file `names.json`: expected one called `text`"),
     ] {
