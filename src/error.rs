@@ -5,7 +5,7 @@
 //!
 //! The line is one of the user's own code. An error knows where it was made, and `#[track_caller]` all the way up makes
 //! that the line of the public call; where closures or iterators lose it, the public call adds its caller itself
-//! ([`Error::called`]). A line of this library never stands where another one is known.
+//! ([`Error::called`]). A line of this library is reported only if no line of the user is known.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -119,7 +119,7 @@ impl Error {
         }))
     }
 
-    /// The same of another family.
+    /// A mismatch of another family: as [`Error::new`], with this kind.
     #[track_caller]
     pub fn of(
         kind: ErrorKind,
@@ -174,7 +174,7 @@ impl Error {
         Some(first)
     }
 
-    /// Each of the errors that it stands for, first to last: several where a program has several mistakes.
+    /// Iterates over the errors that it combines, first to last: several if a program has several mistakes.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -201,8 +201,8 @@ impl Error {
         &self.0.place
     }
 
-    /// Adds the fields of `place` that are not known yet: the innermost layer's word stands, but for a line that is only
-    /// where the error was made, or one of this library.
+    /// Adds the fields of `place` that are not known yet. Fields of inner layers are kept, except for a line that is only
+    /// where the error was made, or a line of this library.
     #[must_use]
     pub fn at(mut self, place: Place) -> Self {
         let Details { place: known, made, .. } = &mut *self.0;
@@ -278,7 +278,7 @@ impl Error {
     }
 
     fn note(mut self, note: Note) -> Self {
-        // Of several, what is said of all stands behind the last.
+        // A note on several errors is printed behind the last one.
         match self.0.several.last_mut() {
             Some(last) => last.0.notes.push(note),
             None => self.0.notes.push(note),

@@ -73,7 +73,7 @@ mod wire;
 
 pub use error::{Error, ErrorKind, Place, Result};
 pub use lod::{Lod, SeqPos};
-/// Arrays: what goes into a [`Variable`] and what comes out of one.
+/// Arrays: the input and the output of a [`Variable`].
 pub use ndarray;
 pub use operator::{Mode, Registry};
 pub use printable::Printable;

@@ -71,7 +71,7 @@ impl<W: Write> Body<'_, W> {
     /// Writes the next bytes.
     ///
     /// # Errors
-    /// If they are more than was said, or cannot be written.
+    /// If the body becomes longer than declared, or the bytes cannot be written.
     #[track_caller]
     pub fn write(&mut self, piece: &[u8]) -> Result<()> {
         let Some(left) = self.left.checked_sub(piece.len() as u64) else {
@@ -170,7 +170,7 @@ impl<W: Write> Writer<W> {
 pub struct Reader<R> {
     source: String,
     input: R,
-    /// Bytes of the file, and those of them that are not read yet.
+    /// Size of the file in bytes, and the number of bytes that are not read yet.
     size: u64,
     left: u64,
     /// The section whose body comes next.
@@ -336,7 +336,7 @@ impl<R: Read> Reader<R> {
         outcome.at_caller()
     }
 
-    /// The next bytes of the section's body, so many. Room for them is taken as they come.
+    /// Reads the next `count` bytes of the section's body. Memory is allocated as they arrive.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -364,8 +364,8 @@ impl<R: Read> Reader<R> {
         Ok(body)
     }
 
-    /// The value that is the whole body of the section that [`Self::next_section`] named, decoded as it is read: what
-    /// makes no sense is refused where it stands, before what follows it takes memory.
+    /// Decodes the whole body of the section that [`Self::next_section`] named, while it is read: a malformed field is
+    /// refused before the following ones take memory.
     ///
     /// # Errors
     /// If the file is damaged, the body is longer than `most` bytes or than [`LONGEST`], or holds no such value.

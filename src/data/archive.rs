@@ -1,5 +1,5 @@
-//! Bytes of a file, or of text in the program itself, with gzip or zip around them or not. All is streamed: how much
-//! memory it takes does not depend on what a compressed file swells to.
+//! Bytes of a file, or of text embedded in the program, plain or compressed with gzip or zip. All bytes are streamed: the
+//! memory in use does not depend on the unpacked size of a compressed file.
 
 #[cfg(feature = "parquet")]
 use std::fs::File;
@@ -27,7 +27,7 @@ pub(super) enum Origin {
     Embedded { name: Arc<str>, bytes: &'static [u8] },
 }
 
-/// What is around them.
+/// The compression of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wrapping {
     Plain,
@@ -52,12 +52,12 @@ trait Seekable: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Seekable for T {}
 
 impl Origin {
-    /// A file that is there. From now on it has to stay as it is.
+    /// Opens an existing file. From now on it must not change.
     pub(super) fn file(path: &Path) -> Result<Self> {
         WatchedFile::new(path).map(|file| Self::File(Arc::new(file)))
     }
 
-    /// What messages call it.
+    /// The name in messages.
     pub(super) fn name(&self) -> String {
         match self {
             Self::File(file) => file.path.display().to_string(),
@@ -89,7 +89,7 @@ impl Origin {
         })
     }
 
-    /// What the first bytes say is around the rest, and all the bytes again.
+    /// Detects the compression from the first bytes; returns it with all bytes, from the first.
     fn unwrap(&self) -> Result<(Wrapping, impl Read + Send + use<>)> {
         let (mut file, mut first) = (self.open()?, Vec::new());
         file.by_ref().take(4).read_to_end(&mut first).map_err(|e| self.refused(&e))?;
@@ -105,7 +105,7 @@ impl Origin {
         self.unwrap().map(|(wrapping, _)| wrapping)
     }
 
-    /// The bytes, out of gzip, if they may be text; of a zip as they are.
+    /// The bytes, unpacked from gzip, if they may be text; the bytes of a zip unchanged.
     pub(super) fn bytes(&self) -> Result<(Wrapping, Bytes)> {
         let (wrapping, bytes) = self.unwrap()?;
         let bytes: Bytes = match wrapping {
@@ -116,7 +116,7 @@ impl Origin {
         Ok((wrapping, kind::checked(&self.name(), bytes)?))
     }
 
-    /// The file itself, if there is one and nothing is around it.
+    /// The file itself, if there is one and it is not compressed.
     #[cfg(feature = "parquet")]
     pub(super) fn plain(&self) -> Result<Option<File>> {
         match self {
@@ -125,7 +125,7 @@ impl Origin {
         }
     }
 
-    /// A number of the bytes as they are stored.
+    /// The fingerprint of the stored bytes.
     pub(super) fn fingerprint(&self) -> Result<u64> {
         let (mut file, mut sum, mut piece) = (self.open()?, Hasher::new(), vec![0; 1 << 16]);
         loop {
@@ -140,7 +140,7 @@ impl Origin {
         Ok(Fingerprint::default().number(length).number(u64::from(sum.finalize())).finish())
     }
 
-    /// The files of a zip, by name; not what macOS adds to each.
+    /// Lists the files of a zip by name, without the files that macOS adds.
     pub(super) fn members(&self) -> Result<Vec<Member>> {
         let mut zip =
             ZipArchive::new(BufReader::new(self.open()?)).map_err(|e| self.damaged(e.to_string()))?;
@@ -184,7 +184,7 @@ impl Origin {
     }
 }
 
-/// What macOS puts into zips and folders beside the files: `__MACOSX/`, `._NAME` and `.DS_Store`.
+/// Returns whether macOS adds a file of this name to zips and folders: `__MACOSX/`, `._NAME` and `.DS_Store`.
 pub(super) fn debris(name: &str) -> bool {
     name.split('/').any(|part| part == "__MACOSX" || part.starts_with("._") || part == ".DS_Store")
 }

@@ -1,4 +1,4 @@
-//! Samples, and the ragged batches that are made of them.
+//! Samples, and ragged batches of samples.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -9,7 +9,7 @@ use crate::error::{AtCaller, Error, Result};
 use crate::lod::Lod;
 use crate::tensor::{Csr, DType, Dense, Element, Variable};
 
-/// What one sample gives to one feed.
+/// The value of one sample for one feed.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Field {
@@ -24,24 +24,23 @@ pub enum Field {
     /// A sequence of sequences, such as the sentences of a document. A batch is an `i64` tensor of shape `[rows]` with
     /// two levels.
     Nested(Vec<Vec<i64>>),
-    /// A row of which few columns have an entry, such as a bag of words: the column and the value of each. As in [`Csr`],
-    /// columns may come in any order, and what repeats is added. A batch of `n` is an `f32` csr of shape `[n, columns]`
-    /// without LoD.
+    /// A sparse row, such as a bag of words: the column and the value of each entry. As in [`Csr`], columns may come in any
+    /// order, and repeated columns add up. A batch of `n` is an `f32` csr of shape `[n, columns]` without LoD.
     Sparse {
-        /// How many columns there are, the same in every sample.
+        /// The number of columns, the same in every sample.
         columns: usize,
         /// The column of each entry, below `columns`.
         indices: Vec<i64>,
         /// The value of each entry.
         values: Vec<f32>,
     },
-    /// A sequence of such rows, of `f32`: the bag of words of each sentence. A batch is an `f32` csr of shape
+    /// A sequence of sparse `f32` rows: the bag of words of each sentence. A batch is an `f32` csr of shape
     /// `[rows, columns]` with one level.
     SparseRows(Csr),
 }
 
 impl Field {
-    /// How many rows it has in a batch.
+    /// The number of rows in a batch.
     pub fn rows(&self) -> usize {
         match self {
             Self::Int(_) | Self::Float(_) | Self::Sparse { .. } => 1,
@@ -52,7 +51,7 @@ impl Field {
         }
     }
 
-    /// What messages call its kind.
+    /// The name of its kind in messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Int(_) => "one integer",
@@ -65,7 +64,7 @@ impl Field {
         }
     }
 
-    /// Its columns, if it has such.
+    /// The number of columns of sparse rows.
     fn columns(&self) -> Option<usize> {
         match self {
             Self::Sparse { columns, .. } => Some(*columns),
@@ -74,7 +73,7 @@ impl Field {
         }
     }
 
-    /// What is wrong with it alone: what was expected and found.
+    /// The mistake in this field alone: what was expected and found.
     fn fault(&self) -> Option<(String, String)> {
         match self {
             Self::Sparse { indices, values, .. } if indices.len() != values.len() => {
@@ -94,7 +93,7 @@ impl Field {
         }
     }
 
-    /// The lengths of its sequences in a level, if it has that one.
+    /// The lengths of its sequences in a level, if it has that level.
     fn lengths(&self, level: usize) -> Option<Vec<usize>> {
         match (self, level) {
             (Self::Ints(ids), 0) => Some(vec![ids.len()]),
@@ -126,7 +125,7 @@ impl Field {
             }
             Self::SparseRows(csr) => {
                 let f = ints(ints(f.number(csr.shape()[1] as u64), csr.indptr()), csr.indices());
-                // Another dtype is refused before a batch is made.
+                // Other dtypes are refused before a batch is made.
                 floats(f, csr.values().as_slice().unwrap_or_default())
             }
         }
@@ -169,11 +168,11 @@ impl From<Csr> for Field {
     }
 }
 
-/// One example: what it gives to each feed.
+/// One entry of a data set: a value for each feed.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Sample {
-    /// Its number in the data. Random operators draw by it, so that they do not depend on the batch it comes in.
+    /// Its number in the data. Random operators draw by this number, so that the draws do not depend on the batch.
     pub number: u64,
     /// One for each feed, in the order of the feeds' names.
     pub fields: Vec<Field>,
@@ -201,7 +200,7 @@ impl Sample {
     }
 }
 
-/// Samples together, as the feeds of a step take them.
+/// Samples as the feeds of a training step take them.
 ///
 /// ```
 /// use unpadded::data::{Batch, Field, Sample};
@@ -217,12 +216,12 @@ impl Sample {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Batch {
-    /// The name of each feed and what to feed it.
+    /// The name and the value of each feed.
     pub values: Vec<(String, Variable)>,
     /// The number of each sample.
     pub numbers: Vec<u64>,
-    /// The rows of the field with the most: of sequences if there are some, else of sequences of sequences. Words count, and not the characters
-    /// of each.
+    /// The number of rows of the largest field: among the sequences if there are any, else among the nested sequences. So words
+    /// count, and not their characters.
     pub tokens: usize,
     /// The rows that this field would have if each sample were padded to the longest: of a sequence of sequences, to
     /// the most parts and the longest part.
@@ -230,18 +229,18 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A batch of values that are batches already, with the number of each sample. `tokens` counts the rows; `padded` is set to as
-    /// many, as of sequences of one length.
+    /// Makes a batch of values that are batches already, with the number of each sample. `tokens` is the number of rows;
+    /// `padded` is set to the same number.
     pub fn of(values: Vec<(String, Variable)>, numbers: Vec<u64>, tokens: usize) -> Self {
         Self { values, numbers, tokens, padded: tokens }
     }
 
-    /// Puts samples together, in their order.
+    /// Makes a batch of samples, in their order.
     ///
     /// # Errors
-    /// A sample that has not one field for each name, or one of another kind, or of other columns, than the first sample has
-    /// there; a sparse row with an index beyond its columns, or not a value for each; sparse rows that are not `f32`. The
-    /// message says the sample's number.
+    /// A sample without exactly one field per name, or with a field of another kind or number of columns than in the first
+    /// sample; a sparse row with an index beyond its columns, or without one value per index; sparse rows that are not `f32`. The
+    /// message has the sample's number.
     #[track_caller]
     pub fn new<S: Borrow<Sample>>(names: &[String], samples: &[S]) -> Result<Self> {
         let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
@@ -268,7 +267,7 @@ impl Batch {
     }
 }
 
-/// What is the same in a field of all samples.
+/// The properties that a field has in all samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Kind {
     name: &'static str,
@@ -291,7 +290,7 @@ fn kind(field: &Field) -> Kind {
     Kind { name: field.kind(), columns: field.columns() }
 }
 
-/// That a sample has a field for each name, of these kinds, and each well formed.
+/// Checks that a sample has a well-formed field of the right kind for each name.
 pub(super) fn check(names: &[String], kinds: &[Kind], sample: &Sample) -> Result<()> {
     if sample.fields.len() != names.len() {
         let expected = format!("{}, one for each of `{}`", names.len(), names.join("`, `"));
@@ -311,7 +310,7 @@ pub(super) fn check(names: &[String], kinds: &[Kind], sample: &Sample) -> Result
     Ok(())
 }
 
-/// That two fields of a sample, of these names and at these places, have the same lengths in so many levels.
+/// Checks that two fields of a sample have equal lengths in the upper `levels` levels.
 pub(super) fn same_lengths(
     names: [&str; 2],
     places: [usize; 2],

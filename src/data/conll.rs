@@ -48,10 +48,10 @@ pub(super) struct Columns {
     /// Whether each sentence begins with a comment of as many columns as words have.
     #[serde(default)]
     titles: bool,
-    /// What begins a comment before a sentence, where that is not `#` with other columns than words have.
+    /// The mark that begins a comment before a sentence, unless comments are lines of `#` with other columns than words.
     #[serde(default)]
     mark: Option<String>,
-    /// Whether the first line is the names of the columns.
+    /// Whether the first line has the names of the columns.
     #[serde(default)]
     header: bool,
     /// The names of the columns of a header, or of CoNLL-U Plus.
@@ -60,7 +60,7 @@ pub(super) struct Columns {
     /// Whether tags are in brackets, as in CoNLL-2005.
     #[serde(default)]
     brackets: bool,
-    /// What else was decided, for people.
+    /// Other decisions, as notes for the user.
     #[serde(skip)]
     notes: Vec<&'static str>,
 }
@@ -76,8 +76,8 @@ pub(super) struct Sentence {
 }
 
 impl Columns {
-    /// The columns of a file: words and tags where they are said to be, by number from 1 on or by a name of CoNLL-U or of the header;
-    /// `header` sets whether there is one. Other parts of a data set are read as the first was.
+    /// Detects the columns of a file. `words` and `tags` set theirs, by number from 1 on or by a name of CoNLL-U or of the
+    /// header; `header` sets whether there is a header. Later files of a data set are read as the first.
     pub(super) fn of(
         file: &TextFile,
         words: Option<&str>,
@@ -85,7 +85,7 @@ impl Columns {
         header: Option<bool>,
         like: Option<&Self>,
     ) -> Result<Self> {
-        // What names columns in one file may be missing in another.
+        // A name of a column may be missing in another file.
         let given = match like {
             Some(like) => ColumnSettings {
                 words: None,
@@ -214,11 +214,12 @@ impl Columns {
         Ok(found)
     }
 
-    /// Takes the column that has tags of a scheme, if the last one has none and there are two; refuses more columns, and CoNLL-2009.
+    /// Takes the column with tags of a scheme if the file has two columns and the last one has none; refuses more columns, and
+    /// CoNLL-2009.
     fn take_scheme(&mut self, first: &First, is_set: bool) -> Result<()> {
         let gives = "`tags` (`data.label` in a config) gives";
         if first.is_of_2009() {
-            let expected = format!("the column of the tags: {gives} it, 5 that of the parts of speech");
+            let expected = format!("the column of the tags: {gives} it, 5 the column of the parts of speech");
             return Err(first.wrong(expected, "CoNLL-2009, whose last columns have predicates"));
         }
         match (first.schemes_beside(self.tags).as_slice(), self.count) {
@@ -229,7 +230,7 @@ impl Columns {
             }
             (found, _) => {
                 let at = found.iter().map(|at| (at + 1).to_string()).collect::<Vec<_>>().join(" and ");
-                let words = if is_set { "" } else { ", and `tokens` (`data.text`) that of the words" };
+                let words = if is_set { "" } else { ", and `tokens` (`data.text`) the column of the words" };
                 let expected =
                     format!("tags of a scheme in column {}: {gives} their column{words}", self.tags + 1);
                 return Err(first.wrong(expected, format!("such tags in column {at}")));
@@ -366,7 +367,7 @@ struct Block {
     columns: Columns,
     /// Whether the header is still to come.
     header: bool,
-    /// Of the line that is parsed.
+    /// The number of the line that is parsed.
     number: u64,
     spoiled: bool,
     /// The number of the word before, where words have numbers.

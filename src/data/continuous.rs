@@ -1,4 +1,4 @@
-//! Continuous text, cut into parallel streams and these into windows, for language models that carry their state.
+//! Continuous text, cut into parallel streams and each stream into windows, for language models that carry their state.
 
 use std::ops::Range;
 use std::panic::Location;
@@ -10,9 +10,9 @@ use crate::error::{AtCaller, Error, Result};
 use crate::lod::Lod;
 use crate::tensor::{Dense, Variable};
 
-/// A text as streams that run side by side. Batch `k` holds window `k` of each stream, one sequence a stream, and
-/// batch `k + 1` goes on where it ended, so that a state may be carried from batch to batch. To each id the next one
-/// of the text is what is to be predicted; each is, once an epoch.
+/// A text as parallel streams. Batch `k` holds window `k` of each stream, one sequence per stream, and batch `k + 1`
+/// continues at its end, so that a state may be carried from batch to batch. The target of each id is the next id of the
+/// text, once per epoch.
 ///
 /// The streams differ by at most one in length, so in the last batch, whose windows are shorter, a sequence may be
 /// empty where others have one id left.
@@ -39,8 +39,8 @@ pub struct Continuous {
 }
 
 impl Continuous {
-    /// Cuts a text into `streams`, and these into windows of `steps`; `names` are the feeds of the ids and of those
-    /// that follow them, both `i64` of shape `[rows]` with one level. Each id takes four bytes of memory.
+    /// Cuts a text into `streams` streams, and each stream into windows of `steps` ids; `names` are the feeds of the ids and of
+    /// the next ids, both `i64` of shape `[rows]` with one level. Each id takes four bytes of memory.
     ///
     /// # Errors
     /// No stream or no step, a text too short to give each stream an id to predict, or an id that is not from 0 to
@@ -55,7 +55,7 @@ impl Continuous {
         Self::try_new(ids.into_iter().map(Ok), streams, steps, names)
     }
 
-    /// The same of ids that are looked up as they are read, so that a long text is never held in another form.
+    /// As [`Self::new`], for ids that are looked up while the text is read, so that a long text is never held in another form.
     ///
     /// ```
     /// use unpadded::data::{Continuous, Limits, Tokenizer, Vocabulary};
@@ -82,7 +82,7 @@ impl Continuous {
             fingerprint = fingerprint.number(u64::from(id));
             held.push(id);
         }
-        // Their number was not known before; to move them for little would take more than it gives.
+        // Their number was not known before; memory is released only if that is worth a copy.
         if held.capacity() - held.len() > held.len() / 8 {
             held.shrink_to_fit();
         }
@@ -167,12 +167,12 @@ impl Continuous {
         Ok(Self { ids, streams, steps, names, fingerprint, caller: Location::caller() })
     }
 
-    /// The longest stream's ids that have one to predict.
+    /// The number of ids with a target in the longest stream.
     fn longest(&self) -> usize {
         self.ids.len().saturating_sub(1).div_ceil(self.streams)
     }
 
-    /// Where stream `s` starts: the first ones are one longer where it doesn't come out even.
+    /// The start of stream `s`: the first streams are longer by one if the division leaves a remainder.
     fn start(&self, s: usize) -> usize {
         let pairs = self.ids.len() - 1;
         s * (pairs / self.streams) + s.min(pairs % self.streams)
@@ -207,7 +207,7 @@ impl Continuous {
 /// The ids of a text.
 #[derive(Debug, Clone)]
 enum Ids {
-    /// Of half the size that they have in a batch: a text is long.
+    /// In memory, at half their size in a batch: a text is long.
     Held(Arc<Vec<u32>>),
     InFile(Arc<SpilledIds>),
 }
@@ -220,7 +220,7 @@ impl Ids {
         }
     }
 
-    /// Puts the ids of these places into `ids`.
+    /// Replaces `ids` by the ids in this range.
     fn read(&self, places: Range<usize>, ids: &mut Vec<i64>) -> Result<()> {
         ids.clear();
         match self {

@@ -9,20 +9,20 @@ use super::plan::Plan;
 use super::{Field, Fingerprint, ReadOptions, Samples};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// What a data set is made of: a labelled text, a pair, a tagged text, a row of features.
+/// An entry of a data set: a labelled text, a pair, a tagged text, a row of features.
 pub trait Record: Clone + Send + Sync + 'static {
-    /// What messages call several of them.
+    /// The plural in messages.
     const PLURAL: &'static str;
 
-    /// Takes in what decides whether it is held out: of equal numbers, all or none are.
+    /// Adds the content that decides whether the record is held out: of records with equal fingerprints, all or none are.
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint;
 
-    /// Its label, which folds of a cross-validation have in equal shares; none by default.
+    /// The stratum, such as the label: folds of a cross-validation have equal shares of each (default: none).
     fn stratum(&self) -> Cow<'_, str> {
         "".into()
     }
 
-    /// Takes in all of it.
+    /// Adds the whole record to a fingerprint.
     fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint;
 
     /// Finds the files of these paths, and detects from their first lines how they are read; `window` says that the records are never all
@@ -32,10 +32,10 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// If there is no file, or its first lines are not as its format says.
     fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>>;
 
-    /// What is changed in each record because of what all of them are; nothing by default.
+    /// The change to each record that follows from all records together (default: none).
     ///
     /// # Errors
-    /// What is wrong with all of them together, or in a file.
+    /// If the records together are malformed, or a file is.
     fn settled(_all: RecordPass<'_, Self>, _options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
         Ok(None)
     }
@@ -44,12 +44,12 @@ pub trait Record: Clone + Send + Sync + 'static {
 /// Gives each record of a data set, one after another, to a visitor.
 pub type RecordPass<'a, R> = &'a dyn Fn(&mut dyn FnMut(&R)) -> Result<()>;
 
-/// What is changed in a record.
+/// A change to a record.
 pub type Change<R> = Box<dyn Fn(R) -> R + Send + Sync>;
 
-/// Records that can be passed over again and again, wherever they are.
+/// Records that can be read repeatedly, in memory or in files.
 pub(crate) trait Passes<R> {
-    /// What messages call them.
+    /// Their name in messages.
     fn called(&self) -> Cow<'_, str>;
 
     /// How they were read.
@@ -58,7 +58,7 @@ pub(crate) trait Passes<R> {
     /// Gives each of them to a visitor.
     ///
     /// # Errors
-    /// What is wrong in a file.
+    /// If a file is malformed or cannot be read.
     fn each(&self, visit: &mut dyn FnMut(&R)) -> Result<()>;
 }
 
@@ -77,8 +77,9 @@ impl<R> Passes<R> for DataSet<R> {
     }
 }
 
-/// Records in memory, what messages call where they are from, and how they were read: [`LabelledTexts`](super::LabelledTexts),
-/// [`Pairs`](super::Pairs), [`TaggedTexts`](super::TaggedTexts) and [`LabelledRows`](super::LabelledRows) say what each is trained on.
+/// Records in memory, with their name in messages and the way they were read. The pages of
+/// [`LabelledTexts`](super::LabelledTexts), [`Pairs`](super::Pairs), [`TaggedTexts`](super::TaggedTexts) and
+/// [`LabelledRows`](super::LabelledRows) have the training of each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataSet<R> {
     pub(super) name: String,
@@ -87,27 +88,27 @@ pub struct DataSet<R> {
 }
 
 impl<R> DataSet<R> {
-    /// These records; `name` is what messages call them.
+    /// A data set of these records; `name` is its name in messages.
     pub fn new(name: &str, records: impl Into<Vec<R>>) -> Self {
         Self { name: name.to_owned(), records: records.into(), read_as: ReadOptions::default() }
     }
 
-    /// As these options say they were read.
+    /// Sets the options that the records were read with.
     pub(super) fn read_by(self, read_as: ReadOptions) -> Self {
         Self { read_as, ..self }
     }
 
-    /// What messages call them.
+    /// The name in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Each of them.
+    /// The records, in order.
     pub fn records(&self) -> &[R] {
         &self.records
     }
 
-    /// The format and the columns that [`Self::open`] found, and all that it was told: other parts of the same data set are read so.
+    /// The format and the columns that [`Self::open`] detected, and all settings: other files of the data set are read with them.
     pub fn read_as(&self) -> &ReadOptions {
         &self.read_as
     }
@@ -117,15 +118,15 @@ impl<R> DataSet<R> {
         Self { name, records, read_as: self.read_as.clone() }
     }
 
-    /// The rest, and those that are held out.
+    /// Divides the records into the rest and the held-out records.
     pub(super) fn hold_out_where(mut self, held: impl FnMut(&R) -> bool) -> (Self, Self) {
         let (held, rest) = std::mem::take(&mut self.records).into_iter().partition(held);
         let held = self.part(held_name(&self.name), held);
         (Self { records: rest, ..self }, held)
     }
 
-    /// Divides by a number that is computed of each record, as a hash that other programs compute, too: 0 is the test,
-    /// 1 is held out, and the others, which come first, are to train on.
+    /// Divides the records by a number of each, such as a hash that other programs compute, too. Returns the training part, then
+    /// the held-out part (1), then the test part (0).
     ///
     /// ```
     /// use unpadded::data::{Pairs, TextFile};
@@ -161,17 +162,17 @@ impl<R: Record> DataSet<R> {
     /// Reads the records of a path. The format and the columns are detected; [`Self::read_as`] has them.
     ///
     /// # Errors
-    /// If there is nothing, nothing in it, or something that is not as its format says: with the file and the line, and how the format
-    /// was guessed.
+    /// If there is no file, no record, or a malformed record: the message has the file and the line, and how the format was
+    /// detected.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with([path], &ReadOptions::default())
     }
 
-    /// Reads the records of these paths together, as the options say.
+    /// Reads the records of these paths together, with these options.
     ///
     /// # Errors
-    /// As [`Self::open`]; if there is no path, or no column of the name that is given.
+    /// As [`Self::open`]; if there is no path, or no column of the given name.
     #[track_caller]
     pub fn open_with<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P>,
@@ -197,7 +198,7 @@ impl<R: Record> DataSet<R> {
         Ok(found)
     }
 
-    /// That there is one.
+    /// Checks that there is a record.
     fn some(&self) -> Result<()> {
         if self.records.is_empty() { Err(none::<R>(&self.name)) } else { Ok(()) }
     }
@@ -223,10 +224,10 @@ impl<R: Record> DataSet<R> {
         self.hold_out_where(|record| is_held(one_in, seed, |f| record.held_out_by(f)))
     }
 
-    /// Samples by a function of a record and its number, from 0 on.
+    /// Makes samples by a function of a record and its number, from 0 on.
     ///
     /// # Errors
-    /// If there is no record; those of `sample`.
+    /// If there is no record; the errors of `sample`.
     #[track_caller]
     pub fn samples_by(&self, sample: &dyn Fn(usize, &R) -> Result<Vec<Field>>) -> Result<Samples> {
         self.some().at_caller()?;

@@ -1,4 +1,4 @@
-//! How bytes stand for characters: the encodings, their names, and the guess where nothing is set.
+//! Character encodings: their names, and the guess where none is set.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,22 +18,22 @@ pub(super) struct Reason {
     pub(super) got: String,
 }
 
-/// How bytes stand for characters. Text of UTF-8 and of named encodings is checked; in the other two every byte is a character.
+/// A character encoding. UTF-8 and named encodings are validated; in the other two every byte is a character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Encoding {
-    /// UTF-8, with a byte order mark or without; UTF-16 if the file begins with its byte order mark.
+    /// UTF-8, with a byte order mark or without; UTF-16 if the file begins with the byte order mark of UTF-16.
     #[default]
     Utf8,
     /// ISO 8859-1.
     Latin1,
     /// Windows-1252: as Latin-1, but with dashes, quotation marks and the euro among the control characters.
     Windows1252,
-    /// Another one, by its name: `"windows-1251".parse()`.
+    /// Another encoding, by its name: `"windows-1251".parse()`.
     Named(NamedEncoding),
 }
 
-/// An encoding that has no name of its own here.
+/// An encoding without a variant of [`Encoding`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NamedEncoding(&'static encoding_rs::Encoding);
 
@@ -44,7 +44,7 @@ impl fmt::Display for Encoding {
     }
 }
 
-/// Of the names in the Encoding Standard of the web, such as `gbk`, `shift_jis` or `utf-16le`.
+/// Parses a name of the Encoding Standard of the web, such as `gbk`, `shift_jis` or `utf-16le`.
 ///
 /// ```
 /// use unpadded::data::Encoding;
@@ -90,14 +90,14 @@ impl Encoding {
         }
     }
 
-    /// The encoding whose byte order mark these bytes begin with, if it is UTF-16.
+    /// The UTF-16 encoding whose byte order mark these bytes begin with.
     pub(super) fn marked(first: &[u8]) -> Option<Self> {
         let found = [(&[0xff, 0xfe], UTF_16LE), (&[0xfe, 0xff], UTF_16BE)];
         let found = found.into_iter().find(|(mark, _)| first.starts_with(*mark));
         found.map(|(_, of)| Self::Named(NamedEncoding(of)))
     }
 
-    /// UTF-16 if hardly a byte of some but every second one is 0, as of UTF-16 without a mark.
+    /// UTF-16 without a byte order mark, if nearly only every second byte is 0.
     pub(super) fn unmarked(first: &[u8]) -> Option<Self> {
         let zeros = |from: usize| first.iter().skip(from).step_by(2).filter(|&&byte| byte == 0).count();
         let (even, odd, half) = (zeros(0), zeros(1), first.len() / 2);
@@ -109,7 +109,7 @@ impl Encoding {
         Some(Self::Named(NamedEncoding(of)))
     }
 
-    /// The likeliest encoding of bytes that are no UTF-8.
+    /// The likeliest encoding of bytes that are not UTF-8.
     pub(super) fn likeliest(bytes: &[u8]) -> Self {
         let mut detector = chardetng::EncodingDetector::new(chardetng::Iso2022JpDetection::Deny);
         detector.feed(bytes, true);
@@ -119,7 +119,7 @@ impl Encoding {
         }
     }
 
-    /// The text of some bytes; else what was expected and found. Bytes of a named encoding are UTF-8 by then. If the encoding is
+    /// Decodes bytes; else returns what was expected and found. Bytes of a named encoding are UTF-8 by then. If the encoding is
     /// `guessed`, a line of UTF-8 refutes it.
     pub(super) fn decode(self, guessed: bool, bytes: &[u8]) -> Result<Cow<'_, str>, Reason> {
         let is_utf_8 = |line: &[u8]| !line.is_ascii() && std::str::from_utf8(line).is_ok();
@@ -186,18 +186,19 @@ impl Encoding {
     }
 }
 
-/// How many bytes are decoded at a time.
+/// The number of bytes that are decoded at a time.
 const PIECE: usize = 1 << 14;
 
-/// Bytes that are decoded as they are read. What is none of the encoding becomes a byte that is no UTF-8, so that its line is an error.
+/// Bytes that are decoded as they are read. A byte that the encoding does not have becomes one that UTF-8 does not have: its line
+/// is an error.
 struct Decoded {
     input: Bytes,
     decoder: Decoder,
     raw: Vec<u8>,
-    /// Which of the raw bytes are not decoded yet.
+    /// The raw bytes that are not decoded yet.
     left: std::ops::Range<usize>,
     text: Vec<u8>,
-    /// Which of the text is not read yet.
+    /// The decoded text that is not read yet.
     found: std::ops::Range<usize>,
     ended: bool,
 }

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::error::{AtCaller, Result};
 
-/// Records in files that may be larger than memory: each pass reads the files anew and holds one record. Formats and options are those of
-/// [`DataSet`](super::DataSet); the files must not change meanwhile.
+/// Records in files that may be larger than memory: each pass reads the files anew and holds one record. Formats and options are
+/// the same as for [`DataSet`](super::DataSet); the files must not change meanwhile.
 ///
 /// ```
 /// use unpadded::data::{Data, LabelledFiles, Limits, Tokenizer};
@@ -38,17 +38,17 @@ pub struct Files<R> {
     name: String,
     read_as: ReadOptions,
     open: Arc<dyn Fn() -> Stream<R> + Send + Sync>,
-    /// Parts of parts, the last of which is meant.
+    /// Nested hold-outs: the records are in the last part.
     parts: Vec<HoldOutChoice>,
-    /// What a pass over the records has found.
+    /// The result of a pass over the records.
     known: Option<RecordCount>,
 }
 
-/// Labelled texts in files that may be larger than memory; those of [`LabelledTexts`](super::LabelledTexts) are in memory.
+/// Labelled texts in files that may be larger than memory; [`LabelledTexts`](super::LabelledTexts) holds them in memory.
 pub type LabelledFiles = Files<LabelledText>;
-/// Pairs in files that may be larger than memory; those of [`Pairs`](super::Pairs) are in memory.
+/// Pairs in files that may be larger than memory; [`Pairs`](super::Pairs) holds them in memory.
 pub type PairFiles = Files<Pair>;
-/// Tagged texts in files that may be larger than memory; those of [`TaggedTexts`](super::TaggedTexts) are in memory.
+/// Tagged texts in files that may be larger than memory; [`TaggedTexts`](super::TaggedTexts) holds them in memory.
 pub type TaggedFiles = Files<TaggedText>;
 
 impl<R> fmt::Debug for Files<R> {
@@ -60,7 +60,7 @@ impl<R> fmt::Debug for Files<R> {
     }
 }
 
-/// How many records there are, and a number of what they are.
+/// The number of records, and their fingerprint.
 #[derive(Debug, Clone, Copy, Default)]
 struct RecordCount {
     size: u64,
@@ -73,13 +73,13 @@ impl RecordCount {
     }
 }
 
-/// What one pass over labelled files finds: [`LabelledFiles::survey`].
+/// The result of one pass over labelled files: [`LabelledFiles::survey`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Survey {
-    /// The texts that are not held out. Their loader needs no pass over the files.
+    /// The training texts, which are not held out. Their loader needs no pass over the files.
     pub rest: LabelledFiles,
-    /// The texts that are held out. Their loader needs no pass over the files.
+    /// The held-out texts. Their loader needs no pass over the files.
     pub held: LabelledFiles,
     /// The labels of all texts, sorted; an error if there are not two.
     pub labels: Result<Vocabulary>,
@@ -87,7 +87,7 @@ pub struct Survey {
     pub words: Result<Vocabulary>,
 }
 
-/// A part of the texts: those that are held out, or the rest.
+/// A part of the texts: the held-out texts, or the rest.
 #[derive(Debug, Clone, Copy)]
 struct HoldOutChoice {
     one_in: u64,
@@ -96,8 +96,8 @@ struct HoldOutChoice {
 }
 
 impl<R: Record> Files<R> {
-    /// The records of a path, as [`DataSet::open`](super::DataSet::open) detects them. The format is detected now; an error further down
-    /// comes when a pass reads it.
+    /// Opens the records of a path, as [`DataSet::open`](super::DataSet::open). The format is detected now; a later malformed
+    /// record is reported when a pass reads it.
     ///
     /// # Errors
     /// If there is no file, or its first lines are not as its format says.
@@ -106,10 +106,10 @@ impl<R: Record> Files<R> {
         Self::open_with([path], &ReadOptions::default())
     }
 
-    /// The records of these paths together, read as the options say.
+    /// Opens the records of these paths together, with these options.
     ///
     /// # Errors
-    /// As [`Self::open`]; if there is no path, or no column of the name that is given.
+    /// As [`Self::open`]; if there is no path, or no column of the given name.
     #[track_caller]
     pub fn open_with<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P>,
@@ -133,13 +133,13 @@ impl<R: Record> Files<R> {
         Ok(Self { name, read_as: options, open, parts: Vec::new(), known: None })
     }
 
-    /// What messages call them.
+    /// The name in messages.
     pub fn name(&self) -> String {
         let held = self.parts.iter().filter(|part| part.held);
         held.fold(self.name.clone(), |name, _| held_name(&name))
     }
 
-    /// The format and the columns that were detected, and all that was told: other parts of the same data set are read so.
+    /// The detected format and columns, and all settings: other files of the data set are read with them.
     pub fn read_as(&self) -> &ReadOptions {
         &self.read_as
     }
@@ -154,7 +154,7 @@ impl<R: Record> Files<R> {
         (rest, out)
     }
 
-    /// Leaves out the records that are not wanted.
+    /// Keeps only the records for which `wanted` is true.
     #[must_use]
     pub fn retain(self, wanted: impl Fn(&R) -> bool + Send + Sync + 'static) -> Self {
         let (raw, wanted) = (self.open, Arc::new(wanted));
@@ -165,7 +165,7 @@ impl<R: Record> Files<R> {
         Self { open: Arc::new(open), known: None, ..self }
     }
 
-    /// Each record, one after another. An error in a file comes as an item, after which there are no more.
+    /// Iterates over the records. An error in a file is the last item.
     pub fn records(&self) -> Box<dyn Iterator<Item = Result<R>> + Send> {
         let parts = self.parts.clone();
         let is_of = move |record: &R| {
@@ -175,12 +175,12 @@ impl<R: Record> Files<R> {
         Box::new((self.open)().filter(move |record| record.as_ref().map_or(true, &is_of)))
     }
 
-    /// Samples by a function of a record, read anew in each epoch. The files are read once now, to find errors before the training, unless a
-    /// [survey](LabelledFiles::survey) has read them. `salt` is a number that changes with what `sample` follows from beside the record:
-    /// a checkpoint knows its data by it.
+    /// Makes samples by a function of a record, read anew in each epoch. The files are read once now, to find errors before the
+    /// training, unless a [survey](LabelledFiles::survey) has read them. `salt` is a number of all other inputs of `sample`, such
+    /// as vocabularies: a checkpoint recognizes its data by it.
     ///
     /// # Errors
-    /// If there is no record; those of `sample`; an error in a file.
+    /// If there is no record; the errors of `sample`; an error in a file.
     #[track_caller]
     pub fn samples_by(
         &self,
@@ -190,8 +190,8 @@ impl<R: Record> Files<R> {
         self.samples_of(|f| f.number(salt), sample).at_caller()
     }
 
-    /// Samples of the records, each with its number from 0 on, where there must be one; unless the files were surveyed, a pass checks that
-    /// each record gives a sample. `salt` is what the samples follow from beside the records.
+    /// Makes samples of the records, which must not be empty, numbered from 0 on. Unless the files were surveyed, a pass checks
+    /// that each record gives a sample. `salt` is a number of all other inputs of the samples.
     fn samples_of(
         &self,
         salt: impl FnOnce(Fingerprint) -> Fingerprint,
@@ -237,8 +237,8 @@ impl<R: Record> Passes<R> for Files<R> {
 }
 
 impl LabelledFiles {
-    /// Labels, vocabulary and the parts of [`Self::hold_out`] by one pass over the files. `visit` sees each text, and whether it is held
-    /// out.
+    /// Collects the labels, the vocabulary and the parts of [`Self::hold_out`] in one pass over the files. `visit` gets each
+    /// text, and whether it is held out.
     ///
     /// # Errors
     /// What is wrong in a file.
@@ -277,10 +277,10 @@ impl LabelledFiles {
         Ok(Survey { rest, held, labels, words })
     }
 
-    /// The tokens of the texts that are known, by [`Tokenizer::vocabulary`]; distinct tokens are held in memory until they are counted.
+    /// The vocabulary of the texts, by [`Tokenizer::vocabulary`]; distinct tokens are held in memory until they are counted.
     ///
     /// # Errors
-    /// As [`Vocabulary::of`]; what is wrong in a file.
+    /// As [`Vocabulary::of`]; an error in a file.
     #[track_caller]
     pub fn vocabulary(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
         let mut wrong = None;
@@ -293,7 +293,7 @@ impl LabelledFiles {
     /// The labels, sorted.
     ///
     /// # Errors
-    /// If there are not two: nothing could be learned; what is wrong in a file.
+    /// If there are fewer than two labels: nothing could be learned; an error in a file.
     #[track_caller]
     pub fn labels(&self) -> Result<Vocabulary> {
         let mut wrong = None;
@@ -302,13 +302,12 @@ impl LabelledFiles {
         wrong.map_or(found, Err).at_caller()
     }
 
-    /// Batches of the texts as the numbers of their tokens, and of the labels as theirs, for the feeds of these names. The files are read
-    /// once now, so that nothing wrong is met in the midst of an epoch, unless a [survey](Self::survey) has read them; and once in each
-    /// epoch.
+    /// Loads batches of token ids and label ids for the feeds of these names. The files are read once now, so that errors are
+    /// reported before the first epoch, unless a [survey](Self::survey) has read them; and once in each epoch.
     /// [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`] texts.
     ///
     /// # Errors
-    /// As [`Loader::new`]; if there is no text, or a label or token that its vocabulary does not have; what is wrong in a file.
+    /// As [`Loader::new`]; if there is no text, or a label or token that its vocabulary does not have; an error in a file.
     #[track_caller]
     pub fn loader(
         &self,
@@ -321,7 +320,7 @@ impl LabelledFiles {
             let (tokenizer, tokens, labels) = &own;
             labelled_texts::sample(text, &name, tokenizer, (tokens, labels))
         };
-        // The numbers of tokens and labels follow from the texts and from what the vocabularies have.
+        // The ids of tokens and labels depend on the texts and on the vocabularies.
         let salt =
             |f| tokens.tokens().chain(labels.tokens()).fold(f, Fingerprint::text).text(&tokenizer.name());
         Loader::new(self.samples_of(salt, sample).at_caller()?, &feeds)
@@ -329,8 +328,9 @@ impl LabelledFiles {
 }
 
 impl PairFiles {
-    /// Batches for three feeds, as [`Pairs::loader`](super::Pairs::loader). The files are read once now, so that an error in them does not
-    /// come in the midst of an epoch, and once in each epoch. [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`] pairs.
+    /// Loads batches for three feeds, as [`Pairs::loader`](super::Pairs::loader). The files are read once now, so that errors are
+    /// reported before the first epoch, and once in each epoch. [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`]
+    /// pairs.
     ///
     /// # Errors
     /// As [`Pairs::loader`](super::Pairs::loader); an error in a file.
@@ -357,8 +357,9 @@ impl PairFiles {
 }
 
 impl TaggedFiles {
-    /// Samples as [`TaggedTexts::samples`](super::TaggedTexts::samples). The files are read once now, so that an error in them does not
-    /// come in the midst of an epoch, and once in each epoch; [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`] texts.
+    /// Makes samples as [`TaggedTexts::samples`](super::TaggedTexts::samples). The files are read once now, so that errors are
+    /// reported before the first epoch, and once in each epoch; [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`]
+    /// texts.
     ///
     /// # Errors
     /// As [`TaggedTexts::samples`](super::TaggedTexts::samples); an error in a file.

@@ -1,7 +1,7 @@
-//! A number by which two data sets are told apart: the same on every machine, in every release.
+//! Fingerprints of data sets: equal on every machine and in every release.
 
-/// Takes in numbers and text, in order, and makes one number of them. It tells data apart; it is no protection
-/// against someone who looks for two that agree.
+/// A fingerprint: one number computed from numbers and text, in order. It distinguishes data; it is not cryptographic, so
+/// equal fingerprints can be constructed on purpose.
 ///
 /// ```
 /// use unpadded::data::Fingerprint;
@@ -13,7 +13,7 @@
 pub struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// Takes in a number.
+    /// Adds a number.
     #[must_use]
     pub fn number(self, number: u64) -> Self {
         // The finaliser of SplitMix64: each bit of what came before and of the number changes half of the result.
@@ -23,7 +23,7 @@ impl Fingerprint {
         Self(z ^ (z >> 31))
     }
 
-    /// Takes in a text, and its length so that no two lists of texts agree by where they are cut.
+    /// Adds a text, and its length, so that lists with the same characters but other boundaries differ.
     #[must_use]
     pub fn text(self, text: &str) -> Self {
         let whole = text.as_bytes().chunks(8).fold(self, |f, chunk| {
@@ -32,7 +32,7 @@ impl Fingerprint {
         whole.number(text.len() as u64)
     }
 
-    /// The number.
+    /// The fingerprint of all that was added.
     pub fn finish(self) -> u64 {
         self.0
     }

@@ -9,23 +9,23 @@ use super::kind::is_markup;
 use super::lines::quoted;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// The files of a folder or of a zip, with all folders in it, sorted by name; hidden ones are passed over.
+/// The files of a folder or a zip, including nested folders, sorted by name; hidden files are skipped.
 #[derive(Debug, Clone)]
 pub struct Folder {
     name: String,
-    /// Each by its path below the folder.
+    /// Each file, with its path below the folder.
     files: Vec<(String, TextFile)>,
 }
 
-/// What is called at most so deep is no data set.
+/// The maximum depth of nested folders: deeper folders are no data set.
 const DEEPEST: usize = 16;
 
 impl Folder {
-    /// A folder, or a zip, on disk.
+    /// Opens a folder or a zip.
     ///
     /// # Errors
-    /// If it is neither, cannot be read, or holds no file; if there is something else in it, as a pipe, a link that leads
-    /// nowhere or one to a folder.
+    /// If it is neither, cannot be read, or holds no file; if it contains anything else, as a pipe, a broken link or a link
+    /// to a folder.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -62,17 +62,17 @@ impl Folder {
         Self { name, files }.filled("at least one")
     }
 
-    /// Only the files of this extension, such as `txt`.
+    /// Keeps only the files with this extension, such as `txt`.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such file.
     #[track_caller]
     pub fn extension(mut self, extension: &str) -> Result<Self> {
         self.files.retain(|(below, _)| parts(below).2 == Some(extension));
         self.filled(&format!("some that end with `.{extension}`"))
     }
 
-    /// Only the files whose path below the folder is wanted.
+    /// Keeps only the files whose path below the folder is wanted.
     pub(super) fn retain(mut self, wanted: impl Fn(&str) -> bool) -> Result<Self> {
         self.files.retain(|(below, _)| wanted(below));
         self.filled("at least one")
@@ -91,11 +91,11 @@ impl Folder {
         &self.files
     }
 
-    /// A file a class: each with its label. That is the name without extension or, if all have the same such name,
-    /// the extension.
+    /// The files with their labels, one file per class. The label is the name without extension or, if all these names are
+    /// equal, the extension.
     ///
     /// # Errors
-    /// If only one label would come of it, or one twice.
+    /// If there is only one label, or if two files have the same.
     #[track_caller]
     pub fn file_per_class(&self) -> Result<Vec<(String, TextFile)>> {
         let stems = || self.files.iter().map(|(below, _)| parts(below).1);
@@ -120,11 +120,11 @@ impl Folder {
         self.several(classes)
     }
 
-    /// A folder a class: each file with the name of the folder it is in. The files may be pages of HTML, or documents of XML, if all are
-    /// by their names.
+    /// The files with their labels, one folder per class: the label is the name of the folder. The files may be HTML pages or XML
+    /// documents, if all have such names.
     ///
     /// # Errors
-    /// If a file is in no folder of its own class, or if there is one label alone.
+    /// If a file is in no class folder, or if there is only one label.
     #[track_caller]
     pub fn folder_per_class(&self) -> Result<Vec<(String, TextFile)>> {
         let folder = |below: &str| {
@@ -163,13 +163,13 @@ fn parts(below: &str) -> (&str, &str, Option<&str>) {
     }
 }
 
-/// Whether a file or a folder of this name is passed over.
+/// Returns whether a file or a folder of this name is skipped.
 fn hidden(name: &str) -> bool {
     name.starts_with('.') || debris(name)
 }
 
-/// All files below a folder, but for hidden ones. A link to a folder is not followed, so that it ends; like everything
-/// else that is no file, it is refused, since examples would be missing without a word.
+/// Collects all files below a folder, except hidden ones. A link to a folder is not followed, so that the walk ends; like
+/// everything else that is no file, it is refused, since samples would be missing silently.
 fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
     let refused = |e: std::io::Error| Error::io(format!("folder `{}`", folder.display()), "read", &e);
     if depth > DEEPEST {

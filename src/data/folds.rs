@@ -1,4 +1,4 @@
-//! Cross-validation: a data set in parts of about equal sizes, each of which is held out once.
+//! Cross-validation: a data set divided into folds of about equal sizes, each held out once.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use super::Fingerprint;
 use super::data_set::{DataSet, Record};
 
-/// One part of several, as cross-validation holds them out one after another: `2/5` is the second of five.
+/// A fold of a cross-validation, which is held out: `2/5` is the second of five.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fold {
     number: u64,
@@ -14,15 +14,15 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// The largest number of folds.
+    /// Maximum number of folds.
     pub const MOST: u64 = 1_000;
 
-    /// Fold `number`, from 1 on, of `folds` folds; none if there is no such fold.
+    /// Fold `number`, from 1 on, of `folds` folds; `None` if there is no such fold.
     pub fn new(number: u64, folds: u64) -> Option<Self> {
         ((2..=Self::MOST).contains(&folds) && (1..=folds).contains(&number)).then_some(Self { number, folds })
     }
 
-    /// The fold of a text as `2/5`; none of another text.
+    /// Parses a fold such as `2/5`; `None` for other text.
     pub fn parse(text: &str) -> Option<Self> {
         let (number, folds) = text.split_once('/')?;
         Self::new(number.trim().parse().ok()?, folds.trim().parse().ok()?)
@@ -35,17 +35,17 @@ impl fmt::Display for Fold {
     }
 }
 
-/// Records that are in one fold, because they are equal in what decides it.
+/// Records that have to be in one fold: the content that decides it is equal.
 struct Group {
     key: u64,
     records: usize,
-    /// How many records have each label.
+    /// The number of records of each label.
     strata: BTreeMap<String, usize>,
 }
 
 impl<R: Record> DataSet<R> {
-    /// Holds out one fold, by the seed and the records alone; the rest comes first. Records that [`Self::hold_out`] keeps on one side are in
-    /// one fold. Folds have about as many records, and about as many of each label where records have one.
+    /// Holds out one fold, by the seed and the records alone; the rest comes first. Records that [`Self::hold_out`] keeps on one
+    /// side are in one fold. Folds have about equal numbers of records, and of records per label if there are labels.
     pub(crate) fn hold_out_fold(self, fold: Fold, seed: u64) -> (Self, Self) {
         let key = |record: &R| record.held_out_by(Fingerprint::default().number(seed)).finish();
         let mut groups: HashMap<u64, Group> = HashMap::new();
@@ -61,8 +61,8 @@ impl<R: Record> DataSet<R> {
     }
 }
 
-/// The keys of the groups in a fold: each group is dealt to the fold that has the smallest share of the group's labels, and of such
-/// folds to the one with the fewest records.
+/// Deals groups to folds and returns the keys of the groups in one fold. Each group is dealt to the fold with the smallest share
+/// of the group's labels, among equal shares to the fold with the fewest records.
 fn dealt(mut groups: Vec<Group>, fold: Fold) -> Vec<u64> {
     // Large groups first, so that small ones even them out. The keys are an order by chance.
     groups.sort_by(|a, b| {

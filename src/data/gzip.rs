@@ -1,13 +1,13 @@
-//! The bytes of gzip: of several members one after another, with zeros behind them or not.
+//! Decompression of gzip: several members one after another, with or without zeros behind them.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::GzDecoder;
 
-/// What a gzip file unpacks to. Zeros behind it, as tapes and `dd` leave them, are no part of it; other bytes are an error.
+/// Unpacks a gzip file. Zeros behind it, as tapes and `dd` leave them, are ignored; other bytes are an error.
 pub(super) struct Gzip<R> {
     state: State<R>,
-    /// Where the member starts that is read, and whether it is the first.
+    /// The start of the current member, and whether it is the first.
     start: u64,
     first: bool,
 }
@@ -18,7 +18,7 @@ enum State<R> {
     Ended,
 }
 
-/// Counts what is read of it.
+/// Counts the bytes that are read.
 struct CountingReader<R> {
     bytes: R,
     count: u64,
@@ -38,7 +38,7 @@ impl<R: Read> Gzip<R> {
         Self { state: State::Member(GzDecoder::new(bytes)), start: 0, first: true }
     }
 
-    /// The error of bytes that are no member, from `start` on.
+    /// The error of bytes that are no gzip member, from `start` on.
     fn foreign(&self) -> io::Error {
         let at = self.start;
         let said = format!(
@@ -57,7 +57,7 @@ impl<R: Read> Read for Gzip<R> {
             match std::mem::replace(&mut self.state, State::Ended) {
                 State::Member(mut member) => {
                     let read = member.read(into);
-                    // What begins as a member and has no header of one.
+                    // It begins as a member but has no header of a member.
                     let no_header = matches!(&read, Err(e) if e.kind() == io::ErrorKind::InvalidInput);
                     if !self.first && no_header && member.header().is_none() {
                         return Err(self.foreign());

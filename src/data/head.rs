@@ -9,12 +9,12 @@ use super::archive::Bytes;
 use super::kind::FailedReader;
 use crate::error::{Error, Result};
 
-/// How many bytes detection reads at most; a test need not write more.
+/// The maximum number of bytes that detection reads; small in tests.
 const MOST: usize = if cfg!(test) { 1 << 20 } else { 1 << 26 };
-/// How many bytes are read at a time.
+/// The number of bytes that are read at a time.
 const PIECE: u64 = 1 << 18;
 
-/// The head of a file that is shared by whoever detects something of the file; empty once a reader of records has taken it.
+/// The head of a file, used by all detection of the file; empty once a reader of records has taken it.
 #[derive(Clone, Default)]
 pub(super) struct Head(Arc<Mutex<Option<Opened>>>);
 
@@ -33,7 +33,7 @@ impl fmt::Debug for Head {
 }
 
 impl Head {
-    /// Of a file that was opened.
+    /// The head of an opened file.
     pub(super) fn new(name: Arc<str>, rest: Bytes) -> Self {
         Self(Arc::new(Mutex::new(Some(Opened::new(name, rest)))))
     }
@@ -42,7 +42,7 @@ impl Head {
         of(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The bytes from the first one on, to look at: at most [`MOST`]. `open` opens the file if that has not happened yet.
+    /// The first bytes, at most [`MOST`], for detection. `open` opens the file if it is not open yet.
     pub(super) fn sample(
         &self,
         open: impl FnOnce() -> Result<(Arc<str>, Bytes)>,
@@ -58,7 +58,7 @@ impl Head {
         Ok((name, Box::new(Excerpt { head: self.clone(), piece: 0, at: 0 })))
     }
 
-    /// All bytes, those that were looked at first, if there are such.
+    /// Takes all bytes from the first one on, if the file is open.
     pub(super) fn take(&self) -> Option<(Arc<str>, Bytes)> {
         let Opened { name, pieces, rest, .. } = self.with(Option::take)?;
         Some((name, Box::new(HeadReader { pieces, at: 0, rest })))
@@ -70,7 +70,7 @@ impl Opened {
         Self { name, pieces: VecDeque::new(), size: 0, rest: Some(rest) }
     }
 
-    /// Piece `number`, which is read if the file has one.
+    /// Piece `number`, read on demand; `None` behind the end.
     fn piece(&mut self, number: usize) -> io::Result<Option<Arc<[u8]>>> {
         while self.pieces.len() <= number && self.size < MOST {
             let Some(rest) = &mut self.rest else { break };
@@ -79,7 +79,7 @@ impl Opened {
             self.size += piece.len();
             match read {
                 Ok(0) => self.rest = None,
-                // The reader of the records meets the error where it is.
+                // The reader of the records will report the error at its position.
                 Err(e) => {
                     let copy = io::Error::new(e.kind(), e.to_string());
                     self.rest = Some(Box::new(FailedReader(Some(e))));
@@ -97,7 +97,7 @@ impl Opened {
     }
 }
 
-/// Reads what was looked at, and looks at more.
+/// Reads the pieces of the head, and reads further pieces on demand.
 struct Excerpt {
     head: Head,
     piece: usize,
@@ -117,7 +117,7 @@ impl Read for Excerpt {
     }
 }
 
-/// Reads what was looked at and the rest; a piece is dropped once it is read.
+/// Reads the head and the rest of the file; drops each piece once it is read.
 struct HeadReader {
     pieces: VecDeque<Arc<[u8]>>,
     at: usize,
@@ -138,7 +138,7 @@ impl Read for HeadReader {
     }
 }
 
-/// Copies from place `at` of a piece on.
+/// Copies a piece from position `at` on.
 fn copy(piece: &[u8], at: &mut usize, into: &mut [u8]) -> usize {
     let from = piece.get(*at..).unwrap_or_default();
     let read = from.len().min(into.len());

@@ -1,14 +1,14 @@
-//! What is held out of a data set: by what each entry is and a seed, so that equal ones are on one side.
+//! Hold-out: each sample's content and a seed decide whether it is held out, so that equal samples are on one side.
 
 use super::Fingerprint;
 
-/// Whether an entry is held out: about one in `one_in`, by what `key` takes in of it; none of 0. Which side an entry is on depends on no
-/// other.
+/// Returns whether a sample is held out: about one in `one_in`, by the content that `key` adds; 0 holds out nothing. The
+/// decision does not depend on other samples.
 pub(super) fn is_held(one_in: u64, seed: u64, key: impl FnOnce(Fingerprint) -> Fingerprint) -> bool {
     key(Fingerprint::default().number(seed)).finish().checked_rem(one_in) == Some(0)
 }
 
-/// What messages call the part of a data set that is held out.
+/// The name in messages of the held-out part of a data set.
 pub(super) fn held_name(name: &str) -> String {
     format!("{name}, held out")
 }

@@ -10,19 +10,19 @@ use serde_json::Value;
 use super::{Limits, Vocabulary};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The kinds of models that there are.
+/// The kinds of models.
 const MODELS: [&str; 4] = ["BPE", "Unigram", "WordLevel", "WordPiece"];
-/// Numbers between those of the tokens that stand for none: more of them are no vocabulary.
+/// Maximum number of unused ids between the ids of tokens: a file with more has no vocabulary.
 const GAPS: usize = 1 << 16;
 
-/// A tokenizer with the file that it is of.
+/// A tokenizer with its file.
 pub(super) struct HuggingFace {
     json: String,
     cutter: tokenizers::Tokenizer,
-    /// The token of each number.
+    /// The token of each id.
     tokens: Vec<String>,
     unknown: Option<i64>,
-    /// The numbers of special tokens, which no text has.
+    /// The ids of special tokens, which no text has.
     specials: HashSet<u32>,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Debug for HuggingFace {
 }
 
 impl HuggingFace {
-    /// Of the text of a file; `name` is what messages call it.
+    /// Loads the text of a file; `name` is its name in messages.
     pub(super) fn new(name: &str, json: String) -> Result<Self> {
         let wrong = |expected: &str, got: String| {
             Error::of(ErrorKind::Format, format!("tokenizer `{name}`"), expected, got)
@@ -62,7 +62,7 @@ impl HuggingFace {
             let known = format!("a model of type `{}`", MODELS.join("`, `"));
             return Err(wrong(&known, format!("one of type {kind}")));
         }
-        // The crate panics on some merges that are none, which is an error here.
+        // The crate panics on some invalid merges, which is an error here.
         let read = catch_unwind(|| tokenizers::Tokenizer::from_bytes(&json).map_err(|e| e.to_string()));
         let mut cutter = read
             .unwrap_or_else(|_| Err("its reader stopped".to_owned()))
@@ -95,7 +95,7 @@ impl HuggingFace {
         let added = cutter.get_added_tokens_decoder();
         let specials = added.iter().filter(|(_, token)| token.special).map(|(&id, _)| id).collect();
         let found = Self { json, cutter, tokens, unknown, specials };
-        // Whoever meets a character that no text has shows now whether there is a token for what is not known.
+        // A character that no text has shows now whether there is a token for unknown text.
         match found.cutter.encode("\u{10fffd}", false) {
             Ok(_) => Ok(found),
             Err(e) => Err(wrong("a token for what is not known", format!("none ({e})"))),
@@ -107,7 +107,7 @@ impl HuggingFace {
         &self.json
     }
 
-    /// The tokens of a text. One that cannot be cut, as by a pattern that takes too long, is a token that is not known.
+    /// Tokenizes a text. A text that cannot be tokenized, as by a pattern that takes too long, is one unknown token.
     pub(super) fn cut(&self, text: &str) -> Vec<String> {
         match self.ids(text) {
             Some(ids) => ids.iter().filter_map(|&id| self.tokens.get(id as usize).cloned()).collect(),
@@ -115,8 +115,8 @@ impl HuggingFace {
         }
     }
 
-    /// The numbers of a text's tokens; none of a text that cannot be cut. A model without merges may spell a special token whole: that is
-    /// a token that is not known, or left out where the file has no number for these.
+    /// The ids of a text's tokens; `None` for a text that cannot be tokenized. A model without merges may produce a special
+    /// token: that is an unknown token, or is left out if the file has no id for unknown tokens.
     fn ids(&self, text: &str) -> Option<Vec<u32>> {
         let cut = self.cutter.encode_fast(text, false).ok()?;
         let unknown = self.unknown.and_then(|id| u32::try_from(id).ok());
@@ -124,7 +124,7 @@ impl HuggingFace {
         Some(cut.get_ids().iter().filter_map(of_text).collect())
     }
 
-    /// The text of tokens; special ones are left out.
+    /// Decodes tokens to text, without special tokens.
     pub(super) fn join<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> String {
         let ids = tokens.into_iter().filter_map(|token| self.cutter.token_to_id(token.as_ref()));
         let ids: Vec<u32> = ids.collect();
@@ -133,7 +133,7 @@ impl HuggingFace {
         })
     }
 
-    /// All tokens with their numbers, counted in these texts; behind them the specials of the limits that are not among them.
+    /// All tokens of the file with their ids, counted in these texts; then the special tokens of the limits that the file lacks.
     pub(super) fn vocabulary<T: AsRef<str>>(
         &self,
         texts: impl IntoIterator<Item = T>,
@@ -145,7 +145,7 @@ impl HuggingFace {
                 counts.get_mut(id as usize).into_iter().for_each(|count| *count += 1);
             }
         }
-        // What is not known has a token of the file's, or there is nothing that is not known.
+        // The file has a token for unknown text, or no text is unknown.
         let more = limits
             .specials
             .iter()

@@ -1,17 +1,17 @@
-//! What a file is by its first bytes, where it is no text: named before anything reads it as text.
+//! Detection of files that are no text by their first bytes, before anything reads them as text.
 
 use std::io::{self, Cursor, Read};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// How many bytes are looked at: the first block of a tar archive.
+/// The number of bytes that detection reads: the first block of a tar archive.
 const LOOKED_AT: usize = 512;
 
 const CONVERT: &str = "convert it to CSV, JSON Lines or Parquet";
 const NO_DATA: &str = "give the path of a file of text";
 const EXPORT: &str = "export it as CSV";
 
-/// First bytes, what a file with them is, and what to do about it.
+/// First bytes, the kind of file that has them, and advice.
 const STARTS: [(&[u8], &str, &str); 32] = [
     (b"BZh", "a bzip2 file", "unpack it by `bunzip2 FILE`"),
     (b"\xfd7zXZ\0", "an xz file", "unpack it by `xz -d FILE`"),
@@ -55,7 +55,7 @@ const STARTS: [(&[u8], &str, &str); 32] = [
     (b"GIF87a", "a GIF image", NO_DATA),
     (b"GIF89a", "a GIF image", NO_DATA),
     (b"\x7fELF", "a program", NO_DATA),
-    // It begins as the mark of UTF-16, which is read.
+    // It begins as the byte order mark of UTF-16, which is read as text.
     (
         b"\xff\xfe\0\0",
         "the byte order mark of UTF-32",
@@ -68,7 +68,7 @@ const STARTS: [(&[u8], &str, &str); 32] = [
     ),
 ];
 
-/// What a file that begins so is, and what to do about it; none of what may be text.
+/// The kind of a file by its first bytes, and advice; `None` for possible text.
 fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let found = STARTS.iter().find(|(start, ..)| first.starts_with(start));
     match found {
@@ -82,7 +82,7 @@ fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     is_tar.then_some(("a tar archive", "unpack it by `tar -xf FILE`"))
 }
 
-/// As [`foreign`], of a page of HTML or a document of XML.
+/// As [`foreign`], for HTML pages and XML documents.
 fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first).trim_ascii_start();
     // A page is a line without columns; a data set of pages may have them.
@@ -106,15 +106,15 @@ fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// The same bytes, if they may be text, perhaps with markup.
+/// Passes the bytes on if they may be text, with or without markup.
 ///
 /// # Errors
-/// What the file is, if it is known and no text, and what to do about it.
+/// If the file is of a known kind that is no text: the message has the kind and advice.
 pub(super) fn checked(name: &str, bytes: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
     unless(foreign, name, bytes)
 }
 
-/// The same bytes, if they are no page of HTML and no document of XML.
+/// Passes the bytes on if they are neither an HTML page nor an XML document.
 ///
 /// # Errors
 /// As [`checked`].
@@ -122,7 +122,7 @@ pub(super) fn no_markup(name: &str, bytes: Box<dyn Read + Send>) -> Result<Box<d
     unless(markup, name, bytes)
 }
 
-/// Whether a file of this name is one of HTML or XML.
+/// Returns whether a name is one of an HTML or XML file.
 pub(super) fn is_markup(name: &str) -> bool {
     let extension = name.rsplit(['/', '!']).next().and_then(|name| name.rsplit_once('.'));
     let known = ["html", "htm", "xhtml", "xml"];
@@ -139,7 +139,7 @@ fn unless(
     if let Some((kind, advice)) = of(&first) {
         return Err(refused(name, kind, advice));
     }
-    // An error behind some bytes is met by whoever reads on.
+    // The reader of the following bytes will report an error behind them.
     let first = Cursor::new(first);
     Ok(match read {
         Ok(_) => Box::new(first.chain(bytes)),
@@ -161,10 +161,10 @@ fn refused(name: &str, kind: &str, advice: &str) -> Error {
     Error::of(ErrorKind::Format, format!("file `{name}`"), expected, format!("{kind}: {advice}"))
 }
 
-/// Refuses what is a zip by its form alone.
+/// Refuses documents whose container is a zip.
 ///
 /// # Errors
-/// If the names in it are those of an Office or OpenDocument file, or of a model of PyTorch's.
+/// If the names in it show an Office or OpenDocument file, or a PyTorch model.
 pub(super) fn no_document<'a>(name: &str, members: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
     let has = |wanted: &str| members.clone().any(|member| member == wanted);
     let below = |folder: &str| members.clone().any(|member| member.starts_with(folder));

@@ -1,17 +1,17 @@
-//! Sparse rows with a label each, and what a model is trained on of them.
+//! Sparse rows with labels, and their batches.
 
 use std::collections::BTreeMap;
 
 use super::{DataSet, Field, FirstIndex, LabelledRow, Loader, ReadOptions, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// Sparse rows with a label each, in memory, and what messages call where they are from.
+/// Sparse rows with a label each, in memory.
 ///
-/// [`DataSet::open`] reads LIBSVM files by their path, several by a pattern as `data/*.svm`, one in a zip by `data.zip!train.svm`; gzip and
-/// zip are opened. Their indices count from 0 if any of them is 0, and else from 1, as scikit-learn reads them;
-/// [`ReadOptions::first_index`] sets it.
+/// [`DataSet::open`] reads LIBSVM files by their path, several by a pattern as `data/*.svm`, one in a zip by
+/// `data.zip!train.svm`, also compressed with gzip or zip. Indices count from 0 if any index is 0, and else from 1, as
+/// scikit-learn reads them; [`ReadOptions::first_index`] sets the first.
 ///
-/// How many columns there are, and which classes, is said by the rows to train on; those to test on are made to fit.
+/// The training rows determine the number of columns and the classes; test rows are made to fit.
 ///
 /// ```
 /// use unpadded::data::{Data, FirstIndex, LabelledRows, Target, TextFile};
@@ -35,19 +35,19 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// ```
 pub type LabelledRows = DataSet<LabelledRow>;
 
-/// What a feed is given of the labels of rows.
+/// The value that a feed gets for the label of a row.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Target<'a> {
-    /// The number of the class that a label is, as [`LabelledRows::classes`] numbers them: a [`Field::Int`].
+    /// The id of the label's class, as [`LabelledRows::classes`] numbers them: a [`Field::Int`].
     Class(&'a Vocabulary),
-    /// The label itself, to regress on: a [`Field::Float`].
+    /// The label itself, for regression: a [`Field::Float`].
     Number,
 }
 
 impl LabelledRows {
-    /// The rows of LIBSVM files, one after another, as [`TextFile::libsvm`] reads them. Where malformed lines are skipped and
-    /// their number matters, [`Records::skipped`](super::Records::skipped) says it, and [`DataSet::new`] takes the rows.
+    /// Reads the rows of LIBSVM files, one file after another, as [`TextFile::libsvm`]. For the number of skipped malformed
+    /// lines, use [`Records::skipped`](super::Records::skipped), and [`DataSet::new`] with the rows.
     ///
     /// # Errors
     /// If there is no file; if one cannot be read, has no row, or a malformed line.
@@ -64,12 +64,12 @@ impl LabelledRows {
         Ok(Self::new(&names.join(", "), rows).read_by(ReadOptions::new().first_index(first)))
     }
 
-    /// The number of the first column in the files that they are from: other files of the data set are read with it.
+    /// The number of the first column in the files that were read; other files of the data set are read with it.
     pub fn first_index(&self) -> FirstIndex {
         self.read_as.first_index.unwrap_or_default()
     }
 
-    /// How many columns they need: one more than the largest index. Those of the rows to train on are a model's.
+    /// The number of columns of the rows: one more than the largest index. A model takes the number of its training rows.
     pub fn columns(&self) -> usize {
         let largest = self.records.iter().flat_map(|row| &row.indices).max();
         largest
@@ -77,8 +77,8 @@ impl LabelledRows {
             .map_or(0, |largest| largest.saturating_add(1))
     }
 
-    /// Leaves out the entries that stand in none of so many columns, such as those that only a test file has. Returns how
-    /// many it were.
+    /// Removes the entries beyond the first `columns` columns, such as columns that only a test file has. Returns the number
+    /// of removed entries.
     pub fn drop_beyond(&mut self, columns: usize) -> usize {
         let within = |index: i64| usize::try_from(index).is_ok_and(|index| index < columns);
         let mut dropped = 0;
@@ -91,16 +91,17 @@ impl LabelledRows {
         dropped
     }
 
-    /// The labels as classes, by their numbers: 0 and 1, -1 and 1, or 1 to 20, say, are 0, 1 and so on in this order.
+    /// The labels as classes with ids, in ascending order: labels 0 and 1, -1 and 1, or 1 to 20 get the ids 0, 1 and so on.
     ///
     /// # Errors
-    /// A label that is no whole number ([`Target::Number`] takes these); if there are not two classes: nothing could be learned.
+    /// A label that is no whole number ([`Target::Number`] takes these); if there are fewer than two classes: nothing could be
+    /// learned.
     #[track_caller]
     pub fn classes(&self) -> Result<Vocabulary> {
         let what = || format!("labels in `{}`", self.name);
         let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
         for (number, row) in self.records.iter().enumerate() {
-            // Up to here a whole number of `f64` is that one and no other.
+            // Up to this number `f64` has every whole number.
             const LARGEST: f64 = (1u64 << 53) as f64;
             if row.label.fract() != 0.0 || row.label.abs() > LARGEST {
                 let expected = "whole numbers, as classes have";
@@ -119,11 +120,11 @@ impl LabelledRows {
             .at_caller()
     }
 
-    /// Batches of the rows as csr of shape `[rows, columns]`, and of their labels, for the feeds of these names.
+    /// Loads batches of the rows as csr of shape `[rows, columns]`, and of their labels, for the feeds of these names.
     ///
     /// # Errors
-    /// As [`Loader::new`]; if there is no row, an entry in none of the columns, a label that is no class, or one that is not
-    /// finite in `f32`. Those of a row give its number, counted from 0.
+    /// As [`Loader::new`]; if there is no row, an entry beyond the columns, a label that is no class, or a label that is not
+    /// finite in `f32`. An error of a row has its number, counted from 0.
     #[track_caller]
     pub fn loader(&self, feeds: [&str; 2], columns: usize, target: Target<'_>) -> Result<Loader> {
         let sample = |number: usize, row: &LabelledRow| {

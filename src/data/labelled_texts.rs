@@ -1,4 +1,4 @@
-//! Texts with a label each, and what a classifier is trained on of them.
+//! Texts with labels, and their batches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,11 @@ use super::records::shown;
 use super::{DataSet, Field, LabelledText, Limits, Loader, TextFile, Tokenizer, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// Texts with a label each, in memory, and what messages call where they are from.
+/// Texts with a label each, in memory.
 ///
-/// [`DataSet::open`] reads a file of columns between tabs or commas, of JSON Lines, of Parquet or of trees; a folder or a zip with a file
-/// a class (a text a line) or a folder a class (a text a file); several files by a pattern such as `data/*.tsv`; a file in a zip as
-/// `some.zip!file`. [`FileFormat`](super::FileFormat) lists the formats.
+/// [`DataSet::open`] reads a file of columns between tabs or commas, of JSON Lines, of Parquet or of trees; a folder or a zip
+/// with a file per class (a text per line) or a folder per class (a text per file); several files by a pattern such as
+/// `data/*.tsv`; a file in a zip as `some.zip!file`. [`FileFormat`](super::FileFormat) lists the formats.
 ///
 /// ```
 /// use unpadded::data::{Data, LabelledTexts, Limits, TextFile, Tokenizer};
@@ -31,7 +31,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 pub type LabelledTexts = DataSet<LabelledText>;
 
 impl LabelledTexts {
-    /// Lines of `text<TAB>label`, as [`TextFile::labelled`].
+    /// Reads lines of `text<TAB>label`, as [`TextFile::labelled`].
     ///
     /// # Errors
     /// If the file cannot be read, has no such line, or a malformed one.
@@ -40,9 +40,9 @@ impl LabelledTexts {
         Ok(Self::new(&file.name(), file.labelled()?.read_all().at_caller()?))
     }
 
-    /// A file a class with a text a line, as [`Folder::file_per_class`](super::Folder::file_per_class) gives them. White
-    /// space around a text does not count, nor do blank lines, nor a text that its class has already; they are sorted. `name`
-    /// is what messages call them.
+    /// Reads one file per class with a text per line, as [`Folder::file_per_class`](super::Folder::file_per_class) returns
+    /// them. White space around texts, blank lines and repeated texts of a class are removed; the texts are sorted. `name` is
+    /// the name of the data set in messages.
     ///
     /// # Errors
     /// If a file cannot be read, has no line, or a malformed one.
@@ -58,7 +58,7 @@ impl LabelledTexts {
         Ok(Self::new(name, texts))
     }
 
-    /// Each text with its label once, sorted.
+    /// Sorts the texts with their labels and removes repeats.
     #[must_use]
     pub fn distinct(mut self) -> Self {
         self.records.sort_by(|a, b| (&a.text, &a.label).cmp(&(&b.text, &b.label)));
@@ -66,7 +66,7 @@ impl LabelledTexts {
         self
     }
 
-    /// The tokens of the texts that are known, by [`Tokenizer::vocabulary`].
+    /// The vocabulary of the texts, by [`Tokenizer::vocabulary`].
     ///
     /// # Errors
     /// As [`Vocabulary::of`].
@@ -79,13 +79,13 @@ impl LabelledTexts {
     /// The labels, sorted.
     ///
     /// # Errors
-    /// If there are not two: nothing could be learned.
+    /// If there are fewer than two labels: nothing could be learned.
     #[track_caller]
     pub fn labels(&self) -> Result<Vocabulary> {
         at_least_two(&self.name, self.records.iter().map(|text| &text.label)).at_caller()
     }
 
-    /// The texts of each label apart, in the order of the labels: for a score of each class.
+    /// A data set for each label, in the order of the labels: for a score per class.
     #[must_use]
     pub fn by_label(&self) -> Vec<Self> {
         let mut found: BTreeMap<&str, Vec<LabelledText>> = BTreeMap::new();
@@ -95,7 +95,7 @@ impl LabelledTexts {
         found.into_values().map(|texts| Self::new(&self.name, texts)).collect()
     }
 
-    /// Batches of the texts as the numbers of their tokens, and of the labels as theirs, for the feeds of these names.
+    /// Loads batches of token ids and label ids, for the feeds of these names.
     ///
     /// # Errors
     /// As [`Loader::new`]; if there is no text, or a label or token that its vocabulary does not have.
@@ -112,7 +112,7 @@ impl LabelledTexts {
     }
 }
 
-/// The labels of texts, sorted, where a classifier could learn to tell them apart.
+/// The labels, sorted; an error if there are fewer than two.
 pub(super) fn at_least_two<T: AsRef<str>>(
     name: &str,
     labels: impl IntoIterator<Item = T>,
@@ -125,7 +125,7 @@ pub(super) fn at_least_two<T: AsRef<str>>(
     Err(Error::of(ErrorKind::Format, format!("labels in `{name}`"), "at least two", got))
 }
 
-/// The numbers of a text's tokens and of its label.
+/// The ids of a text's tokens and of its label.
 pub(super) fn sample(
     LabelledText { text, label, .. }: &LabelledText,
     name: &str,

@@ -1,4 +1,4 @@
-//! Lines of LIBSVM files: a label and the entries of a sparse row.
+//! Parser of LIBSVM lines: a label and the entries of a sparse row.
 
 use super::lines::Reason;
 use super::records::shown;
@@ -8,19 +8,19 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct LabelledRow {
-    /// A class, as 0 and 1 or -1 and +1, or a number to regress on.
+    /// The label: a class, as 0 and 1 or -1 and +1, or the target of a regression.
     pub label: f64,
     /// The number of the query that the row belongs to, where rows are ranked: `qid:n` in the file.
     pub query: Option<u64>,
-    /// The column of each entry, counted from 0 whatever the file does. A file's are ascending, each once.
+    /// The column of each entry, counted from 0 whatever the file does. Rows of a file have ascending columns, each once.
     pub indices: Vec<i64>,
-    /// The value of each entry; a zero that is written is an entry, too.
+    /// The value of each entry; a written zero is an entry, too.
     pub values: Vec<f32>,
 }
 
 impl LabelledRow {
-    /// The row of one line, as [`TextFile::libsvm`](super::TextFile::libsvm) reads those of a file; none of a blank line, or
-    /// of one that is a comment.
+    /// Parses one line, as [`TextFile::libsvm`](super::TextFile::libsvm) parses the lines of a file; `None` for a blank line
+    /// or a comment.
     ///
     /// ```
     /// use unpadded::data::{FirstIndex, LabelledRow};
@@ -43,9 +43,9 @@ impl LabelledRow {
 /// The number of the first column in a LIBSVM file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FirstIndex {
-    /// As scikit-learn writes files unless told otherwise.
+    /// 0, the default of scikit-learn's writer.
     Zero,
-    /// As the format says, so that 0 is an error.
+    /// 1, as in the format's definition, so that index 0 is an error.
     #[default]
     One,
 }
@@ -59,16 +59,16 @@ impl FirstIndex {
         }
     }
 
-    /// The one of this number, if it is 0 or 1.
+    /// The variant of this number, if it is 0 or 1.
     pub(crate) fn of_number(number: i64) -> Option<Self> {
         [Self::Zero, Self::One].into_iter().find(|first| first.number() == number)
     }
 }
 
-/// Reads line by line.
+/// A parser of lines.
 pub(super) struct LibsvmLine {
     first: FirstIndex,
-    /// Index, number of the pair and value: of the line that is read, kept so that no line has to grow it again.
+    /// Index, number of the pair and value of each entry of the current line; kept so that its memory is reused.
     pairs: Vec<(i64, usize, f32)>,
 }
 
@@ -77,7 +77,7 @@ impl LibsvmLine {
         Self { first, pairs: Vec::new() }
     }
 
-    /// The row of a line; none of a blank line, or of one that is a comment.
+    /// Parses a line; `None` for a blank line or a comment.
     pub(super) fn row(&mut self, line: &str) -> Result<Option<LabelledRow>, Reason> {
         let line = line.split('#').next().unwrap_or_default();
         let mut cells = line.split_ascii_whitespace().peekable();
@@ -117,15 +117,15 @@ impl LibsvmLine {
         }
     }
 
-    /// Puts the entries in order. An index that comes again is an error: whether values were to be added, or which of
-    /// them was meant, nobody knows.
+    /// Sorts the entries by index. A repeated index is an error: the file does not say whether to add the values or which
+    /// of them to take.
     fn sort(&mut self) -> Result<(), Reason> {
         self.pairs.sort_unstable_by_key(|&(index, number, _)| (index, number));
         let again = self.pairs.windows(2).filter(|two| two[0].0 == two[1].0);
         let Some(two) = again.min_by_key(|two| two[1].1) else { return Ok(()) };
         let written = match self.first {
             FirstIndex::Zero => two[0].0.to_string(),
-            // The largest one has no next number in `i64`.
+            // The largest index has no successor in `i64`.
             FirstIndex::One => (two[0].0 as u64 + 1).to_string(),
         };
         let got = format!("index {written} of pair {} again in pair {}", two[0].1, two[1].1);
@@ -135,7 +135,7 @@ impl LibsvmLine {
 
 fn label(cell: &str) -> Result<f64, Reason> {
     match cell.parse::<f64>() {
-        // So that a negative zero is 0.
+        // Adding 0 turns a negative zero into 0.
         Ok(label) if label.is_finite() => Ok(label + 0.0),
         _ => {
             let hint = if cell.contains(':') {

@@ -1,4 +1,4 @@
-//! Lines of text out of bytes, decoded and bounded, each with its number.
+//! Lines of text, decoded from bytes, with bounded lengths and line numbers.
 
 use std::borrow::Cow;
 use std::io::{BufRead, BufReader, Read};
@@ -11,13 +11,13 @@ use super::memory::Usage;
 use super::watched::FileChange;
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a failed read of `what` means.
+/// The error of a failed read of `what`.
 pub(super) fn broken(what: String, error: &std::io::Error) -> Error {
     use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     if let Some(changed) = FileChange::of(&what, error) {
         return changed;
     }
-    // Only what unpacks looks at the bytes; and a plain file may end anywhere.
+    // Only decompression interprets the bytes; a plain file may end anywhere.
     match error.kind() {
         UnexpectedEof => {
             let got = "its end: it was cut short, as by a download that broke off";
@@ -31,7 +31,7 @@ pub(super) fn broken(what: String, error: &std::io::Error) -> Error {
     }
 }
 
-/// Names in quotation marks, the first ones of many.
+/// The first names, in quotation marks, for messages.
 pub(super) fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 10;
     let mut names = names.into_iter();
@@ -47,7 +47,7 @@ pub(super) struct Lines {
     guessed: bool,
     max: usize,
     number: u64,
-    /// How many bytes were read of pieces.
+    /// The number of bytes that were read for pieces.
     read: u64,
     bytes: Vec<u8>,
     room: Usage,
@@ -68,7 +68,7 @@ impl Lines {
         Self { guessed, ..self }
     }
 
-    /// `FILE:LINE: expected …, got …` of the line that was read last.
+    /// The error `FILE:LINE: expected …, got …` of the line that was read last.
     pub(super) fn malformed(&self, reason: Reason) -> Error {
         let what = format!("{}:{}", self.name, self.number);
         Error::of(ErrorKind::Format, what, reason.expected, reason.got)
@@ -78,8 +78,8 @@ impl Lines {
         broken(format!("{}:{}", self.name, self.number), error)
     }
 
-    /// The next line without its end, or `None` behind the last. The inner error is of this line alone; the outer one
-    /// is the file's.
+    /// Reads the next line without its end, or `None` behind the last. The inner error is of this line; the outer error is of
+    /// the file.
     pub(super) fn next(&mut self) -> Result<Option<Result<Cow<'_, str>, Reason>>> {
         self.bytes.clear();
         self.number += 1;
@@ -106,7 +106,7 @@ impl Lines {
         Ok(Some(self.encoding.decode(self.guessed, line)))
     }
 
-    /// What ends the line that was read last; nothing where the file ends in it.
+    /// The line end of the line that was read last; empty at the end of the file.
     pub(super) fn end(&self) -> &'static str {
         match self.bytes.as_slice() {
             [.., b'\r', b'\n'] => "\r\n",
@@ -120,14 +120,14 @@ impl Lines {
         self.number == 1 && self.encoding == Encoding::Utf8 && self.bytes.starts_with(MARK)
     }
 
-    /// The line that was read last, with a mark for what is no text.
+    /// The line that was read last, with replacement characters for malformed bytes.
     pub(super) fn lossy(&self) -> String {
         let line = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
         String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned()
     }
 
-    /// The text in pieces of about a mebibyte, with every line ended by `\n` alone. A piece ends with a line, or where there is none behind a
-    /// space. `held` limits the bytes of all pieces together and watches memory. An error is the last item.
+    /// Iterates over the text in pieces of about a mebibyte, with line ends of `\n`. A piece ends behind a line, else behind a
+    /// space. `held` limits the bytes of all pieces together and checks memory. An error is the last item.
     pub(super) fn pieces(mut self, held: Option<usize>) -> impl Iterator<Item = Result<String>> + Send {
         let (mut bytes, mut ended, mut all) = (Vec::new(), false, 0usize);
         let mut next = move || -> Result<Option<String>> {
@@ -150,7 +150,7 @@ impl Lines {
         })
     }
 
-    /// The next piece; `bytes` are those that were read behind the one before.
+    /// Reads the next piece; `bytes` holds the bytes that were read behind the previous piece.
     fn piece(&mut self, bytes: &mut Vec<u8>) -> Result<Option<String>> {
         const PIECE: usize = 1 << 20;
         let left = PIECE.saturating_sub(bytes.len()) as u64;
@@ -164,7 +164,7 @@ impl Lines {
             return Ok(None);
         }
         let behind = |wanted: &[u8]| bytes.iter().rposition(|byte| wanted.contains(byte)).map(|at| at + 1);
-        // Within a character, or between a carriage return and a line feed, no piece ends.
+        // No piece ends within a character, or between a carriage return and a line feed.
         let is_within =
             |at: &usize| bytes.get(*at).is_some_and(|byte| byte & 0xc0 == 0x80) || bytes[at - 1] == b'\r';
         let whole = match (read as u64) < left {

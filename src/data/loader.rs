@@ -1,4 +1,4 @@
-//! From samples to batches: order, batching, prefetch.
+//! The loader of batches: order of samples, batch size, prefetch.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::error::{AtCaller, Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Batching {
-    /// So many; the last batch of an epoch has what is left.
+    /// A fixed number of samples; the last batch of an epoch has the remaining ones.
     Sequences(usize),
-    /// As many as fit, one after another, into so many rows, where a sample counts with the rows of its longest field.
-    /// One that is longer on its own goes alone.
+    /// A maximum number of rows: as many consecutive samples as fit, where a sample counts the rows of its longest field.
+    /// A sample that is longer than that is a batch of its own.
     Tokens(usize),
 }
 
-/// Makes batches of the samples of a [`Source`].
+/// A loader of batches from the samples of a [`Source`].
 ///
 /// ```
 /// use unpadded::data::{Batching, Data, Field, Loader, Samples};
@@ -45,14 +45,14 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// What a stream is shuffled with unless [`Self::buffer`] says otherwise.
+    /// Default size of the shuffle buffer of a stream; [`Self::buffer`] sets it.
     pub const BUFFER: usize = 16_384;
 
-    /// Gives the fields of the samples to the feeds of these names; batches of 32, in the order of the source.
+    /// A loader for the feeds of these names, one per field of the samples; batch size 32, in the order of the source.
     ///
     /// # Errors
-    /// No name or one that comes twice. Of samples in memory: none at all, or one that [`Batch::new`] refuses beside the
-    /// first sample. Samples that are read later are checked as they come.
+    /// No name or a repeated name. With samples in memory: no sample, or a sample that [`Batch::new`] refuses beside the
+    /// first. Samples that are read later are checked when they are read.
     #[track_caller]
     pub fn new(source: impl Source + 'static, names: &[&str]) -> Result<Self> {
         let names: Arc<[String]> = names.iter().map(|&name| name.to_owned()).collect();
@@ -76,37 +76,37 @@ impl Loader {
         Ok(Self { source, names, batching, seed: None, buffer: None, prefetch: 0, caller })
     }
 
-    /// How many samples make a batch.
+    /// Sets the batch size.
     #[must_use]
     pub fn batching(mut self, batching: Batching) -> Self {
         self.batching = batching;
         self
     }
 
-    /// Another order in each epoch, which depends on the seed and the epoch alone: of samples in memory a permutation
-    /// of all, of others what a [`Self::buffer`] gives.
+    /// Shuffles the samples in each epoch, by the seed and the epoch alone: samples in memory are permuted, streamed
+    /// samples are drawn from a [`Self::buffer`].
     #[must_use]
     pub fn shuffle(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Shuffles by drawing from a buffer of so many samples, which bounds the memory that a stream takes; for samples
-    /// in memory too.
+    /// Shuffle buffer: draws from a buffer of `samples` samples, which bounds the memory of a stream; also for samples in
+    /// memory.
     #[must_use]
     pub fn buffer(mut self, samples: usize) -> Self {
         self.buffer = Some(samples);
         self
     }
 
-    /// Makes up to so many batches ahead, in a thread; 0 for none.
+    /// Prefetch: makes up to `batches` batches ahead, in a thread; 0 for none.
     #[must_use]
     pub fn prefetch(mut self, batches: usize) -> Self {
         self.prefetch = batches;
         self
     }
 
-    /// How many samples a batch or a buffer has.
+    /// Checks that the batch size and the buffer size are not 0.
     fn sizes(&self) -> Result<()> {
         let (what, size) = match self.batching {
             Batching::Sequences(n) => ("sequences of a batch", n),
@@ -195,12 +195,12 @@ struct Batched {
     /// `None` once they have ended or failed.
     samples: Option<SampleIterator>,
     names: Arc<[String]>,
-    /// Of the first sample's fields.
+    /// The kinds of the first sample's fields.
     kinds: Option<Vec<Kind>>,
     batching: Batching,
-    /// A sample that had no room in the batch before.
+    /// A sample that did not fit into the previous batch.
     next: Option<Sample>,
-    /// Batches to leave out.
+    /// The number of batches to skip.
     skip: u64,
     caller: &'static Location<'static>,
 }

@@ -1,4 +1,4 @@
-//! How much memory there is, as far as the operating system says it, so that what does not fit is an error and not the end.
+//! The available memory, as far as the operating system reports it: data that does not fit is an error, not a killed process.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,19 +7,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, ErrorKind, Result};
 
 const MIB: u64 = 1 << 20;
-/// What is left to the rest of the program, and to others.
+/// The memory that stays free for the rest of the program and for other processes.
 const FLOOR: u64 = 64 * MIB;
-/// How many bytes are read from one look at memory to the next.
+/// The number of bytes that are read between two checks of memory.
 const EACH: u64 = 16 * MIB;
 
-/// The number of a line `NAME: 123 kB`, in bytes.
+/// Parses the number of a line `NAME: 123 kB`, in bytes.
 fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What this process may still allocate: of the machine, of its control group, and of its own limit (`ulimit -v`). `None` where the
-/// operating system does not say.
+/// The number of bytes that this process may still allocate: the least of the machine, its control group and its own limit
+/// (`ulimit -v`). `None` if the operating system does not report it.
 pub(crate) fn available() -> Option<u64> {
     let of_machine =
         fs::read_to_string("/proc/meminfo").ok().and_then(|text| kilobytes(&text, "MemAvailable"));
@@ -34,7 +34,7 @@ fn of_process() -> Option<u64> {
     Some(limit.saturating_sub(kilobytes(&status, "VmSize")?))
 }
 
-/// The limit of a control group, less what is in use; pages of files that can be dropped do not count.
+/// The limit of a control group minus the memory in use; pages of files that can be dropped do not count as used.
 fn of_group() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let left = |folder: String, [limit, usage, dropped]: [&str; 3]| {
@@ -57,7 +57,7 @@ fn of_group() -> Option<u64> {
             }
             _ => return None,
         };
-        // In a container the group is what is mounted, whatever it is called outside.
+        // In a container the mounted directory is the group, whatever its name outside.
         [format!("{root}{path}"), root.to_owned()].into_iter().filter_map(|folder| left(folder, names)).min()
     };
     groups.lines().filter_map(of).min()
@@ -67,25 +67,25 @@ fn resident() -> Option<u64> {
     kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS")
 }
 
-/// A size for messages.
+/// Formats a size for messages.
 pub(crate) fn shown(bytes: u128) -> String {
     let mib = bytes as f64 / MIB as f64;
     if mib < 1024.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
 }
 
-/// How many data sets are being read whole, and what the process held when the first of them began.
+/// The number of data sets that are being read whole, and the memory of the process when the first of them began.
 static WHOLE: Mutex<(usize, Option<u64>)> = Mutex::new((0, None));
 
 fn whole() -> MutexGuard<'static, (usize, Option<u64>)> {
     WHOLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A data set of which all that is read is held, from whatever files; until it is dropped.
+/// A data set that is held in memory as a whole, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Whole(());
 
 impl Whole {
-    /// Reading begins: memory is compared with what the process holds now.
+    /// Begins to read: memory is compared with the memory of the process now.
     pub(super) fn begin() -> Self {
         let mut whole = whole();
         if whole.0 == 0 {
@@ -106,23 +106,24 @@ impl Drop for Whole {
     }
 }
 
-/// Watches memory while a file is read: whoever reads it may hold all of it.
+/// A watch of memory while a file is read, which the reader may hold whole.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
     read: u64,
-    /// What the process held when memory was first looked at.
+    /// The memory of the process at the first check.
     before: Option<u64>,
 }
 
-/// What has been read of all files, so that many small ones count, too.
+/// The number of bytes that were read of all files, so that many small files count, too.
 static READ: AtomicU64 = AtomicU64::new(0);
 
 impl Usage {
-    /// Counts bytes that were read. Every 16 MiB it compares the memory that is left with what the process has come to hold since the
-    /// data set began ([`Whole`]), or since it began with this file: numbers made of texts take about one and a half times the memory of the texts.
+    /// Counts bytes that were read. Every 16 MiB it compares the free memory with the growth of the process since the data set
+    /// began ([`Whole`]), or since this file began: numbers made of texts take about one and a half times the memory of the
+    /// texts.
     ///
     /// # Errors
-    /// If less is left; `what` is what messages call the place.
+    /// If less memory is free; `what` is the place in the message.
     pub(super) fn read(&mut self, bytes: usize, what: impl FnOnce() -> String) -> Result<()> {
         let bytes = bytes as u64;
         self.read += bytes;
@@ -139,7 +140,7 @@ impl Usage {
         if available >= FLOOR.max(held + held / 2) { Ok(()) } else { Err(self.full(what(), available)) }
     }
 
-    /// What the process held before anything was read.
+    /// The memory of the process before anything was read.
     fn baseline(&mut self, resident: u64) -> u64 {
         let own = *self.before.get_or_insert(resident);
         whole().1.unwrap_or(own)

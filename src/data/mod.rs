@@ -3,20 +3,20 @@
 //! | from | to | by |
 //! |---|---|---|
 //! | a path, a pattern or a list of them | a data set, whose format and columns are detected | `open` and `open_with` of a [`DataSet`]: [`LabelledTexts`], [`Pairs`], [`TaggedTexts`], [`LabelledRows`]; and of [`PlainText`], with [`ReadOptions`] and [`FileFormat`] |
-//! | a folder or a JSON file that comes divided | the paths to train on, to choose by, to test on | [`DataPaths`] |
-//! | a file, with gzip or zip around it or not | records | [`TextFile`], [`Folder`] |
+//! | a folder or a JSON file that comes divided | the paths of training, validation and test data | [`DataPaths`] |
+//! | a file, plain or compressed with gzip or zip | records | [`TextFile`], [`Folder`] |
 //! | text | tokens | [`Tokenizer`] |
 //! | tokens, labels | numbers | [`Vocabulary`] |
 //! | labelled texts | vocabularies, a part held out, a loader | [`LabelledTexts`] in memory, [`LabelledFiles`] in files that are larger |
-//! | texts and their translations | vocabularies, a part held out, what each may become, a loader | [`Pairs`] in memory, [`PairFiles`] in files that are larger |
+//! | texts and their translations | vocabularies, a part held out, the translations of each, a loader | [`Pairs`] in memory, [`PairFiles`] in files that are larger |
 //! | words with tags, in columns or parallel files | chunks, vocabularies, a part held out, samples | [`TaggedTexts`] in memory, [`TaggedFiles`] in files that are larger, [`TagScheme`], [`Tagging`] |
 //! | files of pre-trained word vectors | the rows of an embedding's table | [`WordVectors`] |
 //! | LIBSVM files | columns, classes, a part held out, a loader of sparse batches | [`LabelledRows`] |
 //! | samples in memory, or read anew in each epoch | batches | [`Loader`] of [`Samples`] or [`SampleStream`] |
 //! | one long text | batches of its pieces, for language models | [`Continuous`] of [`PlainText`] in memory, or of [`PlainFiles`] that are larger |
 //!
-//! Training reads [`Data`] and nothing else. Every order is a function of the seed and the epoch, so that an epoch can
-//! be taken up again at any batch. What is streamed is bounded: by a line, a buffer, or a few batches made ahead.
+//! Training reads [`Data`] and nothing else. Every order is a function of the seed and the epoch, so that an epoch can be
+//! resumed at any batch. Streaming takes bounded memory: a line, a buffer, or a few prefetched batches.
 //!
 //! # From text to a batch
 //!
@@ -134,39 +134,39 @@ use crate::error::Result;
 /// The batches of one pass over the data, one after another.
 pub type Batches = Box<dyn Iterator<Item = Result<Batch>> + Send>;
 
-/// What training and evaluation read.
+/// The data of a training or an evaluation: batches in a reproducible order.
 pub trait Data: Send + Sync {
-    /// The batches of an epoch, from batch `from` on: the same as of a pass that never stopped. `None` stands for the
-    /// order of the file, for evaluation.
+    /// The batches of an epoch, from batch `from` on: the same batches as in an uninterrupted pass. Epoch `None` is the order
+    /// of the file, for evaluation.
     ///
     /// # Errors
-    /// If the data cannot be opened. What goes wrong later comes as an item, after which there are no more.
+    /// If the data cannot be opened. A later error is the last item.
     fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches>;
 
-    /// How many batches an epoch has, if that is known without reading them.
+    /// The number of batches of an epoch, if it is known without reading them.
     fn batch_count(&self) -> Option<u64>;
 
-    /// Checks, before training reads a batch, what the model says of two feeds that it made alike (`feed_like`): that in
-    /// each sample both have the same lengths, in so many levels from the top. Data that is not in memory cannot know;
-    /// it says `Ok`, and a batch that does not fit is refused when it comes.
+    /// Checks, before training reads a batch, that two feeds with the same sequences (`feed_like`) have equal lengths in each
+    /// sample, in the upper `levels` levels. Data that is not in memory returns `Ok`; a batch that does not fit is then
+    /// refused when it is read.
     ///
     /// # Errors
-    /// The first sample where they differ, by its number.
+    /// If a sample differs: the message has the number of the first.
     fn same_lengths(&self, _feeds: [&str; 2], _levels: usize) -> Result<()> {
         Ok(())
     }
 
-    /// A number of all that decides which batches come: the samples, their order, the batching. Training is resumed
-    /// only on data of the same number.
+    /// The fingerprint of everything that decides the batches: the samples, their order, the batch size. A training is
+    /// resumed only on data with the same fingerprint.
     fn fingerprint(&self) -> u64;
 
-    /// Whether a batch may have to be waited for, as where files are read. If so, a trainer takes the batches of a thread, so that an
-    /// interrupt is heeded while it waits.
+    /// Returns whether a batch may block, as when files are read. If so, a trainer reads the batches in a thread, so that an
+    /// interrupt is handled while it waits.
     fn may_wait(&self) -> bool {
         true
     }
 
-    /// The line of the user's code that made it, for errors of what does not fit the model.
+    /// The line of the user's code that made the data, for errors about data that does not fit the model.
     fn made_at(&self) -> Option<&'static Location<'static>> {
         None
     }

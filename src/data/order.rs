@@ -1,13 +1,13 @@
-//! The order of an epoch: a permutation, or for streams a bounded buffer out of which samples are drawn.
+//! The order of an epoch: a permutation, or for streams a bounded buffer from which samples are drawn.
 //!
-//! Both depend on the seed and the epoch alone, never on what was drawn before, so that an epoch can be gone through
-//! again from any place.
+//! Both depend on the seed and the epoch alone, never on earlier draws, so that an epoch can be resumed at any
+//! position.
 
 use super::{Fingerprint, Sample, SampleIterator};
 use crate::error::Result;
 use crate::kernels::philox;
 
-/// Random numbers of one epoch, by their place.
+/// Random numbers of an epoch, by their position.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Draws {
     key: [u32; 2],
@@ -15,12 +15,12 @@ pub(super) struct Draws {
 
 impl Draws {
     pub(super) fn new(seed: u64, epoch: u64) -> Self {
-        // Not the seed itself: a model's own random numbers may well have the same.
+        // Not the seed itself: the random numbers of the model may have the same seed.
         let key = Fingerprint::default().text("order").number(seed).number(epoch).finish();
         Self { key: [key as u32, (key >> 32) as u32] }
     }
 
-    /// Number `place`, in `0..bound`; 0 if there is none.
+    /// Random number `place`, in `0..bound`; 0 if the range is empty.
     fn below(self, place: u64, bound: usize) -> usize {
         let [low, high, ..] = philox([place as u32, (place >> 32) as u32, 0, 0], self.key);
         let word = u128::from(high) << 32 | u128::from(low);
@@ -38,7 +38,7 @@ pub(super) fn permutation(draws: Draws, n: usize) -> Vec<usize> {
     order
 }
 
-/// Holds up to `room` samples and gives them out at random; each takes the place of one that left.
+/// A shuffle buffer of up to `room` samples: returns random ones, each replaced by the next sample.
 pub(super) struct Buffer {
     pub(super) samples: SampleIterator,
     pub(super) draws: Draws,

@@ -1,4 +1,4 @@
-//! Pairs of texts, and what a model that translates is trained on of them.
+//! Pairs of texts, and their batches for translation models.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,13 +6,14 @@ use super::records::shown;
 use super::{DataSet, Field, Fingerprint, Limits, Loader, Pair, TextFile, Tokenizer, Vocabulary};
 use crate::error::{AtCaller, Error, Result};
 
-/// Texts with what each is to become, as sentences with their translations, in memory, and what messages call where they are from. A
-/// source may come several times, with other targets.
+/// Pairs of a source and a target text, as sentences with their translations, in memory. A source may occur several times, with
+/// other targets.
 ///
-/// [`DataSet::open`] reads a file of columns between tabs or commas, of JSON Lines or of Parquet, or a pronouncing dictionary as CMUdict, of
-/// which the stress is left out; several files by a pattern such as `data/*.tsv`; two files whose lines belong together as `train.{de,en}`, the
-/// source first; a file in a zip as `some.zip!file`. Of columns between tabs without a header, source and target are the first two, as in [`Pairs::of_lines`]. Of a zip with several files it is the one whose
-/// name does not begin with `_`, as that of notes about the others does.
+/// [`DataSet::open`] reads a file of columns between tabs or commas, of JSON Lines or of Parquet, or a pronouncing dictionary as
+/// CMUdict, without the stress; several files by a pattern such as `data/*.tsv`; two parallel files as `train.{de,en}`, the
+/// source first; a file in a zip as `some.zip!file`. In columns between tabs without a header, source and target are the first
+/// two, as in [`Pairs::of_lines`]. A zip with several files has notes, whose names begin with `_`, and one file of pairs, which
+/// is read.
 ///
 /// ```
 /// use unpadded::data::{Data, Limits, Pairs, TextFile, Tokenizer, Vocabulary};
@@ -34,7 +35,7 @@ use crate::error::{AtCaller, Error, Result};
 pub type Pairs = DataSet<Pair>;
 
 impl Pairs {
-    /// Lines of `source<TAB>target`, perhaps with a third column, as [`TextFile::translations`].
+    /// Reads lines of `source<TAB>target`, perhaps with a third column, as [`TextFile::translations`].
     ///
     /// # Errors
     /// If the file cannot be read, has no such line, or a malformed one.
@@ -43,8 +44,9 @@ impl Pairs {
         Ok(Self::new(&file.name(), file.translations()?.read_all().at_caller()?))
     }
 
-    /// Holds out so many pairs, with all pairs of the same source, so that no source is on both sides: those of sources in an order
-    /// that depends on their text and the seed, without the ones that have more pairs than are still missing. The rest comes first.
+    /// Holds out at most `pairs` pairs, all pairs of a source together, so that no source is on both sides. Sources are taken in
+    /// an order that depends on their text and the seed; a source with more pairs than still fit is skipped. The rest comes
+    /// first.
     ///
     /// ```
     /// use unpadded::data::{Pairs, TextFile};
@@ -73,7 +75,7 @@ impl Pairs {
         self.hold_out_where(|pair| held.contains(&pair.source))
     }
 
-    /// Each source once, in the order in which they come first, with all its targets: what it is measured by.
+    /// Groups the targets by source, in the order of first occurrence: the references of each source.
     pub fn by_source(&self) -> Vec<(&str, Vec<&str>)> {
         let (mut places, mut found) = (HashMap::new(), Vec::<(&str, Vec<&str>)>::new());
         for Pair { source, target } in &self.records {
@@ -86,7 +88,7 @@ impl Pairs {
         found
     }
 
-    /// The tokens of the sources that are known, by [`Tokenizer::vocabulary`].
+    /// The vocabulary of the sources, by [`Tokenizer::vocabulary`].
     ///
     /// # Errors
     /// As [`Vocabulary::of`].
@@ -95,7 +97,7 @@ impl Pairs {
         self.vocabulary(tokenizer, limits, |pair| &pair.source).at_caller()
     }
 
-    /// The tokens of the targets that are known, by [`Tokenizer::vocabulary`].
+    /// The vocabulary of the targets, by [`Tokenizer::vocabulary`].
     ///
     /// # Errors
     /// As [`Vocabulary::of`].
@@ -114,9 +116,9 @@ impl Pairs {
         tokenizer.vocabulary(texts, limits).map_err(|e| self.noted(e))
     }
 
-    /// Batches for three feeds: the numbers of the source's tokens; those of the target's with the first of the `ends` before them,
-    /// which a decoder is given; and those of the target's with the other one behind them, which it is to say. Tokenizers and
-    /// vocabularies are those of the sources and of the targets.
+    /// Loads batches for three feeds: the token ids of the source; the decoder's input, which is the first of the `ends` and the
+    /// token ids of the target; the decoder's target, which is the token ids of the target and the second of the `ends`.
+    /// Tokenizers and vocabularies are given for the source, then for the target.
     ///
     /// # Errors
     /// As [`Loader::new`]; if there is no pair, or a token, or an end, that its vocabulary does not have.
@@ -135,12 +137,12 @@ impl Pairs {
     }
 }
 
-/// The numbers of what a decoder is given first, and of what it says last.
+/// The ids of the decoder's first input and of its last target.
 pub(super) fn end_ids(to: &Vocabulary, [start, stop]: [&str; 2]) -> Result<[i64; 2]> {
     Ok([to.special(start)?, to.special(stop)?])
 }
 
-/// The numbers of the source's tokens, of what a decoder is given, and of what it is to say.
+/// The token ids of the source, of the decoder's input, and of the decoder's target.
 pub(super) fn sample(
     Pair { source, target }: &Pair,
     name: &str,

@@ -1,15 +1,15 @@
-//! Files whose lines belong together: line by line in step.
+//! Parallel files: line `n` of one file belongs to line `n` of the others.
 
 use super::lines::Reason;
 use super::records::{Records, Stream, to_first_error, unbroken};
 use super::{MalformedLines, Pair, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The lines of several files, each with those in its place in the others.
+/// The lines of several files, read in parallel.
 struct Parallel {
     names: Vec<String>,
     files: Vec<Records<String>>,
-    /// How many lines of each were read.
+    /// The number of lines that were read of each file.
     counts: Vec<u64>,
 }
 
@@ -17,12 +17,12 @@ impl Parallel {
     fn of(files: &[&TextFile]) -> Result<Self> {
         let names: Vec<String> = files.iter().map(|file| file.name()).collect();
         let counts = vec![0; files.len()];
-        // A line that is left out of one file alone would shift all behind it.
+        // A line that is skipped in one file alone would shift all lines behind it.
         let of = |file: &&TextFile| (*file).clone().malformed(MalformedLines::Error).lines();
         Ok(Self { names, files: files.iter().map(of).collect::<Result<_>>()?, counts })
     }
 
-    /// The next line of each file; none where all end.
+    /// Reads the next line of each file; `None` if all end.
     fn next(&mut self) -> Result<Option<Vec<String>>> {
         let mut lines = Vec::with_capacity(self.files.len());
         for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
@@ -67,7 +67,7 @@ impl Parallel {
         Ok(others.iter().find(|(_, count)| count != all).as_ref().map(of))
     }
 
-    /// The error of a line, unless a line is missing before or behind it: then that is the reason.
+    /// The error of a line; if the files have different numbers of lines, the error of that, which is the cause.
     fn explained(&mut self, error: Error) -> Error {
         match self.uneven() {
             Ok(Some(uneven)) => uneven,
@@ -77,7 +77,7 @@ impl Parallel {
     }
 }
 
-/// Records of the lines of files in step: `record` makes them of the lines in one place, and says of which file an error is.
+/// Records of parallel files: `record` makes one of the lines with one number; its error has the file.
 pub(super) fn records<R: 'static>(
     files: &[&TextFile],
     mut record: impl FnMut(u64, &[String]) -> Result<Option<R>, (usize, Reason)> + Send + 'static,
@@ -100,7 +100,7 @@ pub(super) fn records<R: 'static>(
     Ok(to_first_error(std::iter::from_fn(move || read().transpose())))
 }
 
-/// Pairs of the lines of two files; lines that are blank in both are no pair.
+/// Pairs of the lines of two files, without lines that are blank in both.
 pub(super) fn pairs(source: &TextFile, target: &TextFile) -> Result<Stream<Pair>> {
     let names = [source.name(), target.name()];
     records(&[source, target], move |number, lines| {

@@ -1,4 +1,4 @@
-//! How the records of a data set are read: anew each time.
+//! The plan to read the records of a data set, anew in each pass.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use crate::error::Result;
 
 /// The files of a data set, and how their records are read.
 pub struct Plan<R> {
-    /// What messages call them.
+    /// The name in messages.
     pub(super) name: String,
-    /// The format and the columns that were detected, and all that was told.
+    /// The detected format and columns, and all settings.
     pub(super) options: ReadOptions,
-    /// Starts to read them, each time from the first.
+    /// Starts to read the records, each time from the first.
     pub(super) open: Arc<dyn Fn() -> Stream<R> + Send + Sync>,
 }
 
@@ -20,7 +20,7 @@ pub struct Plan<R> {
 pub(super) type Opener<R> = Box<dyn Fn() -> Result<Stream<R>> + Send + Sync>;
 
 impl<R: Send + 'static> Plan<R> {
-    /// The records of these inputs, one behind the other.
+    /// A plan to read these inputs one after another.
     pub(super) fn of(name: String, options: ReadOptions, inputs: Vec<Opener<R>>) -> Self {
         let inputs: Arc<[Opener<R>]> = inputs.into();
         let open = move || -> Stream<R> {

@@ -1,4 +1,4 @@
-//! Batches made ahead, by a thread in the background.
+//! Prefetch: batches made ahead by a background thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use std::time::Duration;
 use super::{Batch, Batches, Data};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The same batches, up to `ahead` of them ready before they are asked for. The thread ends after the last one, or
-/// when it has the next one ready after the iterator was dropped. Its panic is the last item, an error.
+/// Prefetches up to `ahead` batches. The thread ends after the last batch, or, once the iterator was dropped, when its
+/// next batch is ready. A panic of the thread is an error, as the last item.
 pub(super) fn prefetch(batches: Batches, ahead: usize) -> Result<Batches> {
     let receiver = made_by_a_thread(batches, ahead, None)?;
     Ok(Box::new(BatchReceiver(receiver)))
 }
 
-/// The batches of `data`, for as long as `stop` is not set: a reader that waits, as for a slow disk of another machine, is not waited
-/// for then. The last item is an error in that case, and the flag that is returned is set.
+/// The batches of `data` until `stop` is set: then a blocked read, as of a slow network disk, is abandoned, the last item is
+/// an error, and the returned flag is set.
 pub(crate) fn until_stopped(
     data: &dyn Data,
     batches: Batches,
@@ -27,7 +27,7 @@ pub(crate) fn until_stopped(
     if !data.may_wait() {
         return Ok((batches, Arc::default()));
     }
-    // Each is made when it is asked for, as without the thread.
+    // Each batch is made on request, as without the thread.
     let (ask, asked) = sync_channel(1);
     let receiver = made_by_a_thread(batches, 1, Some(asked))?;
     let (stop, given_up) = (Arc::clone(stop), Arc::<AtomicBool>::default());
@@ -35,7 +35,7 @@ pub(crate) fn until_stopped(
     Ok((Box::new(batches), given_up))
 }
 
-/// What a thread makes: as much as there is room for, or each batch when it is `asked` for.
+/// Makes batches in a thread: as many as the channel has room for, or one per request if there is `asked`.
 fn made_by_a_thread(
     mut batches: Batches,
     ahead: usize,
@@ -53,7 +53,7 @@ fn made_by_a_thread(
                 Some(Err(Error::new("thread that reads data", "no panic", format!("`{said}`"))))
             });
             let last = !matches!(item, Some(Ok(_)));
-            // Nobody listens any more: the iterator was dropped.
+            // The receiver is gone: the iterator was dropped.
             if item.is_none_or(|item| sender.send(item).is_err()) || last {
                 return;
             }
@@ -64,7 +64,7 @@ fn made_by_a_thread(
     Ok(receiver)
 }
 
-/// The receiving end. The thread is not joined when this is dropped: it may wait for a pipe that never says a word.
+/// The receiving end. The thread is not joined when this is dropped: it may be blocked by a pipe forever.
 struct BatchReceiver(Receiver<Result<Batch>>);
 
 impl Iterator for BatchReceiver {
@@ -75,7 +75,7 @@ impl Iterator for BatchReceiver {
     }
 }
 
-/// The same, which looks at a flag while it waits.
+/// A receiver that checks a flag while it waits.
 struct Stoppable {
     ask: SyncSender<()>,
     receiver: Receiver<Result<Batch>>,

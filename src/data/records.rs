@@ -1,4 +1,4 @@
-//! Records out of lines: one line each, or a block of lines up to a blank one.
+//! Records of lines: one line each, or a block of lines up to a blank line.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -37,31 +37,32 @@ pub(super) fn at_least_one<R: 'static>(
     }))
 }
 
-/// What is done about a line that is not as its format says.
+/// The policy for malformed lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum MalformedLines {
-    /// The line is an error, and the last item.
+    /// A malformed line is an error, and the last item.
     #[default]
     Error,
-    /// The line is left out, with the record it belongs to, and counted: [`Records::skipped`].
+    /// A malformed line is skipped, with the record it belongs to, and counted: [`Records::skipped`].
     Skip,
-    /// All lines are read; the last item is an error that has each of the first malformed ones ([`SkippedRecords::SHOWN`]), and how many there are.
+    /// All lines are read; the last item is an error that lists the first malformed lines ([`SkippedRecords::SHOWN`]) and their
+    /// number.
     Collect,
 }
 
 /// A text and its label.
 #[derive(Debug, Clone)]
 pub struct LabelledText {
-    /// The text. A text of several columns ([`ReadOptions::texts`](super::ReadOptions::texts)) is their cells with one tab between
-    /// them; a tab or a line break within a cell is a space, so there are as many parts as columns.
+    /// The text. A text of several columns ([`ReadOptions::texts`](super::ReadOptions::texts)) is their cells with one tab
+    /// between them; a tab or a line break within a cell becomes a space, so a text has as many parts as columns.
     pub text: String,
-    /// The label, without white space around it. Of several labels
-    /// ([`ReadOptions::label_lists`](super::ReadOptions::label_lists)) each has U+001F behind it.
+    /// The label, without white space around it. With several labels
+    /// ([`ReadOptions::label_lists`](super::ReadOptions::label_lists)), each has U+001F behind it.
     pub label: String,
-    /// What it is held out by, in place of the text: [`ReadOptions::group`](super::ReadOptions::group).
+    /// The group that decides hold-out in place of the text: [`ReadOptions::group`](super::ReadOptions::group).
     pub(super) group: Option<String>,
-    /// The file, and the line in which it ends, for messages.
+    /// The file, and the last line of the record, for messages.
     place: Option<(Arc<str>, u64)>,
 }
 
@@ -71,12 +72,12 @@ impl LabelledText {
         Self { text: text.into(), label: label.into(), group: None, place: None }
     }
 
-    /// As read from this line; of 0, lines are not known.
+    /// Sets the line that the text was read from; 0 if unknown.
     pub(crate) fn placed(self, file: &Arc<str>, line: u64) -> Self {
         Self { place: (line > 0).then(|| (Arc::clone(file), line)), ..self }
     }
 
-    /// The file and the line in which it ends, if they are known.
+    /// The file and the last line of the record, if they are known.
     pub(crate) fn place(&self) -> Option<String> {
         self.place.as_ref().map(|(file, line)| format!("{file}:{line}"))
     }
@@ -100,13 +101,13 @@ impl Hash for LabelledText {
 /// Two texts that belong together, such as a sentence and its translation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pair {
-    /// What stands before the tab.
+    /// The source: the text before the tab.
     pub source: String,
-    /// What stands behind it.
+    /// The target: the text behind the tab.
     pub target: String,
 }
 
-/// The text of these columns: of one its cell, of several their cells between tabs; a tab or a line break within one of them is a space.
+/// Joins the cells of a text with tabs; a tab or a line break within one of several cells becomes a space.
 pub(super) fn of_columns(mut cells: Vec<String>) -> String {
     if cells.len() > 1 {
         for cell in &mut cells {
@@ -195,7 +196,7 @@ pub(super) fn unbroken(line: &str) -> Result<(), Reason> {
     Err(Reason { expected, got: format!("a carriage return inside {}", shown(line)) })
 }
 
-/// A line for a message: quoted, and not too long.
+/// Formats a line for a message: quoted, and shortened.
 pub(super) fn shown(line: &str) -> String {
     const SHOWN: usize = 60;
     match line.char_indices().nth(SHOWN) {
@@ -232,7 +233,7 @@ pub(super) fn pair(line: &str) -> Result<Option<Pair>, Reason> {
     Ok(Some(Pair { source: source.to_owned(), target: target.to_owned() }))
 }
 
-/// A pair with or without a third column.
+/// Parses a pair, with or without a third column.
 pub(super) fn translation(line: &str) -> Result<Option<Pair>, Reason> {
     if line.trim().is_empty() {
         return Ok(None);
@@ -248,22 +249,22 @@ pub(super) fn translation(line: &str) -> Result<Option<Pair>, Reason> {
     Ok(Some(Pair { source: source.to_owned(), target: target.to_owned() }))
 }
 
-/// Makes records of lines.
+/// A parser of lines into records.
 pub(super) trait Parser<R>: Send {
-    /// Takes the number of the line that comes next, for records that say where they are.
+    /// Takes the number of the next line, for records that have their position.
     fn at(&mut self, _line: u64) {}
 
-    /// Takes a line; it may complete a record.
+    /// Parses a line, which may complete a record.
     fn line(&mut self, line: &str) -> Result<Option<R>, Reason>;
 
-    /// A line was malformed. Returns whether it is the first of its record.
+    /// Marks the record of a malformed line. Returns whether that line is the first malformed one of its record.
     fn spoil(&mut self) -> bool;
 
-    /// What the end of the file completes.
+    /// Ends the file, which may complete a record.
     fn end(&mut self) -> Result<Option<R>, Reason>;
 }
 
-/// Each line is a record, or none.
+/// A parser with at most one record per line.
 pub(super) struct OneLine<F>(pub(super) F);
 
 impl<R, F: FnMut(&str) -> Result<Option<R>, Reason> + Send> Parser<R> for OneLine<F> {
@@ -280,8 +281,8 @@ impl<R, F: FnMut(&str) -> Result<Option<R>, Reason> + Send> Parser<R> for OneLin
     }
 }
 
-/// The lines up to a blank one are a record. A malformed line spoils all of it: a sentence without one of its tokens
-/// is another sentence.
+/// A parser of blocks: the lines up to a blank line are a record. A malformed line makes the whole record malformed: a
+/// sentence without one of its tokens is another sentence.
 pub(super) struct Block<T, F> {
     lines: Vec<T>,
     spoiled: bool,
@@ -317,21 +318,21 @@ where
     }
 }
 
-/// What was left out, and why.
+/// The skipped records, with reasons.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct SkippedRecords {
-    /// How many records.
+    /// The number of skipped records.
     pub count: u64,
-    /// The reasons of the first ones, at most [`SkippedRecords::SHOWN`].
+    /// The reasons of the first skipped records, at most [`SkippedRecords::SHOWN`].
     pub first: Vec<Error>,
 }
 
 impl SkippedRecords {
-    /// How many reasons are kept.
+    /// Maximum number of reasons that are kept.
     pub const SHOWN: usize = 10;
 
-    /// One more.
+    /// Counts a skipped record.
     pub(super) fn add(&mut self, reason: impl FnOnce() -> Error) {
         self.count += 1;
         if self.first.len() < Self::SHOWN {
@@ -339,7 +340,7 @@ impl SkippedRecords {
         }
     }
 
-    /// All of them as one error, if there are any.
+    /// Combines the reasons into one error, if there are any.
     pub(super) fn all<R>(&self) -> Result<Option<R>> {
         Error::several(&self.first).map_or(Ok(None), |all| {
             let more = self.count > self.first.len() as u64;
@@ -361,11 +362,11 @@ impl fmt::Display for SkippedRecords {
     }
 }
 
-/// Reads the records of a file one by one, never holding more than one in memory. An error is the last item.
+/// An iterator over the records of a file, which holds one record in memory. An error is the last item.
 pub struct Records<R> {
     /// `None` once the file has ended or failed.
     lines: Option<Lines>,
-    /// How many lines were read.
+    /// The number of lines that were read.
     number: u64,
     name: String,
     parser: Box<dyn Parser<R>>,
@@ -390,15 +391,15 @@ impl<R> Records<R> {
         }
     }
 
-    /// What was left out so far.
+    /// The records that were skipped so far.
     pub fn skipped(&self) -> &SkippedRecords {
         &self.skipped
     }
 
-    /// All that is left, where there must be something.
+    /// Reads all remaining records; at least one must remain.
     ///
     /// # Errors
-    /// The first error, or that there is no record at all.
+    /// The first error; or if there is no record.
     #[track_caller]
     pub fn read_all(&mut self) -> Result<Vec<R>> {
         let records: Vec<R> = self.by_ref().collect::<Result<_>>()?;
@@ -413,7 +414,7 @@ impl<R> Records<R> {
         Ok(records)
     }
 
-    /// Each record with the line in which it ends.
+    /// Each record with the number of its last line.
     pub(super) fn with_lines(mut self) -> impl Iterator<Item = Result<(R, u64)>> + Send
     where
         R: Send,

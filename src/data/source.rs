@@ -1,4 +1,4 @@
-//! Where samples come from.
+//! Sources of samples: in memory or streamed.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use crate::error::Result;
 /// The samples of one pass, one after another.
 pub type SampleIterator = Box<dyn Iterator<Item = Result<Sample>> + Send>;
 
-/// Samples in memory or in a file; opened afresh for each epoch.
+/// A source of samples, in memory or in a file; opened anew for each epoch.
 pub trait Source: Send + Sync {
-    /// The samples in their order, the same each time.
+    /// Iterates over the samples, each time in the same order.
     ///
     /// # Errors
-    /// If they cannot be opened. What goes wrong later comes as an item.
+    /// If they cannot be opened. A later error is an item.
     fn open(&self) -> Result<SampleIterator>;
 
-    /// How many there are, if that is known without reading them.
+    /// The number of samples, if it is known without reading them.
     fn size(&self) -> Option<u64>;
 
-    /// A number by which other samples are told apart.
+    /// The fingerprint of the samples: other samples have another one.
     fn fingerprint(&self) -> u64;
 
-    /// All of them, if they are in memory: then an epoch may take them in any order.
+    /// All samples, if they are in memory: then an epoch may take them in any order.
     fn in_memory(&self) -> Option<Arc<[Sample]>> {
         None
     }
@@ -86,14 +86,14 @@ pub struct SampleStream {
 }
 
 impl SampleStream {
-    /// Samples that `open` starts to read, each time from the first. `fingerprint` tells them from others: that of the
-    /// file they come from, say, with the vocabulary's.
+    /// A stream of samples: `open` starts to read them, each time from the first. `fingerprint` distinguishes them from other
+    /// samples; combine the fingerprints of the file and of the vocabulary, for example.
     #[track_caller]
     pub fn new(fingerprint: u64, open: impl Fn() -> Result<SampleIterator> + Send + Sync + 'static) -> Self {
         Self { open: Box::new(open), size: None, fingerprint }
     }
 
-    /// Says how many there are, if that is known, so that progress can be shown.
+    /// Sets the number of samples, if it is known, so that progress can be shown.
     #[must_use]
     pub fn size(mut self, size: u64) -> Self {
         self.size = Some(size);

@@ -9,11 +9,11 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
 
-/// A file that is removed when it is dropped; where the system allows that, while it is open.
+/// A temporary file: removed when it is dropped or, if the system allows that, already while it is open.
 #[derive(Debug)]
 struct Temporary {
     path: PathBuf,
-    /// Whether it has its name still.
+    /// Whether it still has its name.
     named: bool,
 }
 
@@ -25,7 +25,7 @@ impl Drop for Temporary {
     }
 }
 
-/// Ids that are being written, each of as few bytes as the largest needs.
+/// A writer of ids, each in as few bytes as the largest needs.
 pub(super) struct Spilling {
     file: BufWriter<File>,
     temporary: Temporary,
@@ -62,13 +62,13 @@ impl Spilling {
         let path = std::env::temp_dir().join(format!("unpadded-ids-{}-{number}", std::process::id()));
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
         let file = file.map_err(|e| failed(&path, "create", &e))?;
-        // So that nothing is left of a process that is killed.
+        // So that a killed process leaves no file.
         let named = !(cfg!(unix) && std::fs::remove_file(&path).is_ok());
         let temporary = Temporary { path, named };
         Ok(Self { file: BufWriter::with_capacity(1 << 16, file), temporary, width, len: 0 })
     }
 
-    /// Writes an id behind the others.
+    /// Appends an id.
     pub(super) fn push(&mut self, id: u32) -> Result<()> {
         let bytes = id.to_le_bytes();
         let (own, rest) = bytes.split_at_checked(self.width).unwrap_or((&bytes, &[]));
@@ -80,7 +80,7 @@ impl Spilling {
         self.file.write_all(own).map_err(|e| failed(&self.temporary.path, "write", &e))
     }
 
-    /// All are written.
+    /// Ends writing, to read the ids.
     pub(super) fn end(self) -> Result<SpilledIds> {
         let Self { file, temporary, width, len } = self;
         let file = file.into_inner().map_err(|e| failed(&temporary.path, "write", e.error()))?;
@@ -89,7 +89,7 @@ impl Spilling {
 }
 
 impl SpilledIds {
-    /// Adds the ids of these places to `ids`.
+    /// Appends the ids in this range to `ids`.
     pub(super) fn read(&self, places: Range<usize>, ids: &mut Vec<i64>) -> Result<()> {
         let size = |number: usize| number.saturating_mul(self.width);
         let mut bytes = vec![0; size(places.len())];

@@ -1,11 +1,12 @@
-//! How tags of words say where chunks begin and end, by the rules of the CoNLL shared tasks.
+//! Tag schemes: the start and the end of chunks in the tags of words, by the rules of the CoNLL shared tasks.
 
 use std::ops::Range;
 
 use super::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// How the tags of a sentence say its chunks. A tag is `O`, of no chunk, or a letter and the kind of a chunk, as `B-NP`.
+/// A tag scheme: how tags mark the chunks of a sentence. A tag is `O`, for no chunk, or a letter and the kind of a chunk, as
+/// `B-NP`.
 ///
 /// ```
 /// use unpadded::data::{Chunk, TagScheme};
@@ -18,15 +19,15 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TagScheme {
-    /// `I` in a chunk, `B` where one begins right behind another of its kind.
+    /// `I` in a chunk, `B` where a chunk begins right behind another of its kind.
     Iob1,
     /// `B` where a chunk begins, `I` in the rest of it.
     Iob2,
-    /// `I` in a chunk, `E` where one ends right before another of its kind.
+    /// `I` in a chunk, `E` where a chunk ends right before another of its kind.
     Ioe1,
     /// `E` where a chunk ends, `I` before that.
     Ioe2,
-    /// `B`, `I` and `E` where a chunk of several words begins, goes on and ends, `S` for one of a single word.
+    /// `B`, `I` and `E` where a chunk of several words begins, continues and ends, `S` for a chunk of a single word.
     Iobes,
     /// The tag is the kind, and equal tags side by side are a chunk.
     Plain,
@@ -35,13 +36,13 @@ pub enum TagScheme {
 /// A chunk of a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Chunk<'a> {
-    /// Its words, by number.
+    /// The numbers of its words.
     pub words: Range<usize>,
-    /// What it is, such as `NP`.
+    /// Its kind, such as `NP`.
     pub kind: &'a str,
 }
 
-/// A tag, taken apart.
+/// A parsed tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Tag<'a> {
     letter: u8,
@@ -51,7 +52,7 @@ struct Tag<'a> {
 const OUTSIDE: Tag<'static> = Tag { letter: b'O', kind: "" };
 
 impl TagScheme {
-    /// Each with its name.
+    /// All schemes with their names.
     pub const ALL: [(Self, &'static str); 6] = [
         (Self::Iob1, "IOB1"),
         (Self::Iob2, "IOB2"),
@@ -61,7 +62,7 @@ impl TagScheme {
         (Self::Plain, "plain"),
     ];
 
-    /// The scheme of a name, such as `iob2`; `bio`, `bioes`, `bilou`, `bmes` and `bmewo` are names, too.
+    /// Parses the name of a scheme, such as `iob2`; `bio`, `bioes`, `bilou`, `bmes` and `bmewo` are names, too.
     ///
     /// # Errors
     /// If no scheme has the name.
@@ -81,7 +82,7 @@ impl TagScheme {
         }
     }
 
-    /// What it is called.
+    /// The name.
     pub fn name(self) -> &'static str {
         Self::ALL.into_iter().find(|(scheme, _)| *scheme == self).map_or("", |(_, name)| name)
     }
@@ -96,7 +97,7 @@ impl TagScheme {
         }
     }
 
-    /// A tag of the scheme.
+    /// Parses a tag of the scheme.
     fn tag(self, text: &str) -> Result<Tag<'_>> {
         if text == "O" {
             return Ok(OUTSIDE);
@@ -124,8 +125,8 @@ impl TagScheme {
         }
     }
 
-    /// The place of the first tag that may not follow the one before it; of the sentence's end, behind the last. 0 of a tag that is none of
-    /// the scheme. The tags are in the standard spelling.
+    /// The position of the first tag that is not of the scheme or may not follow the previous tag; the number of tags if the
+    /// sentence may not end with the last one. The tags are in the standard spelling.
     pub(super) fn breach(self, sentence: &[String]) -> Option<usize> {
         let mut before = OUTSIDE;
         for (at, tag) in sentence.iter().enumerate() {
@@ -173,17 +174,17 @@ impl TagScheme {
         self.written(&[Chunk { words: 0..1, kind }], 1).pop().unwrap_or_default()
     }
 
-    /// The kind of chunk that a tag is of; `None` for `O`.
+    /// The kind of chunk in a tag; `None` for `O`.
     ///
     /// # Errors
-    /// If it is no tag of the scheme.
+    /// If the tag is not of the scheme.
     #[track_caller]
     pub fn kind(self, tag: &str) -> Result<Option<&str>> {
         Ok(Some(self.tag(tag).at_caller()?.kind).filter(|_| tag != "O"))
     }
 
-    /// The chunks that the tags of a sentence say, in order. Tags that do not follow each other by the scheme say chunks all the
-    /// same, as the evaluation of the CoNLL shared tasks has it: one begins with any tag behind `O` or behind another kind.
+    /// Decodes the chunks of a sentence, in order. Tags that break the scheme give chunks as well, as in the evaluation of the
+    /// CoNLL shared tasks: a chunk begins with any tag behind `O` or behind another kind.
     ///
     /// # Errors
     /// If a tag is none of the scheme.
@@ -204,7 +205,8 @@ impl TagScheme {
         Ok(found)
     }
 
-    /// The chunks whose tags are those that the scheme writes for them: `B-NP I-NP` of IOB2, and not `I-NP I-NP` behind `O`.
+    /// Decodes only chunks whose tags are exactly the tags that the scheme writes for them: `B-NP I-NP` in IOB2, not `I-NP I-NP`
+    /// behind `O`.
     ///
     /// ```
     /// use unpadded::data::TagScheme;
@@ -227,8 +229,8 @@ impl TagScheme {
         Ok(chunks)
     }
 
-    /// Which tag may follow which, where tags obey the scheme: a number for each pair, 0 for what may be and minus infinity for what
-    /// may not, `[tags + 2, tags]` by the numbers of `tags`. The rows are the tags; behind them the start of a sentence, and its end:
+    /// The transition constraints of the scheme: 0 for each pair of tags that may follow each other and minus infinity for
+    /// others, `[tags + 2, tags]` by the ids of `tags`. The rows are the previous tags, then the start and the end of a sentence:
     /// the layout of a conditional random field's transitions.
     ///
     /// # Errors
@@ -245,19 +247,19 @@ impl TagScheme {
             let may = match from.checked_sub(n) {
                 None => self.follows(known[from], known[to]),
                 Some(0) => self.follows(OUTSIDE, known[to]),
-                // Row n + 1: what may be last is what `O` may follow.
+                // Row n + 1: a tag may be last if `O` may follow it.
                 Some(_) => self.follows(known[to], OUTSIDE),
             };
             if may { 0.0 } else { f32::NEG_INFINITY }
         }))
     }
 
-    /// Whether a tag may follow another.
+    /// Returns whether a tag may follow another.
     fn follows(self, before: Tag<'_>, tag: Tag<'_>) -> bool {
         let goes_on = before != OUTSIDE && before.kind == tag.kind;
         match (self, before.letter, tag.letter) {
             (Self::Plain, ..) => true,
-            // `B` only says what `I` could not: a chunk right behind one of its kind.
+            // `B` only where `I` would be ambiguous: a chunk right behind another of its kind.
             (Self::Iob1, _, b'B') => goes_on,
             (Self::Iob1, ..) => true,
             (Self::Iob2, _, b'I') => goes_on,
@@ -274,7 +276,7 @@ impl TagScheme {
     }
 }
 
-/// Whether a chunk begins with a tag: the rule of the CoNLL evaluation, for all schemes at once. `tag` is not `O`.
+/// Returns whether a chunk begins with a tag: the rule of the CoNLL evaluation, for all schemes at once. `tag` is not `O`.
 fn begins(before: Tag<'_>, tag: Tag<'_>) -> bool {
     before == OUTSIDE
         || before.kind != tag.kind
@@ -324,7 +326,7 @@ mod tests {
         }
     }
 
-    /// What the transitions allow is just what chunks can be written as in the scheme.
+    /// The transitions allow exactly the tag sequences that chunks are written as.
     #[test]
     fn transitions_allow_what_chunks_are_written_as() {
         for (scheme, _) in TagScheme::ALL {
@@ -338,7 +340,7 @@ mod tests {
             let tags = Vocabulary::labels(tags.chain(["O".to_owned()])).unwrap();
             let (n, length) = (tags.len(), 4);
             let may = scheme.transitions(&tags).unwrap();
-            // Every sentence of four tags is allowed if and only if writing its chunks down gives it back.
+            // Every sentence of four tags is allowed if and only if writing its chunks returns it.
             for number in 0..n.pow(length) {
                 let ids: Vec<usize> = (0..length).map(|k| number / n.pow(k) % n).collect();
                 let pairs = ids.windows(2).map(|pair| may[[pair[0], pair[1]]]);

@@ -1,4 +1,4 @@
-//! How the tags of a data set are spelled, and which scheme they keep: found once over all its sentences.
+//! Detection of the spelling and the scheme of a data set's tags, over all its sentences.
 
 mod spelling;
 
@@ -10,7 +10,7 @@ pub use self::spelling::TagSpelling;
 use super::{TagScheme, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// The scheme of a data set's tags, and how they are spelled.
+/// The scheme of a data set's tags, and their spelling.
 ///
 /// ```
 /// use unpadded::data::{TagScheme, Vocabulary};
@@ -23,9 +23,9 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tagging {
-    /// Which tag may follow which.
+    /// The scheme: which tag may follow which.
     pub scheme: TagScheme,
-    /// How the tags are written.
+    /// The spelling of the tags.
     pub spelling: TagSpelling,
     note: Option<String>,
 }
@@ -40,7 +40,7 @@ impl Tagging {
         format!("{} {}", self.scheme.name(), self.spelling.samples())
     }
 
-    /// What [`Self::to_note`] gives; `None` of another text.
+    /// Parses a text of [`Self::to_note`]; `None` for other text.
     pub(crate) fn of_note(note: &str) -> Option<Self> {
         let (name, samples) = note.split_once(' ')?;
         let (scheme, _) = TagScheme::ALL.into_iter().find(|(_, one)| *one == name)?;
@@ -51,20 +51,20 @@ impl Tagging {
         ))
     }
 
-    /// Why tags are plain of which some look like those of a scheme.
+    /// The reason why the tags are plain although some look like tags of a scheme.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// Its name, such as `IOB2`, with the spelling unless that is the standard one.
+    /// The name, such as `IOB2`, with the spelling unless it is the standard one.
     pub fn name(&self) -> String {
         self.to_string()
     }
 
-    /// The tags of a vocabulary in the standard spelling, by the same numbers: for a metric, and for transitions.
+    /// The tags of a vocabulary in the standard spelling, with the same ids: for a metric, and for transitions.
     ///
     /// # Errors
-    /// If a tag is not spelled so.
+    /// If a tag has another spelling.
     #[track_caller]
     pub fn standard(&self, tags: &Vocabulary) -> Result<Vocabulary> {
         if self.scheme == TagScheme::Plain || self.spelling == TagSpelling::STANDARD {
@@ -81,18 +81,18 @@ impl Tagging {
         Vocabulary::new(entries, 0..0, None).map_err(twice).at_caller()
     }
 
-    /// The tags of a sentence as the scheme writes the chunks that conlleval finds in them; `None` if they keep the scheme, or are not
-    /// spelled so.
+    /// Repairs the tags of a sentence: writes the chunks that conlleval finds in them by the scheme. `None` if the tags keep the
+    /// scheme, or have another spelling.
     pub(super) fn repaired(&self, tags: &[String]) -> Option<Vec<String>> {
         let standard = self.sentence(tags)?;
         self.scheme.breach(&standard)?;
         self.written(self, tags)
     }
 
-    /// The scheme of these sentences if their tags are to be written in that of `known`; `None` if they keep it as they are.
+    /// The scheme of these sentences if their tags need translation to the scheme of `known`; `None` if they keep that scheme.
     ///
     /// # Errors
-    /// If they break it, and it is set or they keep no other scheme: the first place, and how many.
+    /// If they break the scheme of `known`, and it is set or they keep no other scheme: with the first location and the number.
     pub(super) fn translated(
         known: &Self,
         is_set: bool,
@@ -116,7 +116,7 @@ impl Tagging {
         held.whole(sentences, place).map(|_| None)
     }
 
-    /// The tags of a sentence of another scheme, in this one; `None` if one is not spelled so.
+    /// Translates the tags of a sentence from the scheme `own` to this one; `None` if a tag has another spelling.
     pub(super) fn written(&self, own: &Self, tags: &[String]) -> Option<Vec<String>> {
         let standard = own.sentence(tags)?;
         let standard: Vec<&str> = standard.iter().map(String::as_str).collect();
@@ -124,12 +124,12 @@ impl Tagging {
         Some(self.scheme.written(&chunks, tags.len()).iter().map(|tag| self.spelling.spelled(tag)).collect())
     }
 
-    /// The tags of a sentence in the standard spelling; `None` if one is not spelled so.
+    /// The tags of a sentence in the standard spelling; `None` if a tag has another spelling.
     fn sentence(&self, tags: &[String]) -> Option<Vec<String>> {
         tags.iter().map(|tag| self.spelling.standard(tag)).collect()
     }
 
-    /// The word whose tag breaks the scheme, and what is wrong there.
+    /// The first word whose tag breaks the scheme, and the reason.
     fn breach(&self, tags: &[String]) -> Option<(usize, String)> {
         let position = |is: &dyn Fn(&String) -> bool| {
             let at = tags.iter().position(is)?;
@@ -168,42 +168,42 @@ impl fmt::Display for Tagging {
     }
 }
 
-/// Gives the tags of each sentence, one after another, to a visitor.
+/// Passes the tags of each sentence to a visitor.
 pub(super) type Sentences<'a> = &'a AllSentences<'a>;
 type AllSentences<'a> = dyn Fn(&mut dyn FnMut(&[String])) -> Result<()> + 'a;
 
-/// Where the word of a sentence is, by both their numbers.
+/// The location of a word, by the numbers of its sentence and in the sentence.
 pub(super) type WordLocation<'a> = &'a dyn Fn(usize, usize) -> Result<String>;
 
-/// What was found about the tags of some sentences.
+/// The result of detection over the tags of sentences.
 pub(super) struct TagSurvey {
     pub(super) tagging: Tagging,
-    /// How many sentences break the scheme.
+    /// The number of sentences that break the scheme.
     pub(super) broken: usize,
-    /// The first that breaks it, by its number, and its tags.
+    /// The number and the tags of the first sentence that breaks the scheme.
     first: Option<(usize, Vec<String>)>,
-    /// How many sentences there are.
+    /// The number of sentences.
     all: usize,
     origin: Origin,
 }
 
-/// Where a scheme is from.
+/// The origin of a scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// The sentences themselves.
+    /// Detected in the sentences.
     Detected,
     /// The setting `scheme`.
     Set,
-    /// The data set that was read before.
+    /// The data set of the training.
     Training,
 }
 
 impl TagSurvey {
-    /// What the tags of these sentences are. A scheme is found if all tags have one spelling and one of them says where a chunk begins or
-    /// goes on; of the schemes, that which the fewest sentences break, unless one is set.
+    /// Detects the scheme of these sentences: all tags have one spelling, and a tag marks where a chunk begins or continues.
+    /// Unless a scheme is set, takes the scheme that the fewest sentences break.
     ///
     /// # Errors
-    /// What goes wrong where the sentences are read.
+    /// If the sentences cannot be read.
     pub(super) fn of(sentences: Sentences<'_>, set: Option<TagScheme>) -> Result<Self> {
         let mut found: HashMap<String, u64> = HashMap::new();
         let mut all = 0;
@@ -231,7 +231,7 @@ impl TagSurvey {
                 }
                 counts.iter().filter(|(tag, _)| spelling.parse(tag).is_some()).map(|(_, count)| count).sum()
             };
-            // Of equally good ones the first.
+            // The first of equally good spellings.
             let best = TagSpelling::of(&tags).into_iter().rev().max_by_key(kept);
             return match scheme {
                 TagScheme::Plain => Ok(plain(None)),
@@ -241,17 +241,17 @@ impl TagSurvey {
         if counts.keys().all(|tag| *tag == standard.outside) {
             return Self::spelled(standard, sentences);
         }
-        // How many tags of chunks are spelled so; of other spellings than the standard one, where a tag says that a chunk begins or goes on.
+        // The number of tags of chunks in a spelling; 0 for nonstandard spellings without a tag that begins or continues a chunk.
         let count = |spelling: &TagSpelling| -> u64 {
             let begun = |tag: &&str| matches!(spelling.parse(tag), Some(('B' | 'I', _)));
-            // Where each word is a chunk of its own, or in none, there is no such tag.
+            // There is no such tag if each word is a chunk of its own, or in no chunk.
             let separated = matches!(spelling.place, LetterPosition::Before(_) | LetterPosition::Behind(_))
                 && spelling.outside == "O"
                 && counts.contains_key("O");
             if *spelling != standard && !separated && !counts.keys().any(begun) {
                 return 0;
             }
-            // A letter may be the first one of any word: a kind that begins and goes on tells.
+            // Any word may begin with the letter: a kind that begins and continues is evidence.
             let goes_on = |tag: &&str| match spelling.parse(tag) {
                 Some(('B', kind)) => counts.contains_key(&*spelling.spelled(&format!("I-{kind}"))),
                 _ => false,
@@ -274,7 +274,7 @@ impl TagSurvey {
             sentences(&mut |tags| {
                 chunked += usize::from(tags.iter().any(|tag| tag != spelling.outside));
             })?;
-            // Letters alone may be names of something else.
+            // Letters alone may be other names.
             let letters = found.tagging.scheme.letters();
             let is_other = |tag: &&str| {
                 let letter = spelling.parse(tag).and_then(|(letter, _)| u8::try_from(letter).ok());
@@ -284,13 +284,13 @@ impl TagSurvey {
             if broken * 4 > chunked || counts.keys().any(is_other) {
                 let name = found.tagging.scheme.name();
                 let why = format!(
-                    "their letters are those of {name}, but {broken} of {chunked} sentences break it"
+                    "their letters are the letters of {name}, but {broken} of {chunked} sentences break it"
                 );
                 return Ok(plain(Some(why)));
             }
             return Ok(found);
         }
-        // Not all tags are of a scheme: either a few are wrong, or they are plain and a few look like others.
+        // Not all tags are of a scheme: either a few are wrong, or the tags are plain and a few look like a scheme.
         for spelling in TagSpelling::of(&tags).into_iter().filter(|spelling| !spelling.is_bare()) {
             let of_chunks = counts.iter().filter(|(tag, _)| **tag != spelling.outside);
             let all: u64 = of_chunks.map(|(_, count)| count).sum();
@@ -316,7 +316,7 @@ impl TagSurvey {
         Self::keeping(&SCHEMES, spelling, sentences, Origin::Detected)
     }
 
-    /// Of these schemes the one that the fewest sentences break.
+    /// Picks the scheme that the fewest sentences break.
     fn keeping(
         schemes: &[TagScheme],
         spelling: TagSpelling,
@@ -342,7 +342,7 @@ impl TagSurvey {
                 one.all += 1;
             }
         })?;
-        // Of schemes that equally many break, one that has all letters.
+        // Among schemes that equally many sentences break, one that has all letters.
         let others = |of: &Self| {
             let known =
                 |&letter: &char| letter == 'O' || of.tagging.scheme.letters().contains(&(letter as u8));
@@ -352,7 +352,7 @@ impl TagSurvey {
         Ok(best.unwrap_or_else(|| of(&TagScheme::Plain)))
     }
 
-    /// What was found, if no sentence breaks it; `place` says where the word of a sentence is.
+    /// The detected tagging, if no sentence breaks it; `place` returns the location of a word.
     pub(super) fn whole(self, sentences: Sentences<'_>, place: WordLocation<'_>) -> Result<Tagging> {
         let Self { tagging, broken, first, all, origin } = self;
         let of = |(at, tags): &(usize, Vec<String>)| tagging.breach(tags).map(|(word, got)| (*at, word, got));
@@ -398,7 +398,8 @@ impl TagSurvey {
     }
 }
 
-/// Whether nearly all of these sentences have tags of a scheme, with a separator between letters and kinds, and some tags of chunks.
+/// Returns whether nearly all of these sentences have tags of a scheme, with separators between letters and kinds, and tags of
+/// chunks.
 pub(super) fn is_scheme(sentences: &[&[String]]) -> bool {
     let Ok(TagSurvey { tagging, broken, .. }) = TagSurvey::of(&*in_memory(sentences), None) else {
         return false;
@@ -418,8 +419,8 @@ fn in_memory<'a>(sentences: &'a [&'a [String]]) -> Box<AllSentences<'a>> {
 }
 
 impl TagScheme {
-    /// The scheme that the tags of all these sentences keep, and how they are spelled: the first of IOB2, IOBES, IOE2, IOB1, IOE1 and plain
-    /// tags.
+    /// Detects the scheme and the spelling of the tags of these sentences. Of several schemes that fit, the first of IOB2, IOBES,
+    /// IOE2, IOB1, IOE1 and plain tags.
     ///
     /// ```
     /// use unpadded::data::TagScheme;
@@ -431,7 +432,7 @@ impl TagScheme {
     /// ```
     ///
     /// # Errors
-    /// If tags are of a scheme, and some sentences break it: the first one, and how many.
+    /// If tags are of a scheme, and sentences break it: with the first sentence and the number.
     #[track_caller]
     pub fn of<'a>(sentences: impl IntoIterator<Item = &'a [String]>) -> Result<Tagging> {
         let sentences: Vec<&[String]> = sentences.into_iter().collect();

@@ -1,4 +1,4 @@
-//! Texts whose words have a tag each, and what a tagger is trained on of them.
+//! Texts whose words have tags, and their samples for taggers.
 
 use std::sync::Arc;
 
@@ -17,49 +17,49 @@ pub struct TaggedText {
     pub words: Vec<String>,
     /// The tag of each word.
     pub tags: Vec<String>,
-    /// What the whole of it is, if that is said: an intent, say.
+    /// The label of the whole text, such as an intent, if it has one.
     pub label: Option<String>,
-    /// Where it was read, for messages.
+    /// The location in its file, for messages.
     place: Option<FileLocation>,
 }
 
-/// Texts are equal wherever they are from.
+/// Equality ignores where texts were read.
 impl PartialEq for TaggedText {
     fn eq(&self, other: &Self) -> bool {
         (&self.words, &self.tags, &self.label) == (&other.words, &other.tags, &other.label)
     }
 }
 
-/// A file, and where in it a text is.
+/// A file, and the location of a text in it.
 #[derive(Debug, Clone)]
 struct FileLocation {
     file: Arc<str>,
     at: TextLocation,
 }
 
-/// Where in its file a text is.
+/// The location of a text in its file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum TextLocation {
-    /// In this line and those behind it: each word in a line.
+    /// A word per line, from this line on.
     LineOfFirst(u64),
-    /// The whole is in this line, or begins there and has others between its words.
+    /// In this line, or from this line on with other lines between its words.
     Line(u64),
-    /// The record of this number, of files that have no lines.
+    /// The number of the record, in files without lines.
     Record(u64),
 }
 
 impl TaggedText {
-    /// Words with a tag each, without a label.
+    /// A text of words with a tag each, without a label.
     pub fn new(words: Vec<String>, tags: Vec<String>) -> Self {
         Self { words, tags, label: None, place: None }
     }
 
-    /// As read from this place.
+    /// Sets the location that the text was read from.
     pub(super) fn placed(self, file: &Arc<str>, at: TextLocation) -> Self {
         Self { place: Some(FileLocation { file: Arc::clone(file), at }), ..self }
     }
 
-    /// Where one of its words was read.
+    /// The location of a word.
     pub(crate) fn place_of(&self, word: usize) -> Option<String> {
         self.place.as_ref().map(|FileLocation { file, at }| match at {
             TextLocation::LineOfFirst(line) => format!("{file}:{}", line + word as u64),
@@ -68,18 +68,19 @@ impl TaggedText {
         })
     }
 
-    /// The words of a line, between spaces and tabs; other white space is part of a word, as in the files of a training.
+    /// Splits a line into words at spaces and tabs; other white space is part of a word, as in training files.
     pub fn words_of(line: &str) -> impl Iterator<Item = &str> {
         records::words(line)
     }
 }
 
-/// Texts whose words have a tag each, in memory, and what messages call where they are from.
+/// Texts whose words have a tag each, in memory.
 ///
-/// [`DataSet::open`] reads a file of columns ([`TaggedTexts::of_columns`]); JSON Lines or Parquet with a list of the words and one of the
-/// tags; or a folder of parallel files ([`TaggedTexts::of_parallel`]): `seq.in` with the words of a text a line, `seq.out` with their tags,
-/// and perhaps `label` with what each text is. Several files by a pattern such as `data/*.conll`; a file in a zip as `some.zip!file`.
-/// Columns are given by number from 1 on, of CoNLL-U also by name, of JSON and Parquet by name.
+/// [`DataSet::open`] reads a file of columns ([`TaggedTexts::of_columns`]); JSON Lines or Parquet with a list of the words and
+/// one of the tags; or a folder of parallel files ([`TaggedTexts::of_parallel`]): `seq.in` with the words of a text a line,
+/// `seq.out` with their tags, and perhaps `label` with the label of each text. Several files by a pattern such as `data/*.conll`;
+/// a file in a zip as `some.zip!file`. Columns are given by number from 1 on, in CoNLL-U also by name, in JSON and Parquet by
+/// name.
 ///
 /// ```
 /// use unpadded::data::{Data, Limits, TaggedTexts, TextFile};
@@ -97,15 +98,15 @@ impl TaggedText {
 pub type TaggedTexts = DataSet<TaggedText>;
 
 impl TaggedTexts {
-    /// A word a line, in columns as in the CoNLL shared tasks: the word in the first one, its tag in the last one. Blank lines end a
-    /// text. If most of the first lines have a tab, tabs alone separate columns, else spaces and tabs. Lines of `-DOCSTART-`, which say
-    /// in CoNLL-2003 that a document begins, are left out.
+    /// Reads columns with a word per line, as in the CoNLL shared tasks: the word is in the first column, its tag in the last.
+    /// Blank lines end a text. If most of the first lines have a tab, tabs alone separate columns, else spaces and tabs. Lines of
+    /// `-DOCSTART-`, which begin a document in CoNLL-2003, are skipped.
     ///
-    /// CoNLL-U is known by a name that ends with `.conllu`, or by ten columns between tabs with numbers in the first: the words are forms, the
-    /// tags `upos`; comments, ranges of words and empty nodes are left out. If the first of other columns numbers the words, the second has
-    /// the words, and the first one with tags of a scheme the tags. CoNLL-U Plus and CoNLL-2012 are known, too, by `# global.columns` and
-    /// `#begin document`. A first line of known names, as `Token POS NER`, is a header. Tags in brackets, as `(PER*`, become `B-PER` and
-    /// `I-PER`.
+    /// CoNLL-U is detected by a name that ends with `.conllu`, or by ten columns between tabs with numbers in the first: the
+    /// words are forms, the tags `upos`; comments, ranges of words and empty nodes are skipped. In other files, if the first
+    /// column numbers the words, the second has the words, and the first column with tags of a scheme has the tags. CoNLL-U Plus
+    /// and CoNLL-2012 are detected by `# global.columns` and `#begin document`. A first line of known names, as `Token POS NER`,
+    /// is a header. Tags in brackets, as `(PER*`, become `B-PER` and `I-PER`.
     ///
     /// # Errors
     /// If the file cannot be read, has no text, has fewer than two columns, or a line with more or fewer columns than most.
@@ -118,12 +119,12 @@ impl TaggedTexts {
             .at_caller()
     }
 
-    /// Parallel files: the words of a text a line, between spaces and tabs; the tags of these words in the same line of the second file;
-    /// and in the third, if there is one, what the text is. A line that is blank in all of them is no text.
+    /// Reads parallel files: the words of a text per line, between spaces and tabs; the tags of these words in the same line of
+    /// the second file; and in the third, if there is one, the label of the text. A line that is blank in all files is skipped.
     ///
     /// # Errors
-    /// If a file cannot be read or has no line; if one ends before the others, or in a line there are more or fewer tags than words, no
-    /// label, or a label alone: the message has the file and the line.
+    /// If a file cannot be read or has no line; if one file ends before the others; if a line has more or fewer tags than words,
+    /// no label, or only a label: the message has the file and the line.
     #[track_caller]
     pub fn of_parallel(words: &TextFile, tags: &TextFile, labels: Option<&TextFile>) -> Result<Self> {
         let read = || of_lines(words, tags, labels)?.collect::<Result<Vec<_>>>();
@@ -135,7 +136,7 @@ impl TaggedTexts {
         self.records.iter().all(|text| text.label.is_some())
     }
 
-    /// The words, in the form that `form` gives them.
+    /// The vocabulary of the words, each in the form that `form` returns.
     ///
     /// # Errors
     /// As [`Vocabulary::of`].
@@ -145,7 +146,7 @@ impl TaggedTexts {
         Vocabulary::of(words, limits).map_err(|e| self.noted(e)).at_caller()
     }
 
-    /// The characters of the words.
+    /// The vocabulary of the characters in the words.
     ///
     /// # Errors
     /// As [`Vocabulary::of`].
@@ -159,17 +160,17 @@ impl TaggedTexts {
     /// The tags of all these texts, sorted, with their counts.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no tag.
     #[track_caller]
     pub fn tags<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Vocabulary> {
         let texts = all.into_iter().flat_map(|of| &of.records);
         Vocabulary::labels(texts.flat_map(|text| &text.tags))
     }
 
-    /// The scheme that the tags of all these texts keep, or that `ReadOptions::scheme` sets, and how they are spelled.
+    /// Detects the scheme and the spelling of the tags of all these texts; `ReadOptions::scheme` sets the scheme.
     ///
     /// # Errors
-    /// If some texts break it: the message has the file and the line of the first one, and how many there are.
+    /// If texts break the scheme: the message has the file and the line of the first text, and their number.
     #[track_caller]
     pub fn scheme<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Tagging> {
         let all: Vec<&dyn Passes<TaggedText>> = all.into_iter().map(|of| of as _).collect();
@@ -179,7 +180,7 @@ impl TaggedTexts {
     /// The labels of all these texts, sorted, with their counts.
     ///
     /// # Errors
-    /// If no text has one.
+    /// If no text has a label.
     #[track_caller]
     pub fn labels<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Vocabulary> {
         let all: Vec<&TaggedTexts> = all.into_iter().collect();
@@ -192,8 +193,8 @@ impl TaggedTexts {
         Vocabulary::labels(labels())
     }
 
-    /// Samples of the numbers of the words, of the characters of each word if there is a vocabulary for them, of the tags, and of the label if
-    /// there is one for it.
+    /// Makes samples of the ids of the words, of the characters of each word if there is a vocabulary for them, of the tags, and
+    /// of the label if there is a vocabulary for it.
     ///
     /// # Errors
     /// If there is no text, or a word, a character, a tag or a label that its vocabulary does not have.
@@ -212,10 +213,10 @@ impl TaggedTexts {
     }
 }
 
-/// The scheme that the tags of all these texts keep, or that is set, and how they are spelled.
+/// Detects the scheme and the spelling of the tags of all these texts, unless the scheme is set.
 ///
 /// # Errors
-/// As [`TaggedTexts::scheme`]; what is wrong in a file.
+/// As [`TaggedTexts::scheme`]; an error in a file.
 pub(crate) fn scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
     let set = all.iter().find_map(|of| of.options().scheme);
     let sentences = |visit: &mut dyn FnMut(&[String])| {
@@ -238,7 +239,8 @@ pub(crate) fn scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
     })
 }
 
-/// The numbers of the words, of the characters of each word, of the tags, and of the label, as far as there are vocabularies for them.
+/// The ids of the words, of the characters of each word, of the tags, and of the label, as far as there are vocabularies for
+/// them.
 pub(super) fn sample(
     text: &TaggedText,
     name: &str,
@@ -267,8 +269,8 @@ pub(super) fn sample(
     Ok(fields)
 }
 
-/// The words of a text a line, the tags of these words in the same line of the second file, and in the third, if there is one, what the
-/// text is.
+/// Reads the words of a text per line, the tags of these words in the same line of the second file, and in the third, if there is
+/// one, the label.
 pub(super) fn of_lines(
     words: &TextFile,
     tags: &TextFile,
@@ -410,7 +412,7 @@ mod tests {
         let said =
             |all: &[&TaggedTexts]| format!("{:#}", TaggedTexts::scheme(all.iter().copied()).unwrap_err());
         assert!(said(&[&one, &other]).starts_with(expected), "{}", said(&[&one, &other]));
-        // Also of a part that is held out, and of several files together.
+        // Also in a held-out part, and in several files together.
         let (rest, held) = other.clone().hold_out(2, 1);
         assert!(said(&[&one, &rest, &held]).starts_with(expected));
         let all = TaggedTexts::new("all", [one.records, other.records].concat());

@@ -1,4 +1,4 @@
-//! Files of text and what they are read as.
+//! Files of text, and the records that they are read as.
 
 use std::io::Read;
 use std::path::Path;
@@ -19,7 +19,7 @@ use super::records::{
 };
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// A file of text, with gzip or zip around it or not; UTF-8 unless said otherwise.
+/// A file of text, plain or compressed with gzip or zip; UTF-8 unless [`Self::encoding`] is set.
 ///
 /// ```
 /// use unpadded::data::TextFile;
@@ -37,9 +37,9 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 pub struct TextFile {
     origin: Origin,
     member: Option<Member>,
-    /// Of a JSON file that is one object, the name of the list that is meant.
+    /// The name of the chosen list of a JSON file that is one object.
     list: Option<Arc<str>>,
-    /// Whether it may be a page of HTML or a document of XML.
+    /// Whether it may be an HTML page or an XML document.
     markup: bool,
     encoding: Encoding,
     /// Whether the encoding was detected, and is not UTF-8.
@@ -51,21 +51,21 @@ pub struct TextFile {
 }
 
 impl TextFile {
-    /// The longest line that is read unless [`Self::max_line`] says otherwise: 16 MiB.
+    /// Default of [`Self::max_line`]: 16 MiB.
     pub const MAX_LINE: usize = 1 << 24;
-    /// The longest text that [`Self::text`] reads unless [`Self::max_text`] says otherwise: 1 GiB.
+    /// Default of [`Self::max_text`]: 1 GiB.
     pub const MAX_TEXT: usize = 1 << 30;
 
-    /// A file. Nothing is read yet; whatever reads it later is an error if the file has changed since.
+    /// Opens a file. Nothing is read yet; a later read is an error if the file has changed since.
     ///
     /// # Errors
-    /// If it is not there, or a folder, a pipe or a device: it may be read more than once.
+    /// If there is no such file, or it is a folder, a pipe or a device: it may be read more than once.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Origin::file(path.as_ref()).map(|origin| Self::of(origin, None)).at_caller()
     }
 
-    /// Text that is part of the program, from `include_str!` or `include_bytes!`; `name` is what errors call it.
+    /// A file embedded in the program, from `include_str!` or `include_bytes!`; `name` is its name in errors.
     pub fn embedded(name: &str, contents: &'static (impl AsRef<[u8]> + ?Sized)) -> Self {
         Self::of(Origin::Embedded { name: name.into(), bytes: contents.as_ref() }, None)
     }
@@ -85,11 +85,12 @@ impl TextFile {
         }
     }
 
-    /// Which file of a zip that has several; or which list of a JSON file that is one object, behind a `!` also of one in a zip.
+    /// Chooses a file of a zip; or a list of a JSON file that is one object; or, with a `!` between both, a list of a file of a
+    /// zip.
     ///
     /// # Errors
-    /// If it is neither, is damaged, or a zip without such a file; the message lists some that it has. Whoever reads the list says if
-    /// there is none.
+    /// If it is neither, is damaged, or a zip without such a file; the message lists some of its files. A missing list is an
+    /// error when the records are read.
     #[track_caller]
     pub fn member(mut self, name: &str) -> Result<Self> {
         if self.member.is_some() || self.origin.wrapping().at_caller()? != Wrapping::Zip {
@@ -114,7 +115,7 @@ impl TextFile {
         Ok(self)
     }
 
-    /// Whether it begins as an object of JSON does.
+    /// Returns whether it begins as a JSON object.
     fn is_object(&self) -> Result<bool> {
         const LOOKED_AT: u64 = 1 << 10;
         let ((name, bytes), mut first) = (self.sample()?, Vec::new());
@@ -124,7 +125,7 @@ impl TextFile {
         Ok(first.trim_ascii_start().starts_with(b"{"))
     }
 
-    /// The list that is meant of a JSON file that is one object.
+    /// The chosen list of a JSON file that is one object.
     pub(super) fn list(&self) -> Option<&str> {
         self.list.as_deref()
     }
@@ -138,8 +139,8 @@ impl TextFile {
         Error::of(ErrorKind::Format, format!("member of zip `{}`", self.origin.name()), expected, got)
     }
 
-    /// Opens the file. Of a zip with several members, the only one that is no note is chosen: the name of a note begins with `_`.
-    /// Returns whether it is a zip with several members, none of them chosen.
+    /// Opens the file. In a zip with several members, chooses the only member that is no note: the name of a note begins with
+    /// `_`. Returns whether it is a zip with several members, none of them chosen.
     pub(super) fn chosen(mut self) -> Result<(Self, bool)> {
         if self.member.is_some() {
             return Ok((self, false));
@@ -172,20 +173,20 @@ impl TextFile {
         self.head = Head::default();
     }
 
-    /// Whether the file may be a page of HTML or a document of XML, as a text that is a whole file may.
+    /// Sets whether the file may be an HTML page or an XML document, as a text that is a whole file may be.
     pub(super) fn markup(mut self, may: bool) -> Self {
         self.markup = may;
         self
     }
 
-    /// How its bytes stand for characters.
+    /// Sets the encoding.
     #[must_use]
     pub fn encoding(mut self, encoding: Encoding) -> Self {
         self.encoding = encoding;
         self
     }
 
-    /// That the encoding is a guess.
+    /// Marks the encoding as a guess.
     pub(super) fn guessed(self) -> Self {
         Self { guessed: true, ..self }
     }
@@ -208,27 +209,27 @@ impl TextFile {
         self
     }
 
-    /// The longest line, in bytes; a longer one is malformed, and is never held in memory.
+    /// Sets the maximum length of a line, in bytes; a longer line is malformed, and is never held in memory.
     #[must_use]
     pub fn max_line(mut self, bytes: usize) -> Self {
         self.max_line = bytes;
         self
     }
 
-    /// The longest text that [`Self::text`] reads, in bytes.
+    /// Sets the maximum length of the text that [`Self::text`] reads, in bytes.
     #[must_use]
     pub fn max_text(mut self, bytes: usize) -> Self {
         self.max_text = bytes;
         self
     }
 
-    /// What messages call it: its path, and behind a `!` its name in a zip, or that of a list in JSON.
+    /// The name in messages: the path and, behind a `!`, the name in a zip or the name of a list in JSON.
     pub fn name(&self) -> String {
         let name = match &self.member {
             Some(member) => format!("{}!{}", self.origin.name(), member.name),
             None => self.origin.name(),
         };
-        // A name is in one line of a message.
+        // A name is within one line of a message.
         let name = name.replace('\n', "\\n");
         match &self.list {
             Some(list) => format!("{name}!{list}"),
@@ -236,7 +237,7 @@ impl TextFile {
         }
     }
 
-    /// A number of its bytes and how they are read, by which other data are told apart. The file is read once for it.
+    /// The fingerprint of the bytes and of the settings that they are read with. Reads the file once.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -254,7 +255,7 @@ impl TextFile {
         Ok(f.number(self.malformed as u64).number(self.max_line as u64).finish())
     }
 
-    /// The bytes, out of what is around them, and what messages call them. What detection has opened is read on.
+    /// The unpacked bytes, and their name in messages. Continues the file that detection has opened.
     pub(super) fn bytes(&self) -> Result<(Arc<str>, Bytes)> {
         self.checked(self.raw()?)
     }
@@ -264,7 +265,7 @@ impl TextFile {
         self.head.take().map_or_else(|| self.opened(), Ok)
     }
 
-    /// The first bytes, to detect what the file is: [`Self::bytes`] gives them again.
+    /// The first bytes, to detect the kind of file; [`Self::bytes`] returns them again.
     pub(super) fn sample(&self) -> Result<(Arc<str>, Bytes)> {
         self.checked(self.raw_sample()?)
     }
@@ -280,7 +281,7 @@ impl TextFile {
         Ok((name, bytes))
     }
 
-    /// The first lines, to detect what they are.
+    /// The first lines, for detection.
     pub(super) fn first_lines(&self) -> Result<Lines> {
         let (name, bytes) = self.sample()?;
         Ok(self.lines_in(name, bytes))
@@ -310,18 +311,18 @@ impl TextFile {
         Ok((file.name().into(), bytes))
     }
 
-    /// The share of its bytes that were read since it was opened last, from 0 to 1; none of a file in a zip.
+    /// The share of its bytes that were read since it was opened last, from 0 to 1; `None` for a file in a zip.
     pub(super) fn share(&self) -> Option<f32> {
         if self.member.is_some() { None } else { self.origin.share() }
     }
 
-    /// The file itself, if nothing is around its bytes: for what is not read from the first to the last.
+    /// The file itself, if it is not compressed: for random access.
     #[cfg(feature = "parquet")]
     pub(super) fn plain(&self) -> Result<Option<std::fs::File>> {
         if self.member.is_some() { Ok(None) } else { self.origin.plain() }
     }
 
-    /// All its bytes, out of what is around them, of at most [`Self::max_text`].
+    /// All its unpacked bytes, at most [`Self::max_text`].
     #[cfg(feature = "parquet")]
     pub(super) fn contents(&self) -> Result<Vec<u8>> {
         const PIECE: u64 = 1 << 20;
@@ -347,12 +348,12 @@ impl TextFile {
         Lines::new(name, bytes, self.encoding, self.max_line).guessed(self.guessed)
     }
 
-    /// The longest record that is no line.
+    /// Maximum length of a record that is no line.
     pub(super) fn longest_record(&self) -> usize {
         self.max_line
     }
 
-    /// How the bytes stand for characters, and whether that is a guess.
+    /// The encoding, and whether it is a guess.
     pub(super) fn characters(&self) -> (Encoding, bool) {
         (self.encoding, self.guessed)
     }
@@ -376,12 +377,12 @@ impl TextFile {
         Ok(Records::new(self.lines_of().at_caller()?, Box::new(parser), self.malformed))
     }
 
-    /// The first records, to detect what they are: all of those within the bytes that are looked at.
+    /// The first records, for detection: all records within the bytes that detection reads.
     pub(super) fn first_records<R>(&self, parser: impl Parser<R> + 'static) -> Result<Records<R>> {
         Ok(Records::new(self.first_lines()?, Box::new(parser), self.malformed))
     }
 
-    /// Lines of `text<TAB>label`; blank lines are passed over.
+    /// Reads lines of `text<TAB>label`; blank lines are skipped.
     ///
     /// # Errors
     /// If the file cannot be opened; malformed lines come as items.
@@ -390,7 +391,7 @@ impl TextFile {
         self.records(OneLine(labelled))
     }
 
-    /// Lines of `source<TAB>target`; blank lines are passed over.
+    /// Reads lines of `source<TAB>target`; blank lines are skipped.
     ///
     /// # Errors
     /// If the file cannot be opened; malformed lines come as items.
@@ -399,8 +400,8 @@ impl TextFile {
         self.records(OneLine(pair))
     }
 
-    /// Lines of `source<TAB>target`, or of these and one more column, which is passed over: Tatoeba's say there who wrote them. Blank
-    /// lines are passed over.
+    /// Reads lines of `source<TAB>target`, perhaps with a third column, which is skipped, such as the authors in files of
+    /// Tatoeba. Blank lines are skipped.
     ///
     /// # Errors
     /// If the file cannot be opened; malformed lines come as items.
@@ -409,8 +410,8 @@ impl TextFile {
         self.records(OneLine(translation))
     }
 
-    /// Sentences of a token a line with its tags in columns, as in the CoNLL shared tasks; blank lines end a sentence.
-    /// A sentence is its columns, each as long as it: `sentence[column][token]`.
+    /// Reads sentences with a token per line and its tags in columns, as in the CoNLL shared tasks; blank lines end a sentence.
+    /// A sentence is a list of its columns, all of one length: `sentence[column][token]`.
     ///
     /// ```
     /// use unpadded::data::{ColumnSpec, TextFile};
@@ -428,12 +429,12 @@ impl TextFile {
         self.records(Block::new(move |sentence: &mut Vec<Vec<String>>, line: &str| spec.add(sentence, line)))
     }
 
-    /// Sparse rows as in LIBSVM and SVMlight: lines of `label index:value index:value …`, perhaps with `qid:n` behind the
-    /// label and a comment behind `#`; blank lines are passed over. Indices may be in any order; here they are
-    /// ascending and count from 0. Values are rounded to `f32`.
+    /// Reads sparse rows as in LIBSVM and SVMlight: lines of `label index:value index:value …`, perhaps with `qid:n` behind
+    /// the label and a comment behind `#`; blank lines are skipped. Indices of a file may be in any order; indices of the
+    /// records ascend and count from 0. Values are rounded to `f32`.
     ///
-    /// A line is malformed if its label is no finite number, or several, as in `1,3`; if an index comes twice, is no whole
-    /// number or before the first; if a value is not finite in `f32`. The message gives the pair's number in the line,
+    /// A line is malformed if its label is no finite number, or several numbers, as in `1,3`; if an index is repeated, is no
+    /// whole number or is below the first; if a value is not finite in `f32`. The message has the pair's number in the line,
     /// counted from 1 and without `qid`.
     ///
     /// ```
@@ -449,7 +450,7 @@ impl TextFile {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
-    /// Of a zip with several files, one is chosen by [`Self::member`].
+    /// In a zip with several files, [`Self::member`] chooses one.
     ///
     /// # Errors
     /// If the file cannot be opened; malformed lines come as items.
@@ -459,7 +460,7 @@ impl TextFile {
         self.records(OneLine(move |line: &str| lines.row(line)))
     }
 
-    /// Every line as it is, blank ones too.
+    /// Reads every line unchanged, including blank lines.
     ///
     /// # Errors
     /// If the file cannot be opened; malformed lines come as items.
@@ -468,7 +469,7 @@ impl TextFile {
         self.records(OneLine(|line: &str| Ok(Some(line.to_owned()))))
     }
 
-    /// Documents of a sentence a line; blank lines end a document.
+    /// Reads documents with a sentence per line; blank lines end a document.
     ///
     /// # Errors
     /// If the file cannot be opened; malformed lines come as items.
@@ -480,7 +481,7 @@ impl TextFile {
         }))
     }
 
-    /// The whole text, every line ended by `\n` alone. Here a malformed line is always an error.
+    /// Reads the whole text, with line ends of `\n`. Here a malformed line is always an error.
     ///
     /// # Errors
     /// If the file cannot be read, is empty, has a malformed line, or is longer than [`Self::max_text`].
@@ -497,7 +498,7 @@ impl TextFile {
         Ok(at_least_one(lines.pieces(held), none))
     }
 
-    /// The longest text that is held in memory.
+    /// Maximum length of a text in memory.
     pub(super) fn longest_text(&self) -> usize {
         self.max_text
     }

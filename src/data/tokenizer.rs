@@ -1,4 +1,4 @@
-//! From text to tokens.
+//! Tokenizers: from text to tokens.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::{Limits, TextFile, Vocabulary};
 use crate::error::ErrorKind;
 use crate::error::{AtCaller, Error, Result};
 
-/// A way to cut text into tokens; it has a name, so that a model can keep it and cut in the same way later.
+/// A tokenizer: cuts text into tokens. It has a name, so that a model can store it and tokenize in the same way later.
 ///
 /// ```
 /// use unpadded::data::Tokenizer;
@@ -43,7 +43,7 @@ enum Cut {
 }
 
 impl Cut {
-    /// Those that are known by a name alone.
+    /// The tokenizers that are defined by a name alone.
     const NAMED: [(&str, Self); 4] = [
         ("whitespace", Self::Whitespace),
         ("words", Self::Words),
@@ -52,33 +52,33 @@ impl Cut {
     ];
 }
 
-/// What the name of a tokenizer begins with whose file stands behind it.
+/// The start of the name of a tokenizer from a `tokenizer.json`, whose text follows.
 const HUGGING_FACE: &str = "tokenizer.json ";
 
-/// What a piece begins with that stood right behind the one before, U+FFED; where a text has it, the piece has U+25A0.
+/// The mark of a piece without space before it, U+FFED; if a text contains this character, the piece has U+25A0 instead.
 const JOINED: char = '\u{ffed}';
 
-/// What the name of a tokenizer that lowercases ends with.
+/// The end of the name of a tokenizer that lowercases.
 const LOWERCASE: &str = ", lowercase";
 
 impl Tokenizer {
-    /// What stands between white space: for text that was tokenised before.
+    /// A tokenizer that cuts at white space: for text that was tokenised before.
     pub const fn whitespace() -> Self {
         Self { cut: Cut::Whitespace, lowercase: false }
     }
 
-    /// Words by the rules of Unicode; marks of punctuation are tokens of their own.
+    /// A tokenizer of words, by the rules of Unicode; punctuation marks are tokens of their own.
     pub const fn words() -> Self {
         Self { cut: Cut::Words, lowercase: false }
     }
 
-    /// What a reader takes for one character (a grapheme cluster), white space too.
+    /// A tokenizer of characters (grapheme clusters), including white space.
     pub const fn characters() -> Self {
         Self { cut: Cut::Characters, lowercase: false }
     }
 
-    /// Words and marks of which a text can be put together again: letters and digits that stand together, with the apostrophe
-    /// behind them, and each mark alone. A piece that stood right behind the one before begins with U+FFED.
+    /// A reversible tokenizer of words and marks: consecutive letters and digits with the apostrophe behind them are a piece,
+    /// each other mark is a piece. A piece without space before it begins with U+FFED.
     ///
     /// ```
     /// use unpadded::data::Tokenizer;
@@ -91,10 +91,10 @@ impl Tokenizer {
         Self { cut: Cut::Pieces, lowercase: false }
     }
 
-    /// As a `tokenizer.json` of Hugging Face's says (byte-pair encoding, WordPiece, Unigram, words), with its normalizer, its special
-    /// tokens and its decoder; the feature `tokenizers`. [`Self::vocabulary`] numbers tokens as the file does. Truncation and padding
-    /// that the file asks for are switched off, since nothing is padded here; and what its template puts around a text, as `[CLS]`, is
-    /// left out.
+    /// Loads a `tokenizer.json` of Hugging Face (byte-pair encoding, WordPiece, Unigram, words), with its normalizer, its special
+    /// tokens and its decoder; needs the feature `tokenizers`. [`Self::vocabulary`] numbers tokens as the file does. Truncation
+    /// and padding of the file are switched off, since nothing is padded here; tokens that its template adds around a text, as
+    /// `[CLS]`, are left out.
     ///
     /// ```no_run
     /// use unpadded::data::{Limits, Tokenizer};
@@ -107,7 +107,7 @@ impl Tokenizer {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be read or is another one, or without the feature.
+    /// If the file cannot be read or has another format, or without the feature.
     #[track_caller]
     pub fn hugging_face(path: impl AsRef<Path>) -> Result<Self> {
         let name = path.as_ref().display().to_string();
@@ -129,14 +129,14 @@ impl Tokenizer {
         Err(Error::of(ErrorKind::Format, what, expected, "one without the feature `tokenizers`"))
     }
 
-    /// Makes each token lower case; of a `tokenizer.json` the file says it, and nothing else.
+    /// Makes each token lower case; no effect on a `tokenizer.json`, which has its own normalizer.
     #[must_use]
     pub const fn lowercase(mut self) -> Self {
         self.lowercase = true;
         self
     }
 
-    /// Its name, such as `words` or `words, lowercase`; of a `tokenizer.json` all that stands in the file.
+    /// The name, such as `words` or `words, lowercase`; for a `tokenizer.json` it contains the whole text of the file.
     pub fn name(&self) -> String {
         #[cfg(feature = "tokenizers")]
         if let Cut::HuggingFace(of) = &self.cut {
@@ -146,10 +146,10 @@ impl Tokenizer {
         format!("{name}{}", if self.lowercase { LOWERCASE } else { "" })
     }
 
-    /// The tokenizer of a name.
+    /// Parses the name of a tokenizer.
     ///
     /// # Errors
-    /// If there is none of this name, or it needs the feature `tokenizers`.
+    /// If there is no tokenizer of this name, or it needs the feature `tokenizers`.
     #[track_caller]
     pub fn from_name(name: &str) -> Result<Self> {
         if let Some(json) = name.strip_prefix(HUGGING_FACE) {
@@ -166,7 +166,7 @@ impl Tokenizer {
         }
     }
 
-    /// The tokens of a text, none of them empty.
+    /// Tokenizes a text; no token is empty.
     pub fn tokens<'a>(&self, text: &'a str) -> Box<dyn Iterator<Item = Cow<'a, str>> + 'a> {
         let case: fn(&'a str) -> Cow<'a, str> =
             if self.lowercase { lowercase } else { |token| Cow::Borrowed(token) };
@@ -188,9 +188,9 @@ impl Tokenizer {
         }
     }
 
-    /// The tokens that are known after these texts: [`Vocabulary::of`] all of theirs within the limits. Of a `tokenizer.json` all that
-    /// the file has, with its numbers, whatever the limits say, and behind them the specials of the limits that it does not have, but for
-    /// [`Vocabulary::UNKNOWN`]: what is not known has a token of the file's, or there is nothing that is not known.
+    /// Builds the vocabulary of these texts, as [`Vocabulary::of`] their tokens within the limits. For a `tokenizer.json` it is
+    /// all tokens of the file with its ids, whatever the limits, then the special tokens of the limits that the file lacks,
+    /// without [`Vocabulary::UNKNOWN`]: the file has a token for unknown text, or no text is unknown.
     ///
     /// # Errors
     /// As [`Vocabulary::of`].
@@ -211,8 +211,9 @@ impl Tokenizer {
         counted.within(limits).at_caller()
     }
 
-    /// A text of these tokens: characters one behind the other; others with a space between, but for [pieces](Self::pieces) that
-    /// stood together; those of a `tokenizer.json` as its decoder puts them together, without special ones. Of the tokens of a text it is the text, where words that were not cut are between single spaces.
+    /// Joins tokens to a text: characters without spaces; other tokens with spaces between them, except marked
+    /// [pieces](Self::pieces); tokens of a `tokenizer.json` by its decoder, without special tokens. Characters give
+    /// back the text that was tokenized; so do pieces and uncut words if single spaces separate the words of the text.
     pub fn join<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> String {
         #[cfg(feature = "tokenizers")]
         if let Cut::HuggingFace(of) = &self.cut {
@@ -234,14 +235,14 @@ impl Tokenizer {
     }
 }
 
-/// The pieces of a word, and whether each stands right behind another.
+/// Cuts a word into pieces, each with whether another piece is right before it.
 fn pieces(word: &str) -> impl Iterator<Item = (bool, &str)> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let rest = word.get(at..)?;
         let letter = |c: &&str| c.starts_with(char::is_alphanumeric);
         let letters: usize = rest.graphemes(true).take_while(letter).map(str::len).sum();
-        // Of letters the apostrophe behind them is a part, any other mark is alone.
+        // An apostrophe behind letters belongs to them, any other mark is a piece of its own.
         let mark = rest.get(letters..)?.graphemes(true).next();
         let mark = mark.filter(|mark| letters == 0 || matches!(*mark, "'" | "\u{2019}"));
         let piece = rest.get(..letters + mark.map_or(0, str::len)).filter(|piece| !piece.is_empty())?;

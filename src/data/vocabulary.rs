@@ -1,4 +1,4 @@
-//! Tokens and their numbers.
+//! Vocabularies: tokens and their ids.
 
 mod grown;
 pub(crate) mod stored;
@@ -11,7 +11,7 @@ use super::Fingerprint;
 use crate::error::{AtCaller, Error, Result};
 use crate::tensor::Csr;
 
-/// What a vocabulary takes in.
+/// The limits of a vocabulary: minimum count, maximum size, special tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     pub(crate) min_count: u64,
@@ -21,7 +21,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Every token, after [`Vocabulary::UNKNOWN`].
+    /// All tokens, after [`Vocabulary::UNKNOWN`].
     fn default() -> Self {
         Self {
             min_count: 1,
@@ -52,7 +52,7 @@ impl Limits {
         Self { specials: specials.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// No special entries: a token that is not in the vocabulary has no number.
+    /// No special tokens: a token that is not in the vocabulary has no id.
     #[must_use]
     pub fn without_specials(self) -> Self {
         Self { specials: Vec::new(), ..self }
@@ -66,9 +66,9 @@ impl Limits {
     }
 }
 
-/// A list of tokens, the special ones apart from those of texts; a token's id is its place.
+/// A vocabulary: special tokens and tokens of texts, each with its id, which is its position in the list.
 ///
-/// Special tokens are found by [`Self::special`], tokens of texts by [`Self::id`]: a text that holds `</s>` neither ends nor is lost.
+/// [`Self::special`] looks up special tokens, [`Self::id`] tokens of texts: a text that contains `</s>` neither ends nor is lost.
 ///
 /// ```
 /// use unpadded::data::{Limits, Vocabulary};
@@ -102,13 +102,13 @@ impl PartialEq for Vocabulary {
 
 impl Eq for Vocabulary {}
 
-/// How often each token occurs.
+/// The number of occurrences of each token.
 #[derive(Default)]
 pub(crate) struct TokenCounts(HashMap<String, u64>);
 
 impl TokenCounts {
     pub(crate) fn add(&mut self, token: &str) {
-        // `entry` would need an owned token even for one that is there.
+        // `entry` would need an owned token even for a known one.
         match self.0.get_mut(token) {
             Some(count) => *count += 1,
             None => drop(self.0.insert(token.to_owned(), 1)),
@@ -119,7 +119,7 @@ impl TokenCounts {
         *self.0.entry(token.to_owned()).or_default() += count;
     }
 
-    /// All of them, as [`Vocabulary::labels`].
+    /// Makes a vocabulary of all, as [`Vocabulary::labels`].
     pub(crate) fn labels(self) -> Result<Vocabulary> {
         let counted = self.within(&Limits { specials: Vec::new(), ..Limits::default() })?;
         let mut entries: Vec<_> = counted.tokens.into_iter().zip(counted.counts).collect();
@@ -128,7 +128,7 @@ impl TokenCounts {
             .map_err(|label| Error::new("labels", "each once", format!("`{label}` twice")))
     }
 
-    /// Which share of the tokens a vocabulary has; none of no token.
+    /// The share of the tokens that a vocabulary has; `None` without tokens.
     pub(crate) fn coverage(&self, known: &Vocabulary) -> Option<f64> {
         let all: u64 = self.0.values().sum();
         let found: u64 =
@@ -136,7 +136,7 @@ impl TokenCounts {
         (all > 0).then(|| found as f64 / all as f64)
     }
 
-    /// Those that [`Limits`] let in.
+    /// Makes a vocabulary within [`Limits`].
     pub(crate) fn within(self, limits: &Limits) -> Result<Vocabulary> {
         let Self(counts) = self;
         if let Some(base) = &limits.base {
@@ -171,14 +171,14 @@ impl TokenCounts {
 }
 
 impl Vocabulary {
-    /// The special that stands for every token without a number of its own.
+    /// The special token for every token without an id of its own.
     pub const UNKNOWN: &'static str = "<unk>";
 
-    /// Counts tokens and numbers them: the specials first, then the more frequent ones, equally frequent ones in the
-    /// order of their text. A token of a text that is spelt like a special is one of its own.
+    /// Builds a vocabulary: counts tokens and numbers them, special tokens first, then by descending count, equal counts by
+    /// their text. A token of a text that is spelt like a special token is another entry.
     ///
     /// # Errors
-    /// If a special is named twice, if they are more than `max_size`, or if no token is left.
+    /// If a special token is repeated, if there are more than `max_size` special tokens, or if no token is left.
     #[track_caller]
     pub fn of<T: AsRef<str>>(tokens: impl IntoIterator<Item = T>, limits: &Limits) -> Result<Self> {
         let mut counted = TokenCounts::default();
@@ -186,7 +186,7 @@ impl Vocabulary {
         counted.within(limits).at_caller()
     }
 
-    /// Labels: sorted by their text, with no specials, so that an unknown one is an error.
+    /// Builds a vocabulary of labels: sorted by their text, without special tokens, so that an unknown label is an error.
     ///
     /// ```
     /// use unpadded::data::Vocabulary;
@@ -198,7 +198,7 @@ impl Vocabulary {
     /// ```
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no label.
     #[track_caller]
     pub fn labels<T: AsRef<str>>(labels: impl IntoIterator<Item = T>) -> Result<Self> {
         let mut counted = TokenCounts::default();
@@ -206,8 +206,8 @@ impl Vocabulary {
         counted.labels().at_caller()
     }
 
-    /// From tokens and their counts, with the ids of the special ones. A token that comes twice among these or among the others is the
-    /// error.
+    /// A vocabulary of tokens and their counts, with the ids of the special tokens. The error is a token that is repeated among
+    /// the special tokens or among the others.
     pub(super) fn new<T: Into<Arc<str>>>(
         entries: impl IntoIterator<Item = (T, u64)>,
         specials: Range<usize>,
@@ -222,26 +222,26 @@ impl Vocabulary {
                 return Err(Arc::clone(token));
             }
         }
-        // Equal ones are equal wherever none of their tokens is special.
+        // Normalized, so that vocabularies without special tokens compare equal.
         let specials = if specials.is_empty() { 0..0 } else { specials };
         Ok(Self { tokens, counts, unknown, specials, index })
     }
 
-    /// How many entries it has, at least one.
+    /// The number of entries, at least one.
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(&self) -> usize {
         self.tokens.len()
     }
 
-    /// The number of a text's token that has one of its own; not of a special token, which [`Self::special`] finds.
+    /// The id of a text's token; [`Self::special`] returns the ids of special tokens.
     pub fn id(&self, token: &str) -> Option<i64> {
         self.index.get(token).copied()
     }
 
-    /// The number of a special token; of one that the limits did not name, that of the token, as a `tokenizer.json` may have it.
+    /// The id of a special token; if the limits did not name it, the id of the token of this name, as in a `tokenizer.json`.
     ///
     /// # Errors
-    /// If there is neither; the message lists the special tokens that there are.
+    /// If there is neither; the message lists the special tokens.
     #[track_caller]
     pub fn special(&self, name: &str) -> Result<i64> {
         if let Some(id) = self.find_special(name) {
@@ -261,10 +261,10 @@ impl Vocabulary {
         self.tokens.get(self.specials.clone()).unwrap_or_default().iter().map(|token| &**token)
     }
 
-    /// The number of a token, or of the unknown special.
+    /// The id of a token, or of [`Self::UNKNOWN`].
     ///
     /// # Errors
-    /// A token without a number where there is no such special; the message lists some that have one.
+    /// A token without an id if there is no [`Self::UNKNOWN`]; the message lists some known tokens.
     #[track_caller]
     pub fn lookup(&self, token: &str) -> Result<i64> {
         if let Some(id) = self.id(token).or(self.unknown) {
@@ -277,7 +277,7 @@ impl Vocabulary {
         Err(Error::new("token", format!("one of {}{more}", shown.join(", ")), format!("`{token}`")))
     }
 
-    /// The numbers of tokens, as [`Self::lookup`].
+    /// The ids of tokens, as [`Self::lookup`].
     ///
     /// # Errors
     /// As [`Self::lookup`].
@@ -285,12 +285,12 @@ impl Vocabulary {
     pub fn ids<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> Result<Vec<i64>> {
         let ids = tokens.into_iter().map(|token| self.lookup(token.as_ref())).collect::<Result<Vec<_>>>();
         let mut ids = ids.at_caller()?;
-        // How many they are was not known: half of the room may be empty, of each text in memory.
+        // Their number was not known: half of the buffer may be empty, for each text in memory.
         ids.shrink_to_fit();
         Ok(ids)
     }
 
-    /// Bags of words: how often each token occurs in each text, an `f32` row a text and a column a token of the vocabulary.
+    /// Bags of words: the count of each token in each text, an `f32` row per text and a column per token of the vocabulary.
     ///
     /// ```
     /// use unpadded::data::{Limits, Vocabulary};
@@ -303,7 +303,7 @@ impl Vocabulary {
     /// ```
     ///
     /// # Errors
-    /// A token without a number where there is no [`Self::UNKNOWN`], as [`Self::lookup`].
+    /// A token without an id if there is no [`Self::UNKNOWN`], as [`Self::lookup`].
     #[doc(alias = "CountVectorizer")]
     #[track_caller]
     pub fn bags<T: AsRef<str>, I: IntoIterator<Item = T>>(
@@ -317,28 +317,28 @@ impl Vocabulary {
         Csr::from_bags(&bags, self.len())
     }
 
-    /// The token of a number.
+    /// The token of an id.
     pub fn token(&self, id: i64) -> Option<&str> {
         self.tokens.get(usize::try_from(id).ok()?).map(|token| &**token)
     }
 
-    /// How often a token was counted; of the unknown special, how often those that were left out were. 0 for a number
-    /// that there is not.
+    /// The count of a token; for [`Self::UNKNOWN`], the total count of the tokens that were left out. 0 for an id that does
+    /// not exist.
     pub fn count(&self, id: i64) -> u64 {
         usize::try_from(id).ok().and_then(|id| self.counts.get(id)).copied().unwrap_or(0)
     }
 
-    /// The number that stands for tokens without one.
+    /// The id of [`Self::UNKNOWN`], if there is one.
     pub fn unknown(&self) -> Option<i64> {
         self.unknown
     }
 
-    /// The tokens in the order of their numbers.
+    /// The tokens in the order of their ids.
     pub fn tokens(&self) -> impl ExactSizeIterator<Item = &str> {
         self.tokens.iter().map(|token| &**token)
     }
 
-    /// A number by which vocabularies that number tokens differently are told apart.
+    /// The fingerprint of the vocabulary: equal only for vocabularies that assign the same ids.
     pub fn fingerprint(&self) -> u64 {
         let unknown = self.unknown.map_or(u64::MAX, |id| id as u64);
         let f = Fingerprint::default().number(unknown);
@@ -377,7 +377,7 @@ mod tests {
             let rank = |&id: &i64| (std::cmp::Reverse(v.count(id)), v.token(id).unwrap().to_owned());
             prop_assert!(own.is_sorted_by_key(rank));
             prop_assert!(own.iter().all(|&id| v.count(id) >= min_count.max(1)));
-            // Every token has a number, and the counts are those of the numbers.
+            // Every token has an id, and the counts are the counts of the ids.
             let ids = v.ids(&tokens).unwrap();
             for id in 0..v.len() as i64 {
                 prop_assert_eq!(v.count(id), ids.iter().filter(|&&i| i == id).count() as u64);

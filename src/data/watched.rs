@@ -1,5 +1,5 @@
-//! A file on disk that is read again and again and has to stay the same: in its size and its time of modification whenever it is
-//! opened, in its bytes when it has been read to its end.
+//! A file that is read repeatedly and must not change: its size and its time of modification are checked whenever it is opened,
+//! its bytes whenever it has been read to the end.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -13,7 +13,7 @@ use crc32fast::Hasher;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A file as it was when it was first opened.
+/// A file, with its state when it was first opened.
 #[derive(Debug)]
 pub(super) struct WatchedFile {
     pub(super) path: Box<Path>,
@@ -21,11 +21,11 @@ pub(super) struct WatchedFile {
     modified: Option<SystemTime>,
     /// The checksum of its bytes, once they have been read to the end.
     sum: OnceLock<u32>,
-    /// How many bytes whoever opened it last has read.
+    /// The number of bytes that the last reader has read.
     read: AtomicU64,
 }
 
-/// How a file has changed: an error of reading it.
+/// The error of reading a file that has changed: how it has changed.
 #[derive(Debug)]
 pub(super) struct FileChange(String);
 
@@ -38,7 +38,7 @@ impl fmt::Display for FileChange {
 impl std::error::Error for FileChange {}
 
 impl FileChange {
-    /// That a read failed because of a change; `what` is what messages call the place.
+    /// The error if a read failed because the file has changed; `what` is the place in the message.
     pub(super) fn of(what: &str, error: &io::Error) -> Option<Error> {
         let changed = error.get_ref()?.downcast_ref::<Self>()?;
         Some(changed.error(what))
@@ -54,7 +54,7 @@ impl FileChange {
 }
 
 impl WatchedFile {
-    /// A file that is there. A pipe is refused: what has been read of it once is gone.
+    /// Opens an existing file. A pipe is refused: it can be read only once.
     pub(super) fn new(path: &Path) -> Result<Self> {
         let what = || format!("file `{}`", path.display());
         let about = fs::metadata(path).map_err(|e| Error::io(what(), "read", &e))?;
@@ -76,7 +76,7 @@ impl WatchedFile {
         })
     }
 
-    /// How the file differs from what it was.
+    /// Checks that the file has not changed; the error is the difference.
     fn change(&self, now: &Metadata) -> Result<(), FileChange> {
         let changed = |how: String| Err(FileChange(how));
         match () {
@@ -90,17 +90,17 @@ impl WatchedFile {
         }
     }
 
-    /// Opens it, if it is as it was.
+    /// Opens the file, if it is unchanged.
     ///
     /// # Errors
-    /// If it is gone, is no file any more, or was written since.
+    /// If it was removed, replaced by something that is no file, or written since.
     pub(super) fn open(self: &Arc<Self>) -> Result<Reading> {
         let what = || format!("file `{}`", self.path.display());
         let wrong = |e: io::Error| match e.kind() {
             io::ErrorKind::NotFound => FileChange("none there: it was removed".into()).error(&what()),
             _ => Error::io(what(), "read", &e),
         };
-        // Asked before it is opened: to open a pipe would wait for whoever writes it.
+        // Checked before it is opened: opening a pipe would wait for its writer.
         let about = fs::metadata(&self.path).map_err(wrong)?;
         self.change(&about).map_err(|e| e.error(&what()))?;
         let file = File::open(&self.path).map_err(wrong)?;
@@ -108,13 +108,13 @@ impl WatchedFile {
         Ok(Reading { file, of: Arc::clone(self), sum: Some(Hasher::new()) })
     }
 
-    /// The share of its bytes that whoever opened it last has read, from 0 to 1.
+    /// The share of its bytes that the last reader has read, from 0 to 1.
     pub(super) fn share(&self) -> f32 {
         let read = self.read.load(Ordering::Relaxed);
         if self.size == 0 { 1.0 } else { (read as f64 / self.size as f64).min(1.0) as f32 }
     }
 
-    /// The file itself, if it is as it was: for what is not read from the first byte to the last.
+    /// The file itself, if it is unchanged: for random access.
     #[cfg(feature = "parquet")]
     pub(super) fn file(self: &Arc<Self>) -> Result<File> {
         self.open().map(|reading| reading.file)
@@ -125,7 +125,7 @@ impl WatchedFile {
 pub(super) struct Reading {
     file: File,
     of: Arc<WatchedFile>,
-    /// That of its bytes so far, as long as they are read one after another and not to the end.
+    /// The checksum of the bytes so far, until the end or a seek.
     sum: Option<Hasher>,
 }
 

@@ -1,4 +1,4 @@
-//! Pre-trained word vectors out of files, for the words of a vocabulary alone.
+//! Pre-trained word vectors from files, for the tokens of a vocabulary.
 
 mod formats;
 
@@ -11,19 +11,19 @@ use ndarray::Array2;
 use super::{SkippedRecords, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, Result};
 
-/// Where the vector of a token is.
+/// The position of the vector of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum VectorPlace {
     No,
     /// The row of the vector of its lower-case form.
     LowerCase(usize),
-    /// The row of its own.
+    /// The row of its own vector.
     Itself(usize),
 }
 
 /// Pre-trained vectors of the words of a vocabulary, from a file.
 ///
-/// What the file is shows in its first bytes:
+/// The form of the file is detected from its first bytes:
 ///
 /// | form | a vector |
 /// |---|---|
@@ -31,13 +31,14 @@ enum VectorPlace {
 /// | text, as of word2vec and fastText (`.vec`) | the same, below a line with how many vectors there are and their width |
 /// | binary, as of word2vec | the word, a space and little-endian `f32`, below the same line |
 ///
-/// A whole model of fastText (`.bin`) is refused, as its vectors are in the `.vec` beside it. Any of these forms may be in gzip or
-/// zip. Words may hold spaces, in text: the last numbers of a line are the vector, as many as the first line says or, where that is a
-/// vector, has behind its first word. So a first line of two whole numbers is never a vector.
+/// A whole model of fastText (`.bin`) is refused; its vectors are in the `.vec` beside it. Any of these forms may be compressed
+/// with gzip or zip. In text, words may contain spaces: the last numbers of a line are the vector, of the width that the first
+/// line declares or, if the first line is a vector, has behind its first word. So a first line of two whole numbers is never a
+/// vector.
 ///
-/// A token has the vector of the word that it is, or else that of its form in lower case; of several for one word, the first. The file
-/// is streamed: in memory are the vectors of the vocabulary's tokens, whatever its size. Of the words that are no tokens the numbers are
-/// counted, but not read.
+/// A token gets the vector of its word, or else the vector of its lower-case form; if a word has several vectors, the first. The
+/// file is streamed: memory holds only the vectors of the vocabulary's tokens. For words that are no tokens, the numbers are
+/// counted, but not parsed.
 ///
 /// ```
 /// use unpadded::data::{Limits, TextFile, Vocabulary, WordVectors};
@@ -55,24 +56,24 @@ enum VectorPlace {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// A training takes the table by [`Trainer::set_parameter`](crate::train::Trainer::set_parameter).
+/// [`Trainer::set_parameter`](crate::train::Trainer::set_parameter) takes the table.
 #[derive(Debug, Clone)]
 pub struct WordVectors {
     name: String,
     vocabulary: Vocabulary,
     width: usize,
-    /// The vectors that were found, one after another.
+    /// The found vectors, one after another.
     rows: Vec<f32>,
-    /// Of each token of the vocabulary.
+    /// The position of the vector of each token of the vocabulary.
     found: Vec<VectorPlace>,
     skipped: SkippedRecords,
 }
 
 impl WordVectors {
-    /// The widest vectors that are read. A header may claim any width, and nothing is to be allocated on its word alone.
+    /// Maximum width of vectors. A header may declare any width, and memory must not be allocated for a declaration alone.
     pub const MAX_WIDTH: usize = 1 << 16;
 
-    /// The vectors of the vocabulary's tokens that a file has; [`Self::of`] reads a member of a zip, or another encoding.
+    /// Reads the vectors of the vocabulary's tokens from a path; [`Self::of`] reads a member of a zip, or another encoding.
     ///
     /// # Errors
     /// As [`Self::of`], or if there is no such file.
@@ -83,7 +84,7 @@ impl WordVectors {
         Self::of(&TextFile::open(path)?, vocabulary)
     }
 
-    /// The vectors of the vocabulary's tokens that a file has.
+    /// Reads the vectors of the vocabulary's tokens from a file.
     ///
     /// ```
     /// use unpadded::data::{TextFile, Vocabulary, WordVectors};
@@ -96,31 +97,31 @@ impl WordVectors {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be read or has no vector; if it is cut short, or has more or fewer vectors than its first line says; if one
-    /// has another number of columns than the first, or a number of a token's vector is none, or not finite in `f32`. The message
-    /// has the line or, of a binary file, the number of the vector and its first byte. A vector that is malformed
-    /// for itself is passed over instead where the file says so ([`TextFile::malformed`]).
+    /// If the file cannot be read or has no vector; if it is cut short, or has more or fewer vectors than its first line
+    /// declares; if a vector has another number of columns than the first, or a token's vector has a cell that is no number, or
+    /// not finite in `f32`. The message has the line or, for a binary file, the number of the vector and its first byte. A
+    /// malformed vector is skipped instead if [`TextFile::malformed`] is set so.
     #[track_caller]
     pub fn of(file: &TextFile, vocabulary: &Vocabulary) -> Result<Self> {
         VectorSearch::new(vocabulary).read(file).at_caller()
     }
 
-    /// How many numbers a vector has.
+    /// The width: how many numbers a vector has.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// How many tokens have a vector.
+    /// The number of tokens with a vector.
     pub fn found(&self) -> usize {
         self.found.iter().filter(|found| **found != VectorPlace::No).count()
     }
 
-    /// How many of them have that of their lower-case form.
+    /// The number of tokens with the vector of their lower-case form.
     pub(crate) fn by_lower_case(&self) -> usize {
         self.found.iter().filter(|found| matches!(found, VectorPlace::LowerCase(_))).count()
     }
 
-    /// The vector of a token, by its number.
+    /// The vector of a token, by its id.
     pub fn vector(&self, id: i64) -> Option<&[f32]> {
         match *self.found.get(usize::try_from(id).ok()?)? {
             VectorPlace::No => None,
@@ -130,13 +131,13 @@ impl WordVectors {
         }
     }
 
-    /// The numbers of the tokens that have a vector, with it, in the order of the numbers.
+    /// The ids of the tokens that have a vector, with their vectors, in the order of the ids.
     pub fn vectors(&self) -> impl Iterator<Item = (i64, &[f32])> {
         (0..self.found.len() as i64).filter_map(|id| Some((id, self.vector(id)?)))
     }
 
-    /// Which share of the tokens of a text has a vector, from 0 to 1. One that is no token of the vocabulary has none, even where
-    /// [`Vocabulary::UNKNOWN`] has; of no tokens at all the share is 0.
+    /// The share of the tokens of a text that have a vector, from 0 to 1. A token that is not in the vocabulary has none, even if
+    /// [`Vocabulary::UNKNOWN`] has one; without tokens the share is 0.
     pub fn coverage<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> f64 {
         let (mut all, mut covered) = (0u64, 0u64);
         for token in tokens {
@@ -150,7 +151,7 @@ impl WordVectors {
     /// Writes the vectors into the rows of their tokens, and leaves the other rows as they are.
     ///
     /// # Errors
-    /// If the table has not a row for each token of the vocabulary, or another width.
+    /// If the table does not have exactly one row per token of the vocabulary, or has another width.
     #[track_caller]
     pub fn fill(&self, table: &mut Array2<f32>) -> Result<()> {
         if table.dim() != (self.found.len(), self.width) {
@@ -171,7 +172,7 @@ impl WordVectors {
         Ok(())
     }
 
-    /// The vectors that were malformed and passed over, where the file says so.
+    /// The malformed vectors that were skipped, if [`TextFile::malformed`] is set so.
     pub fn skipped(&self) -> &SkippedRecords {
         &self.skipped
     }
@@ -186,7 +187,7 @@ impl fmt::Display for WordVectors {
     }
 }
 
-/// A number with a comma before every three digits from its end.
+/// Formats a number with thousands separators.
 fn thousands(number: usize) -> String {
     let digits = number.to_string();
     let mut shown = String::new();
@@ -199,12 +200,12 @@ fn thousands(number: usize) -> String {
     shown
 }
 
-/// The vectors that are looked for, while a file is read.
+/// The search for vectors while a file is read.
 struct VectorSearch<'v> {
     vocabulary: &'v Vocabulary,
-    /// The tokens that have another form in lower case, by that.
+    /// The tokens that are not lower case, by their lower-case form.
     lower: HashMap<String, Vec<usize>>,
-    /// 0 until it is known.
+    /// The width; 0 until it is known.
     width: usize,
     rows: Vec<f32>,
     found: Vec<VectorPlace>,
@@ -224,26 +225,26 @@ impl<'v> VectorSearch<'v> {
         Self { vocabulary, lower, width: 0, rows: Vec::new(), found, skipped: SkippedRecords::default() }
     }
 
-    /// The token that a word is; files have vectors of special tokens, too.
+    /// The id of a word; files have vectors of special tokens, too.
     fn token(&self, word: &str) -> Option<usize> {
         let id = self.vocabulary.id(word).or_else(|| self.vocabulary.find_special(word));
         usize::try_from(id?).ok()
     }
 
-    /// The tokens that are without a vector so far and may have that of a word as their lower-case form.
+    /// The tokens without a vector so far whose lower-case form is this word.
     fn lower(&self, word: &str) -> impl Iterator<Item = usize> {
         let ids = self.lower.get(word).into_iter().flatten().copied();
         ids.filter(|&id| self.found.get(id) == Some(&VectorPlace::No))
     }
 
-    /// Whether the vector of a word is of use.
+    /// Returns whether a token needs the vector of a word.
     fn wants(&self, word: &str) -> bool {
         let itself = self.token(word).and_then(|id| self.found.get(id));
         itself.is_some_and(|found| !matches!(found, VectorPlace::Itself(_)))
             || self.lower(word).next().is_some()
     }
 
-    /// Keeps the vector of a word for the tokens that want it.
+    /// Stores the vector of a word for the tokens that need it.
     fn keep(&mut self, word: &str, vector: &[f32]) -> Result<()> {
         let waiting: Vec<usize> = self.lower(word).collect();
         for id in waiting {
@@ -257,7 +258,7 @@ impl<'v> VectorSearch<'v> {
                 let row = self.push(vector)?;
                 self.set(id, VectorPlace::Itself(row));
             }
-            // The word itself came behind its lower-case form.
+            // The word itself is behind its lower-case form in the file.
             Some(VectorPlace::LowerCase(row)) => {
                 let place = self.rows.get_mut(row * self.width..).and_then(|rest| rest.get_mut(..self.width));
                 if let Some(place) = place {
@@ -275,7 +276,7 @@ impl<'v> VectorSearch<'v> {
         }
     }
 
-    /// Adds a row, and returns its number.
+    /// Appends a row, and returns its number.
     fn push(&mut self, vector: &[f32]) -> Result<usize> {
         let row = self.rows.len() / self.width.max(1);
         self.rows.try_reserve(vector.len()).map_err(|_| {
@@ -286,7 +287,7 @@ impl<'v> VectorSearch<'v> {
         Ok(row)
     }
 
-    /// What was found, of the file of that name.
+    /// Ends the search, with the name of the file.
     fn done(self, name: &str) -> WordVectors {
         let Self { vocabulary, width, mut rows, found, skipped, .. } = self;
         rows.shrink_to_fit();

@@ -166,8 +166,8 @@ impl Lod {
         self.take_rows(&self.repeated(times).at_caller()?)
     }
 
-    /// Joins level `k` with the level below it: the sequences of level `k` stay, the boundaries of level `k + 1` go,
-    /// and the entries of a sequence of level `k` are now those of level `k + 2`, or rows. The rows stay as they are.
+    /// Joins level `k` with the level below it: keeps the sequences of level `k` and removes the boundaries of level `k + 1`.
+    /// A sequence of level `k` then contains sequences of level `k + 2`, or rows. The rows are unchanged.
     ///
     /// ```
     /// use unpadded::Lod;

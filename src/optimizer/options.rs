@@ -150,7 +150,7 @@ impl Group {
         Self { which, rate: None, held: None, weight_decay: None, l1: None }
     }
 
-    /// So many times the rate of the others: from 0, where nothing moves.
+    /// Multiplies the learning rate of these parameters by `factor`; 0 freezes them.
     #[must_use]
     pub fn rate(self, factor: f64) -> Self {
         Self { rate: Some(factor), ..self }

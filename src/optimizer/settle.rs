@@ -1,4 +1,4 @@
-//! What stands before the readers of a parameter whose rows may owe moves.
+//! The `settle` operators before the readers of a parameter whose rows may owe moves.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::{Attributes, BlockId, Registry, Spec, VarId};
@@ -38,7 +38,7 @@ pub(super) fn before_readers(
     let mut unread: Vec<VarId> = owing.iter().map(|owing| owing.param).collect();
     // The last place first, so that those before stay where they are.
     for at in (0..program.root().ops.len()).rev() {
-        // A step block may read several: the first one's `settle` then stands in its place.
+        // Cloned: a step block may read several parameters, and the first `settle` takes its position.
         let reader = program.root().ops[at].clone();
         if reader.role != Role::Forward {
             continue;

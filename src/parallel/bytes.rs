@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Adds the numbers of an array to those of another one of its dtype and shape.
+/// Adds `other` to `sum`, in place; both have one dtype and shape.
 pub(crate) fn add_to(sum: &mut Dense, other: &Dense) -> Result<()> {
     fn add<T: Plain + Element + std::ops::AddAssign>(sum: &mut Dense, other: &Dense) -> Result<()> {
         sum.as_mut_slice::<T>()?.iter_mut().zip(other.as_slice::<T>()?).for_each(|(sum, &x)| *sum += x);

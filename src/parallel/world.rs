@@ -158,8 +158,8 @@ impl World {
         Ok(all.into_iter().next().unwrap_or_default())
     }
 
-    /// Sends what came of this rank's work to every rank, and returns what came of each. If one failed, every rank returns an error: a rank that
-    /// failed its own, the others that of the lowest rank that did.
+    /// Sends the result of this rank to every rank, and returns the results of all. If a rank failed, every rank returns an
+    /// error: a failed rank its own error, the other ranks the error of the lowest failed rank.
     ///
     /// # Errors
     /// As [`Self::exchange`].

@@ -10,7 +10,7 @@ use ndarray::{Array2, ArrayView2, Axis};
 use super::{DType, Dense};
 use crate::error::{AtCaller, Error, Result};
 
-/// A sparse tensor: row *i* of the coordinates says where value *i* stands. In any order; repeated ones add up.
+/// A sparse tensor: row *i* of the coordinates is the position of value *i*. In any order; repeated positions add up.
 ///
 /// ```
 /// use ndarray::array;

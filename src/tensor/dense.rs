@@ -26,7 +26,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// let x = Dense::from(array![[1.0f32, 2.0], [3.0, 4.0], [5.0, 6.0]]);
 /// assert_eq!((x.dtype(), x.rows(), x.width()), (DType::F32, 3, 2));
 /// assert_eq!(x.gather_rows(&[2, 0])?.as_slice::<f32>()?, [5.0, 6.0, 1.0, 2.0]);
-/// assert!(x.view::<f64>().is_err()); // no conversion unless `cast` is said
+/// assert!(x.view::<f64>().is_err()); // no conversion without `cast`
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! Two ascending lists of keys as one: which entries of two sparse tensors stand at the same place.
+//! Merges two ascending lists of keys: which entries of two sparse tensors have the same position.
 
 use std::cmp::Ordering;
 

@@ -183,8 +183,8 @@ impl Storage {
     /// The rows in a range, copied, in the same storage.
     ///
     /// # Errors
-    /// A range that ends before it starts or beyond the last row, a tensor without dimensions, or selected rows: their
-    /// rows are those of a table, not of a batch.
+    /// A range that ends before it starts or beyond the last row, a tensor without dimensions, or selected rows: they are
+    /// rows of a table, not of a batch.
     #[track_caller]
     pub fn slice_rows(&self, part: Range<usize>) -> Result<Self> {
         match self {

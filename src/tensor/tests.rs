@@ -11,7 +11,7 @@ use super::*;
 /// Row, column and value; of entries that come in any order and repeat.
 type Triple = (usize, usize, i8);
 
-/// A matrix by rows whose entries stand as they are listed.
+/// A csr matrix that stores the entries of each row in the listed order.
 fn csr(shape: [usize; 2], triples: &[Triple], dtype: DType) -> Csr {
     let mut rows = vec![Vec::new(); shape[0]];
     for &(row, column, value) in triples.iter().filter(|_| shape[0] * shape[1] > 0) {

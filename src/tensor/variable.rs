@@ -175,7 +175,7 @@ impl Variable {
     /// The top sequences in a range, with their rows; without LoD, the rows in the range.
     ///
     /// # Errors
-    /// A range that ends before it starts or beyond the last sequence, or selected rows: their rows are those of a table.
+    /// A range that ends before it starts or beyond the last sequence, or selected rows, which are rows of a table.
     #[track_caller]
     pub fn slice_sequences(&self, part: Range<usize>) -> Result<Self> {
         match &self.lod {
@@ -190,7 +190,7 @@ impl Variable {
     /// The listed top sequences, in that order, with their rows; without LoD, the listed rows.
     ///
     /// # Errors
-    /// A number without a sequence, or selected rows: their rows are those of a table.
+    /// A number without a sequence, or selected rows, which are rows of a table.
     #[track_caller]
     pub fn take_sequences(&self, sequences: &[usize]) -> Result<Self> {
         let (rows, lod) = match &self.lod {

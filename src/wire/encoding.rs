@@ -15,10 +15,10 @@ pub(super) fn put_number<T: Encode>(number: T, out: &mut Vec<u8>) {
     debug_assert!(written.is_ok(), "{written:?}");
 }
 
-/// The number in its bytes.
+/// Decodes a number from its bytes.
 ///
 /// # Errors
-/// If these are not all its bytes, or those of no such number.
+/// If bytes are missing or left over, or do not encode such a number.
 pub(super) fn number<T: Decode<()>>(bytes: &[u8]) -> Result<T> {
     let wrong = |got: String| Error::of(ErrorKind::Format, "stored number", "one in its own bytes", got);
     match bincode::decode_from_slice(bytes, CONFIG) {

@@ -1,4 +1,4 @@
-//! Records: what stands in the structured sections of files, field by field, so that a later release can add a field.
+//! Records: the contents of the structured sections of files, field by field, so that a later release can add a field.
 //!
 //! ```text
 //! record  = field...        each field at most once
@@ -31,15 +31,15 @@ const DEEPEST: u32 = 64;
 /// Bytes of a text that are read at once.
 const PIECE: usize = 1 << 16;
 
-/// What can stand in a field.
+/// A type that a field can store.
 pub(crate) trait FieldType: Sized {
     /// Appends the bytes.
     fn put(&self, out: &mut Vec<u8>);
 
-    /// The value of all bytes of a source.
+    /// Decodes a value from all bytes of a source.
     ///
     /// # Errors
-    /// If they are those of no such value.
+    /// If they do not encode such a value.
     fn get(from: &mut Source<'_>) -> Result<Self>;
 
     /// Appends the field of this number.
@@ -76,19 +76,19 @@ pub(crate) fn to_bytes<T: FieldType>(value: &T) -> Vec<u8> {
     out
 }
 
-/// The value of some bytes, all of them.
+/// Decodes a value from all of these bytes.
 ///
 /// # Errors
-/// If they are those of no such value.
+/// If they do not encode such a value.
 pub(crate) fn from_bytes<T: FieldType>(mut bytes: &[u8]) -> Result<T> {
     let left = bytes.len() as u64;
     from_read(&mut bytes, left)
 }
 
-/// The value of so many bytes that are read.
+/// Decodes a value from the next `left` bytes of a reader.
 ///
 /// # Errors
-/// If they are those of no such value, or cannot be read.
+/// If they do not encode such a value, or cannot be read.
 pub(crate) fn from_read<T: FieldType>(input: &mut dyn Read, left: u64) -> Result<T> {
     let mut source = Source { input, left, depth: DEEPEST };
     let value = T::get(&mut source)?;
@@ -155,7 +155,7 @@ impl Source<'_> {
         }
     }
 
-    /// What stands behind its length: a field, once its number is known, or an item of a list.
+    /// Decodes the value behind its length: a field, once its number is known, or an item of a list.
     pub(crate) fn item<T: FieldType>(&mut self) -> Result<T> {
         let length = self.length()?;
         let Some(depth) = self.depth.checked_sub(1) else {

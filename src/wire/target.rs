@@ -28,7 +28,7 @@ pub fn write_atomically(
 pub(crate) struct Target {
     /// What errors call it.
     shown: String,
-    /// Absolute and free of links, so that it stays the same file wherever the process goes.
+    /// Absolute and free of links, so that it stays the same file if the process changes its directory.
     folder: PathBuf,
     name: OsString,
     path: PathBuf,
@@ -64,10 +64,10 @@ impl Target {
         };
         let named = !path.is_dir() && !path.to_string_lossy().ends_with(std::path::is_separator);
         let Some(name) = path.file_name().filter(|_| named) else {
-            return refused("that of a folder");
+            return refused("the path of a folder");
         };
         if path.exists() && !path.is_file() {
-            return refused("that of a device or a pipe");
+            return refused("the path of a device or a pipe");
         }
         let folder = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -86,7 +86,7 @@ impl Target {
         self.path == other.path
     }
 
-    /// Makes the file this target's alone until it is dropped. Where nothing can be locked, it goes on without.
+    /// Locks the file for this target until it is dropped; without a lock where the file system has no locks.
     ///
     /// # Errors
     /// If another one has it, in this process or another.
@@ -103,7 +103,7 @@ impl Target {
             let file = match opened {
                 Ok(file) => file,
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
-                // What stands in the way of writing will be said by the write.
+                // The write will report what prevents writing.
                 Err(_) => break,
             };
             match file.try_lock() {
@@ -183,7 +183,7 @@ impl Target {
         })
     }
 
-    /// The same of a file of another format: `write` has the whole of it, and gives back what it wrote to.
+    /// Writes a file of another format: `write` writes all of it, and returns the writer that it was given.
     pub(crate) fn write_raw(
         &self,
         write: impl FnOnce(BufWriter<File>) -> Result<BufWriter<File>>,
@@ -216,7 +216,7 @@ impl Target {
         }
     }
 
-    /// The path of a file that goes with this one.
+    /// The path of a hidden file that belongs to this one.
     fn beside(&self, end: &str) -> PathBuf {
         let mut name = OsString::from(".");
         name.push(&self.name);
@@ -279,7 +279,7 @@ impl Target {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Still locked: who opened it before finds that it is gone. Elsewhere that cannot be found out, and it stays.
+        // Still locked: who opened it before finds that it is gone. Elsewhere nobody can detect that, and it stays.
         if cfg!(unix) && leads_to(&self.path, &self.file) {
             let _ = fs::remove_file(&self.path);
         }
@@ -294,7 +294,7 @@ fn lockable(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Whether a file is what stands at the path now.
+/// Whether the path leads to this file now.
 #[cfg(unix)]
 fn leads_to(path: &Path, file: &File) -> bool {
     use std::os::unix::fs::MetadataExt;

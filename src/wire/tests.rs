@@ -102,7 +102,7 @@ fn absurd_lengths_allocate_nothing() {
     assert!(refused(&bytes).contains("section `x`: expected 4611686018427387908 more bytes, got 9"));
 }
 
-/// A body in pieces is the same file as a body in one, and another number of bytes than was said is an error.
+/// A body in pieces gives the same file as a body in one, and a length other than declared is an error.
 #[test]
 fn bodies_are_streamed() {
     let whole = file(&[("x", b"some bytes")]);

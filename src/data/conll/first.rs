@@ -1,4 +1,4 @@
-//! What the first lines of a file of columns say of all of them.
+//! Detection of the columns of a file from its first lines.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,10 +14,10 @@ use crate::error::{Error, ErrorKind, Result};
 /// How many lines of a file decide what its columns are.
 const LOOKED_AT: usize = 1000;
 
-/// What the column of the words is called in headers.
+/// Names of the column of the words in headers.
 const WORDS: [&str; 6] = ["token", "tokens", "word", "words", "form", "text"];
 
-/// What the column of the tags is called.
+/// Names of the column of the tags.
 const TAGS: [&str; 22] = [
     "tag",
     "tags",
@@ -46,13 +46,13 @@ const TAGS: [&str; 22] = [
 /// The tags of words that are symbols, as `#`.
 const SYMBOLS: [&str; 4] = ["SYM", "PUNCT", "#", "X"];
 
-/// What the column is called that numbers the sentences.
+/// Names of the column that numbers the sentences.
 const SENTENCES: [&str; 6] = ["sentence", "sentence_#", "sentence_id", "sentence_idx", "sent", "sent_id"];
 
-/// What begins the line of CoNLL-U Plus that names the columns.
+/// The start of the line of CoNLL-U Plus that names the columns.
 const GLOBAL: &str = "# global.columns =";
 
-/// A name as it is compared: of small letters, with `_` for spaces and hyphens.
+/// A name normalized for comparison: lower case, with `_` for spaces and hyphens.
 pub(super) fn plain(name: &str) -> String {
     name.trim().to_lowercase().replace([' ', '-'], "_")
 }
@@ -104,7 +104,7 @@ pub(super) struct First {
     pub(super) marked: bool,
 }
 
-/// What sets where the words and the tags are.
+/// The settings of the columns of words and tags.
 #[derive(Clone, Copy)]
 pub(super) struct ColumnSettings<'a> {
     pub(super) words: Option<&'a str>,
@@ -226,7 +226,7 @@ impl First {
         even && (self.has_blocks() || tagged || self.is_numbered()) || some
     }
 
-    /// Which share of the lines that are no comments and not blank have as many columns as most.
+    /// The share of the lines, without comments and blank lines, that have the most frequent number of columns.
     fn share(&self) -> f64 {
         let lines = || self.lines.iter().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
         let fit = lines().filter(|line| self.count_of(line) == self.count).count();
@@ -368,8 +368,8 @@ impl First {
             && found.iter().all(|tag| !known.contains(tag) && !is_of_scheme(tag))
     }
 
-    /// What begins a comment before most sentences, as `#`, `;;` or `%%`: no other line begins with it, and where a word has its tag there is
-    /// no tag of other words.
+    /// The mark that begins a comment before most sentences, as `#`, `;;` or `%%`: no other line begins with it, and in the
+    /// column of the tags it has no tag of other words.
     pub(super) fn mark(&self, tags: usize) -> Option<String> {
         let blocks = || self.lines.split(|line| line.trim().is_empty()).filter(|lines| !lines.is_empty());
         let mut counts = HashMap::<&str, usize>::new();
@@ -390,7 +390,7 @@ impl First {
         (!is_word).then(|| mark.to_owned())
     }
 
-    /// The columns that have tags of a scheme, if that of the tags has none.
+    /// The columns that have tags of a scheme, if the column `tags` has none.
     pub(super) fn schemes_beside(&self, tags: usize) -> Vec<usize> {
         let sentences: Vec<Vec<Vec<&str>>> = self.sentences().collect();
         let is = |at: &usize| {
@@ -449,7 +449,7 @@ impl First {
         self.all(tags, |tag| bracket(tag).is_some())
     }
 
-    /// The column of the words, and that of the tags, by their names in the header.
+    /// The columns of the words and of the tags, by their names in the header.
     pub(super) fn named(&self) -> (Option<usize>, Option<usize>) {
         let at = |fits: &dyn Fn(&str) -> bool| -> Vec<usize> {
             let names = self.header.iter().flatten().enumerate();
@@ -460,12 +460,12 @@ impl First {
             whole.or_else(|| at(&|name| is_called(name, known)).first().copied())
         };
         let words = first(&WORDS);
-        // Of whole names the last one, of those with a known part the first.
+        // The last whole name, else the first name with a known part.
         let tags = at(&|name| TAGS.contains(&name)).last().copied().or_else(|| first(&TAGS));
         (words, tags.filter(|at| Some(*at) != words))
     }
 
-    /// Whether the header calls the column of the words one of tags, or that of the tags one of words.
+    /// Returns whether the header names the column of the words as tags, or the column of the tags as words.
     pub(super) fn swaps(&self, words: usize, tags: usize) -> bool {
         let is = |at: usize, known: &[&str]| {
             let name = self.header.iter().flatten().nth(at);
@@ -474,7 +474,7 @@ impl First {
         is(words, &TAGS) || is(tags, &WORDS)
     }
 
-    /// Refuses what is no file of columns, though its lines can be cut into some.
+    /// Refuses a file that has no columns, though its lines can be cut into columns.
     pub(super) fn refuse_others(&self, words: usize, tags: usize, is_set: bool) -> Result<()> {
         let mut lines = self.lines.iter().filter(|line| begins(line));
         let all = |is: &dyn Fn(&String) -> bool| {

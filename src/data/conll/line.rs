@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::records::is_blank;
 
-/// What begins a line that says in CoNLL-2003 that a document begins.
+/// The start of a line that marks the start of a document in CoNLL-2003.
 const DOCUMENT: &str = "-DOCSTART-";
 
-/// What begins a line between the documents of CoNLL-2012 and of JNLPBA.
+/// The start of a line between the documents of CoNLL-2012 and of JNLPBA.
 pub(super) const MARKS: [&str; 3] = ["#begin document", "#end document", "###MEDLINE:"];
 
-/// What comments in front of a sentence are about.
+/// Keys of comments before a sentence.
 const KEYS: [&str; 22] = [
     "id",
     "sent",
@@ -36,7 +36,7 @@ const KEYS: [&str; 22] = [
     "predicted_probability",
 ];
 
-/// What separates columns.
+/// The separator of columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Separator {
@@ -72,13 +72,13 @@ pub(super) fn is_document(word: &str) -> bool {
     doc.eq_ignore_ascii_case("doc") && !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
-/// Whether a line says that a document begins or ends.
+/// Returns whether a line marks the start or the end of a document.
 pub(super) fn is_mark(line: &str) -> bool {
     let begins = |mark: &str| line.get(..mark.len()).is_some_and(|start| start.eq_ignore_ascii_case(mark));
     begins(DOCUMENT) || is_document(first_word(line)) || MARKS.iter().any(|mark| line.starts_with(mark))
 }
 
-/// What is before the first space or tab of a line.
+/// The text before the first space or tab of a line.
 pub(super) fn first_word(line: &str) -> &str {
     line.split(is_blank).find(|word| !word.is_empty()).unwrap_or_default()
 }
@@ -100,7 +100,7 @@ pub(super) fn has_key(line: &str) -> bool {
     is_comment(line) && key && words.next().is_some()
 }
 
-/// Whether a number is that of a range of words, as `3-4`, or of an empty node, as `5.1`.
+/// Returns whether an id is a range of words, as `3-4`, or an empty node, as `5.1`.
 pub(super) fn is_between(id: &str) -> bool {
     let parts = id.split_once(['-', '.']);
     parts.is_some_and(|(first, last)| [first, last].into_iter().all(is_number))

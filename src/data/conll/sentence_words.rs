@@ -1,4 +1,4 @@
-//! Columns of words that a model is asked about: their tags, if there are any, are not read.
+//! Columns of words to predict for: their tags, if there are any, are not read.
 
 use super::first::{ColumnSettings, First};
 use super::line::{Separator, cells, is_between};
@@ -31,7 +31,7 @@ impl Marked {
     }
 }
 
-/// Words as a text with one a line, as models are asked about them: a word may have spaces in it.
+/// Joins words into a text with one word per line, as models take them: a word may contain spaces.
 pub(in crate::data) fn joined(words: &[String]) -> Result<String, Reason> {
     match words.iter().find(|word| word.trim().is_empty() || word.contains(['\n', '\r'])) {
         Some(word) => {
@@ -70,7 +70,7 @@ impl Parser<SentenceWords> for Marked {
     }
 }
 
-/// What is known of a file of words before it is read.
+/// The settings of a file of words before it is read.
 #[derive(Clone, Copy)]
 pub(in crate::data) struct KnownColumns<'a> {
     /// The columns of an earlier file.
@@ -82,7 +82,7 @@ pub(in crate::data) struct KnownColumns<'a> {
 }
 
 impl Columns {
-    /// The column of the words, as in an earlier file if this one has the same columns; none of a file with a text a line.
+    /// Finds the column of the words, as in an earlier file if both have the same columns; none in a file with a text per line.
     pub(in crate::data) fn of_words(file: &TextFile, known: KnownColumns<'_>) -> Result<Option<Self>> {
         let KnownColumns { like, words, columns } = known;
         let names: &[String] = like.filter(|like| like.header).map_or(&[], |like| &like.names);
@@ -95,7 +95,7 @@ impl Columns {
         let found = match alike {
             Some(alike) => alike,
             None if first.count > 1 => {
-                // The names that the earlier file had say where its columns are in this one.
+                // The names in the earlier file give the columns of this file.
                 let named = |at: fn(&Self) -> usize| {
                     let name = like.and_then(|like| names.get(at(like)));
                     name.filter(|name| first.header.iter().flatten().any(|own| own == *name))
@@ -117,7 +117,7 @@ impl Columns {
         Ok(Some(Self { brackets: false, ..found }))
     }
 
-    /// One column: that of the words.
+    /// A single column: the words.
     fn alone(header: Option<Vec<String>>) -> Self {
         Self {
             separator: Separator::Tabs,
@@ -137,7 +137,7 @@ impl Columns {
         }
     }
 
-    /// What reads the sentences.
+    /// A parser of the sentences.
     pub(in crate::data) fn asked(&self) -> Box<dyn Parser<SentenceWords>> {
         let block = Block::new(self);
         Box::new(Marked { block, lines: Vec::new(), header: None })

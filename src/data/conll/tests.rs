@@ -267,7 +267,7 @@ fn what_is_no_file_of_columns_is_named() {
         ("the/DT dog/NN\na/DT cat/NN\n", "words joined to tags by `/`"),
         ("Sentence #\tWord\tTag\nS 1\tHe\tO\nS 1\truns\tO\n", "no blank line, and a column `sentence_#`"),
         (
-            "a 1 He O\na 2 goes O\n\nb 1 So O\nb 2 be O\n",
+            "a 1 He O\na 2 runs O\n\nb 1 So O\nb 2 be O\n",
             "the same in each line of a sentence, as in \"a 1 He O\"",
         ),
         ("7 He O\n8 runs O\n\n9 Yes O\n", "numbers alone, as in \"7 He O\""),
@@ -312,7 +312,7 @@ fn tags_are_where_those_of_a_scheme_are() {
     refused(
         "O N x\nB-A N y\nI-A V z\n",
         "columns of file `c.conll`: expected tags of a scheme in column 3: `tags` (`data.label` in a config) gives their column, and \
-         `tokens` (`data.text`) that of the words, got such tags in column 1",
+         `tokens` (`data.text`) the column of the words, got such tags in column 1",
     );
     assert_eq!(read("c", "x B-A N\ny O V\n", Some("3")).unwrap().1, ["1: x/N y/V"]);
     let semantic = "1 a a a N N _ _ 2 2 x x _ _\n2 b b b V V _ _ 0 0 y y _ _\n";

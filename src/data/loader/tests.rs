@@ -1,4 +1,4 @@
-//! The loader's laws, and what goes wrong in threads.
+//! The loader's laws, and failures in threads.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::data::{Field, SampleStream, Samples};
 
-/// Samples of the given lengths whose ids say which sample and place they are from.
+/// Samples of the given lengths, whose ids encode the sample and the position.
 fn fields(lengths: &[usize]) -> Vec<Vec<Field>> {
     let one = |(i, &n): (usize, &usize)| {
         let ids = (0..n).map(|t| (i * 1000 + t) as i64).collect::<Vec<_>>();
@@ -21,7 +21,7 @@ fn samples(lengths: &[usize]) -> Samples {
     fields(lengths).into_iter().collect()
 }
 
-/// The same, read anew each time.
+/// A stream of these samples, read anew each time.
 fn streamed(lengths: &[usize]) -> SampleStream {
     let samples = samples(lengths);
     SampleStream::new(samples.fingerprint(), move || samples.open())
@@ -178,7 +178,7 @@ fn samples_that_do_not_fit_are_refused() {
     assert!(loader.batches(None, 0).is_err());
 }
 
-/// Ten samples, then what `last` does.
+/// A loader of ten samples, then the result of `last`.
 fn ten_and(last: impl Fn() -> Result<Sample> + Clone + Send + Sync + 'static) -> Loader {
     let stream = SampleStream::new(0, move || {
         let last = last.clone();
@@ -233,7 +233,7 @@ fn the_thread_ends_with_the_iterator() {
     drop(batches);
     let start = Instant::now();
     while Arc::strong_count(&alive) > 2 {
-        assert!(start.elapsed() < Duration::from_secs(60), "the thread goes on");
+        assert!(start.elapsed() < Duration::from_secs(60), "the thread still runs");
         std::thread::yield_now();
     }
 }

@@ -1,4 +1,4 @@
-//! Answers beside the records of a file: cells, fields, columns or comments, as the format has them.
+//! Answers beside the records of a file: cells, fields, columns or comments, depending on the format.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::data::conll::Columns;
 use crate::data::lines::Reason;
 use crate::error::{Error, Result};
 
-/// A cell that an answer adds to a record.
+/// A cell of an answer, added to a record.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum AnswerCell {
@@ -18,26 +18,26 @@ pub enum AnswerCell {
     Number(f32),
     /// A text for each word.
     Words(Vec<String>),
-    /// Several texts, and what separates them in a cell; a list in JSON and Parquet.
+    /// Several texts, and their separator in a cell; a list in JSON and Parquet.
     List(Vec<String>, String),
-    /// Several numbers, and what separates them in a cell; a list in JSON and Parquet.
+    /// Several numbers, and their separator in a cell; a list in JSON and Parquet.
     Numbers(Vec<f32>, String),
     /// Nothing: an empty cell, `null` in JSON.
     Nothing,
 }
 
-/// A record of a file, and what of it is asked.
+/// A record of a file, with the text to predict for.
 #[derive(Debug)]
 pub struct Question {
-    /// The line in which it begins, from 1 on; of Parquet the row.
+    /// The number of its first line, from 1 on; in Parquet the number of the row.
     pub line: u64,
-    /// What is asked, or why nothing can be; words between spaces.
+    /// The text to predict for, or the reason why there is none; words are between spaces.
     pub text: Result<String>,
-    /// Its lines, and those before it that are of no record.
+    /// Its lines, and the preceding lines that belong to no record.
     pub(super) raw: Vec<Raw>,
-    /// Which of these lines are words, of columns.
+    /// The numbers of the lines that are words, in a file of columns.
     pub(super) words: Vec<u64>,
-    /// Which of these lines is the names of the columns.
+    /// The number of the line with the names of the columns.
     pub(super) header: Option<u64>,
 }
 
@@ -46,39 +46,40 @@ pub struct Question {
 pub(super) struct Raw {
     pub(super) number: u64,
     pub(super) text: String,
-    /// What ends it.
+    /// The line end.
     pub(super) end: &'static str,
 }
 
-/// How an answer stands in a record.
+/// The form of an answer in a record.
 #[derive(Debug)]
 pub(super) enum Form {
-    /// Cells behind this separator, with quotation marks if they need them.
+    /// Cells behind this separator, with quotation marks where necessary.
     Cells(char, bool),
     /// Fields of an object, or elements of a list, in a line.
     Json,
-    /// The tag of each word in a column of its own, or in that of the tags.
+    /// The tag of each word, in a column of its own or in the column of the tags.
     Columns(Columns),
     /// A comment behind a row.
     Comment,
 }
 
-/// What answers add to the records of a file.
+/// The columns that answers add to the records of a file.
 #[derive(Debug)]
 pub(super) struct AnswerColumns {
     pub(super) form: Form,
-    /// The names of the columns, if a line has them; of objects, those of the first; of columns, what comments are about.
+    /// The names of the columns, if a line has them; the names in the first object; in a file of columns, the keys of comments.
     pub(super) names: Vec<String>,
-    /// The names of what is added.
+    /// The names of the added columns.
     pub(super) added: Vec<String>,
 }
 
 impl AnswerColumns {
-    /// Takes the names of what is added: `predicted_` is before one that the file has already. Returns a note on what has no place.
+    /// Sets the names of the added columns, with the prefix `predicted_` if the file has the name already. Returns a note on
+    /// answers without a column.
     pub(super) fn name(&mut self, added: &[&str]) -> Option<String> {
         let columns = matches!(self.form, Form::Columns(_));
         let own = |name: &&str| {
-            // Tags have a column of their own, the label of a sentence is what comments call its intent.
+            // Tags have a column of their own, the label of a sentence is a comment with the key `intent`.
             let name = if columns && *name == "label" { "intent" } else { name };
             match self.names.iter().any(|other| other.trim() == name) {
                 true => format!("predicted_{name}"),
@@ -98,7 +99,7 @@ impl AnswerColumns {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// Why a record has no place for the answer: of JSON, that it alone has a field of an added name.
+    /// The reason why a record cannot take the answer: a later JSON object has a field with an added name.
     pub(super) fn refused(&self, line: &str) -> Option<Reason> {
         let own = self.added.iter().find(|name| self.has_own(line, name))?;
         let expected = format!("no field `{own}`, as the first records have none");
@@ -112,7 +113,7 @@ impl AnswerColumns {
             && object().is_ok_and(|object| object.contains_key(name))
     }
 
-    /// The lines of a record with an answer; cells that it lacks are empty.
+    /// The lines of a record with an answer; missing cells are empty.
     pub(super) fn lines_of(&self, question: &Question, answer: &[AnswerCell]) -> String {
         let lacks = self.added.len().saturating_sub(answer.len());
         let answer = &[answer, &vec![AnswerCell::Nothing; lacks]].concat()[..];
@@ -147,12 +148,12 @@ impl AnswerColumns {
         text
     }
 
-    /// Lines behind the last record. Of columns, those that are words of a sentence that could not be read have no tag of the file.
+    /// The lines behind the last record. In a file of columns, words of a sentence that could not be read lose their tags.
     pub(super) fn tail(&self, raw: Vec<Raw>) -> String {
         let Form::Columns(columns) = &self.form else {
             return raw.iter().flat_map(|line| [line.text.as_str(), line.end]).collect();
         };
-        // A header that nothing follows came with no sentence.
+        // A header without sentences behind it belongs to no sentence.
         let first = raw.iter().find(|line| !line.text.trim().is_empty() && !line.text.starts_with('#'));
         let alone = raw.first().is_some_and(|line| line.number == 1) && !columns.titles().is_empty();
         let header = first.filter(|_| alone).map(|line| line.number);
@@ -160,12 +161,12 @@ impl AnswerColumns {
         self.lines_of(&Question { line: 0, text, raw, words: Vec::new(), header }, &[])
     }
 
-    /// The lines of a sentence with the tag of each word, below comments with its label.
+    /// The lines of a sentence with the predicted tag of each word, below comments with its label.
     fn columns(&self, columns: &Columns, question: &Question, answer: &[AnswerCell], text: &mut String) {
         let Question { raw, words, header, text: asked, .. } = question;
         let (mut word, none) = (0, "_".to_owned());
         let mut begins = raw.iter().position(|line| words.first() == Some(&line.number));
-        // A range of words, as `1-2`, is of the sentence.
+        // A range of words, as `1-2`, belongs to the sentence.
         while let Some(before) = begins.and_then(|at| at.checked_sub(1))
             && raw.get(before).is_some_and(|line| columns.is_range(&line.text))
         {
@@ -188,7 +189,7 @@ impl AnswerColumns {
                     _ => Some(&none),
                 }
             } else {
-                // No tag of the file stands where an answer is expected.
+                // The column of an answer must not contain a tag of the file.
                 let unasked = asked.is_err() || words.first().is_some_and(|first| number < first);
                 Some(&none).filter(|_| unasked && columns.has_all(line))
             };
@@ -200,14 +201,14 @@ impl AnswerColumns {
         }
     }
 
-    /// An object with fields more, or a list with elements more.
+    /// A JSON object with added fields, or a list with added elements.
     fn json(&self, line: &str, answer: &[AnswerCell]) -> String {
         let trimmed = line.trim_end();
-        // What is no record stays as it is.
+        // Other text is unchanged.
         if !trimmed.ends_with(['}', ']']) {
             return line.to_owned();
         }
-        // As short as it is in f32.
+        // The shortest form of the `f32`.
         let short =
             |number: &f32| serde_json::from_str(&number.to_string()).unwrap_or(serde_json::Value::Null);
         let value = |cell: &AnswerCell| match cell {

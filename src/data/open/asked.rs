@@ -1,4 +1,4 @@
-//! What of a file's records a model is asked about: the column of the text, by the name that the training knew, or by the header.
+//! Detection of the text to predict for in a file: its column, by the name in the training, or by the header.
 
 use super::answers::Form;
 use super::column::{Column, LABEL, SOURCE, TARGET, TOKENS, language, plain};
@@ -14,17 +14,17 @@ use crate::data::lines::{Reason, quoted};
 use crate::data::records::{OneLine, Parser};
 use crate::error::{Error, ErrorKind, Result};
 
-/// How a file is read and answered.
+/// The plan to read a file and write its answers.
 pub(super) struct AnswerPlan {
     pub(super) source: Source,
     pub(super) form: Form,
     /// The names of the columns.
     pub(super) names: Vec<String>,
-    /// Whether the first record is these names.
+    /// Whether the first record has these names.
     pub(super) header: bool,
 }
 
-/// What gives the records.
+/// The source of the records.
 pub(super) enum Source {
     Lines(Box<dyn Parser<SentenceWords>>),
     /// The rows of Parquet: the text in these fields, or the words of one.
@@ -32,7 +32,7 @@ pub(super) enum Source {
     Rows(Vec<String>, FieldText),
 }
 
-/// The words of a field, as models are asked about them.
+/// The words of a field, as models take them.
 fn words(object: &fields::Object<'_>, name: &str) -> Result<String, Reason> {
     joined(&fields::texts(object, name)?)
 }
@@ -42,7 +42,7 @@ impl AnswerPlan {
         Self { source: Source::Lines(parser), form, names: Vec::new(), header: false }
     }
 
-    /// A text a line, each made by `text`; cells of an answer are behind tabs.
+    /// A text per line, each made by `text`; cells of an answer are behind tabs.
     fn each(mut text: impl FnMut(&str) -> Result<Option<String>, Reason> + Send + 'static) -> Self {
         let asked = move |line: &str| Ok(text(line)?.map(alone));
         Self::lines(Box::new(OneLine(asked)), Form::Cells('\t', false))
@@ -53,12 +53,12 @@ impl AnswerPlan {
         Self::each(|line| Ok((!line.trim().is_empty()).then(|| line.to_owned())))
     }
 
-    /// Of a file with nothing in it.
+    /// The plan for an empty file.
     pub(super) fn nothing() -> Self {
         Self::each(|_| Ok(None))
     }
 
-    /// Rows of features; a blank line and a comment are none.
+    /// Rows of features; blank lines and comments are no rows.
     pub(super) fn rows() -> Self {
         let row = |line: &str| {
             let row = line.split('#').next().unwrap_or_default().trim();
@@ -104,8 +104,9 @@ impl AnswerPlan {
         opened
     }
 
-    /// A table: its text is in the column that the training knew by name, or in that of a known name, or in that of the same number. A text
-    /// of several columns is in those of the training; a file that is no table has it in its lines.
+    /// A table. Its text is in the column of the training's name, else in a column of a known name, else in the column of the
+    /// training's number. A text of several columns is in the columns of the training; in a file that is no table, it is in the
+    /// lines.
     fn table(
         file: &TextFile,
         guess: &Guess,
@@ -248,7 +249,7 @@ fn alone(text: String) -> SentenceWords {
     SentenceWords { text, ..SentenceWords::default() }
 }
 
-/// Notes where the text was found.
+/// Adds a note on the columns of the text.
 fn keep(options: &mut ReadOptions, texts: &[Column<'_>], names: &[String]) {
     match texts.first().map(|text| text.what) {
         Some("source") => options.source = names.first().cloned(),
@@ -266,7 +267,7 @@ fn instead(wanted: &Column<'_>, name: &str, given: &str) -> String {
     }
 }
 
-/// What to do about columns that the training had and the file has not.
+/// Adds advice to the error of columns that the training had and the file has not.
 fn remedied(error: Error, texts: &[Column<'_>]) -> Error {
     let is_name = |given: &&str| given.parse::<usize>().is_err();
     match texts {
@@ -290,14 +291,14 @@ fn has_names(rows: &[Vec<String>], texts: &[Column<'_>]) -> bool {
     rows.first().is_some_and(|first| first.iter().any(|cell| texts.iter().any(|text| text.names(cell))))
 }
 
-/// The name in a header by which the text is found, and a note if that is no name of the training; none without such a header.
+/// The header name of the text's column, and a note if it differs from the training; `None` without such a header.
 fn by_header(
     file: &str,
     rows: &[Vec<String>],
     text: &Column<'_>,
     header: Option<bool>,
 ) -> Result<Option<(String, Option<String>)>> {
-    /// The names that a header of one column has.
+    /// The header names that are accepted for a single column.
     const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
     let Some((first, below)) = rows.split_first().filter(|_| header != Some(false)) else { return Ok(None) };
     let cells: Vec<&str> = first.iter().map(|cell| cell.trim()).collect();
@@ -313,7 +314,7 @@ fn by_header(
     if cells.iter().any(|cell| cell.is_empty() || number(cell)) {
         return Ok(None);
     }
-    // Of two languages the name of the training says which is the source, else the place.
+    // Of two languages, the name in the training decides which is the source, else the position.
     let languages: Vec<usize> =
         (0..cells.len()).filter(|&at| once(at) && cells.get(at).is_some_and(|cell| language(cell))).collect();
     if let (true, [first, _, ..]) = (text.what == "source", &languages[..]) {
@@ -354,7 +355,7 @@ fn by_header(
     }
 }
 
-/// The table whose text is in the column of the same number or name as in the training; of texts alone in the only column.
+/// The table whose text is in the column of the training's number or name; in the only column if there are only texts.
 fn by_place(
     file: &TextFile,
     guess: &Guess,
@@ -362,19 +363,19 @@ fn by_place(
     (texts, label): (&[Column<'_>], Column<'_>),
 ) -> Result<table::Table> {
     let of = |wanted: &[Column<'_>]| table::Table::of(file, guess.format, options, wanted);
-    // Where labels are named, too, texts are not taken for them; without names, a text alone comes first.
+    // If labels have names, too, texts are not confused with them; without names, a single text comes first.
     let both = of(&[texts, &[label]].concat());
     let named = |table: &table::Table| table.has_header() || label.given.is_some();
     match both {
         Ok(table) if named(&table) => Ok(table),
         both => match (of(texts), both) {
-            // The label has its column, and is not where it was in the training.
+            // The label has its column, in another position than in the training.
             (Ok(table), Err(e)) if !table.has_header() && table.has_column(label.given) => {
                 Err(guess.explain(e))
             }
             (Ok(table), _) => Ok(table),
             (Err(e), both) => {
-                // A file of texts alone has one column, whatever their number was in the training.
+                // A file with only texts has one column, whatever the column's number in the training.
                 let alone = match texts {
                     [text] => of(&[Column { given: Some("1"), ..*text }]).ok(),
                     _ => None,
@@ -386,7 +387,7 @@ fn by_place(
     }
 }
 
-/// A file that is no table of two columns may have a text a line.
+/// A file that is no table of two columns may have a text per line.
 fn lines_alone(file: &TextFile, options: &ReadOptions, error: Error) -> Result<Guess> {
     let alone = ReadOptions { format: Some(FileFormat::Tsv), ..options.clone() };
     if options.format.is_some() || file.name().contains(".json") {
@@ -395,7 +396,7 @@ fn lines_alone(file: &TextFile, options: &ReadOptions, error: Error) -> Result<G
     guess(file, &alone, Task::Labelled)
 }
 
-/// What comments of the first lines are about that an answer would add, too.
+/// The keys of comments in the first lines that an answer would add, too.
 fn intents(file: &TextFile) -> Result<Vec<String>> {
     const LOOKED_AT: usize = 1000;
     let key = |line: &str| {

@@ -1,35 +1,35 @@
-//! Which columns of a table, or fields of JSON, are wanted, and what they are called in many data sets.
+//! The wanted columns of a table, or fields of JSON, and their usual names in data sets.
 
-/// A column that is wanted.
+/// A wanted column.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Column<'a> {
-    /// What it is, such as `text`: the option that names it.
+    /// Its role, such as `text`: the option that names it.
     pub(super) what: &'static str,
-    /// Its name or number, if it was said.
+    /// Its name or number, if it is set.
     pub(super) given: Option<&'a str>,
-    /// What it is called in many data sets, the likeliest first.
+    /// Its usual names in data sets, the likeliest first.
     pub(super) known: &'static [&'static str],
 }
 
-/// Which cells of a record may be empty.
+/// The rule which cells of a record may be empty.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Empty {
-    /// How many wanted columns are of texts, the first ones.
+    /// The number of text columns, which come first.
     texts: usize,
-    /// Whether the last one of these is a second text.
+    /// Whether the last text column is a second text.
     pub(super) pair: bool,
-    /// Whether the label of a text with several labels or none may be.
+    /// Whether the label may be empty, as a text may have several labels or none.
     label: bool,
 }
 
 impl Empty {
-    /// Of these columns, where texts are pairs, or may have several labels or none.
+    /// The rule for these columns, if texts are pairs, or may have several labels or none.
     pub(super) fn of(wanted: &[Column<'_>], pair: bool, label_lists: bool) -> Self {
         let count = |what: &str| wanted.iter().filter(|one| one.what == what).count();
         Self { texts: count("text"), pair, label: label_lists && count("label") > 0 }
     }
 
-    /// The place of the first cell that is empty and may not be, of cells of which these are.
+    /// The position of the first cell that is empty but must not be; `empty` has the state of each cell.
     pub(super) fn missing(self, empty: &[bool]) -> Option<usize> {
         let (texts, others) = empty.split_at(self.texts.min(empty.len()));
         let other = || others.iter().position(|empty| *empty && !self.label).map(|at| texts.len() + at);
@@ -37,8 +37,8 @@ impl Empty {
     }
 }
 
-/// The place of a text that is missing, of cells of which these are empty: some columns of a text may be, but not all. With `pair` the
-/// last cell is a second text.
+/// The position of a missing text; `empty` has the state of each cell. Some columns of a text may be empty, but not all. With
+/// `pair` the last cell is a second text.
 pub(super) fn missing_text(empty: &[bool], pair: bool) -> Option<usize> {
     let (first, second) = match empty.split_last() {
         Some((second, first)) if pair && !first.is_empty() => (first, Some(second)),
@@ -140,7 +140,7 @@ pub(super) const TOKENS: &[&str] = &["tokens", "words"];
 pub(super) const TAGS: &[&str] = &["tags", "ner_tags", "labels", "slots", "chunk_tags", "pos_tags", "ner"];
 pub(super) const INTENT: &[&str] = &["intent", "label", "class"];
 
-/// Languages by the names and the codes of ISO 639 that headers have.
+/// Languages in headers, by name and by code of ISO 639.
 const LANGUAGES: &[&str] = &[
     "english",
     "en",
@@ -267,7 +267,7 @@ pub(super) fn language(cell: &str) -> bool {
 }
 
 impl<'a> Column<'a> {
-    /// The columns of a text: the given ones; of none, one with a known name. Several columns have no known names.
+    /// The columns of a text: the given columns, else one column with a known name. Several columns have no known names.
     pub(super) fn texts(given: &'a [String]) -> Vec<Self> {
         let of = |given, known| Self { what: "text", given, known };
         match given {
@@ -279,7 +279,7 @@ impl<'a> Column<'a> {
 }
 
 impl Column<'_> {
-    /// The setting that names it.
+    /// The setting that names the column.
     pub(super) fn setting(&self) -> &'static str {
         match self.what {
             "label" | "target" | "tags" => "data.label",
@@ -292,7 +292,7 @@ impl Column<'_> {
         self.known.contains(&&*plain(cell)) || self.given.is_some_and(|given| given.trim() == cell.trim())
     }
 
-    /// What to do to name it.
+    /// Advice how to name the column.
     pub(super) fn advice(&self) -> String {
         format!(
             "set `{}` (`{}` in a config) to its name, or to its number from 1 on",
@@ -302,7 +302,7 @@ impl Column<'_> {
     }
 }
 
-/// A name as it is compared.
+/// A name normalized for comparison.
 pub(super) fn plain(name: &str) -> String {
     name.trim().to_lowercase()
 }

@@ -1,4 +1,4 @@
-//! Which columns of a table are the wanted ones; whether its first record is a header.
+//! Detection of the wanted columns and of the header of a table.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,18 +8,18 @@ use crate::data::lines;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::edit_distance;
 
-/// The columns that were found.
+/// The detected columns.
 #[derive(Debug, Clone)]
 pub(super) struct ColumnChoice {
-    /// Counted from 0, in the order in which they were wanted.
+    /// Their positions from 0, in the order of the wanted columns.
     pub(super) columns: Vec<usize>,
-    /// The name of each, or its number from 1.
+    /// The name of each column, or its number from 1.
     pub(super) names: Vec<String>,
-    /// How many columns most of the first records have.
+    /// The most frequent number of columns in the first records.
     pub(super) width: usize,
-    /// Whether the first record is the names of the columns.
+    /// Whether the first record has the names of the columns.
     pub(super) header: bool,
-    /// Why it is one, or none, and what else was decided.
+    /// The reason why there is a header or none, and other decisions.
     pub(super) notes: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Columns<'a> {
     pub(super) header: Option<bool>,
 }
 
-/// How a wanted column was given.
+/// The way a wanted column is set.
 enum ColumnSetting<'a> {
     /// By its number, counted from 0.
     Number(usize),
@@ -45,7 +45,7 @@ fn quoted(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     lines::quoted(names.iter().map(AsRef::as_ref))
 }
 
-/// A cell for a message: in one line, and not too long.
+/// Formats a cell for a message: in one line, shortened.
 fn cut(cell: &str) -> String {
     const SHOWN: usize = 40;
     let cell = cell.trim().replace('\n', "\\n");
@@ -60,7 +60,7 @@ fn is_name(cell: &str) -> bool {
     !cell.trim().is_empty() && cell.trim().parse::<usize>().is_err()
 }
 
-/// Whether a cell is a number, a share, a date or a time as tables have them.
+/// Returns whether a cell is a number, a percentage, a date or a time.
 pub(super) fn number(cell: &str) -> bool {
     let cell = cell.trim();
     let part = |c: char| c.is_ascii_digit() || "+-.,:/% eETZ".contains(c);
@@ -69,13 +69,13 @@ pub(super) fn number(cell: &str) -> bool {
         && cell.chars().all(part)
 }
 
-/// Whether a cell says that there is no value.
+/// Returns whether a cell marks a missing value.
 fn absent(cell: &str) -> bool {
     ["", "na", "n/a", "nan", "null", "none", "nil", "-", "?"].contains(&&*plain(cell))
 }
 
 impl Columns<'_> {
-    /// The columns that are wanted.
+    /// Picks the wanted columns.
     pub(super) fn pick(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
         let Some(first) = self.rows.first() else {
             let what = format!("records of file `{}`", self.name);
@@ -115,7 +115,7 @@ impl Columns<'_> {
                 }
             };
         }
-        // Which language is the source, their order says.
+        // The order of the languages decides which is the source.
         if header && !languages {
             for (place, one) in wanted.iter().enumerate() {
                 if columns[place].is_none() {
@@ -147,7 +147,7 @@ impl Columns<'_> {
                     return Err(error);
                 }
             }
-            // Of pairs what stands behind them is notes.
+            // In pairs, columns behind the two texts are notes.
             (&[a, b], &[left, right, ..]) if !labelled => {
                 (columns[a], columns[b]) = (Some(left), Some(right))
             }
@@ -204,7 +204,7 @@ impl Columns<'_> {
             notes.extend(self.perhaps_a_header(wanted, &columns));
         }
         let name = |&column: &usize| match first.get(column) {
-            // A name that is a number would be taken for a position in the next file.
+            // A name that is a number would be read as a position in the next file.
             Some(cell) if header && is_name(cell) && often(column) == 1 => cell.trim().to_owned(),
             _ => (column + 1).to_string(),
         };
@@ -212,7 +212,7 @@ impl Columns<'_> {
         Ok(ColumnChoice { columns, names, width, header, notes })
     }
 
-    /// How many cells most of the records have; of equally many, as the first.
+    /// The most frequent number of cells per record; of equally frequent numbers, the first.
     fn width(&self) -> usize {
         let mut counts: Vec<(usize, usize)> = Vec::new();
         for row in self.rows {
@@ -225,7 +225,7 @@ impl Columns<'_> {
         counts.into_iter().find(|(_, count)| Some(*count) == most).map_or(0, |(width, _)| width)
     }
 
-    /// Whether the first record is a header, and why.
+    /// Returns whether the first record is a header, and why.
     fn header(&self, wanted: &[Column<'_>], given: &[ColumnSetting<'_>]) -> (bool, String) {
         let line = self.line;
         match self.header {
@@ -234,27 +234,27 @@ impl Columns<'_> {
             None => {}
         }
         if let Some(name) = given.iter().find_map(|given| match given {
-            // A number beyond the columns names one only if the line has it.
+            // A number beyond the columns is a name only if the line has it.
             ColumnSetting::Name(name) => Some(name).filter(|name| is_name(name) || self.has(name)),
             _ => None,
         }) {
             return (true, format!("line {line} is a header, since `{}` names a column", cut(name)));
         }
         if let Some(columns) = self.all_known(wanted, given) {
-            // A column alone may begin with a word that some call their texts by.
+            // A single column of texts may begin with a word that is a column name elsewhere.
             const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
             let alone = self.rows.first().is_some_and(|row| row.len() == 1);
             if alone && !self.first(0).is_some_and(|cell| SURE.contains(&&*plain(cell))) {
                 return (false, "no header".to_owned());
             }
-            // What occurs again in its column is no name of it.
+            // A cell that occurs again in its column is no name.
             if columns.iter().any(|&column| self.occurs_again(column)) {
                 return (false, format!("no header: line {line} repeats below"));
             }
             return (true, format!("line {line} is a header, since it has known names"));
         }
         let width = self.rows.first().map_or(0, Vec::len);
-        // A text of many words is the name of no column.
+        // A text of many words is no name of a column.
         const WORDS: usize = 5;
         let named = self
             .rows
@@ -269,7 +269,8 @@ impl Columns<'_> {
         }
     }
 
-    /// Whether the first two cells of pairs name two languages and occur nowhere else in their columns, where no column has a name yet.
+    /// Returns whether the first two cells of pairs name two languages and occur nowhere else in their columns, if no column is
+    /// named yet.
     fn has_languages(&self, wanted: &[Column<'_>], given: &[ColumnSetting<'_>]) -> bool {
         let pairs = wanted.iter().any(|one| one.what == "source") && wanted.len() == 2;
         let open =
@@ -278,9 +279,9 @@ impl Columns<'_> {
         pairs && open && named(0) && named(1) && self.first(0) != self.first(1)
     }
 
-    /// The columns whose names in the first record are known, if that is so for all that are wanted.
+    /// The wanted columns, if the first record has a known name for each.
     fn all_known(&self, wanted: &[Column<'_>], given: &[ColumnSetting<'_>]) -> Option<Vec<usize>> {
-        // Of a text in several columns the name of the label decides.
+        // For a text in several columns, the name of the label decides.
         if wanted.iter().all(|one| one.known.is_empty()) {
             return None;
         }
@@ -298,14 +299,14 @@ impl Columns<'_> {
         columns.into_iter().collect()
     }
 
-    /// Whether the first record has known names for all that is wanted, none of which occurs again in its column.
+    /// Returns whether the first record has known names for all wanted columns, none of which occurs again in its column.
     fn names_itself(&self, wanted: &[Column<'_>]) -> bool {
         let known = self.all_known(wanted, &[]).unwrap_or_default();
         known.len() > 1 && !known.into_iter().any(|column| self.occurs_again(column))
     }
 
-    /// As [`Self::pick`], where `given` is what was detected in an earlier file of the data set: the file's own header goes before numbers,
-    /// and before names that it does not have.
+    /// As [`Self::pick`], where `given` was detected in an earlier file of the data set: the file's own header takes precedence
+    /// over numbers, and over names that it does not have.
     pub(super) fn pick_alike(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
         let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && self.has(given)));
         if fits || self.header == Some(false) || !self.names_itself(wanted) {
@@ -317,7 +318,7 @@ impl Columns<'_> {
         self.pick(&own)
     }
 
-    /// Refuses a file without a header whose columns of text and label seem to be the other way round than in the earlier file.
+    /// Refuses a file without a header whose columns of text and label seem to be swapped against the earlier file.
     fn refuse_swapped(&self, wanted: &[Column<'_>], picked: &ColumnChoice) -> Result<()> {
         const MANY: usize = 10;
         let at = |what: &str| wanted.iter().zip(&picked.columns).find(|(one, _)| one.what == what);
@@ -344,7 +345,7 @@ impl Columns<'_> {
         self.first(column).is_some_and(|first| self.below(column).any(|cell| cell == first))
     }
 
-    /// The column of a known name in the first record that is not taken.
+    /// The column with a known name in the first record that is still free.
     fn known(&self, one: &Column<'_>, taken: &[Option<usize>]) -> Option<usize> {
         let first = self.rows.first()?;
         let of = |name: &&str| first.iter().position(|cell| plain(cell) == **name);
@@ -360,7 +361,7 @@ impl Columns<'_> {
         self.rows.iter().skip(1).filter_map(move |row| row.get(column)).map(|cell| cell.trim())
     }
 
-    /// Whether a column has numbers below the first record, and none in it.
+    /// Returns whether a column has numbers below the first record, and no number in it.
     fn is_above_numbers(&self, column: usize) -> bool {
         const FEW: usize = 2;
         let first = self.first(column).is_some_and(|cell| !number(cell) && !absent(cell));
@@ -368,8 +369,8 @@ impl Columns<'_> {
         first && numbers >= FEW && self.below(column).all(|cell| number(cell) || absent(cell))
     }
 
-    /// A note if the first record, which is read as one, looks like the names of the columns: one of them is known, or its label is
-    /// none of the few below.
+    /// A note if the first record, which is read as a record, looks like a header: one of its names is known, or its label is not
+    /// among the few labels below.
     fn perhaps_a_header(&self, wanted: &[Column<'_>], columns: &[usize]) -> Option<String> {
         const MANY: usize = 20;
         let again = |column: usize| self.occurs_again(column);
@@ -407,7 +408,7 @@ impl Columns<'_> {
         ))
     }
 
-    /// Whether the first record may be a header in words that are not known: its label never occurs again, while each other one does,
+    /// Returns whether the first record may be a header with unknown names: its label occurs once, while all other labels repeat,
     /// and its text is a single word that is shorter than all others.
     fn is_like_a_header(&self, wanted: &[Column<'_>], columns: &[usize]) -> bool {
         const MANY: usize = 10;
@@ -425,8 +426,9 @@ impl Columns<'_> {
             && self.below(text).all(|cell| cell.is_empty() || size(cell) > size(word))
     }
 
-    /// Whether the left one of two columns is the label: its values repeat, and those of the right one hardly do. A few values of very
-    /// many are labels however long they are; else they have to be shorter. Where both repeat, columns are as usual, the text first.
+    /// Returns whether the left of two columns is the label: its values repeat, and the values of the right column hardly do.
+    /// Labels must be shorter than texts, unless they have far fewer distinct values. If both columns repeat, the text is first,
+    /// as usual.
     fn labels_come_first(&self, left: usize, right: usize, header: bool) -> bool {
         let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
         let cells =
@@ -438,7 +440,7 @@ impl Columns<'_> {
         hardly && of_left * 4 <= of_right * 3 && (long(left) <= long(right) || of_left * 10 <= of_right)
     }
 
-    /// The error of labels that are nearly as many as their texts, where nothing says that this column has them.
+    /// The error of too many distinct labels, if this column of labels was not set or named.
     fn too_many_labels(&self, label: usize, header: bool) -> Option<Error> {
         const MANY: usize = 20;
         let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
@@ -522,7 +524,7 @@ fn counted(columns: usize) -> String {
     if columns == 1 { "1 column".to_owned() } else { format!("{columns} columns") }
 }
 
-/// The error of a name that is none of these.
+/// The error of a name that is not among these.
 pub(super) fn missing(what: String, given: &str, names: &[impl AsRef<str>]) -> Error {
     let names = || names.iter().map(|name| name.as_ref().trim());
     let error =

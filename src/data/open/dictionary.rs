@@ -1,15 +1,15 @@
-//! Pronouncing dictionaries in the form of CMUdict.
+//! Pronouncing dictionaries in the format of CMUdict.
 
 use std::collections::HashSet;
 
 use crate::data::Pair;
 use crate::data::lines::Reason;
 
-/// Whether pairs are words with their phonemes: each source is one word, and each target is a sequence of signs between spaces, about as
-/// many as the word has letters.
+/// Returns whether pairs are words with their phonemes: each source is one word, and each target is a sequence of signs between
+/// spaces, about as many as the word has letters.
 pub(crate) fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> bool {
     const LOOKED_AT: usize = 1_000;
-    /// The most characters of a phoneme: some have a base, a tie, a length and a tone.
+    /// Maximum number of characters of a phoneme: some have a base, a tie, a length and a tone.
     const LONGEST: usize = 6;
     let (mut words, mut letters, mut phonemes, mut signs) = (0usize, 0usize, 0usize, 0usize);
     for Pair { source, target } in pairs.into_iter().take(LOOKED_AT) {
@@ -29,9 +29,9 @@ pub(crate) fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) 
     words > 0 && phonemes > words && 2 * phonemes > letters && 5 * signs <= 12 * phonemes
 }
 
-/// Reads lines of a word, at times with a number in brackets behind it for another way to speak it, and its phonemes, after which a
-/// comment may stand behind a `#`. Lines that begin with `;;;` are comments. A way to speak a word that came before is left out, as
-/// some are the same without stress.
+/// A parser of lines with a word and its phonemes. A number in brackets behind the word marks another pronunciation; a comment
+/// may follow behind `#`; lines that begin with `;;;` are comments. A repeated pronunciation of a word is skipped, as some are
+/// equal without stress.
 pub(super) fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<Pair>, Reason> + Send {
     let mut known = HashSet::new();
     move |line| {
@@ -44,7 +44,7 @@ pub(super) fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<Pair>, R
         let plain = |phoneme: &'_ str| -> String {
             match stress {
                 true => phoneme.to_owned(),
-                // Digits of other phonemes are tones, or signs of X-SAMPA.
+                // Digits in other phonemes are tones, or signs of X-SAMPA.
                 false => match phoneme.strip_suffix(['0', '1', '2']) {
                     Some(vowel) if vowel.bytes().all(|b| b.is_ascii_uppercase()) => vowel.to_owned(),
                     _ => phoneme.to_owned(),
@@ -60,7 +60,7 @@ pub(super) fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<Pair>, R
     }
 }
 
-/// A word without the number of the way to speak it.
+/// A word without the number of its pronunciation.
 fn spelling(word: &str) -> &str {
     let numbered = |(word, number): (&'_ str, &str)| {
         (!word.is_empty() && !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))

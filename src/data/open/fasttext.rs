@@ -7,7 +7,7 @@ use crate::data::records::{OneLine, Stream, shown};
 use crate::data::{LabelledText, TextFile};
 use crate::error::Result;
 
-/// What a label begins with.
+/// The prefix of a label.
 const LABEL: &str = "__label__";
 
 /// Whether a line begins with a label.
@@ -33,7 +33,7 @@ pub(super) fn text(line: &str) -> String {
     cut(line).1.to_owned()
 }
 
-/// The text of a line, once with each of its labels; none of a blank line.
+/// The text of a line, once with each of its labels; `None` for a blank line.
 fn record(line: &str) -> Result<Option<Vec<LabelledText>>, Reason> {
     if line.trim().is_empty() {
         return Ok(None);
@@ -64,7 +64,7 @@ pub(super) fn records(file: &TextFile) -> Result<Stream<LabelledText>> {
     Ok(Box::new(file.records(OneLine(record))?.with_lines().flat_map(all)))
 }
 
-/// A note if texts have several labels, of the first lines that are looked at.
+/// A note if texts in the first lines have several labels.
 pub(super) fn note(file: &TextFile) -> Result<Option<String>> {
     let several = |line: &str| Ok(Some(cut(line).0.len() > 1));
     let several = file.first_records(OneLine(several))?.filter(|one| matches!(one, Ok(true))).count();

@@ -1,4 +1,4 @@
-//! What stands in a record whose fields have names.
+//! Records whose fields have names, and their values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,19 +16,19 @@ use crate::data::records::of_columns;
 pub(super) enum Value<'a> {
     Null,
     Truth(bool),
-    /// A number as it is written.
+    /// A number, as in the file.
     Number(Cow<'a, str>),
     Text(Cow<'a, str>),
     List(Vec<Value<'a>>),
     Object(Object<'a>),
 }
 
-/// A record whose fields have names; those of a list are its numbers from 1 on.
+/// A record whose fields have names; the fields of a list have the numbers from 1 on.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Object<'a> {
     pub(super) fields: Vec<(Cow<'a, str>, Value<'a>)>,
     pub(super) is_list: bool,
-    /// The line of a record that is in one; 0 of others.
+    /// The line of a record that is in one line; else 0.
     pub(super) line: u64,
 }
 
@@ -58,19 +58,19 @@ impl Value<'_> {
 }
 
 impl<'a> Object<'a> {
-    /// What stands under a name; of equal names the last counts.
+    /// The value of a field; of equal names, the last.
     pub(super) fn get(&self, name: &str) -> Option<&Value<'a>> {
         self.fields.iter().rev().find(|(own, _)| own == name).map(|(_, value)| value)
     }
 
-    /// It without the text that it was read from.
+    /// An owned copy, independent of the text that it was read from.
     pub(super) fn owned(&self) -> Object<'static> {
         let field = |(name, value): &(Cow<'_, str>, Value<'_>)| (Cow::Owned(name.to_string()), value.owned());
         Object { fields: self.fields.iter().map(field).collect(), is_list: self.is_list, line: self.line }
     }
 }
 
-/// How deep objects and lists may stand in each other.
+/// Maximum nesting depth of objects and lists.
 const DEEPEST: usize = 64;
 
 /// A string that is borrowed where it has no escapes.
@@ -148,7 +148,7 @@ fn object<'a>(json: &'a str, fields: Fields<'_>) -> serde_json::Result<Object<'a
     Ok(object)
 }
 
-/// A value of JSON. What a number is written as is kept, which no type of numbers does.
+/// Parses a JSON value. The text of a number is kept, which no numeric type does.
 fn of_raw(raw: &RawValue, depth: usize) -> serde_json::Result<Value<'_>> {
     let json = raw.get();
     let Some(depth) = depth.checked_sub(1) else {
@@ -157,7 +157,7 @@ fn of_raw(raw: &RawValue, depth: usize) -> serde_json::Result<Value<'_>> {
     Ok(match json.as_bytes().first() {
         Some(b'"') => Value::Text(serde_json::from_str::<Text<'_>>(json)?.0),
         Some(b'{') => Value::Object(object(json, Fields { wanted: None, depth })?),
-        // Most lists are of strings alone, which need no second look.
+        // Most lists have strings alone, which are parsed directly.
         Some(b'[') => Value::List(match serde_json::from_str::<Vec<Text<'_>>>(json) {
             Ok(texts) => texts.into_iter().map(|Text(text)| Value::Text(text)).collect(),
             Err(_) => {
@@ -171,7 +171,7 @@ fn of_raw(raw: &RawValue, depth: usize) -> serde_json::Result<Value<'_>> {
     })
 }
 
-/// The record that a text of JSON is, with the values of the wanted fields.
+/// Parses a JSON record, with the values of the wanted fields.
 pub(super) fn record<'a>(json: &'a str, wanted: Option<&[String]>) -> serde_json::Result<Value<'a>> {
     if json.trim_start().starts_with('{') {
         return Ok(Value::Object(object(json, Fields { wanted, depth: DEEPEST })?));
@@ -196,7 +196,7 @@ impl From<serde_json::Value> for Value<'static> {
     }
 }
 
-/// What stands under a name, which may lead through objects by dots.
+/// The value of a field; dots in the name lead into nested objects.
 pub(super) fn at<'v, 'a>(object: &'v Object<'a>, path: &str) -> Option<&'v Value<'a>> {
     if let Some(value) = object.get(path) {
         return Some(value);
@@ -207,7 +207,7 @@ pub(super) fn at<'v, 'a>(object: &'v Object<'a>, path: &str) -> Option<&'v Value
     })
 }
 
-/// All names in an object, of objects in it with the dots.
+/// All names in an object, with dots for nested objects.
 pub(super) fn names(object: &Object<'_>) -> Vec<String> {
     let of = |(name, value): &(Cow<'_, str>, Value<'_>)| match value {
         Value::Object(inner) if !inner.fields.is_empty() => {
@@ -231,7 +231,7 @@ fn found<'v, 'a>(object: &'v Object<'a>, name: &str) -> Result<&'v Value<'a>, Re
     })
 }
 
-/// A text that is not empty, or a number as it is written, or a truth value.
+/// The text of a field: a nonempty string, a number as in the file, or a truth value.
 pub(super) fn text(object: &Object<'_>, name: &str) -> Result<String, Reason> {
     match found(object, name)? {
         Value::Text(text) if text.trim().is_empty() => Err(Reason {
@@ -246,10 +246,10 @@ pub(super) fn text(object: &Object<'_>, name: &str) -> Result<String, Reason> {
     }
 }
 
-/// What makes a text of a field of a record.
+/// A function that makes a text of a field of a record.
 pub(super) type FieldText = fn(&Object<'_>, &str) -> Result<String, Reason>;
 
-/// The text of these fields, each read by `of`; of several, those without a text are empty. With `pair` the last is a second text.
+/// The text of these fields, each read by `of`; of several fields, missing ones are empty. With `pair` the last is a second text.
 pub(super) fn text_in(
     object: &Object<'_>,
     names: &[String],
@@ -269,10 +269,10 @@ pub(super) fn text_in(
     names.iter().zip(&empty).enumerate().map(cell).collect::<Result<_, _>>().map(of_columns)
 }
 
-/// What separates labels.
+/// The separator of labels.
 const BEHIND: char = '\u{1f}';
 
-/// A label, without white space around it. With `lists` a list of labels, each with U+001F behind it, or nothing, too.
+/// A label, without white space around it. With `lists` also a list of labels, each with U+001F behind it, or a missing label.
 pub(super) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<String, Reason> {
     let list = match at(object, name) {
         None | Some(Value::Null) if lists => return Ok(String::new()),
@@ -309,7 +309,7 @@ pub(super) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<Stri
     Ok(if labels.is_empty() { BEHIND.to_string() } else { labels })
 }
 
-/// What to do about a label that is a list.
+/// Advice for a label that is a list.
 pub(super) const LABEL_LISTS: &str =
     "`data.target = \"labels\"` in a config (`label_lists`) reads several labels per text";
 

@@ -1,4 +1,4 @@
-//! Of what format a file is: by its name, else by its first lines.
+//! Detection of the format of a file: by its name, else by its first lines.
 
 use std::io::Read;
 
@@ -9,7 +9,7 @@ use crate::data::TextFile;
 use crate::data::records::{OneLine, Stream};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What is to be read.
+/// The kind of records to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Task {
     Labelled,
@@ -19,7 +19,7 @@ pub(super) enum Task {
 }
 
 impl Task {
-    /// The formats that it can be read from, with what a line of each looks like.
+    /// The formats that have such records.
     fn formats(self) -> &'static [FileFormat] {
         use FileFormat::{Columns, Csv, Dictionary, FastText, JsonLines, Parquet, Plain, Trees, Tsv};
         match self {
@@ -40,10 +40,10 @@ impl Task {
     }
 }
 
-/// What a Parquet file begins and ends with.
+/// The first and the last bytes of a Parquet file.
 pub(super) const PARQUET: &[u8; 4] = b"PAR1";
 
-/// A format, and how it is known, for messages.
+/// A format, and the reason for it, for messages.
 #[derive(Debug, Clone)]
 pub(super) struct Guess {
     pub(super) format: FileFormat,
@@ -51,7 +51,7 @@ pub(super) struct Guess {
 }
 
 impl Guess {
-    /// Says in an error that the format was guessed, and why.
+    /// Adds to an error that the format was guessed, and why.
     pub(super) fn explain(&self, error: Error) -> Error {
         match &self.why {
             Some(why) => error.noted(format!(
@@ -62,7 +62,7 @@ impl Guess {
         }
     }
 
-    /// Says the same in the errors of records.
+    /// Adds that to the errors of records.
     pub(super) fn explained<R: 'static>(&self, records: Stream<R>) -> Stream<R> {
         if self.why.is_none() {
             return records;
@@ -72,7 +72,7 @@ impl Guess {
     }
 }
 
-/// What is told, or guessed, of a file.
+/// The format of a file, as set or guessed.
 pub(super) fn guess(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> {
     let guess = guessed(file, options, task)?;
     if guess.format == FileFormat::Parquet && cfg!(not(feature = "parquet")) {
@@ -114,7 +114,7 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
     Ok(Guess { format, why: Some(why.to_owned()) })
 }
 
-/// How a file is read, after what was found out of others: where its name says another format, as was said alone.
+/// The options for a later file of a data set: as detected in the first file, but as set if its name shows another format.
 pub(super) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadOptions {
     let other = by_name(&file.name(), task).is_some_and(|own| options.format.is_some_and(|of| of != own));
     match &options.told {
@@ -123,7 +123,7 @@ pub(super) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadO
     }
 }
 
-/// What the ending of a name says, if it is a format of the task.
+/// The format of a name's extension, if the task has it.
 fn by_name(name: &str, task: Task) -> Option<FileFormat> {
     by_ending(name).filter(|format| task.formats().contains(format))
 }
@@ -145,7 +145,7 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
         return Ok((FileFormat::JsonLines, "its lines are lists of JSON"));
     }
     rows::texts(file, task.name())?;
-    // An empty file, and one in which nothing is found, is met by whoever reads it.
+    // The reader reports an empty file, and a file without records.
     match task {
         Task::Tagged => Ok((FileFormat::Columns, "it is a file and not JSON")),
         Task::Labelled if all(&fasttext::labelled) => {
@@ -174,7 +174,7 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     }
 }
 
-/// Whether a line may be one of a pronouncing dictionary.
+/// Returns whether a line may be one of a pronouncing dictionary.
 fn spoken(line: &str) -> bool {
     let said = line.split('#').next().unwrap_or_default();
     let mut phonemes = said.split_whitespace().skip(1).peekable();

@@ -1,4 +1,4 @@
-//! Records of JSON: an object a line; or the elements of a list, which is the whole file or stands in the object that is it.
+//! Records of JSON: an object per line; or the elements of a list, which is the whole file or a field of the whole file.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,51 +12,51 @@ use crate::data::records::{OneLine, Parser, SkippedRecords, Stream, shown};
 use crate::data::{MalformedLines, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What was decided about a file: how its records are arranged, and what the elements of those that are lists are called.
+/// The decisions about a file: the arrangement of its records, and the names of the elements if records are lists.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     arrangement: Arrangement,
     names: Option<Arc<[String]>>,
-    /// Whether the first record is the names.
+    /// Whether the first record has the names.
     header: bool,
 }
 
-/// How records stand in a file.
+/// The arrangement of the records in a file.
 #[derive(Debug, Clone)]
 enum Arrangement {
-    /// A line each.
+    /// One record per line.
     Lines,
-    /// As elements of one list.
+    /// The elements of one list.
     List,
-    /// As elements of the lists of one object that have these names.
+    /// The elements of lists with these names in one object.
     Lists(Vec<String>),
-    /// As values of one object.
+    /// The values of one object.
     Values,
-    /// As columns of one object, which have these names: lists, or objects whose names are those of the records.
+    /// Columns with these names in one object: lists, or objects that have a value under the name of each record.
     Columns(Vec<String>),
     /// The file is one object over several lines, without a list of records.
     Object(Vec<String>),
 }
 
 impl Layout {
-    /// Of a file, of which an object that is the whole file is read to its end. Unless a record has `lists`, an object of lists has a
-    /// column in each.
+    /// Detects the layout of a file; a file that is one object is read to its end. An object of lists has a column in each list,
+    /// unless records have `lists`.
     pub(super) fn of(file: &TextFile, lists: bool) -> Result<Self> {
         let (arrangement, columns) = arrangement(file, lists)?;
         Ok(Self { arrangement, names: columns.map(Arc::from), header: false })
     }
 
-    /// Whether each line is a record, and the names of the elements if the first one is these.
+    /// `Some` if each line is a record, with the names of the elements if the first record has them.
     pub(super) fn in_lines(&self) -> Option<Option<Arc<[String]>>> {
         matches!(self.arrangement, Arrangement::Lines).then(|| self.names.clone().filter(|_| self.header))
     }
 
-    /// The same, with a first record that is the names of the elements.
+    /// This layout, with a first record that has the names of the elements.
     pub(super) fn with_header(self, names: Vec<String>) -> Self {
         Self { names: Some(names.into()), header: true, ..self }
     }
 
-    /// How records stand in one object, as pandas writes them.
+    /// A note on records that are arranged in one object, as pandas writes them.
     pub(super) fn note(&self) -> Option<&'static str> {
         match self.arrangement {
             Arrangement::Values => Some("records are the values of one object"),
@@ -66,12 +66,12 @@ impl Layout {
     }
 }
 
-/// Whether a name says that each line is a record.
+/// Returns whether the name shows that each line is a record.
 fn of_lines(file: &TextFile) -> bool {
     extension(&file.name().to_lowercase()).is_some_and(|of| ["jsonl", "ndjson"].contains(&of))
 }
 
-/// How the records are arranged, and the names of the elements if the file says them.
+/// Detects the arrangement of the records, and the names of the elements if the file has them.
 fn arrangement(file: &TextFile, of_lists: bool) -> Result<(Arrangement, Option<Vec<String>>)> {
     let mut walk = Walk::ahead(file)?;
     match walk.peek()? {
@@ -88,7 +88,7 @@ fn arrangement(file: &TextFile, of_lists: bool) -> Result<(Arrangement, Option<V
     let several = match first {
         Ok((true, next)) if of_lines(file) || next.is_some() => return Ok((Arrangement::Lines, None)),
         Ok((true, _)) => false,
-        // Behind a line that is cut short another record begins, or none.
+        // Behind a truncated line another record begins, or none.
         Ok((false, None | Some(b'{'))) | Err(_) => return Ok((Arrangement::Lines, None)),
         Ok((false, _)) => true,
     };
@@ -104,7 +104,7 @@ fn arrangement(file: &TextFile, of_lists: bool) -> Result<(Arrangement, Option<V
     })
 }
 
-/// Whether a file that begins with a list is one, or has one a line.
+/// Detects whether a file that begins with a list is one list, or has a list per line.
 fn list_or_lines(file: &TextFile) -> Result<Arrangement> {
     let (mut walk, mut ahead) = (Walk::ahead(file)?, Walk::ahead(file)?);
     ahead.take(b'[', "a list")?;
@@ -120,31 +120,31 @@ fn list_or_lines(file: &TextFile) -> Result<Arrangement> {
     })
 }
 
-/// Whether the value that comes next ends in its line, and what begins behind this line or value.
+/// Returns whether the next value ends in its line, and the first byte behind this line or value.
 fn ends_in_line(walk: &mut Walk) -> Result<(bool, Option<u8>)> {
     walk.peek()?;
     let ends = walk.value_to(0, None, walk.line)?;
     Ok((ends, walk.peek()?))
 }
 
-/// What is in the object that a file is.
+/// The contents of a file that is one object.
 #[derive(Default)]
 struct Lists {
     /// The names of the lists of records.
     records: Vec<String>,
-    /// The names of what else there is.
+    /// The names of the other fields.
     others: Vec<String>,
-    /// What the list `columns` says, if it has strings alone.
+    /// The names in the list `columns`, if it has strings alone.
     columns: Option<Vec<String>>,
-    /// How many of the others are lists.
+    /// The number of other fields that are lists.
     of_values: usize,
-    /// The first name in each object.
+    /// The first name in each nested object.
     within: Vec<String>,
 }
 
 impl Lists {
-    /// What an object without lists of records is, if all in it is alike: columns that are lists; columns that are objects whose names are
-    /// numbers; or records whose names are numbers.
+    /// Detects the arrangement of an object without lists of records, if all its values are alike: columns that are lists;
+    /// columns that are objects with numbers as names; or records with numbers as names.
     fn whole(&self, of_lists: bool) -> Option<Arrangement> {
         let numbered = |name: &String| name.parse::<u64>().is_ok();
         let all = self.others.len();
@@ -203,7 +203,7 @@ fn lists(file: &TextFile) -> Result<Lists> {
     }
 }
 
-/// The names of the lists of records, if a file is one object that has some.
+/// The names of the lists of records in a file that is one object.
 pub(super) fn lists_in(file: &TextFile) -> Result<Vec<String>> {
     Ok(match Layout::of(file, true)?.arrangement {
         Arrangement::Lists(lists) => lists,
@@ -211,7 +211,7 @@ pub(super) fn lists_in(file: &TextFile) -> Result<Vec<String>> {
     })
 }
 
-/// Whether a file whose name says nothing is one value of JSON that has records in it.
+/// Returns whether a file, whose name does not show it, is one JSON value with records in it.
 pub(super) fn is_whole(file: &TextFile) -> Result<bool> {
     let mut walk = Walk::ahead(file)?;
     match walk.peek()? {
@@ -230,7 +230,7 @@ pub(super) fn is_whole(file: &TextFile) -> Result<bool> {
     }
 }
 
-/// The record of a line, an object or a list, with the values of the wanted fields; none of a blank one.
+/// Parses the record of a line, an object or a list, with the values of the wanted fields; `None` for a blank line.
 pub(super) fn object<'a>(
     line: &'a str,
     wanted: Option<&[String]>,
@@ -246,7 +246,7 @@ pub(super) fn object<'a>(
     match record(line, wanted) {
         Ok(Value::Object(object)) => Ok(Some(object)),
         Ok(other) => Err(wrong(format!("{} in {}", other.kind(), shown(line)))),
-        // The line is that of the file, not of the text that was parsed.
+        // The line number is counted in the file, not in the parsed text.
         Err(e) => Err(wrong(format!(
             "{} in {}",
             e.to_string().replace(" at line 1 column", " at column"),
@@ -255,12 +255,12 @@ pub(super) fn object<'a>(
     }
 }
 
-/// The elements of the list that is meant.
+/// A reader of the elements of the chosen list.
 struct List {
     walk: Walk,
     /// Whether the list is in an object.
     within: bool,
-    /// Whether it is an object, whose values are the elements.
+    /// Whether it is an object, and the elements are its values.
     named: bool,
     /// The name of the element that was read last.
     key: Option<String>,
@@ -332,7 +332,7 @@ impl List {
         }
     }
 
-    /// A column of the object that a file is.
+    /// Opens a column of a file that is one object.
     fn column(file: &TextFile, name: &str) -> Result<Self> {
         let mut walk = Walk::new(&file.reopened())?;
         walk.take(b'{', "an object")?;
@@ -348,7 +348,7 @@ impl List {
         Err(walk.unlike(&format!("a column `{name}`"), None))
     }
 
-    /// The bytes of the next element and its line; none behind the last.
+    /// Reads the bytes of the next element, and returns its line; `None` behind the last.
     fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<u64>> {
         into.clear();
         let more = match self.named {
@@ -373,10 +373,10 @@ impl List {
     }
 }
 
-/// Where the records of a file that has none in its lines are.
+/// The source of records that are not in lines.
 enum Source {
     List(List),
-    /// A record has a value of each.
+    /// The columns: a record has a value of each.
     Columns(Vec<(String, List)>),
 }
 
@@ -394,7 +394,7 @@ impl Source {
         names.iter().filter(|name| leads(name)).map(column).collect::<Result<_>>().map(Self::Columns)
     }
 
-    /// The list in which errors have their place.
+    /// The position in the file, for errors.
     fn place(&self) -> Option<&Walk> {
         match self {
             Self::List(list) => Some(&list.walk),
@@ -402,7 +402,7 @@ impl Source {
         }
     }
 
-    /// The bytes of the next record and its line; none behind the last.
+    /// Reads the bytes of the next record, and returns its line; `None` behind the last.
     fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<u64>> {
         let columns = match self {
             Self::List(list) => return list.next(into),
@@ -410,7 +410,7 @@ impl Source {
         };
         into.clear();
         into.push(b'{');
-        // The line and the name of the record, as the first column has them.
+        // The line and the name of the record in the first column.
         let (mut first, mut value) = (None, Vec::new());
         for (name, list) in columns.iter_mut() {
             let found = (list.next(&mut value)?, list.key.take());
@@ -418,7 +418,7 @@ impl Source {
             if line.is_some() != found.0.is_some() || *key != found.1 {
                 let record = |(line, key): &(Option<u64>, Option<String>)| match (line, key) {
                     (None, _) => "none".to_owned(),
-                    (_, Some(key)) => format!("that of record `{key}`"),
+                    (_, Some(key)) => format!("the value of record `{key}`"),
                     _ => "one".to_owned(),
                 };
                 let expected =
@@ -438,7 +438,7 @@ impl Source {
     }
 }
 
-/// The record that an element is, and if it is none, in which of its lines. The fields of a list have these names, or numbers.
+/// Parses an element into a record; the error has the line within the element. The fields of a list have these names, or numbers.
 fn element<'a>(
     json: &'a str,
     wanted: Option<&[String]>,
@@ -485,7 +485,7 @@ pub(super) fn first(file: &TextFile, layout: &Layout, count: usize) -> Result<Ve
     };
     let (mut found, mut all) = (Vec::new(), all.take(count));
     found.extend(all.next().transpose()?);
-    // Whoever reads the records meets what is wrong in later ones.
+    // The reader of the records reports malformed later records.
     found.extend(all.map_while(Result::ok));
     Ok(found)
 }
@@ -502,7 +502,7 @@ pub(super) fn first_line(file: &TextFile, layout: &Layout) -> Result<u64> {
     Ok(list.walk.line)
 }
 
-/// Each line is a record, or none, made with its number.
+/// A parser with at most one record per line, made with the line's number.
 struct Numbered<F> {
     line: u64,
     make: F,

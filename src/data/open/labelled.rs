@@ -1,4 +1,4 @@
-//! Labelled texts of a path.
+//! Labelled texts from a path.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,20 +16,20 @@ use crate::data::records::{OneLine, Records, SkippedRecords, Stream, of_columns,
 use crate::data::{Fingerprint, Folder, LabelledText, MalformedLines, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A file, and what its records are.
+/// A file, and the kind of its records.
 #[derive(Debug)]
 enum Input {
-    /// Each record has its label. The form of the first file is known, that of the others is detected when they are read.
+    /// Each record has its label. The form of the first file is known, the form of the others is detected when they are read.
     Records(TextFile, Option<Box<Form>>),
     /// Each line is a text of this label.
     Lines(TextFile, String),
     /// Each cell of the only column of a table is a text of this label.
     Cells(TextFile, table::Table, String),
-    /// The whole is a text of this label.
+    /// The whole file is a text of this label.
     Whole(TextFile, String),
 }
 
-/// What was decided about a file of records.
+/// The decisions about a file of records.
 #[derive(Debug, Clone)]
 struct Form {
     guess: Guess,
@@ -37,7 +37,7 @@ struct Form {
     parts: LabelFormat,
 }
 
-/// Where the text and the label of a record are.
+/// The location of the text and the label in a record.
 #[derive(Debug, Clone)]
 enum LabelFormat {
     Tree,
@@ -47,7 +47,7 @@ enum LabelFormat {
 }
 
 impl Input {
-    /// The records; what is not known of the file is as in `options`.
+    /// Opens the records; properties of the file that are not known yet are taken from `options`.
     fn open(&self, options: &ReadOptions, window: bool) -> Result<Stream<LabelledText>> {
         match self {
             Self::Records(file, Some(form)) => form.records(file),
@@ -77,13 +77,13 @@ impl Input {
     }
 }
 
-/// Texts with the lines that they are read from.
+/// Adds to texts the lines that they are read from.
 fn placed(file: &TextFile, records: Records<LabelledText>) -> Stream<LabelledText> {
     let name = Arc::from(file.name());
     Box::new(records.with_lines().map(move |one| one.map(|(text, line)| text.placed(&name, line))))
 }
 
-/// The texts of lines that have several each, with their lines.
+/// The texts of lines with several texts each, with their lines.
 fn all_placed(file: &TextFile, records: Records<Vec<LabelledText>>) -> Stream<LabelledText> {
     let name: Arc<str> = Arc::from(file.name());
     Box::new(records.with_lines().flat_map(move |one| match one {
@@ -92,7 +92,7 @@ fn all_placed(file: &TextFile, records: Records<Vec<LabelledText>>) -> Stream<La
     }))
 }
 
-/// The columns of the text, behind them the column of the label, and last the column of the group if one is set.
+/// The columns of the text, then the column of the label, then the column of the group if it is set.
 fn wanted(options: &ReadOptions) -> Vec<Column<'_>> {
     let mut wanted = Column::texts(&options.text);
     wanted.push(Column { what: "label", given: options.label.as_deref(), known: LABEL });
@@ -144,7 +144,7 @@ impl Form {
         matches!(self.parts, LabelFormat::Cells(_))
     }
 
-    /// How the file is read, without the reason why a line is a header.
+    /// A description of how the file is read, without the reason for a header.
     fn reading(&self) -> String {
         let mut options = self.options.clone();
         options.notes.retain(|note| !note.contains("is a header"));
@@ -194,7 +194,7 @@ impl Form {
     }
 }
 
-/// The files of a data set, and how they are read.
+/// The files of a data set, with their formats.
 #[derive(Debug)]
 struct Inputs {
     name: String,
@@ -204,17 +204,17 @@ struct Inputs {
     window: bool,
 }
 
-/// Endings of tables and other files of records.
+/// Extensions of tables and other files of records.
 const RECORDS: [&str; 6] = ["tsv", "csv", "jsonl", "ndjson", "json", "parquet"];
-/// Folders beside those of the classes that hold texts without a label.
+/// Names of folders with unlabelled texts, beside the class folders.
 const UNLABELLED: [&str; 4] = ["unsup", "unlabeled", "unlabelled", "unsupervised"];
 
-/// The folder a file is in, by its path below another folder.
+/// The folder of a file, by its path below another folder.
 fn parent(below: &str) -> &str {
     below.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-/// A folder of class folders, without what is beside these and the texts that have no label; and a note of what is left out.
+/// The class folders of a folder, without other files and unlabelled texts; and notes on what is left out.
 fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     let files = || folder.files().iter().map(|(below, _)| below.as_str());
     let top = |below: &&str| parent(below).is_empty();
@@ -254,7 +254,7 @@ fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     Ok((folder, notes))
 }
 
-/// Whether several tables in a folder have texts alone, and no numbers in their names: each is then a class.
+/// Returns whether several tables in a folder have texts alone, and no numbers in their names: each is then a class.
 fn are_classes(files: &[(String, TextFile)], options: &ReadOptions) -> Result<bool> {
     let numbered = |(below, _): &(String, TextFile)| below.contains(|c: char| c.is_ascii_digit());
     if files.len() < 2 || files.iter().any(numbered) {
@@ -271,7 +271,7 @@ fn are_classes(files: &[(String, TextFile)], options: &ReadOptions) -> Result<bo
     Ok(true)
 }
 
-/// What is in a folder: files of records, or files and folders of a class each. Returns what was decided.
+/// Detects the files of a folder: files of records, or a file or a folder per class. Returns the decisions.
 fn folder(
     path: &Path,
     options: &ReadOptions,
@@ -309,7 +309,7 @@ fn folder(
                 return Err(Error::of(ErrorKind::Format, what(), expected, got));
             }
             match () {
-                // Numbered files are pieces of one data set.
+                // Numbered files are shards of one data set.
                 () if of_records && are_classes(files, options)? => FileFormat::FilePerClass,
                 () if of_records || files.len() == 1 => FileFormat::Tsv,
                 () if parents.len() > 1 => FileFormat::FolderPerClass,
@@ -318,7 +318,7 @@ fn folder(
         }
     };
     if options.format.is_none() && format != FileFormat::FolderPerClass {
-        // Each is open until it is read.
+        // Each file is open until it is read.
         const LOOKED_AT: usize = 100;
         for (_, file) in files.iter().take(LOOKED_AT) {
             rows::texts(file, "labelled texts")?;
@@ -359,7 +359,7 @@ fn folder(
     Ok(notes)
 }
 
-/// A table behind the first one; a note says how it is read if that is otherwise.
+/// Opens a table behind the first one; adds a note if it is read in another way.
 fn later(
     file: TextFile,
     first: &str,
@@ -382,7 +382,7 @@ fn later(
 }
 
 impl Inputs {
-    /// Finds the files of these paths, and out of their first lines how all are read.
+    /// Finds the files of these paths, and detects from their first lines how to read them.
     fn new(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Self> {
         let (name, found) = find(paths)?;
         let (mut inputs, mut options) = (Vec::new(), options.told());
@@ -395,7 +395,7 @@ impl Inputs {
                 }
             }
         }
-        // Several files of a text a line, as `rt-polarity.*`, are a file a class.
+        // Several files with a text per line, as `rt-polarity.*`, are one file per class.
         if options.format == Some(FileFormat::FilePerClass) && inputs.is_empty() {
             options.without_columns(FileFormat::FilePerClass, &format!("`{name}`"))?;
             let label = |name: &str| {
@@ -408,7 +408,7 @@ impl Inputs {
         }
         let mut first: Option<String> = None;
         for (_, file) in classes {
-            // All are read as the first, as far as their names say no other format.
+            // All are read as the first, unless their names show another format.
             if let Some(first) = &first {
                 let later = later(file, first, &options, window, &mut notes, inputs.len())?;
                 inputs.push(later);
@@ -428,9 +428,9 @@ impl Inputs {
         Ok(Self { name, inputs, options, window })
     }
 
-    /// All that is in them, one after another; what is wrong in a file comes as an item.
+    /// Iterates over the records of all files; an error in a file is an item.
     fn records(self: Arc<Self>) -> Stream<LabelledText> {
-        // Files that are no texts are named together.
+        // Files that are no texts are reported together.
         let (mut number, mut strays) = (0, SkippedRecords::default());
         let next = move || -> Option<Stream<LabelledText>> {
             let Some(input) = self.inputs.get(number) else {

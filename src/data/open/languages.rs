@@ -1,4 +1,4 @@
-//! Which text of a pair is the source, where headers and endings of files name languages: names decide, whatever their order.
+//! The source of a pair if headers or extensions of files name languages: names decide, whatever their order.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use super::{objects, table};
 use crate::data::TextFile;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The languages of source and target, if their columns or the endings of their files name them.
+/// The languages of source and target, if their columns or the extensions of their files name them.
 fn known(options: &ReadOptions) -> Option<[String; 2]> {
     let named = |column: &Option<String>| column.clone().filter(|name| language(name));
     match (named(&options.source), named(&options.target)) {
@@ -19,10 +19,10 @@ fn known(options: &ReadOptions) -> Option<[String; 2]> {
     }
 }
 
-/// Picks columns by the languages that endings of earlier files had, if they are names of columns; else as set or detected.
+/// Picks columns by the languages in extensions of earlier files, if they are names of columns; else as set or detected.
 ///
 /// # Errors
-/// As `of`; if the columns are named by other languages: their order alone would say which is the source.
+/// As `of`; if the columns have names of other languages: their order alone would decide which is the source.
 pub(super) fn pick<T>(
     file: &TextFile,
     options: &ReadOptions,
@@ -51,10 +51,10 @@ pub(super) fn pick<T>(
     }
 }
 
-/// Orders two files as the languages of earlier ones, if their endings name these; notes the languages of the first ones.
+/// Orders two files as the languages of earlier files, if their extensions name these; stores the languages of the first files.
 ///
 /// # Errors
-/// If the endings are other languages: their order alone would say which is the source.
+/// If the extensions are other languages: their order alone would decide which is the source.
 pub(super) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) -> Result<()> {
     let ending = |path: &PathBuf| {
         let name = path.to_str().and_then(extension)?;
@@ -80,12 +80,12 @@ pub(super) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) -> Resu
             None => options.languages = Some([source, target]),
         }
     }
-    // What names columns names no files.
+    // Names of columns are no names of files.
     (options.source, options.target) = (None, None);
     Ok(())
 }
 
-/// Sets the source's column of a file of sources, if it has one that is named by the language of earlier sources.
+/// Sets the column of the source, if a column has the language of earlier sources as its name.
 pub(super) fn name_source(file: &TextFile, options: &mut ReadOptions) {
     let Some([source, _]) = known(options).filter(|_| options.source.is_none()) else { return };
     let wanted = [Column { what: "source", given: Some(&source), known: SOURCE }];

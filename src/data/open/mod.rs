@@ -1,4 +1,4 @@
-//! From a path to a data set: what the files are is found out, unless it is said.
+//! From a path to a data set: formats and columns are detected, unless they are set.
 
 mod answers;
 mod asked;

@@ -1,4 +1,4 @@
-//! Records whose fields have names: JSON, or the rows of a Parquet file.
+//! Records with named fields: JSON, or the rows of a Parquet file.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use crate::data::lines::{Reason, quoted};
 use crate::data::records::Stream;
 use crate::error::{Error, ErrorKind, Result};
 
-/// What was decided about a file: which fields of its records are wanted, and where the records are.
+/// The decisions about a file: the wanted fields of its records, and their layout.
 #[derive(Debug, Clone)]
 pub(super) struct FieldChoice {
-    /// In the order in which they were wanted.
+    /// The names of the fields, in the order of the wanted columns.
     pub(super) names: Vec<String>,
-    /// What was decided about them, and why, for people.
+    /// The decisions and their reasons, for the user.
     pub(super) notes: Vec<String>,
-    /// Of JSON.
+    /// The layout of a JSON file.
     layout: Option<json::Layout>,
 }
 
-/// Whether values of it are lists: words and their tags are, and several labels may be.
+/// Returns whether a column has lists: words and their tags are lists, and several labels may be.
 fn listed(one: &Column<'_>) -> bool {
     ["tokens", "tags"].contains(&one.what)
 }
@@ -38,7 +38,7 @@ fn fits(one: &Column<'_>, value: &Value<'_>, options: &ReadOptions) -> bool {
     }
 }
 
-/// Checks that no field is given twice for a text of several.
+/// Checks that no field is repeated in a text of several fields.
 fn differ(file: &TextFile, wanted: &[Column<'_>]) -> Result<()> {
     let texts: Vec<&str> =
         wanted.iter().filter(|one| one.what == "text").filter_map(|one| one.given).collect();
@@ -49,7 +49,7 @@ fn differ(file: &TextFile, wanted: &[Column<'_>]) -> Result<()> {
     Err(error.noted("`text` (`data.text` in a config) names them"))
 }
 
-/// The fields that are wanted; the options set whether the first of the lists is their names.
+/// Picks the wanted fields; the options set whether the first list has their names.
 pub(super) fn picked(
     file: &TextFile,
     format: FileFormat,
@@ -74,7 +74,7 @@ pub(super) fn picked(
     Ok(FieldChoice { names: named(file, &example, wanted, options)?, notes, layout: Some(layout) })
 }
 
-/// The first record with fields that it may lack, as later records have them.
+/// The first record, completed by fields of later records that it lacks.
 fn completed(
     file: &TextFile,
     layout: &json::Layout,
@@ -114,7 +114,7 @@ fn example(file: &TextFile, layout: &json::Layout) -> Result<Object<'static>> {
     })
 }
 
-/// The elements that are wanted of records that are lists: those of single values are the columns of a table.
+/// Picks the wanted elements of records that are lists: elements with single values are the columns of a table.
 fn of_lists(
     file: &TextFile,
     layout: json::Layout,
@@ -155,7 +155,7 @@ fn of_lists(
     let rows: Vec<Vec<String>> = json::first(file, &layout, LOOKED_AT)?.iter().map_while(row).collect();
     let line = json::first_line(file, &layout)?;
     let columns = Columns { name: &file.name(), rows: &rows, line, header: options.header };
-    // Of a text alone the label is found, too, so that it is not taken for the text.
+    // For a text alone, the label is detected, too, so that it is not taken for the text.
     let label = Column { what: "label", given: None, known: LABEL };
     let found = match wanted {
         [text] if text.what == "text" && text.given.is_none() && first.len() == 2 => {
@@ -173,7 +173,7 @@ fn of_lists(
         notes.push(said(&names));
         return Ok(FieldChoice { names, notes, layout: Some(layout) });
     }
-    // A name that is empty or comes twice is none: its element has a number.
+    // An empty or repeated name does not count: its element has a number.
     let once = |cell: &str| !cell.is_empty() && first.iter().filter(|own| own.trim() == cell).count() == 1;
     let name = |(number, cell): (usize, &String)| {
         let cell = cell.trim();
@@ -183,7 +183,7 @@ fn of_lists(
     Ok(FieldChoice { names, notes, layout: Some(layout.with_header(all)) })
 }
 
-/// The elements of the kind that is wanted, in their order: of two the first is the text, the source or the words.
+/// The elements of the wanted kind, in their order: of two, the first is the text, the source or the words.
 fn positions(
     file: &TextFile,
     example: &Object<'_>,
@@ -223,7 +223,7 @@ fn given_name(file: &TextFile, example: &Object<'_>, one: &Column<'_>, given: &s
     Err(missing(what, given, &names(example)))
 }
 
-/// The fields of an object that are wanted.
+/// Picks the wanted fields of an object.
 fn named(
     file: &TextFile,
     example: &Object<'_>,
@@ -264,18 +264,18 @@ fn named(
     Ok(found)
 }
 
-/// Two names that were picked.
+/// The two picked names.
 pub(super) fn two(names: &[String]) -> Result<[String; 2]> {
     <[String; 2]>::try_from(names.to_vec()).map_err(|_| Error::new("fields", "two", "others"))
 }
 
 impl FieldChoice {
-    /// Whether each record is in a line of its own, and the names of the elements if the first line has them.
+    /// `Some` if each record is in a line of its own, with the names of the elements if the first line has them.
     pub(super) fn in_lines(&self) -> Option<Option<Arc<[String]>>> {
         self.layout.as_ref()?.in_lines()
     }
 
-    /// The fields of the first records, without what is in objects in them.
+    /// The fields of the first records, without the fields of nested objects.
     pub(super) fn fields(&self, file: &TextFile) -> Vec<String> {
         const LOOKED_AT: usize = 1000;
         let first = match &self.layout {
@@ -294,7 +294,7 @@ impl FieldChoice {
         found
     }
 
-    /// Whether there is such a field, too, with a single value.
+    /// Returns whether there is such a field, with a single value.
     pub(super) fn has_single(&self, file: &TextFile, name: &str) -> bool {
         let example = match &self.layout {
             Some(layout) => example(file, layout),

@@ -1,4 +1,4 @@
-//! What is said about files that cannot be told from them.
+//! The options of reading: settings that override or complete the detection.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use crate::data::lines::quoted;
 use crate::data::{Encoding, FirstIndex, MalformedLines, TagScheme, Tagging, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a note says of a first line that may be a header.
+/// The note on a first line that may be a header.
 pub(super) const DOUBT: &str = "is read as a record; if it is a header";
 
-/// The form of a file, or of a folder, of a data set.
+/// The format of a data set's files or folders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileFormat {
@@ -21,33 +21,33 @@ pub enum FileFormat {
     /// Columns between commas, semicolons, tabs or bars as in RFC 4180, with a header line or without: a cell in quotation marks
     /// may have separators and line ends in it.
     Csv,
-    /// JSON: an object or a list a line, a list of objects or of lists, an object with such lists in it, one of which is named as
-    /// `file.json!train`, or an object of columns or of numbered records. Also `json`.
+    /// JSON: an object or a list per line, a list of objects or of lists, an object with such lists in it, of which
+    /// `file.json!train` names one, or an object of columns or of numbered records. Also `json`.
     JsonLines,
-    /// Parquet, row group by row group; the feature `parquet`.
+    /// Parquet, read by row groups; needs the feature `parquet`.
     Parquet,
-    /// A word a line with its tags in columns, blank lines between sentences, as in the CoNLL shared tasks.
+    /// A word per line with its tags in columns, blank lines between sentences, as in the CoNLL shared tasks.
     Columns,
     /// A folder of parallel files: `seq.in`, `seq.out`, perhaps `label`.
     Parallel,
-    /// A file a class, a text a line.
+    /// A file per class, a text per line.
     FilePerClass,
-    /// A folder a class, a text a file.
+    /// A folder per class, a text per file.
     FolderPerClass,
-    /// A tree in brackets a line, `(label left right)` or `(label word)`: the leaves are the text, the root has the label.
+    /// A tree in brackets per line, `(label left right)` or `(label word)`: the leaves are the text, the root has the label.
     Trees,
-    /// A line a text with its label before it, as fastText reads: `__label__good A fine film.`
+    /// A text per line with its label before it, as for fastText: `__label__good A fine film.`
     FastText,
     /// A pronouncing dictionary as CMUdict: a word and its phonemes.
     Dictionary,
-    /// A label and numbered features a line: no texts, but [`LabelledRows`](crate::data::LabelledRows).
+    /// A label and numbered features per line: no texts, but [`LabelledRows`](crate::data::LabelledRows).
     Libsvm,
-    /// Text as it is.
+    /// Plain text.
     Plain,
 }
 
 impl FileFormat {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 13] = [
         Self::Tsv,
         Self::Csv,
@@ -64,7 +64,7 @@ impl FileFormat {
         Self::Plain,
     ];
 
-    /// Its name, such as `csv` or `folder-per-class`.
+    /// The name, such as `csv` or `folder-per-class`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tsv => "tsv",
@@ -102,11 +102,11 @@ impl FromStr for FileFormat {
     }
 }
 
-/// How the files of a data set are read. What is not said is found out: the format from the name and the first lines, the columns
-/// from a header line, the encoding from the bytes.
+/// The options of reading a data set's files. Options that are not set are detected: the format from the name and the first
+/// lines, the columns from a header line, the encoding from the bytes.
 ///
-/// Columns are given by name, or by number from 1 on. Of JSON objects, and of Parquet, they have names alone, and a dot leads
-/// into an object in an object: `review.text`.
+/// Columns are given by name, or by number from 1 on. In JSON objects and Parquet they have only names, and a dot leads into a
+/// nested object: `review.text`.
 ///
 /// ```
 /// use unpadded::data::{FileFormat, ReadOptions};
@@ -120,7 +120,7 @@ pub struct ReadOptions {
     pub(super) malformed: MalformedLines,
     pub(super) header: Option<bool>,
     pub(super) separator: Option<char>,
-    /// The columns of the text; empty where none was given or found.
+    /// The columns of the text; empty if none is set or detected.
     pub(super) text: Vec<String>,
     pub(super) label: Option<String>,
     pub(super) group: Option<String>,
@@ -137,21 +137,21 @@ pub struct ReadOptions {
     pub(super) repair_tags: bool,
     pub(in crate::data) scheme: Option<TagScheme>,
     pub(in crate::data) first_index: Option<FirstIndex>,
-    /// The languages of source and target, as endings of files name them.
+    /// The languages of source and target, from the extensions of files.
     pub(super) languages: Option<[String; 2]>,
-    /// The columns of words and tags, once they were found.
+    /// The columns of words and tags, once detected.
     pub(super) columns: Option<Box<Columns>>,
-    /// The scheme by which tags are repaired, once it was found.
+    /// The scheme that tags are repaired by, once detected.
     pub(super) tagging: Option<Box<Tagging>>,
-    /// What was set, without what was detected in a file.
+    /// The settings, without the properties that were detected in a file.
     pub(super) told: Option<Box<ReadOptions>>,
-    /// What was decided about a file, and why, for people.
+    /// The decisions about a file and their reasons, for the user.
     pub(super) notes: Vec<String>,
-    /// What was detected of a file and holds for it alone.
+    /// The detected properties of a file, which hold for it alone.
     pub(super) found: Box<DetectedFormat>,
 }
 
-/// What was detected of a file: whether a table has a header, what separates its columns, and the encoding.
+/// The detected properties of a file: the header and the separator of a table, and the encoding.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct DetectedFormat {
     pub(super) header: Option<bool>,
@@ -160,35 +160,35 @@ pub(super) struct DetectedFormat {
 }
 
 impl ReadOptions {
-    /// Nothing said.
+    /// Options without settings: everything is detected.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Notes the encoding of a file.
+    /// Stores the encoding of a file.
     pub(super) fn encoded_as(&mut self, file: &TextFile) {
         self.found.encoding = Some(file.characters().0.name());
         let note = file.encoding_note().filter(|note| !self.notes.contains(note));
         self.notes.extend(note);
     }
 
-    /// The note about a first line that is read as a record and may be a header.
+    /// The note on a first line that is read as a record and may be a header.
     pub(crate) fn doubt(&self) -> Option<&str> {
         self.notes.iter().find(|note| note.contains(DOUBT)).map(String::as_str)
     }
 
-    /// Whether columns have numbers.
+    /// Returns whether columns have numbers.
     fn by_numbers(&self) -> bool {
         !matches!(self.format, Some(FileFormat::JsonLines | FileFormat::Parquet))
     }
 
-    /// What was set, to which what is detected is added. What is noted of other files does not count.
+    /// The settings, as the base for detection; notes on other files are dropped.
     pub(super) fn told(&self) -> Self {
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
         Self { told: Some(told), notes: Vec::new(), ..self.clone() }
     }
 
-    /// The columns by what is in them; empty where none was given or found.
+    /// The columns by their roles; empty if none is set or detected.
     pub(super) fn columns(&self) -> [(&'static str, &[String]); 7] {
         [
             ("text", &self.text),
@@ -204,7 +204,7 @@ impl ReadOptions {
     /// Checks that neither several columns of a text nor a column of groups are given for a format that has no columns.
     ///
     /// # Errors
-    /// If they are.
+    /// If they are given.
     pub(super) fn without_columns(&self, format: FileFormat, of: &str) -> Result<()> {
         let (what, key, columns) = match &self.group {
             _ if self.text.len() > 1 => ("columns of the text", "data.text", &*self.text),
@@ -218,14 +218,14 @@ impl ReadOptions {
         Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice))
     }
 
-    /// The format.
+    /// Sets the format.
     #[must_use]
     pub fn format(self, format: FileFormat) -> Self {
         Self { format: Some(format), ..self }
     }
 
-    /// How bytes stand for characters. Unless it is set, what is no UTF-8 is read as UTF-16 by its byte order mark, or as Windows-1252 if
-    /// hardly a character beyond ASCII is UTF-8 and no other encoding is likelier; else it is refused.
+    /// Sets the encoding. By default, a file that is not UTF-8 is read as UTF-16 if it has its byte order mark, or as
+    /// Windows-1252 if hardly a character beyond ASCII is UTF-8 and no other encoding is likelier; else it is refused.
     #[must_use]
     pub fn encoding(self, encoding: Encoding) -> Self {
         Self { encoding: Some(encoding), ..self }
@@ -237,31 +237,31 @@ impl ReadOptions {
         Self { malformed: policy, ..self }
     }
 
-    /// Whether the first record of a table is a header. Without it, it is one if all wanted columns have known names there, or if it has
-    /// a text where all later records have numbers.
+    /// Sets whether the first record of a table is a header. By default, it is a header if it has a known name for each wanted
+    /// column, or if it has a text in a column where all later records have numbers.
     #[must_use]
     pub fn header(self, header: bool) -> Self {
         Self { header: Some(header), ..self }
     }
 
-    /// The separator of a table's columns, such as `;`. Without it, the one of comma, semicolon, tab and bar that gives equally many
-    /// columns in the first records.
+    /// Sets the separator of a table's columns, such as `;`. By default, it is the one of comma, semicolon, tab and bar that
+    /// gives the same number of columns in the first records.
     #[must_use]
     pub fn separator(self, separator: char) -> Self {
         Self { separator: Some(separator), ..self }
     }
 
-    /// The column of the text, where each has a label or none.
+    /// Sets the column of the text, in labelled or plain texts.
     #[must_use]
     pub fn text(self, column: impl Into<String>) -> Self {
         self.texts([column])
     }
 
-    /// The columns of a text that is in several: their cells, in this order, with one tab between them.
+    /// Sets several columns of the text: the text is their cells, in this order, with one tab between them.
     ///
-    /// Tabs and line breaks within a cell become spaces, so that a text has as many parts as columns. A cell may be empty, and a field of
-    /// JSON null or missing, if another column has text. Tables, JSON and Parquet have columns; an error names `data.text` where a file of
-    /// another format is read. All columns are named: none is detected.
+    /// Tabs and line breaks within a cell become spaces, so that a text has as many parts as columns. A cell may be empty, and a
+    /// field of JSON null or missing, if another column has text. Tables, JSON and Parquet have columns; for files of other
+    /// formats the error names `data.text`. All columns must be given: none is detected.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, ReadOptions};
@@ -278,20 +278,21 @@ impl ReadOptions {
         Self { text: columns.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// The last of [`Self::texts`] is a second text: it and the first text may not be empty.
+    /// Sets whether the last of [`Self::texts`] is a second text: neither it nor the first text may be empty.
     #[must_use]
     pub(crate) fn pair(self, pair: bool) -> Self {
         Self { pair, ..self }
     }
 
-    /// The column of the label.
+    /// Sets the column of the label.
     #[must_use]
     pub fn label(self, column: impl Into<String>) -> Self {
         Self { label: Some(column.into()), ..self }
     }
 
-    /// The column of a group, such as the author or the document of a text: [`DataSet::hold_out`](crate::data::DataSet::hold_out) and the folds
-    /// of a cross-validation keep texts with the same value in it on one side.
+    /// Sets the column of a group, such as the author or the document of a text:
+    /// [`DataSet::hold_out`](crate::data::DataSet::hold_out) and the folds of a cross-validation keep texts of one group on one
+    /// side.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, ReadOptions};
@@ -308,9 +309,9 @@ impl ReadOptions {
         Self { group: Some(column.into()), ..self }
     }
 
-    /// Several labels per text: in JSON and Parquet the label may be a list of texts or numbers. Each label has U+001F behind it, and a
-    /// list without a label is U+001F alone. An empty label cell is allowed, and a label that is null or missing; a label that is no list is
-    /// read as without this option.
+    /// Allows several labels per text: in JSON and Parquet the label may be a list of texts or numbers. Each label gets U+001F
+    /// behind it, and an empty list becomes U+001F alone. An empty label cell is allowed, and a label that is null or missing; a
+    /// label that is no list is read as without this option.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, ReadOptions};
@@ -327,71 +328,71 @@ impl ReadOptions {
         Self { label_lists: true, ..self }
     }
 
-    /// The column of what is translated.
+    /// Sets the column of the source, which is translated.
     #[must_use]
     pub fn source(self, column: impl Into<String>) -> Self {
         Self { source: Some(column.into()), ..self }
     }
 
-    /// The column of what it becomes.
+    /// Sets the column of the target, which is the translation.
     #[must_use]
     pub fn target(self, column: impl Into<String>) -> Self {
         Self { target: Some(column.into()), ..self }
     }
 
-    /// The column of the words: the field with the list of them in JSON and Parquet, the number of the column in columns; of CoNLL-U also
-    /// its name, such as `lemma`.
+    /// Sets the column of the words: the field with their list in JSON and Parquet, the number of the column in files of columns;
+    /// in CoNLL-U also its name, such as `lemma`.
     #[must_use]
     pub fn tokens(self, column: impl Into<String>) -> Self {
         Self { tokens: Some(column.into()), ..self }
     }
 
-    /// The column of their tags.
+    /// Sets the column of the tags.
     #[must_use]
     pub fn tags(self, column: impl Into<String>) -> Self {
         Self { tags: Some(column.into()), ..self }
     }
 
-    /// Of trees with labels 0 to 4, as those of the Stanford Sentiment Treebank: 0 and 1 are `0`, 3 and 4 are `1`, and trees of the
-    /// neutral 2 are left out.
+    /// Makes binary labels of trees with labels 0 to 4, as in the Stanford Sentiment Treebank: 0 and 1 become `0`, 3 and 4 become
+    /// `1`, and trees of the neutral 2 are left out.
     #[must_use]
     pub fn binary(self) -> Self {
         Self { binary: true, ..self }
     }
 
-    /// Whether of trees each phrase is a text of its own, with the label of its node: to train on, and not to measure on.
+    /// Sets whether each phrase of a tree is a text of its own, with the label of its node: for training, not for evaluation.
     #[must_use]
     pub fn phrases(self, phrases: bool) -> Self {
         Self { phrases, ..self }
     }
 
-    /// Of tagged texts: rewrites tags that break the scheme of the others, as conlleval reads them. An `I` behind `O`, or behind another
-    /// kind, begins a chunk. A note beside the columns has their number.
+    /// Repairs tagged texts: rewrites tags that break the scheme, as conlleval reads them. An `I` behind `O`, or behind another
+    /// kind, begins a chunk. A note beside the columns has the number of rewritten tags.
     #[must_use]
     pub fn repair_tags(self) -> Self {
         Self { repair_tags: true, ..self }
     }
 
-    /// Of tagged texts: the scheme of the tags. Without it, the one that all of them keep.
+    /// Sets the tag scheme of tagged texts. By default, it is the scheme that all tags keep.
     #[must_use]
     pub fn scheme(self, scheme: TagScheme) -> Self {
         Self { scheme: Some(scheme), ..self }
     }
 
-    /// Of rows of features: the number of the first feature. Without it, 0 if there is an index 0, and else 1.
+    /// Sets the number of the first feature in rows of features. By default, 0 if there is an index 0, and else 1.
     #[must_use]
     pub fn first_index(self, first: FirstIndex) -> Self {
         Self { first_index: Some(first), ..self }
     }
 
-    /// Of a pronouncing dictionary: keeps the digits of stress.
+    /// Keeps the digits of stress in a pronouncing dictionary.
     #[must_use]
     pub fn stress(self) -> Self {
         Self { stress: true, ..self }
     }
 }
 
-/// The format and the columns, as far as they were said or found out.
+/// The format and the columns, as far as they are set or detected.
 impl fmt::Display for ReadOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let format = self.format.map(|format| format!("`{format}`"));

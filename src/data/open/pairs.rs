@@ -1,4 +1,4 @@
-//! Pairs of texts of a path.
+//! Pairs of texts from a path.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ fn wanted(options: &ReadOptions) -> [Column<'_>; 2] {
     ]
 }
 
-/// Where the source and the target of a record are.
+/// The location of the source and the target in a record.
 enum Form {
     Dictionary(bool),
     Fields(objects::FieldChoice),
@@ -109,7 +109,8 @@ fn parallel(mut paths: [PathBuf; 2], options: &mut ReadOptions, window: bool) ->
     let open = |path: &Path| prepared(TextFile::open(path)?, options, window);
     let [source, target] = [open(&paths[0])?, open(&paths[1])?];
     options.format = Some(FileFormat::Parallel);
-    let note = format!("source in the lines of `{}`, target in those of `{}`", source.name(), target.name());
+    let note =
+        format!("source in the lines of `{}`, target in the lines of `{}`", source.name(), target.name());
     options.notes.push(note);
     options.encoded_as(&source);
     options.notes.extend(target.encoding_note());
@@ -126,7 +127,7 @@ fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<O
     if all.format.is_none_or(|format| format == guess.format) {
         *all = options;
     }
-    // Of several files none is held open until it is read.
+    // With several files, no file is open before it is read.
     if several {
         file.close();
     }

@@ -1,5 +1,5 @@
-//! Rows of a Parquet file as records whose fields have names. Only the columns that are wanted are read, some rows at a time, so that
-//! a file may be larger than memory: what is held of it is a page of each of them.
+//! Rows of a Parquet file as records with named fields. Only the wanted columns are read, some rows at a time, so that a file may
+//! be larger than memory, which holds one page of each wanted column.
 
 pub(super) mod write;
 
@@ -23,13 +23,13 @@ use crate::data::records::Stream;
 use crate::data::{MalformedLines, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// How many rows are read at a time.
+/// The number of rows that are read at a time.
 const ROWS: usize = 64;
 
-/// What columns may hold, for messages.
+/// The supported contents of columns, for messages.
 const READ: &str = "texts, numbers, truth values, or lists of these";
 
-/// Bytes that say how many they are, and are not asked for more: what a damaged file says of itself is not believed.
+/// Bytes with a checked length: ranges beyond the end, as a damaged file may declare them, are refused.
 struct Bounded<R>(R);
 
 impl<R: ChunkReader> Bounded<R> {
@@ -70,8 +70,8 @@ fn damaged(name: &str, e: &ParquetError) -> Error {
     Error::of(ErrorKind::Format, format!("file `{name}`"), "a Parquet file that can be read", got)
 }
 
-/// What the crate makes of bytes of the file that `name` is called. It panics on some that are damaged, which is an error here: the panic
-/// is said on standard error, and where panics abort it ends the program.
+/// Runs the crate's reader on bytes of the file `name`. The reader panics on some damaged bytes, which is an error here; the
+/// panic is still printed on standard error, and it ends the program if panics abort.
 fn guarded<T>(name: &str, read: impl FnOnce() -> Outcome<T>) -> Result<T> {
     let outcome = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str);
@@ -84,7 +84,7 @@ fn guarded<T>(name: &str, read: impl FnOnce() -> Outcome<T>) -> Result<T> {
 fn open(file: &TextFile) -> Result<Box<dyn FileReader>> {
     match file.plain()? {
         Some(plain) => reader(&file.name(), plain),
-        // What is packed is not read from the middle.
+        // Compressed files have no random access.
         None => reader(&file.name(), Bytes::from(file.contents()?)),
     }
 }
@@ -111,7 +111,7 @@ fn reader<R: ChunkReader + 'static>(name: &str, bytes: R) -> Result<Box<dyn File
     Ok(Box::new(guarded(name, || SerializedFileReader::new(bytes))?))
 }
 
-/// What the values of a column become.
+/// The conversion of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Text,
@@ -120,17 +120,17 @@ enum Kind {
     Number,
 }
 
-/// A column, or one that is in another or holds lists.
+/// A column, perhaps nested in another or with lists.
 struct Field {
-    /// With a dot before each name of what it is in.
+    /// The name, with dots behind the names of the enclosing columns.
     name: String,
-    /// Which column it is of those without others in them.
+    /// The number of the column among the leaf columns.
     leaf: usize,
-    /// What is read of it, if it is.
+    /// The conversion of its values, if it can be read.
     kind: Option<Kind>,
-    /// Of lists, the definition level from which on there is an element.
+    /// The definition level from which on a list has an element, if it has lists.
     element: Option<i16>,
-    /// What it is called in the file's own words, for messages.
+    /// Its type in the file, for messages.
     told: String,
 }
 
@@ -150,7 +150,7 @@ fn kind(of: &ColumnDescriptor) -> Option<Kind> {
         Physical::FLOAT | Physical::DOUBLE => Some(Kind::Number),
         Physical::BYTE_ARRAY => match (of.logical_type_ref(), of.converted_type()) {
             (Some(LogicalType::String | LogicalType::Enum | LogicalType::Json), _) => Some(Kind::Text),
-            // Old files do not say that it is text.
+            // Old files do not mark text.
             (None, ConvertedType::NONE | ConvertedType::UTF8 | ConvertedType::ENUM | ConvertedType::JSON) => {
                 Some(Kind::Text)
             }
@@ -167,7 +167,7 @@ fn is_list(of: &Type) -> bool {
 
 fn field(leaf: usize, of: &ColumnDescriptor, root: &Type) -> Field {
     let parts = of.path().parts();
-    // The first part that is repeated, and whether what it is in is a list.
+    // The first repeated part, and whether it is in a list.
     let (mut inside, mut repeated) = (root, None);
     for (depth, part) in parts.iter().enumerate() {
         let Some(child) = inside.get_fields().iter().find(|child| child.name() == part) else { break };
@@ -202,7 +202,7 @@ fn fields(file: &dyn FileReader) -> Vec<Field> {
     schema.columns().iter().enumerate().map(|(leaf, of)| field(leaf, of, root)).collect()
 }
 
-/// An object with a value of the kind that each field has.
+/// An example object with a value of the right kind for each field.
 pub(super) fn example(file: &TextFile) -> Result<Object<'static>> {
     let value = |field: &Field| match (field.kind, field.element) {
         (None, _) => Value::Object(serde_json::Map::new()),
@@ -217,7 +217,7 @@ pub(super) fn example(file: &TextFile) -> Result<Object<'static>> {
     Ok(Object { fields, ..Object::default() })
 }
 
-/// The names of classes that the library `datasets` writes beside columns with their numbers.
+/// The class names that the library `datasets` stores beside columns of class ids.
 fn classes(file: &dyn FileReader) -> HashMap<String, Arc<[String]>> {
     let beside = file.metadata().file_metadata().key_value_metadata();
     let said = beside.into_iter().flatten().find(|of| of.key == "huggingface");
@@ -231,16 +231,16 @@ fn classes(file: &dyn FileReader) -> HashMap<String, Arc<[String]>> {
     features.into_iter().flatten().filter_map(of).collect()
 }
 
-/// A value of a row, or why there is none.
+/// A value of a row, or the reason why there is none.
 type Cell = Result<Value, Reason>;
 
 /// A column of a row group.
 trait Column: Send {
-    /// The values of the next rows, at most so many.
+    /// Reads the values of the next rows, at most `rows`.
     fn read(&mut self, rows: usize) -> Outcome<Vec<Cell>>;
 }
 
-/// What makes a value of one of the file's.
+/// A conversion of a value of the file.
 type Convert<T> = Box<dyn Fn(&<T as DataType>::T) -> Cell + Send>;
 
 struct Typed<T: DataType> {
@@ -260,7 +260,7 @@ impl<T: DataType> Column for Typed<T> {
         let mut found: Vec<Cell> = Vec::new();
         let stray = || ParquetError::General("levels that do not fit the column".to_owned());
         for at in 0..levels {
-            // A column without such levels has none.
+            // A column without definition levels has none.
             let definition = definitions.get(at).copied().unwrap_or(self.defined);
             let cell = match definition == self.defined {
                 true => (self.value)(values.next().ok_or_else(stray)?),
@@ -271,7 +271,7 @@ impl<T: DataType> Column for Typed<T> {
                 continue;
             };
             if repetitions.get(at) == Some(&0) {
-                // One level below that of an element the list is there, and empty.
+                // One level below the level of an element, the list is empty but not null.
                 let list = if definition + 1 >= element { Value::Array(Vec::new()) } else { Value::Null };
                 found.push(Ok(list));
             }
@@ -303,7 +303,7 @@ fn number(name: &str, number: f64) -> Cell {
     serde_json::Number::from_f64(number).map(Value::Number).ok_or_else(wrong)
 }
 
-/// A whole number, or the class that it stands for.
+/// A whole number, or the name of its class.
 fn whole(name: &str, classes: Option<&Arc<[String]>>, number: Value) -> Cell {
     let Some(classes) = classes else { return Ok(number) };
     let class = number.as_u64().and_then(|at| classes.get(usize::try_from(at).ok()?));
@@ -313,7 +313,7 @@ fn whole(name: &str, classes: Option<&Arc<[String]>>, number: Value) -> Cell {
     })
 }
 
-/// The rows of a file, of which some are in memory.
+/// The rows of a file, some of them in memory.
 struct Rows {
     name: String,
     file: Box<dyn FileReader>,
@@ -322,12 +322,12 @@ struct Rows {
     /// The row group that comes next.
     group: usize,
     columns: Vec<Box<dyn Column>>,
-    /// Rows of this group that are not read.
+    /// The number of rows of this group that are not read.
     left: usize,
-    /// Of each column what was read, and how many rows that is.
+    /// The cells of each column that were read, and their number of rows.
     cells: Vec<std::vec::IntoIter<Cell>>,
     ready: usize,
-    /// The row that was taken last, from 1 on.
+    /// The number of the row that was taken last, from 1 on.
     row: u64,
 }
 
@@ -356,7 +356,7 @@ impl Rows {
         damaged(&self.name, &ParquetError::General(got.into()))
     }
 
-    /// Opens the columns of the next row group; false if there is none.
+    /// Opens the columns of the next row group; `false` if there is none.
     fn next_group(&mut self) -> Result<bool> {
         if self.group >= self.file.num_row_groups() {
             return Ok(false);
@@ -380,7 +380,7 @@ impl Rows {
         Ok(true)
     }
 
-    /// Checks that what a column is compressed by is known to this build.
+    /// Checks that this build supports the compression of a column.
     fn readable(&self, field: &str, by: Compression) -> Result<()> {
         use Compression::{GZIP, LZ4, LZ4_RAW, SNAPPY, UNCOMPRESSED, ZSTD};
         let advice = match by {
@@ -418,7 +418,7 @@ impl Rows {
                 let x = if signed { x.into() } else { (x as u64).into() };
                 whole(&name, classes.as_ref(), x)
             }),
-            // As it is written: 0.1, not the nearest number of more digits.
+            // The shortest decimal: 0.1, not the nearest `f64`.
             ColumnReader::FloatColumnReader(reader) => typed(levels, reader, move |x| {
                 number(&name, x.to_string().parse().unwrap_or_else(|_| f64::from(*x)))
             }),
@@ -450,7 +450,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The next row, or why it is none; nothing behind the last.
+    /// Reads the next row, or the reason why it is malformed; `None` behind the last.
     fn next(&mut self) -> Result<Option<Result<Object<'static>, Reason>>> {
         while self.ready == 0 {
             if self.left > 0 {
@@ -460,7 +460,7 @@ impl Rows {
             }
         }
         (self.ready, self.row) = (self.ready - 1, self.row + 1);
-        // Each column goes on by a row, also behind one that is malformed.
+        // Each column advances by a row, also behind a malformed cell.
         let cells: Vec<Cell> = self.cells.iter_mut().filter_map(Iterator::next).collect();
         let names = self.fields.iter().map(|field| field.name.clone());
         let fields = names.zip(cells).map(|(name, cell)| Ok((name.into(), cell?.into())));
@@ -498,7 +498,7 @@ pub(super) fn records<R: 'static>(
     })))
 }
 
-/// The rows of a file, each a text that is made of these fields.
+/// The rows of a file, each as a text of these fields.
 pub(super) struct RowTexts {
     rows: Rows,
     fields: Vec<String>,
@@ -509,11 +509,11 @@ pub(super) struct RowTexts {
 
 impl RowTexts {
     pub(super) fn open(file: &TextFile, fields: Vec<String>, make: FieldText, pair: bool) -> Result<Self> {
-        // A name may lead into an object, which is a column of that name.
+        // A name may lead into a nested object, which is a column of that name.
         Ok(Self { rows: Rows::open(file, &fields)?, fields, make, pair })
     }
 
-    /// The number of the next row and its text, or why there is none; nothing behind the last.
+    /// Reads the number and the text of the next row, or the reason why there is no text; `None` behind the last.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Result<String>)>> {
         let Some(row) = self.rows.next()? else { return Ok(None) };
         let Rows { row: number, name, .. } = &self.rows;

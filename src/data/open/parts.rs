@@ -1,4 +1,4 @@
-//! The parts of a data set: to train on, to choose by, to test on.
+//! The parts of a data set: training, validation and test data.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,11 +10,11 @@ use super::paths::{by_ending, is_note, of_two, two};
 use crate::data::TextFile;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// What the parts are called: one of the words of a name, between dots, hyphens and underscores.
+/// The names of the parts: words of a file name, between dots, hyphens and underscores.
 const NAMES: [&[&str]; 3] =
     [&["train", "training"], &["dev", "valid", "validation", "val"], &["test", "testing"]];
 
-/// The parts of a data set that comes divided.
+/// The parts of a data set that comes divided: training, validation and test data.
 ///
 /// ```
 /// use unpadded::data::DataPaths;
@@ -25,31 +25,31 @@ const NAMES: [&[&str]; 3] =
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DataPaths {
-    /// To train on.
+    /// Training data.
     pub train: PathBuf,
-    /// To choose by, if there is one: else a part of `train` is to be held out.
+    /// Validation data, if there is any: else hold out a part of `train`.
     pub dev: Option<PathBuf>,
-    /// To test on, if there is one.
+    /// Test data, if there is any.
     pub test: Option<PathBuf>,
-    /// What is none of these, though its name has the word of one, or it is beside them in a JSON file.
+    /// Other paths whose names have the word of a part, or that are beside the parts in a JSON file.
     pub left_out: Vec<PathBuf>,
 }
 
-/// Which part a file or folder of this name is.
+/// The number of the part that a name of a file or folder shows.
 fn part(name: &str) -> Option<usize> {
     let name = name.to_lowercase();
     let mut words = name.split(['.', '-', '_']);
     words.find_map(|word| NAMES.iter().position(|names| names.contains(&word)))
 }
 
-/// Whether a name, without its endings, is that of a part and nothing more.
+/// Returns whether a name without its extensions is exactly the name of a part.
 fn is_exact(name: &str) -> bool {
     let name = name.to_lowercase();
     let stem = name.split('.').next().unwrap_or_default();
     NAMES.iter().any(|names| names.contains(&stem))
 }
 
-/// The parts that are found, one after another.
+/// The parts that were found so far.
 #[derive(Default)]
 struct Finding {
     found: [Option<(PathBuf, bool)>; 3],
@@ -57,7 +57,7 @@ struct Finding {
 }
 
 impl Finding {
-    /// Adds what has this name; one whose name is exact has the place of one whose name is not.
+    /// Adds a path with this name; an exact name replaces an inexact one.
     fn add(&mut self, of: &Path, name: &str, path: PathBuf) -> Result<()> {
         let Some(place) = part(name) else {
             self.left_out.push(path);
@@ -82,7 +82,7 @@ impl Finding {
         Ok(())
     }
 
-    /// The parts, if one of them is to train on.
+    /// The parts, if there is training data.
     fn parts(self) -> Option<DataPaths> {
         let Self { found: [train, dev, test], left_out } = self;
         let path = |found: Option<(PathBuf, bool)>| found.map(|(path, _)| path);
@@ -90,7 +90,7 @@ impl Finding {
     }
 }
 
-/// Two paths of different parts, if files or folders below a folder are called so.
+/// Two paths of different parts among the names below a folder, if there are such.
 pub(super) fn parts_in<'a>(below: impl IntoIterator<Item = &'a str>) -> Option<[&'a str; 2]> {
     let mut first: Option<(usize, &str)> = None;
     for path in below {
@@ -111,16 +111,16 @@ pub(super) fn parts_in<'a>(below: impl IntoIterator<Item = &'a str>) -> Option<[
     None
 }
 
-/// The endings that say themselves which file is the source.
+/// The extensions that mark the source.
 const SOURCES: [&str; 2] = ["src", "source"];
 const TARGETS: [&str; 3] = ["tgt", "trg", "target"];
 
-/// A name without the ending of gzip, cut at its last dot.
+/// A name without `.gz`, cut at its last dot.
 fn cut(name: &str) -> Option<(&str, &str)> {
     name.strip_suffix(".gz").unwrap_or(name).rsplit_once('.')
 }
 
-/// The folder and the endings of `folder/*.{de,en}`: of the sources, and of the targets.
+/// The folder and the extensions of `folder/*.{de,en}`: sources, then targets.
 fn endings(path: &Path) -> Option<(PathBuf, [String; 2])> {
     let [source, target] = two(path)?;
     let ending = |of: &Path| of.file_name()?.to_str()?.strip_prefix("*.").map(str::to_owned);
@@ -129,7 +129,7 @@ fn endings(path: &Path) -> Option<(PathBuf, [String; 2])> {
         .then(|| (source.parent().map(Path::to_owned).unwrap_or_default(), of))
 }
 
-/// The names of what is in a folder, sorted.
+/// The names of the entries of a folder, sorted.
 fn names(folder: &Path) -> Result<Vec<String>> {
     let refused = |e: std::io::Error| Error::io(format!("folder `{}`", folder.display()), "read", &e);
     let read = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -141,7 +141,7 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The parts in a folder of which each is two files, by their endings.
+/// The parts in a folder, each of two files with these extensions.
 fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> {
     let mut found: BTreeMap<String, [Option<String>; 2]> = BTreeMap::new();
     let shown = if folder.as_os_str().is_empty() { Path::new(".") } else { folder }.display();
@@ -168,7 +168,7 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> 
         };
         let short = folder.join(of_endings(&stem, [&a, &b]));
         let whole = [folder.join(a), folder.join(b)];
-        // Names that have braces in them are written out.
+        // Names with braces in them are written out.
         let path = match two(&short).is_some_and(|found| found == whole) {
             true => short,
             false => PathBuf::from(of_two([&whole[0].to_string_lossy(), &whole[1].to_string_lossy()])),
@@ -188,10 +188,10 @@ fn of_endings(stem: &str, names: [&str; 2]) -> String {
     format!("{stem}.{{{a},{b}}}")
 }
 
-/// The two endings of the files to train on in a folder, the source first, if there are such and they say which it is.
+/// The two extensions of the training files in a folder, the source first, if there are such and they show which is the source.
 ///
 /// # Errors
-/// If they do not: which is the source is a choice.
+/// If they do not show it: the user has to choose the source.
 fn languages(folder: &Path, names: &[String]) -> Result<Option<[String; 2]>> {
     let all = || names.iter().filter(|name| part(name) == Some(0) && !is_note(name));
     let exact = all().any(|name| is_exact(name));
@@ -227,7 +227,7 @@ fn languages(folder: &Path, names: &[String]) -> Result<Option<[String; 2]>> {
 }
 
 impl DataPaths {
-    /// The path of two files whose lines belong together, as `data.train` and the like have it.
+    /// The path of two parallel files, as in `data.train` of a config.
     ///
     /// ```
     /// assert_eq!(unpadded::data::DataPaths::of_lines("a,b.en", "c.de"), r"{a\,b.en,c.de}");
@@ -236,14 +236,14 @@ impl DataPaths {
         of_two([source, target])
     }
 
-    /// The parts that a path has: of a folder, the files or folders in it whose names say so, as `train.tsv`, `dev.tsv` and
-    /// `test.tsv`, or `train/` and `valid/`; of `folder/*.{de,en}`, the files there with these endings, also with `.gz`, two a part, the
-    /// sources first; of a JSON file, the lists in its object, as `data.json!train`. A name that is the word for a
-    /// part is preferred to one that has it among others. Of any other path it is all to train on.
+    /// Finds the parts of a path. In a folder: the files or folders with the names of parts, as `train.tsv`, `dev.tsv` and
+    /// `test.tsv`, or `train/` and `valid/`. For `folder/*.{de,en}`: the files there with these extensions, also with `.gz`, two
+    /// per part, the sources first. In a JSON file: the lists of its object, as `data.json!train`. An exact name of a part is
+    /// preferred to a name that contains it. Any other path is training data as a whole.
     ///
     /// # Errors
-    /// If it cannot be read, or has two files for a part: of `train.de` and `train.en` the error says how the source is chosen. Endings
-    /// `src` and `tgt` choose themselves.
+    /// If it cannot be read, or has two files for a part: for `train.de` and `train.en` the message has the way to choose the
+    /// source. The extensions `src` and `tgt` need no choice.
     #[track_caller]
     pub fn find(path: impl AsRef<Path>) -> Result<Self> {
         Self::found(path.as_ref()).at_caller()
@@ -256,7 +256,7 @@ impl DataPaths {
             return parallel(&folder, &endings);
         }
         if !path.is_dir() {
-            // Whatever else it is, whoever reads it says what is wrong with it.
+            // For other files, the reader reports the error.
             let lists = || json::lists_in(&TextFile::open(path)?);
             let other = path.to_str().and_then(by_ending).is_some_and(|of| of != FileFormat::JsonLines);
             let lists = if path.is_file() && !other { lists().unwrap_or_default() } else { Vec::new() };
@@ -277,7 +277,7 @@ impl DataPaths {
             }
             finding.add(path, &name, entry)?;
         }
-        // Folders beside it that are no parts are classes, and one of them has the name of a part.
+        // Folders beside it that are no parts are classes, and one class has the name of a part.
         if finding.found.iter().flatten().any(|(part, _)| part.is_dir()) && others {
             return Ok(whole);
         }

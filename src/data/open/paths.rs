@@ -1,4 +1,4 @@
-//! From what a user calls a data set to its files.
+//! From the paths and patterns of a data set to its files.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::options::{FileFormat, ReadOptions};
 use crate::data::{Encoding, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a path leads to.
+/// The content of a path.
 pub(super) enum PathContent {
     File(TextFile),
     /// A folder, or a zip with several files.
@@ -22,14 +22,14 @@ impl PathContent {
     }
 }
 
-/// What all these paths and patterns lead to, and what messages call it.
+/// Finds the content of all these paths and patterns, with its name in messages.
 pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<(String, Vec<PathContent>)> {
     let (mut found, mut names) = (Vec::new(), Vec::new());
     for path in paths {
         names.push(path.as_ref().display().to_string().replace('\n', "\\n"));
         for path in matching(path.as_ref())? {
             found.push(of(&path)?);
-            // Of several files none is held open until it is read.
+            // With several files, no file is open before it is read.
             if found.len() > 1 {
                 found.iter_mut().rev().take(2).for_each(PathContent::close);
             }
@@ -41,11 +41,11 @@ pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result
     Ok((names.join(", "), found))
 }
 
-/// Two files whose lines belong together, as `train.{de,en}` names them; none of a path that is there, or has no such braces. Within
-/// the braces a comma or a brace behind a backslash is one of a name.
+/// The two parallel files of `train.{de,en}`; `None` for an existing path, or one without such braces. Within the braces, a
+/// backslash escapes a comma or a brace of a name.
 pub(super) fn two(path: &Path) -> Option<[PathBuf; 2]> {
     let text = path.to_str().filter(|_| !path.exists())?;
-    // What is before the braces, the two within, and what is behind.
+    // The text before the braces, the two names within, and the text behind.
     let (mut parts, mut at) = <([String; 4], usize)>::default();
     let mut characters = text.chars().peekable();
     while let Some(mut c) = characters.next() {
@@ -62,7 +62,7 @@ pub(super) fn two(path: &Path) -> Option<[PathBuf; 2]> {
                 at = 3;
                 continue;
             }
-            // Braces around one name are a part of it.
+            // Braces around one name belong to the path.
             (1, '}') => {
                 let within = std::mem::take(&mut parts[1]);
                 parts[0] += &format!("{{{within}}}");
@@ -77,7 +77,7 @@ pub(super) fn two(path: &Path) -> Option<[PathBuf; 2]> {
     (at == 3).then(|| [first, second].map(|one| PathBuf::from(format!("{before}{}{behind}", one.trim()))))
 }
 
-/// The path of two files whose lines belong together: what [`two`] reads.
+/// The path of two parallel files: the form that [`two`] parses.
 pub(super) fn of_two([source, target]: [&str; 2]) -> String {
     let escaped = |name: &str| {
         let mut escaped = String::new();
@@ -92,7 +92,7 @@ pub(super) fn of_two([source, target]: [&str; 2]) -> String {
     format!("{{{},{}}}", escaped(source), escaped(target))
 }
 
-/// The files of a pattern, sorted; any other path as it is.
+/// The files of a pattern, sorted; any other path unchanged.
 fn matching(path: &Path) -> Result<Vec<PathBuf>> {
     let pattern = match path.to_str() {
         Some(text) if text.contains(['*', '?', '[']) && !path.exists() && within(text).is_none() => text,
@@ -109,7 +109,7 @@ fn matching(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// A file that there is, by the longest path before a `!`, and what in it is meant.
+/// An existing file, by the longest path before a `!`, and the name of its member behind the `!`.
 fn within(path: &str) -> Option<(&str, &str)> {
     let mut parts = path.rmatch_indices('!').map(|(at, mark)| (&path[..at], &path[at + mark.len()..]));
     parts.find(|(file, _)| Path::new(file).is_file())
@@ -119,7 +119,7 @@ fn of(path: &Path) -> Result<PathContent> {
     if path.is_dir() {
         return Ok(PathContent::Folder(path.to_owned()));
     }
-    // A file in a zip, as messages call it.
+    // A file in a zip, as in messages.
     if !path.exists()
         && let Some((zip, member)) = path.to_str().and_then(|path| within(path).or(path.split_once('!')))
     {
@@ -131,16 +131,16 @@ fn of(path: &Path) -> Result<PathContent> {
     }
 }
 
-/// How many bytes decide the encoding where memory does not hold a file.
+/// The number of bytes that decide the encoding of a file that is not held in memory.
 const IN_A_WINDOW: u64 = 1 << 18;
 
-/// A file that is read as the options say, and in the encoding that it has; in a window, fewer bytes decide the encoding, since memory
-/// holds these bytes.
+/// Prepares a file to be read with these options, and detects its encoding; in a window, fewer bytes decide the encoding, since
+/// they are held in memory.
 pub(super) fn prepared(file: TextFile, options: &ReadOptions, window: bool) -> Result<TextFile> {
     in_encoding(file, options, if window { IN_A_WINDOW } else { u64::MAX }, None)
 }
 
-/// As [`prepared`], of a file that is read record by record: where few bytes are none of `known`, their records are malformed.
+/// As [`prepared`], for a file that is read record by record: if few bytes are not valid in `known`, their records are malformed.
 pub(super) fn prepared_as(file: TextFile, options: &ReadOptions, known: Encoding) -> Result<TextFile> {
     in_encoding(file, options, IN_A_WINDOW, Some(known))
 }
@@ -163,18 +163,18 @@ fn in_encoding(
     Ok(file.malformed(options.malformed))
 }
 
-/// UTF-8, or UTF-16 by its mark, unless most of what is not ASCII is no UTF-8: then Windows-1252, if that is likeliest. Of a large file
-/// the first bytes say it.
+/// Detects the encoding: UTF-8, or UTF-16 by its mark, unless most bytes beyond ASCII are not UTF-8: then Windows-1252, if that
+/// is likeliest. For a large file, the first bytes decide.
 ///
 /// # Errors
-/// If another encoding is likeliest: text in it would be read wrongly without a word.
+/// If another encoding is likeliest: its text would be decoded wrongly without a message.
 fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encoding> {
     const PIECE: u64 = 1 << 16;
-    /// How many bytes, in pieces that are not ASCII alone, the guess takes.
+    /// The number of bytes for the guess, in pieces that are not ASCII alone.
     const GUESSED: usize = 1 << 20;
-    /// How many characters of UTF-8 may be there by chance, as a share of those that are none.
+    /// The ratio of malformed sequences to valid characters beyond ASCII above which the valid ones are taken as chance.
     const CHANCE: usize = 10;
-    /// Of how many lines one may have a byte that is none of the known encoding.
+    /// The number of lines among which one may have a byte that is not valid in the known encoding.
     const FEW: usize = 10;
     let (name, bytes) = file.raw_sample()?;
     let what = || format!("file `{name}`");
@@ -209,13 +209,13 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
             good += chunk.valid().chars().filter(|c| !c.is_ascii()).count();
             bad += usize::from(!chunk.invalid().is_empty());
         }
-        // What a piece cuts in two is counted as bad twice at most.
+        // A character that is cut by the end of a piece is counted as bad at most twice.
         if !piece.is_ascii() && bad > 0 && std::str::from_utf8(&piece).is_err_and(|e| e.error_len().is_none())
         {
             bad -= 1;
         }
     }
-    // Of ASCII alone other bytes may follow: they are those of the files before.
+    // Bytes beyond ASCII may follow: they are assumed to have the encoding of the earlier files.
     if let Some(known) = known.filter(|known| looked_at.is_empty() && *known != Encoding::Utf8) {
         return Ok(known);
     }
@@ -223,7 +223,7 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
         return Ok(Encoding::Utf8);
     }
     match Encoding::likeliest(&looked_at) {
-        // Where UTF-8 is among them, the lines that are none are named.
+        // If UTF-8 is among them, the malformed lines are reported.
         of if bad <= good * CHANCE && of.has_single_bytes() => Ok(Encoding::Utf8),
         Encoding::Windows1252 => Ok(Encoding::Windows1252),
         _ if let Some(known) = known.filter(|_| bad * FEW <= lines.max(2 * FEW)) => Ok(known),
@@ -234,19 +234,19 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
     }
 }
 
-/// How an encoding is set.
+/// Advice how to set an encoding.
 fn set(encoding: Encoding) -> String {
     format!("set `encoding` (`data.encoding` in a config) to `{}`", encoding.name().to_lowercase())
 }
 
-/// Whether a file of this name, below a folder, says something about the data and is none.
+/// Returns whether a name below a folder is a note about the data, such as a README.
 pub(super) fn is_note(below: &str) -> bool {
     let name = below.rsplit('/').next().unwrap_or(below);
     let start = ["README", "LICENSE", "LICENCE", "COPYING", "CHANGELOG", "SHA256SUMS", "NOTICE", "_"];
     start.iter().any(|start| name.to_uppercase().starts_with(start)) || extension(name) == Some("md")
 }
 
-/// The format that the ending of a name says.
+/// The format of a name's extension.
 pub(super) fn by_ending(name: &str) -> Option<FileFormat> {
     Some(match extension(&name.to_lowercase())? {
         "csv" => FileFormat::Csv,
@@ -260,7 +260,7 @@ pub(super) fn by_ending(name: &str) -> Option<FileFormat> {
     })
 }
 
-/// The extension of a name, without that of gzip.
+/// The extension of a name, ignoring `.gz`.
 pub(super) fn extension(name: &str) -> Option<&str> {
     let name = name.strip_suffix(".gz").unwrap_or(name);
     let name = name.rsplit(['/', '!']).next().unwrap_or(name);

@@ -1,4 +1,4 @@
-//! Plain text of a path, for language models.
+//! Plain text from a path, for language models.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::data::records::Stream;
 use crate::data::{Folder, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// Text for a language model, and what messages call where it is from.
+/// Text for a language model, in memory.
 ///
 /// ```
 /// use unpadded::data::PlainText;
@@ -32,7 +32,7 @@ pub struct PlainText {
     read_as: ReadOptions,
 }
 
-/// Detects the format and the column of a file; what is decided is added to `read_as` if nothing is yet.
+/// Detects the format and the column of a file; adds the decisions to `read_as` if it has none yet.
 fn of_file(
     file: &TextFile,
     options: &ReadOptions,
@@ -71,7 +71,7 @@ fn of_file(
     Ok(guess.explained(found))
 }
 
-/// The files of these paths, and how they are read. Their text comes in pieces of whole lines, as far as there are lines.
+/// The plan to read the files of these paths. Their text comes in pieces of whole lines, as far as there are lines.
 fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<String>> {
     let (name, found) = find(paths)?;
     if options.text.len() > 1 {
@@ -113,7 +113,7 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<S
     Ok(Plan::of(name, read_as, vec![lines_apart(inputs)]))
 }
 
-/// The pieces of these inputs; where one ends within a line, the line ends, too.
+/// The pieces of these inputs; the end of an input ends its last line.
 fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
     let inputs: Arc<[Opener<String>]> = inputs.into();
     Box::new(move || {
@@ -139,14 +139,14 @@ fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
     })
 }
 
-/// Text for a language model in files that may be larger than memory: each pass reads the files anew, a piece of about a mebibyte after
-/// another, which are the text of [`PlainText`].
+/// Text for a language model in files that may be larger than memory. Each pass reads the files anew, in pieces of about a
+/// mebibyte; together they are the text of [`PlainText`].
 #[derive(Clone)]
 pub struct PlainFiles {
     name: String,
     read_as: ReadOptions,
     open: Arc<dyn Fn() -> Stream<String> + Send + Sync>,
-    /// The bytes of the text that are meant.
+    /// The range of bytes of the text.
     bytes: Range<u64>,
 }
 
@@ -159,10 +159,10 @@ impl fmt::Debug for PlainFiles {
 }
 
 impl PlainFiles {
-    /// The text of these paths, one behind the other, as [`PlainText::open_with`] detects it.
+    /// Opens the text of these paths, one after another, as [`PlainText::open_with`] detects it.
     ///
     /// # Errors
-    /// If there is no path or no file; if the first lines are not as the format says.
+    /// If there is no path or no file; if the first lines do not match the format.
     ///
     /// ```
     /// use unpadded::data::{PlainFiles, ReadOptions};
@@ -185,17 +185,17 @@ impl PlainFiles {
         Ok(Self { name, read_as, open, bytes: 0..u64::MAX })
     }
 
-    /// What messages call it.
+    /// The name in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The format and the column that were detected, and why.
+    /// The detected format and column, with the reasons.
     pub fn read_as(&self) -> &ReadOptions {
         &self.read_as
     }
 
-    /// The pieces of the text, one after another. An error in a file comes as an item, after which there are no more.
+    /// Iterates over the pieces of the text. An error in a file is the last item.
     pub fn pieces(&self) -> Box<dyn Iterator<Item = Result<String>> + Send> {
         let (mut at, bytes) = (0, self.bytes.clone());
         let within = move |piece: Result<String>| -> Option<Option<Result<String>>> {
@@ -215,10 +215,10 @@ impl PlainFiles {
         Box::new((self.open)().map_while(within).flatten())
     }
 
-    /// Cuts off about the last one of `one_in` parts, as [`PlainText::cut_off`]. The files are read twice.
+    /// Cuts off about the last one of `one_in` parts, as [`PlainText::cut_off`]. Reads the files twice.
     ///
     /// # Errors
-    /// What is wrong in a file.
+    /// If a file is malformed or cannot be read.
     #[track_caller]
     pub fn cut_off(self, one_in: u64) -> Result<(Self, Self)> {
         self.cut(one_in).at_caller()
@@ -257,25 +257,25 @@ impl PlainFiles {
 }
 
 impl PlainText {
-    /// This text; `name` is what messages call it.
+    /// A text; `name` is its name in messages.
     pub fn new(name: &str, text: impl Into<String>) -> Self {
         Self { name: name.to_owned(), text: text.into(), read_as: ReadOptions::default() }
     }
 
-    /// The text of a file; of all files of a folder, a zip or a pattern such as `data/*.txt`, one behind the other; or that of a column
-    /// between tabs or commas, of JSON Lines or of Parquet, a record behind the other.
+    /// Reads the text of a file; or of all files of a folder, a zip or a pattern such as `data/*.txt`, one after another; or of a
+    /// column in a table, in JSON Lines or in Parquet, one record after another.
     ///
     /// # Errors
-    /// If there is none, or it cannot be read.
+    /// If there is no file, or it cannot be read.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with([path], &ReadOptions::default())
     }
 
-    /// The text of these paths, one behind the other, read as the options say.
+    /// Reads the text of these paths, one after another, with these options.
     ///
     /// # Errors
-    /// As [`Self::open`]; if there is no path, or no column of the name that is given.
+    /// As [`Self::open`]; if there is no path, or no column of the given name.
     #[track_caller]
     pub fn open_with<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P>,
@@ -316,7 +316,7 @@ impl PlainText {
         })
     }
 
-    /// What messages call it.
+    /// The name in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -331,8 +331,8 @@ impl PlainText {
         &self.read_as
     }
 
-    /// Cuts off about the last one of so many parts, at the end of a line if there is one: to choose by. The rest comes first; of 0,
-    /// nothing is cut off.
+    /// Cuts off validation data: about the last one of `one_in` parts, at the end of a line if possible. Returns the rest, then
+    /// the part; 0 cuts off nothing.
     #[must_use]
     pub fn cut_off(self, one_in: u64) -> (Self, Self) {
         let size = self.text.len() as u64;

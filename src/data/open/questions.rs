@@ -1,4 +1,4 @@
-//! A file whose records a model answers: each keeps all that it has, and gets columns more.
+//! Prediction for the records of a file: each record is kept whole, and gets added columns.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -17,13 +17,13 @@ use crate::data::records::{OneLine, Parser};
 use crate::data::{Encoding, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// What of a record is asked about.
+/// The kind of input in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QuestionKind {
     /// A text, which may have a label.
     Text,
-    /// A text that becomes another one, which may be there.
+    /// A source text, which may have a target.
     Source,
     /// Words, which may have tags.
     Words,
@@ -31,10 +31,10 @@ pub enum QuestionKind {
     Row,
 }
 
-/// The records of a file, one after another, read as the files of a training: none is held but the one that is given.
+/// The records of a file, read as training files, one in memory at a time.
 ///
-/// Columns with labels are kept, and never asked about. What is written has the order of the file, all of its columns and its line ends;
-/// it is UTF-8.
+/// Columns with labels are copied, and never used as input. The output has the order of the file, all of its columns and its line
+/// ends; its encoding is UTF-8.
 ///
 /// ```
 /// use unpadded::data::{AnswerCell, QuestionKind, Questions, ReadOptions};
@@ -57,13 +57,13 @@ pub struct Questions {
     name: String,
     records: Records,
     adds: AnswerColumns,
-    /// The line with the names of the columns, and those before it.
+    /// The line with the names of the columns, and the lines before it.
     header: Option<Question>,
     out: AnswerOutput,
     read_as: ReadOptions,
 }
 
-/// What gives the records.
+/// The source of the records.
 enum Records {
     Lines(Box<OfLines>),
     #[cfg(feature = "parquet")]
@@ -75,20 +75,20 @@ struct OfLines {
     name: String,
     /// `None` once the file has ended.
     lines: Option<Lines>,
-    /// Lines that were taken for a part of a record that never ends.
+    /// Lines to parse again, which were read as parts of a record that never ends.
     again: VecDeque<Raw>,
     parser: Box<dyn Parser<SentenceWords>>,
     number: u64,
-    /// The line in which the record begins whose lines are in `raw`.
+    /// The number of the first line of the record in `raw`.
     begun: Option<u64>,
     raw: Vec<Raw>,
-    /// What ends the lines of the file.
+    /// The line end of the file.
     end: &'static str,
     /// Whether the file begins with a byte order mark.
     marked: bool,
 }
 
-/// Where answers are written.
+/// The output of the answers.
 enum AnswerOutput {
     Nowhere,
     Text(Box<dyn Write + Send>),
@@ -106,12 +106,12 @@ impl std::fmt::Debug for Questions {
 }
 
 impl Questions {
-    /// Opens a file, in gzip or zip or not. Its text is in the column that the options give, as far as the file has it; else in the one
-    /// that is detected. A text of several columns ([`ReadOptions::texts`]) is in all of them, or in the lines of a file without columns,
-    /// whose own tabs separate its parts.
+    /// Opens a file, plain or compressed with gzip or zip. The text is in the column of the options, if the file has it; else in
+    /// the detected column. A text of several columns ([`ReadOptions::texts`]) is in all of them, or in the lines of a file
+    /// without columns, with tabs between its parts.
     ///
     /// # Errors
-    /// If it is no file that has records in lines or rows, or it has no column of the text: the message says what to set.
+    /// If the file has no records in lines or rows, or no column of the text: the message has the option to set.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions, asking: QuestionKind) -> Result<Self> {
         Self::of(path.as_ref(), options, asking).at_caller()
@@ -127,7 +127,7 @@ impl Questions {
         let trained = options.found.encoding.and_then(|name| name.parse().ok());
         let file = prepared_as(file, options, trained.unwrap_or_default())?;
         let mut options = options.told();
-        // The texts of a training may have been in folders; those of one file are in lines.
+        // The texts of a training may have been in folders; the texts of one file are in lines.
         let folders = [FileFormat::FilePerClass, FileFormat::FolderPerClass, FileFormat::Parallel];
         options.format = options.format.filter(|format| !folders.contains(format));
         let opened = match asking {
@@ -177,17 +177,17 @@ impl Questions {
         Ok(questions)
     }
 
-    /// What messages call the file.
+    /// The name of the file in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The format and the columns that were found.
+    /// The detected format and columns.
     pub fn read_as(&self) -> &ReadOptions {
         &self.read_as
     }
 
-    /// The share of the file that was read, from 0 to 1; none of a file in a zip.
+    /// The share of the file that was read, from 0 to 1; `None` for a file in a zip.
     pub fn share(&self) -> Option<f32> {
         match &self.records {
             Records::Lines(_) => self.file.share(),
@@ -196,13 +196,13 @@ impl Questions {
         }
     }
 
-    /// Whether answers are lines of text; those of a Parquet file are Parquet.
+    /// Returns whether answers are lines of text; answers to a Parquet file are Parquet.
     pub fn has_lines(&self) -> bool {
         matches!(self.records, Records::Lines(_))
     }
 
-    /// Begins to write the answers, whose cells have these names: `predicted_` is before one that the file has already. What comes before
-    /// the first record is written: the line with the names of the columns, of a file that has one.
+    /// Begins to write the answers, whose cells have these names, with the prefix `predicted_` if the file has the name already.
+    /// Writes the lines before the first record, such as the header.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -225,7 +225,7 @@ impl Questions {
         self.write(&header, &names)
     }
 
-    /// Writes a record with its answer; of no cells: with empty ones. Records are written in the order in which they were read.
+    /// Writes a record with its answer; missing cells are empty. Records must be written in the order in which they were read.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -258,7 +258,7 @@ impl Questions {
         written.map_err(|e| Error::io("answers", "write", &e))
     }
 
-    /// Writes what is behind the last record, as comments and blank lines, and all that is not written yet.
+    /// Writes the lines behind the last record, as comments and blank lines, and flushes the output.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -289,7 +289,7 @@ impl Questions {
             Records::Lines(lines) => {
                 let whole = matches!(self.adds.form, Form::Cells(_, true));
                 let mut question = lines.read(whole)?;
-                // A field that only later records have is told once they come.
+                // A field that only later records have is reported when they are read.
                 if let Some(Question { raw, text, line, .. }) = &mut question
                     && let (Some(last), true) = (raw.last(), text.is_ok())
                     && let Some(Reason { expected, got }) = self.adds.refused(&last.text)
@@ -309,7 +309,7 @@ impl Questions {
 }
 
 impl OfLines {
-    /// The next line, and its text if that can be read; none behind the last.
+    /// Reads the next line; the inner error is a malformed line; `None` behind the last.
     fn line(&mut self) -> Result<Option<Result<(), Reason>>> {
         if let Some(raw) = self.again.pop_front() {
             self.number = raw.number;
@@ -336,7 +336,7 @@ impl OfLines {
         Ok(Some(reason.map_or(Ok(()), Err)))
     }
 
-    /// The next record. If it may take several lines, and has no end, its first line alone is malformed.
+    /// Reads the next record. If it may have several lines, and never ends, only its first line is malformed.
     fn read(&mut self, several: bool) -> Result<Option<Question>> {
         loop {
             let next = self.line()?;
@@ -363,7 +363,7 @@ impl OfLines {
                         self.raw.iter().position(|line| line.number == begun && line.number < self.number)
                     });
                     let number = match begun {
-                        // What was taken for its other lines are records.
+                        // The lines that were read as its continuation are records.
                         Some(at) => {
                             let behind: Vec<Raw> = self.raw.drain(at + 1..).collect();
                             behind.into_iter().rev().for_each(|line| self.again.push_front(line));
@@ -388,7 +388,7 @@ impl OfLines {
     }
 }
 
-/// A record that cannot be read is an item; what ends the file is an error, and the last one.
+/// A malformed record is an item with an error inside; an error of the file is the last item.
 impl Iterator for Questions {
     type Item = Result<Question>;
 
@@ -403,7 +403,7 @@ fn is_blank(file: &TextFile) -> Result<bool> {
     Ok(file.first_records(OneLine(line))?.next().is_none())
 }
 
-/// Whether the byte order mark says that a file is UTF-16.
+/// Returns whether a file has the byte order mark of UTF-16.
 fn is_utf_16(file: &TextFile) -> Result<bool> {
     let ((_, mut bytes), mut first) = (file.raw_sample()?, [0; 2]);
     Ok(std::io::Read::read_exact(&mut bytes, &mut first).is_ok() && Encoding::marked(&first).is_some())

@@ -1,4 +1,4 @@
-//! How a data set was read, as text: a checkpoint keeps it, so that later files of the data set are read alike.
+//! The read note: the way a data set was read, as text in a checkpoint, so that later files of the data set are read alike.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::data::conll::Columns;
 use crate::data::{Encoding, Tagging};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// What holds for other files, too; formats and schemes by their names.
+/// The properties that hold for other files, too; formats and schemes by their names.
 #[derive(Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 struct ReadNote {
@@ -69,8 +69,8 @@ impl Texts {
 }
 
 impl ReadOptions {
-    /// The columns, the header, the separator and the tag scheme, set or detected, as text for a checkpoint's note. The format is kept
-    /// of tagged texts alone: a table may come after JSON or a folder of tables after a file.
+    /// The columns, the header, the separator and the tag scheme, set or detected, as text for a checkpoint's note. The format is
+    /// stored for tagged texts alone: other data sets may have a table after JSON, or a folder of tables after a file.
     ///
     /// ```
     /// use unpadded::data::ReadOptions;
@@ -81,7 +81,7 @@ impl ReadOptions {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub fn to_note(&self) -> String {
-        // Tables, JSON and folders are told apart by what they are, and have the same columns.
+        // Tables, JSON and folders are detected by their contents, and have the same columns.
         let of_words = |format: &FileFormat| *format == FileFormat::Columns || self.tokens.is_some();
         let stored = ReadNote {
             format: self.format.filter(of_words).map(|format| format.name().to_owned()),
@@ -100,12 +100,12 @@ impl ReadOptions {
             tagging: self.tagging.as_deref().map(Tagging::to_note),
             encoding: self.found.encoding.filter(|name| *name != Encoding::Utf8.name()).map(str::to_owned),
         };
-        // It has strings, numbers and flags alone, which are all written; of an empty note reading says so.
+        // It has strings, numbers and flags alone, which always serialize; reading an empty note is an error.
         serde_json::to_string(&stored).unwrap_or_default()
     }
 
-    /// How files were read, as an object of JSON: `format`, `columns`, `header`, `separator`, `encoding` and `notes`, each null or empty
-    /// where nothing was detected. A column is a string, the columns of a text in several are a list.
+    /// The way files were read, as a JSON object: `format`, `columns`, `header`, `separator`, `encoding` and `notes`, each null
+    /// or empty if nothing was detected. A column is a string; several columns of a text are a list.
     pub fn to_json(&self) -> String {
         let column = |(what, names): (&str, &[String])| match names {
             [] => None,
@@ -124,7 +124,7 @@ impl ReadOptions {
         .to_string()
     }
 
-    /// These options, and where they set nothing, what a note of [`Self::to_note`] has.
+    /// Completes these options by a note of [`Self::to_note`]: options that are set take precedence.
     ///
     /// # Errors
     /// If the text is no such note.
@@ -146,7 +146,7 @@ impl ReadOptions {
         }
         let encoding = stored.encoding.map(|name| name.parse::<Encoding>()).transpose()?;
         let found = DetectedFormat { encoding: encoding.map(Encoding::name), ..*self.found };
-        // The columns of words and tags that are set anew are looked for anew.
+        // Columns of words and tags that are set to other values are detected anew.
         let other = |set: &Option<String>, before: &Option<String>| set.is_some() && set != before;
         let reset = other(&self.tokens, &stored.tokens) || other(&self.tags, &stored.tags);
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
@@ -174,7 +174,7 @@ impl ReadOptions {
         })
     }
 
-    /// Of tagged texts: the scheme by which [`Self::repair_tags`] rewrites tags, as other texts of the data set keep it.
+    /// Sets the tagging of other texts of the data set, by which [`Self::repair_tags`] rewrites tags.
     #[must_use]
     pub fn tagging(self, tagging: Tagging) -> Self {
         Self { tagging: Some(Box::new(tagging)), ..self }
@@ -197,7 +197,7 @@ mod tests {
         let again = ReadOptions::new().or_note(&note).unwrap();
         assert_eq!((again.columns.as_deref(), again.tagging.as_deref()), (Some(&columns), Some(&tagging)));
         assert_eq!(again.to_note(), note);
-        // What is set anew is looked for anew.
+        // Columns that are set to other values are detected anew.
         let other = ReadOptions::new().tags("4").or_note(&note).unwrap();
         assert_eq!((other.tags.as_deref(), other.columns), (Some("4"), None));
         let texts = TaggedTexts::of_columns(&TextFile::embedded("d.conll", "a N\nb V\n")).unwrap();

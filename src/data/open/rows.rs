@@ -1,4 +1,4 @@
-//! Sparse rows of a path.
+//! Sparse rows from a path.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ impl Record for LabelledRow {
         self.label.to_string().into()
     }
 
-    /// By the row alone, and those of a query together.
+    /// The query decides hold-out, if the row has one; else its entries.
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
         match self.query {
             Some(query) => fingerprint.text("query").number(query),
@@ -47,7 +47,7 @@ impl Record for LabelledRow {
         Ok(Plan::of(name, options, inputs))
     }
 
-    /// Indices count from 0 if one of them is 0, else from 1, unless that is set.
+    /// Indices count from 0 if any index is 0, else from 1, unless the first index is set.
     fn settled(all: RecordPass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
         let (first, why) = match options.first_index {
             Some(first) => (first, "as set"),
@@ -80,8 +80,8 @@ impl Record for LabelledRow {
 }
 
 impl LabelledRows {
-    /// Whether the names of what the path leads to end as `.svm`, `.libsvm` or `.svmlight`, or the first lines are a label and numbered
-    /// features each. Of what cannot be read they are not.
+    /// Returns whether a path has LIBSVM rows: the names of its files end with `.svm`, `.libsvm` or `.svmlight`, or each of the
+    /// first lines is a label and numbered features. `false` for paths that cannot be read.
     pub(crate) fn are_in(path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
         if let Some(format) = path.to_str().and_then(by_ending) {
@@ -109,7 +109,7 @@ fn files(paths: &[PathBuf]) -> Result<(String, Vec<TextFile>)> {
     Ok((name, files))
 }
 
-/// That a file may hold texts.
+/// Checks that a file may hold texts.
 ///
 /// # Errors
 /// If it holds rows of numbered features.
@@ -127,7 +127,7 @@ pub(super) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
     ))
 }
 
-/// Whether the name of a file, or its first lines, say that it has rows of numbered features.
+/// Returns whether the name of a file, or its first lines, show rows of numbered features.
 fn numbered(file: &TextFile) -> Result<bool> {
     const LOOKED_AT: usize = 20;
     if let Some(format) = by_ending(&file.name()) {
@@ -137,7 +137,7 @@ fn numbered(file: &TextFile) -> Result<bool> {
     let lines = lines.map_while(Result::ok).filter(|line| !line.trim().is_empty());
     let mut rows = lines.take(LOOKED_AT).map(|line| LabelledRow::of_line(&line, FirstIndex::Zero)).peekable();
     let entries = |row: &LabelledRow| !row.indices.is_empty();
-    // A row may have no entry, but a file of labels alone is none of rows.
+    // A row may have no entry, but a file of labels alone has no rows.
     let mut some = false;
     Ok(rows.peek().is_some()
         && rows.all(|row| {

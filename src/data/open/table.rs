@@ -12,7 +12,7 @@ use crate::data::records::{Parser, of_columns, shown, unbroken};
 use crate::data::{MalformedLines, Records, TextFile};
 use crate::error::Result;
 
-/// How many records are looked at to tell columns apart.
+/// The number of records that detection reads.
 const LOOKED_AT: usize = 1000;
 
 enum State {
@@ -20,22 +20,22 @@ enum State {
     Start,
     Plain,
     Quoted,
-    /// Behind a quotation mark in a cell in quotation marks: the end of the cell, or the first of two that stand for one.
+    /// Behind a quotation mark in a quoted cell: the end of the cell, or the first half of a doubled mark.
     Closing,
 }
 
-/// What quotation marks are in a table.
+/// The meaning of quotation marks in a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quotes {
-    /// Text.
+    /// They are text.
     Text,
-    /// Around a cell, if the cell begins with one.
+    /// They enclose a cell, if the cell begins with one.
     Cells,
-    /// As [`Self::Cells`], where spaces behind a separator are no part of the cell.
+    /// As [`Self::Cells`], but spaces behind a separator do not belong to the cell.
     Spaced,
 }
 
-/// Puts cells together.
+/// A parser of cells.
 struct Cells {
     separator: char,
     quotes: Quotes,
@@ -44,12 +44,12 @@ struct Cells {
     stray: bool,
     row: Vec<String>,
     cell: String,
-    /// Of the record so far, and at most.
+    /// The size of the record so far, and the maximum.
     size: usize,
     most: usize,
     /// The number of the line that is parsed.
     line: u64,
-    /// Where the cell in quotation marks begins.
+    /// The line in which the quoted cell begins.
     opened: u64,
 }
 
@@ -75,7 +75,7 @@ impl Cells {
         (self.state, self.size) = (State::Start, 0);
     }
 
-    /// Takes a line, which may end a record.
+    /// Parses a line, which may end a record.
     fn line(&mut self, line: &str) -> Result<Option<Vec<String>>, Reason> {
         let within = matches!(self.state, State::Quoted);
         if !within {
@@ -116,7 +116,7 @@ impl Cells {
         self.state = State::Start;
     }
 
-    /// Takes a character, unless it cannot stand there.
+    /// Parses a character; returns it as the error if it is not allowed there.
     fn take(&mut self, c: char) -> Result<(), char> {
         match self.state {
             State::Start if c == '"' => (self.state, self.opened) = (State::Quoted, self.line),
@@ -139,10 +139,10 @@ impl Cells {
     }
 }
 
-/// Makes records of the rows of a table.
+/// A parser of the rows of a table into records.
 struct Rows<F> {
     cells: Cells,
-    /// How many cells each row has, if that is known.
+    /// The number of cells of each row, if it is known.
     width: Option<usize>,
     /// Whether the next row is the header.
     header: bool,
@@ -183,16 +183,16 @@ impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F>
     }
 }
 
-/// How the cells of a table are separated.
+/// The dialect of a table: separator and quotation marks.
 #[derive(Debug, Clone)]
 pub(super) struct Dialect {
     separator: char,
     quotes: Quotes,
-    /// What was decided, if it was not the usual.
+    /// The decisions that are unusual.
     notes: Vec<String>,
 }
 
-/// What a separator is called in messages.
+/// The name of a separator in messages.
 fn named(separator: char) -> String {
     if separator == '\t' { "tabs".to_owned() } else { format!("`{separator}`") }
 }
@@ -209,17 +209,17 @@ fn declared(line: &str) -> Option<char> {
     given.next().filter(|_| given.next().is_none())
 }
 
-/// How well a separator fits the first records.
+/// The fit of a separator to the first records.
 struct SeparatorFit {
     separator: char,
-    /// Which share of the records has as many columns as most, of at least two.
+    /// The share of the records with the most frequent number of columns, at least two.
     share: f64,
-    /// Whether it is as in prose: a space is behind it, or digits are on both sides, wherever it is.
+    /// Whether it is used as in prose: each one has a space behind it, or digits on both sides.
     loose: bool,
 }
 
 impl SeparatorFit {
-    /// The share from which on a separator fits: a few records may be malformed.
+    /// Minimum share of a separator that fits: a few records may be malformed.
     const FITS: f64 = 0.9;
 
     fn of(file: &TextFile, separator: char) -> Result<Self> {
@@ -244,7 +244,7 @@ impl SeparatorFit {
     }
 }
 
-/// The first records, split at a separator. What is malformed ends them for a file that stops at errors.
+/// The first records, split at a separator. A malformed record ends them if errors stop reading.
 fn rows(file: &TextFile, separator: char, quotes: Quotes) -> Result<Records<Vec<String>>> {
     let cells = Cells::new(separator, quotes);
     file.clone().malformed(MalformedLines::Skip).first_records(Rows {
@@ -255,7 +255,7 @@ fn rows(file: &TextFile, separator: char, quotes: Quotes) -> Result<Records<Vec<
     })
 }
 
-/// Whether the first records, with cells in quotation marks, all have equally many cells, at least two, and no stray mark.
+/// Returns whether all first records, with quoted cells, have the same number of cells, at least two, and no stray mark.
 fn are_even(file: &TextFile, separator: char, quotes: Quotes) -> Result<bool> {
     let (mut lines, mut cells) = (file.first_lines()?, Cells::new(separator, quotes));
     let (mut width, mut count) = (None, 0);
@@ -272,14 +272,14 @@ fn are_even(file: &TextFile, separator: char, quotes: Quotes) -> Result<bool> {
     Ok(count > 0 && !cells.stray && !matches!(cells.state, State::Quoted))
 }
 
-/// What is between the quotation marks around a cell, if it is as writers of CSV put it: marks in it are doubled.
+/// The text of a quoted cell, if it is quoted as in CSV, with doubled marks inside.
 fn unquoted(cell: &str) -> Option<&str> {
     let inner = cell.strip_prefix('"')?.strip_suffix('"')?;
     (!inner.replace("\"\"", "").contains('"')).then_some(inner)
 }
 
-/// Whether cells between tabs are in quotation marks as in CSV: all but numbers, or all that need them and no others. Where a text
-/// merely begins with a mark, marks are text.
+/// Returns whether cells between tabs are quoted as in CSV: all but numbers, or exactly the cells that need it. If a text merely
+/// begins with a mark, marks are text.
 fn are_quoted(file: &TextFile) -> Result<bool> {
     let rows: Vec<Vec<String>> = rows(file, '\t', Quotes::Text)?.take(LOOKED_AT).flatten().collect();
     let cells = || rows.iter().flatten().map(String::as_str);
@@ -303,7 +303,7 @@ fn are_quoted(file: &TextFile) -> Result<bool> {
     Ok(all(&rows) || below.is_some_and(all) || (doubled && marked.all(needed)))
 }
 
-/// Whether a space is behind each separator, and quotation marks behind some.
+/// Returns whether a space is behind each separator, and quotation marks behind some.
 fn is_spaced(file: &TextFile, separator: char) -> Result<bool> {
     let rows: Vec<Vec<String>> = rows(file, separator, Quotes::Cells)?.take(LOOKED_AT).flatten().collect();
     // The header may be without spaces.
@@ -317,7 +317,8 @@ fn is_spaced(file: &TextFile, separator: char) -> Result<bool> {
 }
 
 impl Dialect {
-    /// The separator that is set, declared in the first line, or gives equally many columns in most of the first records.
+    /// Detects the dialect: the separator is set, declared in the first line, or gives one number of columns in most of the first
+    /// records.
     pub(super) fn of(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result<Self> {
         let tabs = format == FileFormat::Tsv;
         if let Some(separator) = options.separator {
@@ -343,7 +344,7 @@ impl Dialect {
         let mut found = fits.iter().filter(tight);
         let best = match found.next() {
             Some(best) => best,
-            // Commas with a space behind each separate columns if the name says so, and nothing else does.
+            // Commas with a space behind each separate columns if the name ends so, and no other separator fits.
             None => return Self::quoted(file, usual, tabs, Vec::new()),
         };
         let other = found.find(|fit| fit.separator != best.separator);
@@ -358,7 +359,7 @@ impl Dialect {
         Self::quoted(file, best.separator, tabs, note.into_iter().collect())
     }
 
-    /// Detects what quotation marks are; where `tabs` says so, they may be text between tabs.
+    /// Detects the meaning of quotation marks; with `tabs`, they may be text between tabs.
     fn quoted(file: &TextFile, separator: char, tabs: bool, mut notes: Vec<String>) -> Result<Self> {
         let quotes = if separator == '\t' && tabs {
             if are_quoted(file)? {
@@ -397,7 +398,7 @@ fn first_line(file: &TextFile) -> Result<u64> {
 }
 
 impl ReadOptions {
-    /// Whether the wanted columns are given, all of them by what was detected in an earlier file.
+    /// Returns whether all wanted columns are given by the detection in an earlier file.
     pub(super) fn are_detected(&self, wanted: &[Column<'_>]) -> bool {
         let Some(told) = &self.told else { return false };
         let is_told = |one: &Column<'_>| match one.what {
@@ -410,7 +411,7 @@ impl ReadOptions {
     }
 }
 
-/// What was decided about a table: the separator, the header, and the columns that are wanted.
+/// The decisions about a table: the separator, the header, and the wanted columns.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     dialect: Dialect,
@@ -419,7 +420,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Detects what the options do not set from the first records of a file.
+    /// Detects options that are not set from the first records of a file.
     pub(super) fn of(
         file: &TextFile,
         format: FileFormat,
@@ -450,7 +451,7 @@ impl Table {
         Ok(Self { dialect, picked, empty: Empty::of(wanted, options.pair, options.label_lists) })
     }
 
-    /// Of a file whose name says that it is a table: the texts of its only column, if each of the first records has one cell.
+    /// A table of texts in its only column, if the name has the extension of a table and each of the first records has one cell.
     pub(super) fn of_texts(file: &TextFile, options: &ReadOptions) -> Result<Option<Self>> {
         let Some(format @ (FileFormat::Csv | FileFormat::Tsv)) = by_ending(&file.name()) else {
             return Ok(None);
@@ -464,7 +465,7 @@ impl Table {
         Self::of(file, format, &options, &[Column { what: "text", given: Some("1"), known: TEXT }]).map(Some)
     }
 
-    /// The first records, to see what a header says.
+    /// The first records, to look for a header.
     pub(super) fn first_rows(
         file: &TextFile,
         format: FileFormat,
@@ -479,14 +480,14 @@ impl Table {
         &self.picked.names
     }
 
-    /// Notes in the options of a file what was decided about it, and why.
+    /// Adds the decisions and their reasons to the options of a file.
     pub(super) fn note(&self, options: &mut ReadOptions) {
         options.notes = self.notes().to_vec();
         options.found.header = Some(self.has_header());
         options.found.separator = Some(self.dialect.separator);
     }
 
-    /// What was decided, and why.
+    /// The decisions and their reasons.
     pub(super) fn notes(&self) -> &[String] {
         &self.picked.notes
     }
@@ -495,17 +496,17 @@ impl Table {
         self.picked.header
     }
 
-    /// Whether cells are what is between tabs, quotation marks and all.
+    /// Returns whether cells are all text between tabs, including quotation marks.
     pub(super) fn has_tabs(&self) -> bool {
         self.dialect.separator == '\t' && self.dialect.quotes == Quotes::Text
     }
 
-    /// What separates cells, and whether they may be in quotation marks.
+    /// The separator, and whether cells may be quoted.
     pub(super) fn writes(&self) -> (char, bool) {
         (self.dialect.separator, self.dialect.quotes != Quotes::Text)
     }
 
-    /// How many columns most of the first records have.
+    /// The most frequent number of columns in the first records.
     pub(super) fn width(&self) -> usize {
         self.picked.width
     }
@@ -524,7 +525,7 @@ impl Table {
         Ok(cells.peek().is_some() && cells.all(|cell| number(&cell)))
     }
 
-    /// The names in the header; none without one.
+    /// The names in the header; empty without a header.
     pub(super) fn header(&self, file: &TextFile) -> Result<Vec<String>> {
         if !self.has_header() {
             return Ok(Vec::new());
@@ -532,7 +533,7 @@ impl Table {
         rows(file, self.dialect.separator, self.dialect.quotes)?.next().unwrap_or_else(|| Ok(Vec::new()))
     }
 
-    /// What reads the text in the first `count` wanted columns of all records, of the header, too.
+    /// A parser of the text in the first `count` wanted columns of all records, including the header.
     pub(super) fn texts<R: 'static>(&self, count: usize, make: fn(String) -> R) -> Box<dyn Parser<R>> {
         let (ColumnChoice { columns, names, .. }, pair) = (self.picked.clone(), self.empty.pair);
         let make = move |mut row: Vec<String>| {
@@ -550,7 +551,7 @@ impl Table {
                 None => Ok(make(of_columns(cells))),
             }
         };
-        // Behind a mark that is never closed, this much is read twice.
+        // Behind a quotation mark that is never closed, this much is read twice.
         const MOST: usize = 1 << 22;
         let cells = Cells { most: MOST, ..self.dialect.cells() };
         Box::new(Rows { cells, width: Some(self.picked.width), header: false, make })

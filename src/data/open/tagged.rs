@@ -1,4 +1,4 @@
-//! Tagged texts of a path.
+//! Tagged texts from a path.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,17 +63,17 @@ fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<O
         all.clone_from(options);
     }
     let found = found.map_err(|e| guess.explain(e))?;
-    // Of several files none is held open until it is read.
+    // With several files, no file is open before it is read.
     if several {
         file.close();
     }
     Ok(Box::new(move || Ok(guess.explained(found(&file).map_err(|e| guess.explain(e))?))))
 }
 
-/// The records of a file of which all is decided.
+/// Opens the records of a file, with all decisions made.
 type Records = Box<dyn Fn(&TextFile) -> Result<Stream<TaggedText>> + Send + Sync>;
 
-/// Where the words, the tags and the label of an object are.
+/// The location of the words, the tags and the label in an object.
 #[derive(Clone)]
 struct Objects {
     picked: objects::FieldChoice,
@@ -151,7 +151,7 @@ impl Record for TaggedText {
         Ok(Plan::of(name, options, inputs))
     }
 
-    /// Tags that break the scheme are repaired if the options say so; those of another scheme than the training's are written in that.
+    /// Repairs tags that break the scheme, if the option is set; translates tags of another scheme to the scheme of the training.
     fn settled(all: RecordPass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
         let mut repairs = None;
         let raw = |visit: &mut dyn FnMut(&[String])| all(&mut |text| visit(&text.tags));

@@ -16,7 +16,7 @@ mod several;
 mod streams;
 mod tables;
 
-/// Files in a folder that goes with it.
+/// Files in a temporary folder.
 struct Files(PathBuf);
 
 impl Files {
@@ -211,7 +211,7 @@ fn several_files_are_one_data_set() {
     assert!(
         files.said(LabelledTexts::open(files.at("no-*.tsv"))).contains("expected at least one, got none")
     );
-    // A damaged UTF-8 file is no Windows-1252.
+    // A damaged UTF-8 file is not Windows-1252.
     let said = files.said(LabelledTexts::open(files.at("broken.txt")));
     assert!(said.starts_with("broken.txt:2: expected UTF-8"), "{said}");
 }
@@ -230,7 +230,7 @@ fn a_file_of_another_format_is_read_as_its_own() {
     );
     let options = ReadOptions::new().text("opinion");
     let train = LabelledTexts::open_with([files.at("all/a.tsv")], &options).unwrap();
-    // As far as its own format says; the column was asked for, and this file has none of that name.
+    // Its own format counts; the column was set, and this file has no column of that name.
     let said = files.said(LabelledTexts::open_with([files.at("all/b.jsonl")], train.read_as()));
     assert!(said.contains("b.jsonl") && said.contains("`opinion`"), "{said}");
     let more = LabelledTexts::open_with([files.at("more.tsv")], train.read_as()).unwrap();
@@ -266,7 +266,7 @@ fn formats_are_mixed_by_the_endings_of_names() {
     let [tsv, json] = ["all/a.tsv", "all/b.jsonl"].map(|name| files.at(name));
     let like = LabelledTexts::open(&tsv).unwrap().read_as().clone();
     assert_eq!(texts(&LabelledTexts::open_with([&json], &like).unwrap()), [("fine", "yes")]);
-    // And back again: what was found out of the one holds for the others of its format.
+    // And the other way round: the detection in one file holds for files of its format.
     let like = LabelledTexts::open(&json).unwrap().read_as().clone();
     assert_eq!(LabelledTexts::open_with([&tsv], &like).unwrap().records().len(), 2);
     for [one, other] in [["words.jsonl", "words.conll"], ["words.conll", "words.jsonl"]] {
@@ -292,7 +292,7 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     let limits = Limits { min_count: 20, ..Limits::default() };
     assert_eq!(in_files.vocabulary(&cut, &limits)?, whole.vocabulary(&cut, &limits)?);
     assert_eq!((in_files.labels()?, in_files.read_as()), (whole.labels()?, whole.read_as()));
-    // The same texts are held out, and of what is left again.
+    // The same texts are held out, also from the rest.
     let (rest, held) = in_files.clone().hold_out(3, 5);
     let (whole_rest, whole_held) = whole.clone().hold_out(3, 5);
     assert_eq!((texts(&rest)?, texts(&held)?), (whole_rest.records().into(), whole_held.records().into()));
@@ -311,7 +311,7 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     let streamed = || in_files.loader(feeds, &cut, (&words, &labels));
     assert_eq!(read(&streamed()?, None, 0)?, read(&in_memory, None, 0)?);
     assert_eq!(streamed()?.batch_count(), in_memory.batch_count());
-    // One pass finds what several do, and its parts are read no more until an epoch begins.
+    // One pass finds the same as several, and its parts are not read again before an epoch begins.
     let mut seen = (Vec::new(), Vec::new());
     let survey = in_files.clone().survey((3, 5), &cut, &limits, &mut |text, held| match held {
         true => seen.1.push(text.clone()),
@@ -336,7 +336,7 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     }
     assert_eq!(shuffled.fingerprint(), streamed()?.shuffle(7).buffer(64).fingerprint());
 
-    // What is wrong far down is met before an epoch begins, and where nothing is held out there is nothing to load.
+    // A late malformed line is reported before an epoch begins, and an empty held-out part cannot be loaded.
     fs::write(files.at("b.tsv"), lines.clone() + "no label\n").unwrap();
     let in_files = LabelledFiles::open_with(&paths, &options)?;
     let streamed = || in_files.loader(feeds, &cut, (&words, &labels));
@@ -423,14 +423,14 @@ fn headers_are_told_from_records() {
     );
     let with = |name: &str, options: ReadOptions| LabelledTexts::open_with([files.at(name)], &options);
     assert_eq!(with("a.csv", ReadOptions::new().header(false)).unwrap().records().len(), 3);
-    // A number is a position before it is a name, and says nothing of a header.
+    // A number is first a position, then a name, and is no sign of a header.
     let numbered = with("quoted.csv", ReadOptions::new().text("3").label("1")).unwrap();
     assert_eq!(texts(&numbered), [("It was fine.", "3"), ("It was dull.", "1")]);
     let named = with("quoted.csv", ReadOptions::new().text("opinion").label("1"));
     assert!(files.said(named).contains("column `opinion` of file `quoted.csv`"));
     assert_eq!(Pairs::open(files.at("to.tsv")).unwrap().records().len(), 3);
     assert_eq!(Pairs::open(files.at("en.tsv")).unwrap().records().len(), 2);
-    // Another part has a header only if it looks so itself.
+    // Another part has a header only if its own first line looks like one.
     let train = with("train.csv", ReadOptions::new().text("2").label("1")).unwrap();
     assert_eq!(train.records().len(), 3);
     let dev = LabelledTexts::open_with([files.at("dev.csv")], train.read_as());

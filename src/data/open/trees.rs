@@ -7,24 +7,24 @@ use crate::data::LabelledText;
 use crate::data::lines::Reason;
 use crate::data::records::shown;
 
-/// What is deeper is no tree of a sentence.
+/// Maximum depth of the tree of a sentence.
 const DEEPEST: usize = 1000;
 
-/// A node of a tree: its label, and which leaves are below it.
+/// A node of a tree: its label, and the range of its leaves.
 struct Node<'a> {
     label: &'a str,
     leaves: Range<usize>,
 }
 
-/// The tree of a line: its leaves with a space between, and the label of its root. Blank lines have none; nor have, if there are to be two
-/// labels alone, the neutral ones.
+/// Parses the tree of a line: its leaves, joined by spaces, and the label of its root. `None` for blank lines and, with `binary`,
+/// for neutral trees.
 pub(super) fn tree(line: &str, binary: bool) -> Result<Option<LabelledText>, Reason> {
     let (nodes, leaves) = nodes(line)?;
     nodes.first().map_or(Ok(None), |root| labelled(root, &leaves, binary))
 }
 
-/// The phrases of a line: the leaves of each node of its tree with the node's label, each phrase with its label once, the whole first.
-/// Neutral ones are left out if there are to be two labels alone.
+/// Parses the phrases of a line: the leaves of each node of its tree with the node's label, each phrase with its label once, the
+/// whole first. With `binary`, neutral phrases are left out.
 pub(super) fn phrases(line: &str, binary: bool) -> Result<Option<Vec<LabelledText>>, Reason> {
     let (nodes, leaves) = nodes(line)?;
     let mut seen = HashSet::new();
@@ -51,7 +51,7 @@ fn labelled(node: &Node<'_>, leaves: &[String], binary: bool) -> Result<Option<L
     Ok(Some(LabelledText::new(text, label)))
 }
 
-/// The nodes of the tree of a line, each behind the one above it, and the leaves; none of a blank line.
+/// Parses the nodes of the tree of a line, each behind its parent, and the leaves; empty for a blank line.
 fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
     let line = line.trim();
     if line.is_empty() {
@@ -64,7 +64,7 @@ fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
     let (mut depth, mut nodes, mut leaves) = (0usize, Vec::<Node<'_>>::new(), Vec::new());
     // The nodes whose brackets are open.
     let mut open: Vec<usize> = Vec::new();
-    // Behind an opening bracket stands a label, and behind that a word or other trees.
+    // An opening bracket is followed by a label, and the label by a word or by trees.
     let (mut after_open, mut has_child) = (false, Vec::new());
     let mut rest = line;
     while let Some(c) = rest.chars().next() {
@@ -121,7 +121,7 @@ fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
     Ok((nodes, leaves))
 }
 
-/// A word as it was before it stood in a tree.
+/// Undoes the escapes of a word in a tree.
 fn unescaped(word: &str) -> String {
     match word {
         "-LRB-" => "(".to_owned(),

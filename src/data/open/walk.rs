@@ -1,5 +1,5 @@
-//! A walk over a value of JSON as its file is read: it knows where values begin and end, and nothing else of them, so that a file may be
-//! larger than memory.
+//! A walk over a JSON value while its file is read: it finds where values begin and end, without parsing them, so that a file may
+//! be larger than memory.
 
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use crate::data::archive::Bytes;
 use crate::data::lines::{MARK, Reason, broken};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A place in a file of JSON.
+/// A position in a file of JSON.
 pub(super) struct Walk {
     pub(super) name: Arc<str>,
     input: BufReader<Bytes>,
-    /// The line that it is in, from 1 on.
+    /// The number of the line, from 1 on.
     pub(super) line: u64,
-    /// The longest value that is kept.
+    /// Maximum length of a value that is kept.
     most: usize,
 }
 
@@ -25,7 +25,7 @@ impl Walk {
         Self::over(file, file.bytes()?)
     }
 
-    /// The start of a file, to detect what it is.
+    /// The start of a file, for detection.
     pub(super) fn ahead(file: &TextFile) -> Result<Self> {
         Self::over(file, file.sample()?)
     }
@@ -39,7 +39,7 @@ impl Walk {
         Ok(walk)
     }
 
-    /// The bytes that come next; none at the end.
+    /// The next bytes; empty at the end.
     fn buffer(&mut self) -> Result<&[u8]> {
         let Self { name, input, line, .. } = self;
         input.fill_buf().map_err(|e| broken(format!("{name}:{line}"), &e))
@@ -50,7 +50,7 @@ impl Walk {
         Error::of(ErrorKind::Format, format!("{}:{line}", self.name), reason.expected, reason.got)
     }
 
-    /// The next byte that is no white space; it is not passed. None at the end.
+    /// The next byte that is no white space, without passing it; `None` at the end.
     pub(super) fn peek(&mut self) -> Result<Option<u8>> {
         loop {
             let buffer = self.buffer()?;
@@ -73,7 +73,7 @@ impl Walk {
         self.input.consume(1);
     }
 
-    /// The error of another byte, or of the end, where `expected` should be.
+    /// The error of another byte, or of the end, instead of `expected`.
     pub(super) fn unlike(&self, expected: &str, found: Option<u8>) -> Error {
         let got = match found {
             None => "the end of the file".to_owned(),
@@ -177,12 +177,12 @@ impl Walk {
         }
     }
 
-    /// Goes to the next value of a list, of which `first` says that none was passed; false at its end.
+    /// Moves to the next value of a list; `first` if no value was passed yet. Returns `false` at the end of the list.
     pub(super) fn element(&mut self, first: bool) -> Result<bool> {
         self.next_in(b']', "`,` or `]` in the list", first)
     }
 
-    /// Goes to the next name of an object and passes it; none at its end.
+    /// Moves to the next name of an object, and passes and returns it; `None` at the end of the object.
     pub(super) fn name(&mut self, first: bool) -> Result<Option<String>> {
         if !self.next_in(b'}', "`,` or `}` in the object", first)? {
             return Ok(None);

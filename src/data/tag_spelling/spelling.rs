@@ -1,16 +1,16 @@
-//! How tags are written: letters, separators, brackets.
+//! Spellings of tags: letters, separators, brackets.
 
-/// How a tag is written: which letters it has, where they are, and what separates them from the kind of the chunk.
+/// The spelling of a tag: its letters, their position, and the separator from the kind of the chunk.
 ///
 /// The standard spelling is `B-kind`. Other spellings are `B_kind`, `B/kind` and the like, `kind-B`, `Bkind` and `B` alone; small
 /// letters; tags in brackets, as `<B-kind>`; the letters of BILOU (`L` for `E`, `U` for `S`), BMES (`M` for `I`) and BMEWO (`M` for `I`,
 /// `W` for `S`); and `_`, `0`, `OUT` and the like for `O`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TagSpelling {
-    /// What stands for `I`, `E` and `S`.
+    /// The letters for `I`, `E` and `S`.
     letters: [char; 3],
     pub(super) place: LetterPosition,
-    /// Whether the letters are small.
+    /// Whether the letters are lower case.
     small: bool,
     /// The brackets around a tag of a chunk.
     around: Option<(char, char)>,
@@ -18,24 +18,24 @@ pub struct TagSpelling {
     pub(super) outside: &'static str,
 }
 
-/// Where the letter is, with the character between it and the kind.
+/// The position of the letter, with the character between it and the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LetterPosition {
     Before(char),
     Behind(char),
-    /// Before the kind, with nothing between them.
+    /// Before the kind, without a separator.
     Joined,
-    /// There is no kind.
+    /// Without a kind.
     Alone,
 }
 
-/// What a chunk is called where tags name no kind.
+/// The kind of chunks if tags have no kind.
 const NO_KIND: &str = "chunk";
 
-/// What separates letters from kinds.
+/// Separators of letters and kinds.
 const SEPARATORS: [char; 10] = ['-', '_', '/', ':', '.', '|', '=', '+', '~', '@'];
 
-/// What may be around tags.
+/// Brackets around tags.
 const AROUND: [(char, char); 6] = [('<', '>'), ('[', ']'), ('(', ')'), ('{', '}'), ('"', '"'), ('\'', '\'')];
 
 /// The tags of words in no chunk.
@@ -56,7 +56,7 @@ impl TagSpelling {
 
     /// The spellings that these tags may have, the standard one first.
     pub(super) fn of(tags: &[&str]) -> Vec<Self> {
-        // The known sets of letters come first, then those of which one letter is of another set.
+        // The known sets of letters come first, then mixed sets.
         const LETTERS: [[char; 3]; 12] = [
             ['I', 'E', 'S'],
             ['I', 'L', 'U'],
@@ -97,17 +97,17 @@ impl TagSpelling {
         all
     }
 
-    /// Whether nothing separates the letters, so that they may be of other words.
+    /// Returns whether letters have no separator, so that they may belong to other words.
     pub(super) fn is_bare(&self) -> bool {
         matches!(self.place, LetterPosition::Alone | LetterPosition::Joined)
     }
 
-    /// A tag of each letter, and that of words in no chunk.
+    /// A tag with each letter, and the tag of words in no chunk.
     pub(super) fn samples(&self) -> String {
         ["B-kind", "I-kind", "E-kind", "S-kind", "O"].map(|tag| self.spelled(tag)).join(" ")
     }
 
-    /// The letter of a tag in the standard spelling, and its kind; `None` of a tag that is not spelled so.
+    /// Parses a tag into its letter in the standard spelling and its kind; `None` for a tag in another spelling.
     pub(super) fn parse<'a>(&self, tag: &'a str) -> Option<(char, &'a str)> {
         if tag == self.outside {
             return Some(('O', ""));
@@ -144,12 +144,12 @@ impl TagSpelling {
         }
     }
 
-    /// Whether a tag is spelled so, and is not the one of words in no chunk.
+    /// Returns whether a tag has this spelling and is the tag of a chunk.
     pub(super) fn is_of_chunk(&self, tag: &str) -> bool {
         self.parse(tag).is_some_and(|(letter, _)| letter != 'O')
     }
 
-    /// A tag in the standard spelling; `None` of a tag that is not spelled so.
+    /// Translates a tag to the standard spelling; `None` for a tag in another spelling.
     pub(super) fn standard(&self, tag: &str) -> Option<String> {
         match self.parse(tag)? {
             ('O', _) => Some("O".to_owned()),
@@ -157,7 +157,7 @@ impl TagSpelling {
         }
     }
 
-    /// A tag of the standard spelling in this one.
+    /// Translates a tag of the standard spelling to this one.
     pub(super) fn spelled(&self, standard: &str) -> String {
         let Some((letter, kind)) = standard.split_once('-') else { return self.outside.to_owned() };
         let [inside, end, single] = self.letters;

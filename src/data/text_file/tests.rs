@@ -1,4 +1,4 @@
-//! Files as they come: damaged, foreign, huge, empty.
+//! Files of all kinds: damaged, foreign, huge, empty.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::data::{Folder, SkippedRecords};
 
 type Classes = Vec<(String, TextFile)>;
 
-/// A file that is gone when the test is over.
+/// A file that is removed at the end of the test.
 struct Temporary(PathBuf);
 
 impl Temporary {
@@ -150,7 +150,7 @@ fn a_long_line_is_never_held() {
     let expected = "f:1: expected a line of at most 1000 bytes, got a longer one: is it text, with \
                     line ends?";
     assert_eq!(records.skipped().first[0].to_string(), expected);
-    // A line of exactly the limit is read, whatever ends it.
+    // A line of exactly the limit is read, with any line end.
     for end in ["", "\n", "\r\n"] {
         let text = format!("{}{end}", "x".repeat(1000));
         let lines: Vec<_> = file(text.as_bytes()).max_line(1000).lines().unwrap().collect();
@@ -196,7 +196,7 @@ fn a_file_that_changes_is_an_error_when_it_is_read_again() {
     let path = Temporary::new("changes.tsv", b"a\t1\nb\t2\n");
     let write = |bytes: &[u8]| std::fs::write(&path.0, bytes).unwrap();
     let modified = std::fs::metadata(&path.0).unwrap().modified().unwrap();
-    // To the moment that it had, as a copy that keeps times.
+    // To the same time as before, as a copy that keeps times.
     let same_time =
         || std::fs::File::options().write(true).open(&path.0).unwrap().set_modified(modified).unwrap();
     let open = || TextFile::open(&path.0).unwrap();
@@ -217,7 +217,7 @@ fn a_file_that_changes_is_an_error_when_it_is_read_again() {
     said("4 bytes in the place of 8");
     write(b"a\t1\nb\t3\n");
     same_time();
-    // Its size and its time say nothing; what was read says it at the end.
+    // Size and time are unchanged; the checksum of the bytes shows the change at the end.
     said("other bytes than it had");
     write(b"a\t1\nb\t2\n");
     same_time();
@@ -237,7 +237,7 @@ fn a_file_that_changes_is_an_error_when_it_is_read_again() {
         said("a pipe or a device in its place");
         std::fs::remove_file(&path.0).unwrap();
     }
-    // One that grows while it is read; more than one buffer of it.
+    // A file that grows while it is read, of more than one buffer.
     let long = "a\t1\n".repeat(1 << 16);
     write(long.as_bytes());
     let data = open();
@@ -375,7 +375,7 @@ fn a_damaged_zip_is_an_error_wherever_it_is_damaged() {
     for cut in [4, 40, whole.len() / 2, whole.len() - 1] {
         assert!(file(&whole[..cut]).text().is_err(), "cut at {cut}");
     }
-    // The packed bytes: a flip there never goes unnoticed.
+    // The packed bytes: every flip there is detected.
     for at in (50..whole.len() - 120).step_by(97) {
         let mut flipped = whole.clone();
         flipped[at] ^= 4;
@@ -389,7 +389,7 @@ fn a_damaged_zip_is_an_error_wherever_it_is_damaged() {
             assert_eq!(read, text, "flipped at {at}");
         }
     }
-    // The bit that says `encrypted`, in the central directory and at the file.
+    // The bit `encrypted`, in the central directory and at the file.
     let mut encrypted = whole.clone();
     let directory = whole.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
     encrypted[directory + 8] |= 1;

@@ -1,4 +1,4 @@
-//! Vocabularies that grow: known tokens keep their numbers, and new ones follow.
+//! Vocabularies that grow: known tokens keep their ids, and new tokens follow.
 
 use std::collections::HashMap;
 
@@ -6,11 +6,11 @@ use super::{Limits, Vocabulary};
 use crate::error::{Error, Result};
 
 impl Vocabulary {
-    /// Adds the counts of a text: tokens that it has first, then new ones that `limits` let in, as far as there is room for the whole. Special
-    /// tokens are those of `limits`; numbers stay as they are where these are its own.
+    /// Adds the counts of a text: known tokens come first, then new tokens within `limits`. The special tokens are taken from
+    /// `limits`; ids are unchanged if these are the special tokens of the vocabulary.
     ///
     /// # Errors
-    /// If a special token is named twice.
+    /// If a special token is repeated.
     pub(super) fn grown(&self, mut counts: HashMap<String, u64>, limits: &Limits) -> Result<Self> {
         let count_of = |special: &str| {
             let place = self.special_tokens().position(|own| own == special);
@@ -38,7 +38,7 @@ impl Vocabulary {
         Self::new(entries, specials, unknown.map(|id| id as i64)).map_err(twice)
     }
 
-    /// The vocabulary with each token in another form: those of one form are one token, at the place of the first.
+    /// The vocabulary with each token in another form: tokens of equal form become one token, at the position of the first.
     ///
     /// ```
     /// use unpadded::data::{Limits, Vocabulary};
@@ -71,11 +71,11 @@ impl Vocabulary {
                 unknown = Some(place as i64);
             }
         }
-        // Each form is there once.
+        // Each form occurs once.
         Self::new(entries, specials, unknown).unwrap_or_else(|_| self.clone())
     }
 
-    /// For each token the number of the first one of the same form in another vocabulary; special tokens are the same by name.
+    /// For each token, the id of the first token of the same form in another vocabulary; special tokens are matched by name.
     ///
     /// ```
     /// use unpadded::data::{Limits, Vocabulary};
@@ -124,14 +124,14 @@ mod tests {
         assert_eq!(counts, [3, 3, 3, 3, 2]);
         assert_eq!(grown.unknown(), Some(0));
         assert_eq!(grown.numbers_in(&old, str::to_owned), [Some(0), Some(1), Some(2), None, None]);
-        // The size is that of the whole; what is known stays known.
+        // The maximum size counts all entries; known tokens stay.
         let tight = of("d d b b b", &limits(1, 4, Some(old.clone())));
         assert_eq!(tight.tokens().collect::<Vec<_>>(), ["<unk>", "c", "a", "b"]);
         let full = of("d d", &limits(1, 2, Some(old.clone())));
         assert_eq!((full.len(), full.fingerprint(), full.count(0)), (3, old.fingerprint(), 3));
         // A text of known tokens alone, or of rare ones, is no error.
         assert_eq!(of("a z", &limits(2, 99, Some(old.clone()))).fingerprint(), old.fingerprint());
-        // Other special tokens are those of the limits.
+        // Other special tokens are taken from the limits.
         let specials = vec!["<unk>".to_owned(), "<sep>".to_owned()];
         let other = Vocabulary::of(["a"], &Limits { specials, base: Some(old.clone()), ..Limits::default() })
             .unwrap();

@@ -1,4 +1,4 @@
-//! A vocabulary as it stands in files.
+//! Serialization of vocabularies.
 
 use std::path::Path;
 
@@ -17,8 +17,8 @@ record! {
     }
 }
 
-/// The tokens of a vocabulary. Two empty ones in a row are refused as they are read: a file that is a hole, all zeros, would else
-/// be as many of them as have room in it.
+/// The tokens of a vocabulary. Two empty tokens in a row are refused while reading: a sparse file of zeros would else be read as
+/// as many empty tokens as fit in it.
 pub(crate) struct Tokens(Vec<String>);
 
 impl FieldType for Tokens {
@@ -81,7 +81,7 @@ impl TryFrom<StoredVocabulary> for Vocabulary {
 }
 
 impl Vocabulary {
-    /// Writes it to a file of its own, whole or not at all.
+    /// Writes the vocabulary to a file of its own, atomically.
     ///
     /// # Errors
     /// If the operating system refuses.
@@ -95,7 +95,7 @@ impl Vocabulary {
         wire::write_atomically(path.as_ref(), |file| file.write_section(SECTION, &body))
     }
 
-    /// Reads what [`Self::save`] wrote.
+    /// Reads a file that [`Self::save`] wrote.
     ///
     /// # Errors
     /// If the file cannot be read, is damaged, or holds something else.
@@ -109,7 +109,7 @@ impl Vocabulary {
                 let vocabulary = vocabulary.map_err(|e: Error| {
                     file.refused("section `vocabulary`", "a vocabulary", format!("{e:#}")).caused_by(e)
                 })?;
-                // The checksums behind it belong to the file too.
+                // The checksums behind the section are verified, too.
                 while file.next_section()?.is_some() {}
                 return Ok(vocabulary);
             }
@@ -119,7 +119,7 @@ impl Vocabulary {
     }
 }
 
-/// The section of a file of its own.
+/// The name of the section in a file of its own.
 const SECTION: &str = "vocabulary";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The forms of files of word vectors: which one it is, and its vectors one by one.
+//! The forms of word vector files: detection of the form, and a parser for each.
 
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use crate::data::records::shown;
 use crate::data::{MalformedLines, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// How many bytes the form is recognised by.
+/// The number of bytes for detection of the form.
 const SAMPLE: u64 = 1 << 16;
-/// The longest word of a binary file, in bytes. What has no space for so long is no such file.
+/// Maximum length of a word in a binary file, in bytes. A file without a space in this range is no binary file.
 const MAX_WORD: u64 = 1 << 16;
-/// What stands between columns. Other white space, as the no-break space, is part of words.
+/// The separators of columns. Other white space, as the no-break space, is part of words.
 const BLANK: [char; 2] = [' ', '\t'];
 
-/// How a model of fastText's begins: its magic number, little-endian.
+/// The magic number of a fastText model, little-endian.
 const FASTTEXT: [u8; 4] = 793_712_314_i32.to_le_bytes();
 
 /// The first line of word2vec's files.
@@ -25,19 +25,19 @@ const FASTTEXT: [u8; 4] = 793_712_314_i32.to_le_bytes();
 struct Header {
     count: u64,
     width: u64,
-    /// How long it is, with its end.
+    /// Its length in bytes, with the line end.
     bytes: usize,
 }
 
 impl Header {
-    /// That of a file that begins so, if it has one.
+    /// Parses the header from the first bytes of a file, if it has one.
     fn of(sample: &[u8]) -> Option<Self> {
         let end = sample.iter().position(|&byte| byte == b'\n');
         let line = std::str::from_utf8(sample.get(..end.unwrap_or(sample.len()))?).ok()?;
         let mut numbers = line.trim_start_matches('\u{feff}').split_ascii_whitespace();
         let mut number = || {
             let digits = numbers.next().filter(|cell| cell.bytes().all(|byte| byte.is_ascii_digit()))?;
-            // More than can be counted is more than there is.
+            // A number beyond `u64` exceeds any number of vectors.
             Some(digits.parse().unwrap_or(u64::MAX))
         };
         let (count, width) = (number()?, number()?);
@@ -45,7 +45,7 @@ impl Header {
         numbers.next().is_none().then_some(Self { count, width, bytes })
     }
 
-    /// Whether `f32` stand behind the first word, and not their digits.
+    /// Returns whether binary `f32` follow the first word, not digits.
     fn is_binary(self, width: usize, sample: &[u8]) -> bool {
         let behind = sample.get(self.bytes..).unwrap_or_default();
         let Some(space) = behind.iter().position(|&byte| byte == b' ') else { return false };
@@ -56,7 +56,7 @@ impl Header {
         if line.iter().all(plain) && columns >= width {
             return false;
         }
-        // Not a whole line of numbers: what has bytes that no text has is binary, other text is malformed.
+        // Not a whole line of numbers: it is binary if it has bytes that no text has, else malformed text.
         let first = numbers.get(..width.saturating_mul(4)).unwrap_or(numbers);
         let control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\r' | b'\n');
         first.iter().any(control) || std::str::from_utf8(first).is_err_and(|e| e.error_len().is_some())
@@ -134,7 +134,7 @@ impl VectorSearch<'_> {
         }
     }
 
-    /// The word of a line, or `None` of a blank one; and its vector if that is of use, else none.
+    /// Parses a line: returns the word, or `None` for a blank line, and fills `vector` if a token needs it.
     fn line<'l>(&mut self, line: &'l str, vector: &mut Vec<f32>) -> Result<Option<&'l str>, Reason> {
         vector.clear();
         let line = line.trim_end_matches(BLANK);
@@ -165,7 +165,7 @@ impl VectorSearch<'_> {
             }
             self.width = width;
         } else if let Some((cell, at)) = cells.next() {
-            // By the first one alone it shows whether these are the columns of numbers.
+            // The first cell alone shows whether these are the columns of numbers.
             number(cell, at, word)?;
         }
         if !self.wants(word) {
@@ -194,7 +194,7 @@ impl VectorSearch<'_> {
             let failed = |e: std::io::Error| broken(place(), &e);
             word.clear();
             raw.clear();
-            // A newline may stand before the word, and a space behind it.
+            // A newline may precede the word, and a space follows it.
             input.by_ref().take(MAX_WORD + 2).read_until(b' ', &mut word).map_err(failed)?;
             input.by_ref().take(size as u64).read_to_end(&mut raw).map_err(failed)?;
             let (before, spaced) = (word.len(), word.ends_with(b" "));
@@ -240,7 +240,7 @@ impl VectorSearch<'_> {
         }
     }
 
-    /// The word of a vector in a binary file if that is of use, and the vector.
+    /// Parses a vector of a binary file: returns the word if a token needs it, and the vector.
     fn vector<'w>(
         &self,
         word: &'w [u8],
@@ -266,18 +266,18 @@ impl VectorSearch<'_> {
     }
 }
 
-/// The error of a file whose first line says another number of vectors.
+/// The error of a file whose first line declares another number of vectors.
 fn counted(name: &str, header: Header, got: String) -> Error {
     let expected = format!("{}, as its first line says", header.count);
     Error::of(ErrorKind::Format, format!("vectors of file `{name}`"), expected, got)
 }
 
-/// How many columns a line has.
+/// The number of columns of a line.
 fn columns(line: &str) -> usize {
     line.split(BLANK).filter(|cell| !cell.is_empty()).count()
 }
 
-/// The word of a line, and its last columns, so many; `None` if there are not as many.
+/// Cuts a line into its word and its last `width` columns; `None` if it has fewer columns.
 fn cut(line: &str, width: usize) -> Option<(&str, &str)> {
     let mut word = line;
     for _ in 0..width {

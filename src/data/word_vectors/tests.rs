@@ -1,4 +1,4 @@
-//! Files of vectors in each of their forms: what is taken from them, and what is refused.
+//! Word vector files in each form: the vectors that are read, and the errors.
 
 use std::io::Write;
 
@@ -76,7 +76,7 @@ fn every_form_is_recognised_and_says_the_same() {
 
 #[test]
 fn a_binary_file_may_look_like_lines_at_first() {
-    // The first byte of the first number is a newline, and that of the second a digit.
+    // The first byte of the first number is a newline, and the first byte of the second is a digit.
     let (first, second) =
         (f32::from_le_bytes([b'\n', 0, 0, 0x3f]), f32::from_le_bytes([b'1', 0xd0, b'.', 0x3f]));
     let bytes = binary("2 2", &[("a", &[first, second]), ("b", &[second, first])], "\n");
@@ -130,7 +130,7 @@ fn a_line_that_does_not_fit_is_named() {
     refused(b"x 1 NaN\n", &format!("f:1: {finite} \"NaN\" as number 2 of the word \"x\""));
     refused(b"1 2\na inf 1\n", &format!("f:2: {finite} \"inf\" as number 1 of the word \"a\""));
     refused(b"x 1 2\nb 1e39 1\n", &format!("f:2: {finite} \"1e39\" as number 1 of the word \"b\""));
-    // Of a word that is no token the first number is read alone.
+    // For a word that is no token, only the first number is parsed.
     refused(b"x 1 2\ny z 3\n", &format!("f:2: {finite} \"z\" as number 1 of the word \"y\""));
     assert_eq!(found(b"x 1 2\ny 3 z\na 4 5\n", &["a"]), [("a".to_owned(), vec![4.0, 5.0])]);
 }

@@ -6,7 +6,7 @@ use crate::error::Result;
 /// The second moment that a step is divided by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Second {
-    /// That of now.
+    /// The current second moment.
     Present,
     /// The largest so far: AMSGrad.
     Largest,

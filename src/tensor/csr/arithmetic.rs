@@ -315,7 +315,7 @@ impl Csr {
         Ok(Self { shape: self.shape, indptr: pointers(&rows, self.shape[0]).at_caller()?, indices, values })
     }
 
-    /// The entries of two canonical matrices that stand at the same place.
+    /// Pairs the entries of two canonical matrices by position.
     fn meeting(&self, other: &Csr) -> Vec<Pair> {
         let (a, b) = (self.row_of(), other.row_of());
         let order = |i: usize, j: usize| (a[i], self.indices[i]).cmp(&(b[j], other.indices[j]));

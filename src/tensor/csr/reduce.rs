@@ -81,8 +81,8 @@ impl Csr {
         Ok(norms.cast(self.dtype()))
     }
 
-    /// The largest number, that of places without an entry among them; not-a-number if one is stored, and `None` of a matrix
-    /// without places.
+    /// The largest number, where positions without an entry count as 0; not-a-number if one is stored, and `None` for a matrix
+    /// without positions.
     ///
     /// ```
     /// use unpadded::tensor::Csr;

@@ -63,7 +63,7 @@ impl Combine {
 }
 
 impl Dense {
-    /// Row by row of two tensors of one dtype and width; where one side has none, zeros stand for it.
+    /// Combines pairs of rows of two tensors of one dtype and width; a missing row counts as zeros.
     #[track_caller]
     pub(in crate::tensor) fn combine(&self, other: &Self, pairs: &[Pair], how: Combine) -> Result<Self> {
         let mut shape = self.shape().to_vec();

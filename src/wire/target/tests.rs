@@ -37,8 +37,8 @@ fn where_no_file_can_be() {
         error.to_string()
     };
     let is = |error: String, end: &str| assert!(error.ends_with(end), "{error}");
-    is(refused(&folder.join("folder")), "expected the path of a file, got that of a folder");
-    is(refused(&folder.join("new/")), "expected the path of a file, got that of a folder");
+    is(refused(&folder.join("folder")), "expected the path of a file, got the path of a folder");
+    is(refused(&folder.join("new/")), "expected the path of a file, got the path of a folder");
     let none = folder.join("none");
     let end = format!("expected a folder to write it in, got none at `{}`", none.display());
     is(refused(&none.join("x")), &end);
@@ -51,7 +51,7 @@ fn where_no_file_can_be() {
     {
         let socket = folder.join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        is(refused(&socket), "expected the path of a file, got that of a device or a pipe");
+        is(refused(&socket), "expected the path of a file, got the path of a device or a pipe");
         let link = |to: &str| std::os::unix::fs::symlink(to, folder.join("link")).unwrap();
         link("none");
         is(refused(&folder.join("link")), "expected the path of a file, got a link that leads nowhere");
@@ -65,7 +65,7 @@ fn where_no_file_can_be() {
         }
     }
 
-    // What killed processes left for this file goes, what is another's stays.
+    // Files that killed processes left for this file are removed, other files stay.
     let left = [".x.0123456789abcdef.tmp", ".xy.0123456789abcdef.tmp", ".x.a.tmp", "x.0123456789abcdef.tmp"];
     for left in left {
         fs::write(folder.join(left), b"half").unwrap();
@@ -151,7 +151,7 @@ fn one_at_a_time_holds_a_file_by_whatever_path() {
         drop(hard);
         drop(held);
         assert_eq!(names(&folder), ["hard", "here", "link", "x", "y"]); // no lock file stays
-        // Nothing can be locked: it goes on without.
+        // Nothing can be locked: it continues without a lock.
         std::os::unix::fs::symlink("nowhere", folder.join(".x.lock")).unwrap();
         let free = lock(&x).unwrap();
         assert!(free.lock.is_none());

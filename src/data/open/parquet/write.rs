@@ -1,4 +1,4 @@
-//! A Parquet file with columns more: those that it has are copied as they are stored, row group by row group.
+//! Writer of a Parquet file with added columns: the existing columns are copied as stored, row group by row group.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 type ByteSink = Box<dyn Write + Send>;
 
-/// What Arrow says of the columns: of more columns it is not true any more.
+/// The key of Arrow's schema of the columns, which added columns make wrong.
 const OF_ARROW: &str = "ARROW:schema";
 
 /// The bytes of a file, to copy parts of them.
@@ -32,7 +32,7 @@ enum Chunks {
     Packed(Bounded<Bytes>),
 }
 
-/// A column that is added, as far as it is known of a row group.
+/// An added column, with the known cells of a row group.
 struct Column {
     name: String,
     kind: Kind,
@@ -40,11 +40,11 @@ struct Column {
     numbers: Vec<f32>,
     definitions: Vec<i16>,
     repetitions: Vec<i16>,
-    /// Equal texts are held once.
+    /// The distinct texts, each stored once.
     known: HashMap<String, ByteArray>,
 }
 
-/// What a column has; the first answers decide it.
+/// The kind of a column, which the first answers decide.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Open,
@@ -53,22 +53,22 @@ enum Kind {
     Words,
 }
 
-/// The answers to the rows of a file, written beside them.
+/// A writer of the answers beside the rows of a file.
 pub(in crate::data::open) struct Answers {
     name: String,
     file: Box<dyn FileReader>,
     bytes: Chunks,
     columns: Vec<Column>,
-    /// Rows of the row group that is answered.
+    /// The number of rows of the current row group.
     rows: i64,
     group: usize,
-    /// Where it is written, before the columns are known.
+    /// The output, before the columns are known.
     waiting: Option<ByteSink>,
     out: Option<SerializedFileWriter<ByteSink>>,
 }
 
 impl Answers {
-    /// Of a file, with columns of these names.
+    /// A writer for a file, with added columns of these names.
     pub(in crate::data::open) fn new(file: &TextFile, names: Vec<String>, out: ByteSink) -> Result<Self> {
         let bytes = match file.plain()? {
             Some(plain) => Chunks::Plain(Bounded(plain)),
@@ -79,7 +79,7 @@ impl Answers {
         Ok(Self { name, file, bytes, columns, rows: 0, group: 0, waiting: Some(out), out: None })
     }
 
-    /// Takes the answer to the next row; none of no cells.
+    /// Adds the answer to the next row; without cells, no answer.
     pub(in crate::data::open) fn add(&mut self, answer: &[AnswerCell]) -> Result<()> {
         for (at, column) in self.columns.iter_mut().enumerate() {
             column.add(answer.get(at).unwrap_or(&AnswerCell::Nothing));
@@ -88,7 +88,7 @@ impl Answers {
         self.write_full()
     }
 
-    /// Writes row groups all of whose rows are answered.
+    /// Writes the row groups whose rows are all answered.
     fn write_full(&mut self) -> Result<()> {
         while self.group < self.file.num_row_groups()
             && self.file.metadata().row_group(self.group).num_rows() <= self.rows
@@ -118,7 +118,7 @@ impl Answers {
         })
     }
 
-    /// Opens the file that is written, once the columns are known.
+    /// Opens the output file, once the columns are known.
     fn begin(&mut self) -> Outcome<()> {
         let Some(out) = self.waiting.take() else { return Ok(()) };
         let about = self.file.metadata().file_metadata();
@@ -176,7 +176,7 @@ impl Column {
     }
 
     fn text(&mut self, text: &str) {
-        /// So many different texts are held for those that are equal.
+        /// Maximum number of distinct texts that are shared by equal cells.
         const MOST: usize = 4096;
         if let Some(known) = self.known.get(text) {
             return self.texts.push(known.clone());
@@ -204,7 +204,7 @@ impl Column {
             _ => None,
         };
         match (cell, list) {
-            // A list that is not empty has two levels more than none.
+            // A nonempty list has two definition levels more than a null.
             (_, Some(texts)) if self.kind == kind && !texts.is_empty() => {
                 for (at, text) in texts.iter().enumerate() {
                     self.text(text);
@@ -225,7 +225,7 @@ impl Column {
         self.repetitions.push(0);
     }
 
-    /// Its type; a text where no answer says more.
+    /// The type of the column; text if no answer shows another.
     fn of(&mut self) -> Outcome<TypePtr> {
         if self.kind == Kind::Open {
             self.kind = Kind::Text;
@@ -260,7 +260,7 @@ impl Column {
         }
     }
 
-    /// Writes what is known of a row group, and forgets it.
+    /// Writes the cells of a row group, and clears them.
     fn write(&mut self, to: &mut SerializedRowGroupWriter<'_, ByteSink>) -> Outcome<()> {
         let missing = || ParquetError::General(format!("no column `{}` to write", self.name));
         let mut column = to.next_column()?.ok_or_else(missing)?;

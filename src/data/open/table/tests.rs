@@ -29,7 +29,7 @@ fn cells_are_as_in_rfc_4180() {
     }
 }
 
-/// The two columns of a table, and what was decided.
+/// The two columns of a table, and the decisions.
 fn read(name: &str, text: &str) -> (Vec<[String; 2]>, String) {
     let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
     let (file, format) = (TextFile::embedded(name, text), by_ending(name).unwrap());
@@ -46,7 +46,7 @@ fn cells_between_tabs_are_quoted_as_in_csv_or_not_at_all() {
         // All cells, with a header and without.
         "\"text\"\t\"label\"\n\"so \"\"what\"\"\"\t\"a\"\n\"no\"\t\"b\"\n",
         "text\tlabel\n\"so \"\"what\"\"\"\t\"a\"\n\"no\"\t\"b\"\n",
-        // Those that need it.
+        // Quotation marks only where necessary.
         "\"so \"\"what\"\"\"\ta\nno\tb\n",
     ] {
         let (found, notes) = read("t.tsv", text);
@@ -75,7 +75,7 @@ fn spaces_before_quoted_cells_are_left_out() {
         assert_eq!(found, [["so, what", "a"], ["no", "b"]].map(|r| r.map(str::to_owned)), "{text}");
         assert!(notes.contains(&format!("spaces behind `{separator}` are left out")), "{notes}");
     }
-    // A text is as it is where others have no space before it.
+    // A text is unchanged if other cells have no space before them.
     let (found, _) = read("t.csv", "label,text\na, \"so\" he said\nb,no\na,so\n");
     assert_eq!(found[0], [" \"so\" he said", "a"]);
 }

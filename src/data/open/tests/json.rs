@@ -1,4 +1,4 @@
-//! Files of JSON that are lists, or objects with lists in them, and numbers as they are written.
+//! Files of JSON that are lists, or objects with lists in them, and the text of numbers.
 
 use super::*;
 
@@ -178,14 +178,14 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
         ),
         (
             "keys.json",
-            "keys.json:1: expected a value in column `label` for each in the first column, and no other, got that of record `1` beside \
-             that of record `0`",
+            "keys.json:1: expected a value in column `label` for each in the first column, and no other, got the value of record `1` \
+             beside the value of record `0`",
         ),
         ("names.json", "field of the text in file `names.json`: expected one called `text`"),
     ] {
         assert!(said(name).starts_with(expected), "{name}: {}", said(name));
     }
-    // Of records that end all are read, and each has its line.
+    // All complete records are read, each with its line.
     let found = said("bad.json");
     for expected in [
         "bad.json:4: expected an object, or a list of its fields, got no JSON (expected ident at column 11) in",
@@ -252,7 +252,7 @@ fn names_of_elements_and_labels_that_come_first_are_detected() {
     assert!(PlainText::open(files.at("first.json")).unwrap().text().starts_with("a good film\na bad"));
     assert_eq!(TaggedTexts::open(files.at("tagged.json")).unwrap().records()[0].words, ["Go", "on"]);
     assert_eq!(Pairs::open(files.at("pairs.json")).unwrap().records()[0].target, "va");
-    // Each epoch is read by what was decided once.
+    // The decisions hold for each epoch.
     let windowed = LabelledFiles::open(files.at("wide.json")).unwrap();
     for _ in 0..2 {
         assert_eq!(windowed.records().collect::<Result<Vec<_>>>().unwrap(), open("wide.json").records());

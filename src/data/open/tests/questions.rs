@@ -1,4 +1,4 @@
-//! Files whose records are answered: all that they have stays, in their order.
+//! Answers to the records of files: all contents stay, in their order.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::data::TaggedText;
 use crate::data::{AnswerCell, Question, QuestionKind, Questions};
 
-/// What is written, to be looked at.
+/// The output, for the test to read.
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Vec<u8>>>);
 
@@ -121,7 +121,7 @@ fn lines_of_json_get_fields_more() {
     assert!(said.contains("`jq -c '.[]'` writes it so"), "{said}");
 }
 
-/// What a training on columns notes.
+/// The read note of a training on columns.
 fn noted_columns(text: &str) -> String {
     let files = Files::new("questions-columns", &[("train.conll", text.as_bytes())]);
     TaggedTexts::open(files.at("train.conll")).unwrap().read_as().to_note()
@@ -133,7 +133,7 @@ fn columns_get_a_tag_for_each_word() {
     let (text, asked) = words("# id 1\na x O\nb y B-A\n\n\nc z O\n\n# end\n", "a.conll");
     assert_eq!(text, "# id 1\na x O T\nb y B-A T\n\n\nc z O T\n\n# end\n");
     assert_eq!(asked, ["1: a b", "6: c"]);
-    // A header in another order than that of the training.
+    // A header in another order than in the training.
     let trained = ReadOptions::new();
     let trained = trained.or_note(&noted_columns("word\tpos\ttag\na\tX\tO\n\nb\tX\tO\n")).unwrap();
     let turned = "tag\tword\tpos\nO\ta\tX\nO\tb\tX\n\nO\tc\tX\n";
@@ -183,7 +183,7 @@ fn what_may_be_read_wrongly_is_refused() {
     assert!(ids.contains("numbers alone in column 1"), "{ids}");
     let numbers = said("d.conll", "17 a N\n12 b N\n\n14 c N\n", &ReadOptions::new(), QuestionKind::Words);
     assert!(numbers.contains("numbers alone"), "{numbers}");
-    // A dictionary's words, without what they are to become; what is no text stays, with a mark.
+    // A dictionary's words, without their targets; malformed text stays, with a mark.
     let (_, asked) = read("GO  G OW1\nRUN  R AH1 N\n", "e.dict", QuestionKind::Source, &ReadOptions::new());
     assert_eq!(asked.len(), 2);
     assert!(asked[0].eq_ignore_ascii_case("1: go"), "{asked:?}");
@@ -197,7 +197,7 @@ fn what_may_be_read_wrongly_is_refused() {
     assert!(text.ends_with("\nnot json\n"), "{text}");
 }
 
-/// How a file is read, and what becomes of it.
+/// The description of how a file is read, and the output.
 fn read_as(
     text: &[u8],
     name: &str,
@@ -222,7 +222,7 @@ fn names_decide_which_column_is_asked() {
     };
     let named = r#"{"source":"en","target":"de"}"#;
     assert!(source("de,en\nrot,red\n", named)[0].contains("source in `en`"));
-    // Without names in the training the place decides, and a note says so.
+    // Without names in the training the position decides, and a note has it.
     let [said, text] = source("de,en\nrot,red\n", r#"{"source":"1","target":"2"}"#);
     assert!(said.contains("source in `de`") && said.contains("by its place"), "{said}");
     assert_eq!(text, "de,en,t,p\nrot,red,\"a,b\",0.5\n");
@@ -239,7 +239,7 @@ fn names_decide_which_column_is_asked() {
     let text = |text: &str, name: &str, note: &str| {
         read_as(text.as_bytes(), name, QuestionKind::Text, &noted(note), &["label", "p"])
     };
-    // Another name than in the training, where only one is known; the place of a number does not go before a name.
+    // Another name than in the training, where only one is known; a name takes precedence over the position of a number.
     let [said, _] = text("id,text\n1,cat\n", "c.csv", r#"{"text":"review","label":"label"}"#);
     assert!(said.contains("text in `text`, since there is no `review`"), "{said}");
     let [said, _] = text("id,text\na1,cat\nb2,dog\n", "d.csv", r#"{"text":"1","label":"2"}"#);
@@ -323,7 +323,7 @@ fn fields_are_added_by_the_same_names_in_all_lines() {
     let nested = "{\"text\":\"a\",\"m\":{\"label\":3}}\n{\"text\":\"the \\\"label\\\"\"}\n";
     let (text, _) = read(nested, "b.jsonl", QuestionKind::Text, &ReadOptions::new());
     assert_eq!(text.matches(",\"label\":\"a,b\"").count(), 2, "{text}");
-    // A field that no line had so far stays, and an error names it.
+    // A field that no earlier line had stays, and an error names it.
     let late = "{\"text\":\"a\"}\n".repeat(1001) + "{\"text\":\"b\",\"label\":\"x\"}\n";
     let (text, asked) = read(&late, "c.jsonl", QuestionKind::Text, &ReadOptions::new());
     assert!(text.ends_with("{\"text\":\"b\",\"label\":\"x\",\"p\":null}\n"), "{}", &text[text.len() - 80..]);

@@ -280,13 +280,13 @@ fn a_note_keeps_the_columns_for_later_files() {
     let all = ["a.csv", "b.tsv", "c.jsonl"].map(|name| files.at(name));
     let found = LabelledTexts::open_with(all, &of_names()).unwrap();
     assert_eq!(texts(&found), [("a\tb", "y"), ("c\td", "n"), ("a\tb", "y"), ("a\tb", "y")]);
-    // What is set anew counts, also a column alone; a note of one column is as before.
+    // A new setting takes precedence, also of a single column; the note of one column is unchanged.
     let other = ReadOptions::new().text("premise").or_note(&note).unwrap();
     assert_eq!(other.to_note(), r#"{"text":"premise","label":"label","label_lists":true}"#);
     assert_eq!(ReadOptions::new().or_note(r#"{"text":[]}"#).unwrap().text, [""; 0]);
 }
 
-/// What is asked of each record, or why nothing can be.
+/// The question of each record, or the reason why there is none.
 fn asked(questions: Questions) -> Vec<String> {
     let text = |question: Result<crate::data::Question>| match question.unwrap().text {
         Ok(text) => text,

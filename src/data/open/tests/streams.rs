@@ -1,4 +1,4 @@
-//! Data sets that are not held in memory: the same records as those that are.
+//! Data sets in files have the same records as data sets in memory.
 
 use std::fmt::Debug;
 
@@ -168,7 +168,7 @@ fn lines_of_parallel_files_never_shift() -> Result<()> {
             ("two.tsv", b"a\tb\nd\n"),
         ],
     );
-    // Of whatever policy: a line that is left out of one file alone would shift the others.
+    // With any policy: a line that is skipped in one file alone would shift the others.
     for policy in [MalformedLines::Error, MalformedLines::Skip, MalformedLines::Collect] {
         let options = ReadOptions::new().encoding(crate::data::Encoding::Utf8).malformed(policy);
         let said = files.said(TaggedTexts::open_with([files.at("bad")], &options));

@@ -24,7 +24,7 @@ fn each_file_is_read_by_its_own_header() {
     let said = found.read_as().to_string();
     assert!(said.ends_with("c.csv` read as `csv`, text in `sentence`, label in `class`"), "{said}");
     assert!(!said.contains("b.csv"), "{said}");
-    // Columns by their numbers are those of a file without a header.
+    // Columns with numbers are columns of a file without a header.
     let found = all(&["bare.csv", "b.csv"]).unwrap();
     assert_eq!(texts(&found), [("fine", "y"), ("worse", "n"), ("bad", "n")]);
     for (names, expected) in [
@@ -119,7 +119,7 @@ fn encodings_are_read_or_named_and_never_mixed() {
     let cyrillic = encoding_rs::WINDOWS_1251.encode(&text).0.into_owned();
     let chinese = encoding_rs::GBK.encode("这部电影非常好看\t好\n不好看的电影\t坏\n").0.into_owned();
     let both: Vec<u8> = [b"caf\xe9 noir\ty\nna\xefve\ty\n".as_slice(), "café\tn\n".as_bytes()].concat();
-    // Beyond the bytes that decide in a window.
+    // Behind the bytes that detection reads in a window.
     let late = ["plain text\ty\nmore text\tn\n".repeat(20_000).as_bytes(), b"caf\xe9\ty\n"].concat();
     let refuted = [
         "caf\u{e9} noir\ty\nna\u{ef}ve\tn\n".repeat(20_000).chars().map(|c| c as u8).collect(),
@@ -242,12 +242,12 @@ fn a_later_file_with_its_columns_in_another_order_is_refused() {
              column {text} that repeat and are shorter than those in column {label}; put the columns of all files in one order"
         );
         assert!(said.contains(&expected), "{said}");
-        // Set columns are taken as they are.
+        // Columns that are set are not questioned.
         let set = ReadOptions::new().text("1").label("2");
         assert_eq!(LabelledTexts::open_with([files.at(pattern)], &set).unwrap().records().len(), 40);
     }
     assert_eq!(LabelledTexts::open(files.at("c*.tsv")).unwrap().records().len(), 40);
-    // So are lists of JSON.
+    // The same holds for lists of JSON.
     let said = files.said(LabelledTexts::open(files.at("d*.jsonl")));
     assert!(
         said.contains("expected the text in column 1 and the label in column 2, as in an earlier file"),
@@ -269,7 +269,7 @@ fn lines_that_are_no_text_count() {
 #[test]
 fn which_column_has_the_labels_is_no_guess() {
     let lines = |line: &dyn Fn(usize) -> String| (0..60).map(line).collect::<String>();
-    // A few long classes before many short names; utterances and acts that both repeat; a class a text.
+    // A few long classes before many short names; utterances and acts that both repeat; a class per text.
     let classes = lines(&|i| format!("{}\tname {i}\n", ["A long name of a class", "Another one"][i % 2]));
     let acts = lines(&|i| format!("{}\tact number {}\n", ["ok", "uh huh", "well"][i % 3], i % 5));
     let unique = lines(&|i| format!("text {i}\tclass {i}\n"));
@@ -342,7 +342,7 @@ fn two_files_are_read_line_by_line() {
     let found = open("t.{de,en}").unwrap();
     let pairs: Vec<(&str, &str)> = found.records().iter().map(|p| (&*p.source, &*p.target)).collect();
     assert_eq!(pairs, [("Geh.", "Go."), ("Lauf \"weg\"\tjetzt", "Run")]);
-    assert!(found.read_as().to_string().contains("target in those of"), "{}", found.read_as());
+    assert!(found.read_as().to_string().contains("target in the lines of"), "{}", found.read_as());
     let said = files.said(Pairs::open(format!(
         "{{{},{}}}",
         files.at("t.de").display(),
@@ -396,9 +396,9 @@ fn parts_of_two_languages_are_found_by_their_endings() {
     );
     assert!(said("d/*.{de,en}").contains("expected one, got `train.de` and `train.de.gz`"));
     assert!(said("e/*.{de,en}").contains("expected `train.de` and `train.en`, got none"));
-    // A part of an exact name goes before notes beside it.
+    // A file with the exact name of a part takes precedence over notes beside it.
     assert_eq!(name(&crate::data::DataPaths::find(files.at("f")).unwrap().train), "train.tsv");
-    // Endings of languages decide, with a region or without.
+    // Extensions with languages decide, with a region or without.
     let named = Files::new(
         "two-named",
         &[
