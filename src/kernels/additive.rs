@@ -1,6 +1,6 @@
-//! Additive attention of one query a sequence to the rows of that sequence: scores by a small perceptron, their softmax, and the
-//! sum of the values by these weights, in one pass each way. The hyperbolic tangents are as many numbers as the keys of all steps
-//! have together; backward computes them again instead of reading them back.
+//! Additive attention of one query per sequence over the rows of its sequence: a small perceptron computes the scores, a softmax
+//! the weights, and the result is the weighted sum of the values; one pass forward, one backward. The hyperbolic tangents have
+//! the size of the keys of all steps together, so backward recomputes them instead of reading them back.
 
 use std::ops::Range;
 
@@ -9,18 +9,18 @@ use super::float::{Assign, Float};
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::{View, ViewMut};
 
-/// What is read: of n sequences, whose keys have m rows together.
+/// The inputs of additive attention, for n sequences whose keys have m rows in total.
 #[derive(Clone, Copy)]
 pub struct Additive<'a, T> {
-    /// A row a sequence, n × a.
+    /// One row per sequence, n × a.
     pub query: View<'a, T>,
-    /// A row a sequence, n × a: what each column weighs in the scores.
+    /// The weight of each column in the scores, one row per sequence, n × a.
     pub columns: View<'a, T>,
-    /// A row a key, m × a.
+    /// One row per key, m × a.
     pub keys: View<'a, T>,
-    /// A row a key, m × e.
+    /// One row per key, m × e.
     pub values: View<'a, T>,
-    /// Where the keys of each sequence begin, and the last ones end, counted from wherever the first ones begin.
+    /// The first key of each sequence, then the end of the last sequence; the first offset need not be 0.
     pub offsets: &'a [usize],
 }
 
@@ -54,10 +54,10 @@ pub fn additive_attention<T: Float>(inputs: Additive<'_, T>, weights: ViewMut<'_
     sweep(Attend { inputs, weights, out });
 }
 
-/// What the gradients are made of.
+/// The inputs of [`additive_attention_backward`] beside the inputs of the forward pass.
 #[derive(Clone, Copy)]
 pub struct AdditiveResult<'a, T> {
-    /// The weights that [`additive_attention`] made.
+    /// The weights that [`additive_attention`] computed.
     pub weights: View<'a, T>,
     /// The gradient of the attended values, if there is one.
     pub dout: Option<View<'a, T>>,
@@ -65,22 +65,22 @@ pub struct AdditiveResult<'a, T> {
     pub dweights: Option<View<'a, T>>,
 }
 
-/// A gradient that is asked for, and how it goes to its place.
+/// The target of a requested gradient, and whether the gradient is written or added.
 type GradientTarget<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
-/// The gradients that are asked for, each of the shape of what it is the gradient of.
+/// The requested gradients; each has the shape of its input.
 pub struct AdditiveGradients<'a, T> {
-    /// Of the queries.
+    /// The gradient of the queries.
     pub query: GradientTarget<'a, T>,
-    /// Of what each column weighs.
+    /// The gradient of the columns' weights.
     pub columns: GradientTarget<'a, T>,
-    /// Of the keys.
+    /// The gradient of the keys.
     pub keys: GradientTarget<'a, T>,
-    /// Of the values.
+    /// The gradient of the values.
     pub values: GradientTarget<'a, T>,
 }
 
-/// The gradients of [`additive_attention`]; `room` holds a number a key of the longest sequence.
+/// Computes the gradients of [`additive_attention`]; `room` holds one number per key of the longest sequence.
 ///
 /// # Panics
 /// If a shape does not fit.
