@@ -62,7 +62,8 @@ impl CtcRoom {
     }
 }
 
-/// Returns −ln of the probability that the frames of a sequence give its labels. Infinite without an alignment, NaN for a NaN logit.
+/// Returns −ln of the probability that the frames of a sequence give its labels. Infinite without an alignment; NaN if a
+/// logit is.
 pub fn ctc<T: Float>(
     logits: View<'_, T>,
     labels: impl Iterator<Item = usize>,

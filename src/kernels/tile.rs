@@ -218,7 +218,7 @@ unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize,
 /// Loads stored sums to continue, if not all columns exist: rows of `width`, filled up with zeros.
 ///
 /// # Safety
-/// As for [`TileFn`], for a tile that has the rows of `room`.
+/// As for [`TileFn`], for a tile of `rows` rows; `room` must hold `rows` rows of `width` elements.
 #[inline(never)]
 unsafe fn first_columns(room: *mut f32, (rows, width): (usize, usize), t: &Tile) {
     for i in 0..rows {
@@ -234,7 +234,7 @@ unsafe fn first_columns(room: *mut f32, (rows, width): (usize, usize), t: &Tile)
 /// Stores sums, in rows of `width`, if not all columns exist.
 ///
 /// # Safety
-/// As for [`TileFn`], for a tile that has the rows of `room`.
+/// As for [`TileFn`], for a tile of `rows` rows; `room` must hold `rows` rows of `width` elements.
 #[inline(never)]
 unsafe fn last_columns(room: *mut f32, (rows, width): (usize, usize), t: &Tile) {
     for i in 0..rows {
