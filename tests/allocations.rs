@@ -1,7 +1,7 @@
 //! Once the largest batch has been seen, a training step allocates nothing.
 //!
-//! A binary of its own, because its allocator counts. What `rayon` allocates when it hands work to a thread is told apart
-//! by the innermost crate of each allocation's backtrace, and has a bound of its own: see [`HANDED`].
+//! A binary of its own, because its allocator counts. Allocations of `rayon` for handing work to a thread are identified
+//! by the innermost crate of each allocation's backtrace, and have a bound of their own: see [`HANDED`].
 
 #![allow(clippy::unwrap_used)]
 // A global allocator is `unsafe` by its trait.
@@ -94,7 +94,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations while `body` runs, on all threads: this crate's, and those of others.
+/// Counts allocations while `body` runs, on all threads: allocations of this crate, and of other crates.
 fn allocations(body: impl FnOnce()) -> (usize, usize) {
     OURS.store(0, Ordering::SeqCst);
     OTHERS.store(0, Ordering::SeqCst);
@@ -114,7 +114,8 @@ const STEPS: usize = 11;
 /// Words of a sentence, at most.
 const WORDS: usize = 16;
 
-/// Trains on the largest batch, whose sentences have so many words, and on some smaller ones; then each step's allocations, ours and others'.
+/// Trains on the largest batch, whose sentences have `words` words, and on smaller batches; returns each step's allocations, of
+/// this crate and of others.
 fn steps(model: &Model, optimizer: &dyn Optimizer, words: usize, threads: usize) -> Vec<(usize, usize)> {
     let net = Builder::new();
     let made = (model.build)(&net);
@@ -326,7 +327,8 @@ fn rows_of_a_large_table() {
     }
 }
 
-/// A session that has made a step makes the next one without any: a stacked LSTM, and a decoder that attends to what it began with.
+/// A session that has made a step makes the next one without any: a stacked LSTM, and a decoder that attends to what it began
+/// with.
 #[test]
 fn a_step_of_a_session() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -30,7 +30,7 @@ fn load(bytes: &[u8]) -> (usize, bool) {
     peak_memory::of(|| Checkpoint::from_bytes(bytes).is_ok())
 }
 
-/// Loads many changed files; each may take so many times its own size, and the slack.
+/// Loads many changed files; each may take `times` times its own size, and the slack.
 fn try_changed(whole: &Checkpoint, rounds: usize, times: f64) {
     // The decoder takes up to a mebibyte for a list of which it has only read the length, twice for a list in a list.
     let slack = 3 << 20;
@@ -76,11 +76,11 @@ const FORGED: u64 = 10 << 30;
 /// What refusing it may take.
 const LITTLE: usize = 32 << 20;
 
-/// The start of a file, and in it a section that goes on to the forged end: its body begins with `body`, and the rest of it
-/// is a hole.
+/// Writes the start of a file with a section up to the forged end: the section's body begins with `body`, and the rest of the
+/// body is a hole.
 fn forge(path: &std::path::Path, before: &[(String, Vec<u8>)], section: &str, length: u64, body: &[u8]) {
     let mut bytes = file(&before.to_vec());
-    // The empty section at the end goes.
+    // The empty section at the end is removed.
     bytes.truncate(bytes.len() - 17);
     let mut head = vec![section.len() as u8];
     head.extend_from_slice(section.as_bytes());

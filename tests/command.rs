@@ -114,7 +114,7 @@ impl Drop for Place {
     }
 }
 
-/// Texts whose label is that of a word in them.
+/// Returns texts that are labelled by a word in them.
 fn reviews() -> String {
     let line = |i: usize| {
         let (word, label) = if i.is_multiple_of(2) { ("fine", "good") } else { ("dull", "bad") };
@@ -479,7 +479,7 @@ fn words_of_tagged_text_are_counted() {
 }
 
 #[cfg(unix)]
-/// Waits until the training in this run folder has finished so many epochs.
+/// Waits until the training in this run folder has finished `epochs` epochs.
 fn wait_for(run: &std::path::Path, epochs: usize) {
     use std::time::{Duration, Instant};
     let begun = Instant::now();
@@ -510,7 +510,7 @@ fn interrupted_or_killed_it_goes_on_to_the_same_bytes() {
         let mut child = place.command(&train("run")).spawn().unwrap();
         wait_for(&run, 3);
         if name == "-INT" {
-            // Whoever comes meanwhile is told so.
+            // A second training meanwhile is refused.
             let said = place.refused(&["train", "--resume", "run"]);
             assert!(said.contains("run") && said.contains("in use"), "{said}");
         }

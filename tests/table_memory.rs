@@ -22,7 +22,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 const WIDTH: usize = 64;
 
-/// The most memory that a training takes which touches so many rows, a hundred a step.
+/// Returns the peak memory of a training that touches `rows` rows, a hundred per step.
 fn peak(height: usize, rows: usize) -> usize {
     let step = height / rows;
     let (peak, touched) = peak_memory::of(|| {
@@ -92,7 +92,7 @@ fn peak_of_ranks(ranks: usize, height: usize) -> usize {
     peak
 }
 
-/// Each rank has its share of the table and of what the rule keeps, and of all other rows those of a batch.
+/// Each rank holds its share of the table and of the rule's states, and of all other rows only the rows of a batch.
 #[test]
 fn ranks_divide_a_table() {
     const HEIGHT: usize = 40_000;

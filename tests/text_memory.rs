@@ -1,5 +1,5 @@
-//! A long text on its way to training takes its own bytes and four for each of its characters, and nothing for lists of
-//! them; a file of word vectors takes those of the vocabulary's words; a stream of texts those of its window.
+//! The memory of reading text: a long text takes its own bytes and four per character, without lists of characters; a file of
+//! word vectors takes the vectors of the vocabulary's words; a stream of texts takes the texts of its window.
 //!
 //! A binary of its own, because its allocator counts.
 
@@ -74,8 +74,8 @@ fn a_stream_takes_its_window_however_long_the_file_is() {
         })
         .0
     };
-    // A window is 256 samples of 200 numbers of 8 bytes, and to tell columns apart 1000 lines of 400 bytes are looked at, with what
-    // they differ in.
+    // A window is 256 samples of 200 numbers of 8 bytes, and to tell columns apart 1000 lines of 400 bytes are looked at, with
+    // what they differ in.
     let (short, long) = (epoch(2_000), epoch(20_000));
     assert!(
         short < 1_600_000 && long <= short + 100_000,

@@ -1,4 +1,4 @@
-//! What goes to standard output: under `--json` JSON alone, under `-q` the result alone, and else tables and examples with headings.
+//! Standard output: with `--json` only JSON, with `-q` only the result, and otherwise tables and examples with headings.
 
 use super::*;
 

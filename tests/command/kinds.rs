@@ -1,4 +1,5 @@
-//! What a classifier may learn: several labels, numbers, pairs, several columns, documents; weights of classes; and every setting.
+//! What a classifier may learn: several labels, numbers, pairs, several columns, documents; weights of classes; and every
+//! setting.
 
 use super::{Place, SMALL, with};
 
@@ -51,7 +52,7 @@ fn several_labels_per_text_are_learnt_with_a_threshold_each() {
     assert_eq!(answers, ["false,insult", ""]);
     let scores = place.json(&["eval", "run", "texts.tsv", "--json"], "");
     assert_eq!((&scores["metric"], scores["value"].as_f64()), (&"micro F1".into(), Some(100.0)), "{scores}");
-    // Another separator is that of the file, and of the answers.
+    // Another separator applies to the file and to the answers.
     place.write("other.tsv", "text\tlabel\na rude and wrong text\tfalse; insult\n");
     let semicolon = ["--set", "data.label_separator=;"];
     let scores = place.json(&[&["eval", "run", "other.tsv", "--json"], &semicolon[..]].concat(), "");

@@ -125,7 +125,7 @@ fn several_runs_are_one_page() {
     ] {
         assert!(page.contains(part), "{part}");
     }
-    // Units are those of the metrics; without a checkpoint they are unknown.
+    // Metrics have their units; without a checkpoint the units are unknown.
     let held_out = |page: &str, run: usize| {
         let row = page.split("held-out accuracy</th>").nth(1).and_then(|row| row.split("</tr>").next());
         row.and_then(|row| row.split("<td>").nth(run)).unwrap_or_default().to_owned()

@@ -33,7 +33,7 @@ fn train<'a>(train: &[&'a str], run: &'a str) -> Vec<&'a str> {
     [&["train", "--task", "translate"], train, &SMALL, &["--run", run]].concat()
 }
 
-/// What was said of how the files were read.
+/// Returns the report on how the files were read.
 fn read(place: &Place, arguments: &[&str]) -> String {
     let output = place.given(arguments, "");
     let said = String::from_utf8(output.stderr).unwrap();

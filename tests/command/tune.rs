@@ -143,7 +143,7 @@ fn every_task_has_a_space() {
         }
     }
     place.write("reviews.tsv", &reviews());
-    // Without a space in its file, a search has that of its task.
+    // Without a search space in its file, a search uses the space of its task.
     let tune = ["tune", "--train", "reviews.tsv", "--task", "lm", "--trials", "1", "--budget", "1h"];
     let last = place.json(&with(&tune, &["--epochs", "1", "--set", "data.text=1", "--json"]), "");
     assert_eq!(last["metric"], "bits per character", "{last}");

@@ -55,10 +55,10 @@ const LEFT_OUT: [(&str, &str); 58] = [
         "SelectedRows::cast",
         "fails only where memory ends: what it is given fits, and its result is no larger",
     ),
-    ("Csr::to_coo", "fails only where memory ends: the coordinates are those of entries that there are"),
+    ("Csr::to_coo", "fails only where memory ends: the coordinates belong to existing entries"),
     (
         "SelectedRows::to_coo",
-        "fails only where memory ends: the coordinates are those of numbers that there are",
+        "fails only where memory ends: the coordinates belong to existing numbers",
     ),
     ("Variable::from_sequence", "fails only if lengths overflow, which no sequence in memory does"),
     ("Variable::from_sequences", "fails only if lengths overflow, which no batch in memory does"),
@@ -184,7 +184,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The same of one file. Names that a macro fills in keep their `$`, and get the module's name.
+/// Lists the fallible functions of one file. Names that a macro fills in keep their `$`, and get the module's name.
 fn fallible(module: &str, source: &str) -> Vec<String> {
     let source = source.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let raw: Vec<&str> = source.lines().collect();
@@ -257,7 +257,7 @@ fn word(text: &str) -> &str {
         .unwrap_or_default()
 }
 
-/// What stands behind the arrow of a function: the one that follows its last parameter.
+/// Returns the return type of a function: the text after the arrow that follows its last parameter.
 fn returns(signature: &str) -> Option<&str> {
     let mut depth = 0;
     for (i, c) in signature.char_indices() {

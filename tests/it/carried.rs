@@ -114,7 +114,7 @@ fn a_predictor_that_goes_on_gives_the_bits_of_the_whole_text() {
     }
 }
 
-/// A clone goes on where the first one was, and from there on each by itself.
+/// A clone starts from the states of the original; from then on each has its own states.
 #[test]
 fn clones_have_states_of_their_own() {
     let some = predictor("clones");
@@ -129,7 +129,7 @@ fn clones_have_states_of_their_own() {
         let all: Vec<_> = threads.iter().map(|clone| scope.spawn(move || of_one(clone))).collect();
         all.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), expected));
     });
-    // Those of one predictor follow each other, in whatever order they come.
+    // Runs of one predictor follow each other, in whatever order they arrive.
     some.run(&[("x", &ids(&[&[]]))], &[]).unwrap();
     let whole = logits(some.run(&[("x", &ids(&[&[3, 3, 3, 3]]))], &["logits"]));
     let three = ids(&[&[3]]);
@@ -163,7 +163,7 @@ fn what_goes_on_is_said() {
     assert_ne!(more, begun);
     assert_eq!(logits(some.run(&[("x", &one)], &["logits"])), begun);
     assert_eq!(logits(some.run_on(&[("x", &one)], &["logits"])), more);
-    // What is fed stands for what was left.
+    // A fed state replaces the carried state.
     let zeros = Variable::dense(ndarray::Array2::<f32>::zeros((1, WIDTH)));
     let fed = some.run_on(&[("x", &one), ("h", &zeros), ("c", &zeros)], &["logits"]);
     assert_eq!(logits(fed), begun);
@@ -319,8 +319,8 @@ fn a_wrong_pair_is_refused_before_anything_runs() {
     assert!(Program::from_section(&body).is_ok());
 }
 
-/// A task that waits for its run takes up no other one, so that runs do not pile up on a thread's stack, and a call that goes
-/// on is never met by another on its thread.
+/// A task that waits for its run starts no other task, so that runs do not pile up on a thread's stack, and a running call never
+/// meets another call on its thread.
 #[test]
 fn tasks_of_a_pool_of_threads_may_predict() {
     use rayon::iter::{IntoParallelIterator, ParallelIterator};

@@ -370,7 +370,7 @@ fn gradients_of_the_last_cell_state() {
     }
 }
 
-/// The width of a matrix memory's values and that of its keys.
+/// The widths of a matrix memory's values and keys.
 const MATRIX: [usize; 2] = [4, 2];
 
 /// A memory of matrices, C_t = f · C_{t−1} + i · v · kᵀ, where f depends on what was read before; h = tanh(C · q).

@@ -19,8 +19,8 @@ struct Model {
     wanted: Vec<VarId>,
 }
 
-/// A gated average with gates that see the input alone, random numbers, a product whose weight's gradient stands between
-/// calls that are chained, and operators behind the loop.
+/// A gated average with gates that see the input alone, random numbers, a product whose weight's gradient lies between
+/// chained calls, and operators behind the loop.
 fn cell(step: &Step, x: Var) -> Var {
     let before = step.memory(WIDTH);
     let x = step.dropout(step.linear(x, WIDTH), 0.25);
@@ -124,7 +124,7 @@ fn a_sequence_alone_has_the_bits_of_the_batch() {
     }
 }
 
-/// An error in a chunk is that of the whole call: it names the row of the batch.
+/// An error in a chunk equals the error of the whole call: it names the row of the batch.
 #[test]
 fn a_wrong_row_is_named_as_in_a_whole_call() {
     let (model, lengths) = (model(), lengths());

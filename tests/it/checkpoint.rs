@@ -445,7 +445,7 @@ fn parts_that_do_not_fit_are_refused_before_anything_is_written() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// The file is as it was, and nothing stands beside it.
+/// Checks that the file is unchanged, and that no other file lies beside it.
 fn untouched(path: &Path, before: &[u8]) {
     assert_eq!(std::fs::read(path).unwrap(), before);
     let beside = std::fs::read_dir(path.parent().unwrap()).unwrap();
@@ -463,7 +463,7 @@ fn child() {
     println!("refused: {error}");
 }
 
-/// A process that may write no file larger than 2 KB stands for a disk that is full.
+/// A full disk, simulated by a process that may write no file larger than 2 KB.
 #[cfg(unix)]
 #[test]
 fn a_full_disk_leaves_the_old_file() -> unpadded::Result<()> {

@@ -127,7 +127,7 @@ fn a_mask_keeps_what_is_above_a_bound() {
     assert_eq!(kept, [0.5, 0.0, 0.3, 0.5, 0.0, 2.0]);
     // The running maximum from 0.
     assert_eq!(inside, [0.5, 0.25, 0.5, 0.5, 0.0, 2.0]);
-    // Of the mask, and of the rows that a maximum stands in.
+    // The gradients through the mask, and of the rows that hold a maximum.
     assert_eq!(dx, [1.0 + 2.0, 0.0 + 1.0, 1.0 + 0.0, 1.0 + 1.0, 0.0, 1.0 + 1.0]);
 }
 

@@ -162,7 +162,7 @@ fn requests() -> Result<()> {
             (words, chunks) = (words + tags.len(), chunks + begun);
         }
         assert_eq!((part.records().len(), words, chunks), (requests, tokens, slots));
-        // Every kind of slot begins and goes on in both parts.
+        // Every kind of slot begins and continues in both parts.
         assert_eq!((TaggedTexts::labels([part])?.len(), TaggedTexts::tags([part])?.len()), (8, 37));
     }
     let lower = |part: &TaggedTexts| -> HashSet<String> {

@@ -270,7 +270,7 @@ fn a_step_block_may_read_several_tables() {
     }
 }
 
-/// Where so many rows owe that threads share them.
+/// Enough rows owe updates that threads share the rows.
 #[test]
 fn many_rows_are_settled_with_the_same_bits_on_any_number_of_threads() {
     const ROWS: usize = 3000;

@@ -137,7 +137,7 @@ fn damaged_missing_and_foreign_states_change_nothing() {
     let whole = saved(&mut trainer(Gradient::Rows), 7, &at);
     let mut into = trainer(Gradient::Rows);
     into.fit(&loader(), &loader(), Until::Steps(3)).unwrap();
-    // Every byte stands under a checksum.
+    // Every byte is covered by a checksum.
     for place in (0..whole.len()).step_by(whole.len() / 400) {
         let mut bytes = whole.clone();
         bytes[place] ^= 0x20;
@@ -183,7 +183,7 @@ fn damaged_missing_and_foreign_states_change_nothing() {
     }
     let dense = saved(&mut trainer(Gradient::Dense), 7, &at);
     refused(&mut into, &dense, &at, &["program: expected that of the model being built"]);
-    // And it goes on as if none had been there.
+    // Training continues as if no checkpoint had been read.
     let mut alone = trainer(Gradient::Rows);
     for trainer in [&mut into, &mut alone] {
         trainer.fit(&loader(), &loader(), Until::Steps(9)).unwrap();

@@ -532,7 +532,7 @@ fn a_level_that_an_operator_makes_has_its_rows() {
     }
 }
 
-/// Rows are looked up in a table that an operator makes: what goes back through that operator is dense.
+/// Rows are looked up in a table that an operator computes: the gradient through that operator is dense.
 #[test]
 fn a_sparse_lookup_in_a_table_that_is_computed() {
     let net = Builder::new();

@@ -16,7 +16,7 @@ const CLASSES: usize = 300;
 const WIDTH: usize = 5;
 const FUSED: &str = "as linear_cross_entropy";
 
-/// Where the linear and the cross-entropy stand.
+/// The positions of the linear and the cross-entropy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Where {
     Root,
@@ -283,7 +283,7 @@ fn inference_fuses_the_forward_alone() {
     assert_eq!(losses, model.interpreted(&mut scope, &batch)[1]);
 }
 
-/// A wrong label is said by the operator that the user wrote, with its sample and line.
+/// A wrong label is reported for the operator that the user wrote, with its sample and line.
 #[test]
 fn a_wrong_label_is_said_as_before() {
     let model = model(Where::Root, DType::F32, options()[0].0, false, mean);

@@ -96,7 +96,7 @@ fn version_1_loads_forever() {
     loads_forever(1);
 }
 
-/// A new format version gets files of its own beside those of the versions before it, which are never written again.
+/// A new format version gets golden files of its own; the files of earlier versions are never rewritten.
 #[test]
 fn the_version_that_is_written_has_golden_files() {
     let [file, words] = ["ckpt", "txt"].map(|end| fixture(&format!("checkpoint_v{}.{end}", wire::VERSION)));

@@ -124,7 +124,7 @@ fn two_halves_have_the_bits_of_one_run() {
             assert_eq!(listing.contains(FUSED), !fetch.contains(&model.logits), "{what}\n{listing}");
             let (mut one, mut two) = (Scope::of(&model.program).unwrap(), Scope::of(&model.program).unwrap());
             for step in 0..3 {
-                // So many that threads share the loops, the logits and the updates.
+                // Enough sequences that threads share the loops, the logits and the updates.
                 let [words, labels] = batch_of(step, &[4, 0, 9, 1, 7].repeat(25));
                 let run = &[(model.words, &words), (model.labels, &labels)];
                 let run = Run::train(run, step);
@@ -394,7 +394,7 @@ fn the_order_of_calls() {
     says(&error, "update: expected a program that an optimizer has completed, got one without updates");
 }
 
-/// A program that goes on after an update may need the room of a gradient by then.
+/// Operators after an update may reuse the buffer of a gradient.
 #[test]
 fn a_program_that_goes_on_after_an_update() {
     let net = Builder::new();

@@ -56,7 +56,7 @@ fn use_up(
     [run(&[loss]) && feeds.len() == model.feeds.len(), run(&root)]
 }
 
-/// Bytes are changed behind the checksum, most often to numbers that stand elsewhere in the file.
+/// Changes bytes and updates the checksum, most often to numbers that occur elsewhere in the file.
 fn change(model: &Model) {
     let (program, loss) = program(model);
     let body = program.to_section().unwrap();
@@ -111,7 +111,7 @@ fn a_changed_program_over_two_levels_never_panics() {
     change(&TRAINED_NESTED);
 }
 
-/// What an operator writes lies in its own block. A gradient may lie around it: where those of its variable do.
+/// An operator's outputs belong to its own block. A gradient may belong to an outer block: the block of its variable's gradients.
 #[test]
 fn an_operator_writes_in_its_own_block() {
     let (whole, _) = program(&LOOP_IN_LOOP);

@@ -216,7 +216,7 @@ fn what_cannot_be_made_or_scored_says_why() {
         missing.for_inference(),
         "variable `linear_0.bias`: checkpoint: expected a value for it, got none",
     );
-    // What is of a training does not stand in a file that says to be for inference.
+    // A file that is marked as for inference contains no training state.
     let mut mixed = whole.clone().for_inference().unwrap();
     mixed.position.step = 1;
     refused(

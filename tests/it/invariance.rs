@@ -165,8 +165,8 @@ fn static_rows() {
     check(models::STATIC_ROWS, 100);
 }
 
-/// A long sequence goes on alone, where threads share the columns of its products; so they do sooner, since the weights
-/// are large.
+/// A long sequence continues alone, where threads share the columns of its products; they start to share sooner, since the
+/// weights are large.
 #[test]
 fn a_long_sequence_among_short_ones() {
     let this = Differentiated::new(&models::WIDE);

@@ -385,8 +385,8 @@ fn a_listing_shows_the_calls() {
 }
 
 operator! {
-    /// Each sequence of f64 rows in groups of two levels: each row twice, as a group of its own. The offsets follow from
-    /// offsets, or are said to be data, as the attribute `how` says; some of its words are lies.
+    /// Each sequence of f64 rows in groups of two levels: each row twice, as a group of its own. By the attribute `how`, the
+    /// offsets follow from offsets or are declared as data; some values of `how` declare falsely.
     struct Groups = "test.groups" { how: String }
     inputs { X = x: one }
     outputs { OUT = out: one }

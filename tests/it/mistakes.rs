@@ -143,7 +143,7 @@ fn memories_are_updated() {
     assert_eq!(net.spec(y), net.spec(x));
 }
 
-/// Whatever is wrong, it is said once, with the user's line.
+/// Every mistake is reported once, with the user's line.
 #[test]
 fn one_mistake_is_one_message() {
     #[track_caller]

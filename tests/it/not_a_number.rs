@@ -1,4 +1,4 @@
-//! NaN is not lost on the way: what it goes into is NaN, and a training says so.
+//! NaN propagates: every result that depends on NaN is NaN, and a training reports it.
 
 use ndarray::{Array2, array};
 use unpadded::executor::{Executor, Run, Scope};

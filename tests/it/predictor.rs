@@ -164,7 +164,7 @@ fn an_output_that_is_no_number_is_an_error() {
     assert_eq!(error.kind(), ErrorKind::NotFinite);
     let expected = "output `share`: expected numbers, got NaN in row 1 (at tests/it/predictor.rs:";
     assert!(error.to_string().starts_with(expected), "{error}");
-    // Infinity is a number to say: that of a logarithm of zero, say.
+    // Infinity is a valid output: the logarithm of zero, for example.
     assert_eq!(
         some.run(&[("x", &rows)], &["large"]).unwrap()[0].as_slice::<f32>().unwrap()[3],
         f32::INFINITY
@@ -228,7 +228,7 @@ fn threads_that_predict_at_once_get_the_bits_of_one() {
     }
 }
 
-/// Whatever goes first, the others have their weights.
+/// Whichever clone is dropped first, the others keep their weights.
 #[test]
 fn clones_are_dropped_in_any_order() {
     let (checkpoint, batches) = (trained::checkpoint(6), batches());

@@ -226,7 +226,7 @@ fn json(text: &str) {
     assert!(rest.trim().is_empty(), "{rest:.60} behind the JSON");
 }
 
-/// What comes after a value; else where it goes wrong.
+/// Parses a JSON value and returns the text after it, or the text where parsing fails.
 fn value(text: &str) -> Result<&str, &str> {
     let text = text.trim_start();
     match text.as_bytes().first() {

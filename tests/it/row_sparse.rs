@@ -1,5 +1,5 @@
-//! Row-sparse parameters: a training is that of a dense table that starts with the same rows, to the bits; saving, resuming,
-//! predicting; and what is refused.
+//! Row-sparse parameters: training equals, to the bit, the training of a dense table that starts with the same rows; saving,
+//! resuming, predicting; and refusals.
 
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Batching, Field, Loader, Samples};
@@ -491,7 +491,7 @@ fn a_program_with_a_table_is_saved_and_loaded() {
     assert!(printed.contains("f32[40, 5] selected_rows") && printed.contains("storage"), "{printed}");
 }
 
-/// Pooled rows of a row-sparse table, weighted or not, with their gradients, are those of a dense one to the bit.
+/// Pooled rows of a row-sparse table, weighted or not, and their gradients equal the results of a dense table to the bit.
 #[test]
 fn bags_read_a_row_sparse_table() {
     use unpadded::ops::{BagPool, LookupBag};

@@ -166,7 +166,7 @@ fn two_trainings_do_not_save_to_one_file() {
     assert_eq!(names(&folder), [".x.ckpt.lock", "there"]); // the other's, untouched
     fit(&folder.join("y.ckpt"));
 
-    // Its lock dies with it, and what it leaves stands in nobody's way.
+    // Its lock is released when it dies, and its remaining files block no other process.
     child.kill().unwrap();
     child.wait().unwrap();
     fit(&x);

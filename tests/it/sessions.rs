@@ -37,7 +37,7 @@ fn rows_at(value: &Variable, t: usize) -> Variable {
 }
 
 /// Runs outputs, all with the rows of one feed's sequences, whole and row by row, and compares every row. Half-way the session
-/// is saved, and another one goes on.
+/// is saved, and another session continues.
 #[track_caller]
 fn check(predictor: &Predictor, feeds: &[(&str, &Variable)], outputs: &[&str], what: &str) {
     let whole = predictor.run(feeds, outputs).unwrap();

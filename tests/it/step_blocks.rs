@@ -223,7 +223,7 @@ fn made(seed: u64, kind: Kind, worst: &mut Worst) -> Result<Case, String> {
     }
 }
 
-/// An operator that is added to the catalogue stands in random programs, or this says that the generator cannot call it.
+/// Random programs contain every operator of the catalogue; this fails for a new operator that the generator cannot call.
 #[test]
 fn every_operator_stands_in_programs_at_the_root_and_in_blocks() {
     let registry = catalogue();
@@ -231,7 +231,7 @@ fn every_operator_stands_in_programs_at_the_root_and_in_blocks() {
     for kind in callable(&registry) {
         let sample = registry.samples(kind).unwrap().remove(0);
         let op = registry.parse(kind, &sample.attributes).unwrap();
-        // Rows that are not dense stand in no block.
+        // No block has rows that are not dense.
         let kernels = op.signature().kernels;
         let dense = |kernel: &Kernel| kernel.iter().all(|storages| storages.contains(&StorageKind::Dense));
         let sparse = !kernels.is_empty() && !kernels.iter().any(dense);

@@ -160,7 +160,7 @@ fn gradients_that_do_not_fit_change_nothing() {
             let words = ["weight of a gradient", "a finite number from 0"];
             says(worker.push(&key("t"), with(1.0).into(), weight), &words);
         }
-        // Decay that goes through the moments of Adam moves all rows at once.
+        // Decay that is added to the gradient of Adam moves all rows at once.
         says(
             worker.push(&key("m"), rows(5, 1), 1.0),
             &["variable `m`", "moves the untouched rows too", "`.lazy()`"],

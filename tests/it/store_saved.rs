@@ -73,7 +73,7 @@ fn a_store_goes_on_where_it_was_saved() {
                 true => near(&all(&mut other)[0], &end[0], "in other shards"),
             }
         }
-        // The store that has gone on goes back.
+        // The store that was updated further is restored to the saved state.
         worker.restore(&file).unwrap();
         (5..9).for_each(|step| push(&mut worker, step));
         same(&all(&mut worker), &end);
@@ -81,7 +81,7 @@ fn a_store_goes_on_where_it_was_saved() {
     fs::remove_file(file).unwrap();
 }
 
-/// Whatever is wrong with a file, the store is as it was, and goes on.
+/// Whatever is wrong with a file, the store is unchanged and usable.
 #[test]
 fn what_does_not_fit_is_refused_whole() {
     let file = file("refused");
@@ -107,7 +107,7 @@ fn what_does_not_fit_is_refused_whole() {
         same(&all(&mut worker), &before);
     };
     refused(None, &["none there"]);
-    // Every byte stands under a checksum.
+    // Every byte is covered by a checksum.
     for at in (0..whole.len()).step_by(37) {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;

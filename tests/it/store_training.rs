@@ -61,7 +61,7 @@ pub(crate) fn batch(number: u64, sequences: usize) -> [Variable; 2] {
     [Variable::from_sequences(&words).unwrap(), Variable::dense(Array1::from(labels))]
 }
 
-/// A store that counts what goes through it.
+/// A store that counts the rows and tables that pass through it.
 struct Counted {
     worker: LocalWorker,
     counts: &'static Counts,
@@ -171,7 +171,7 @@ fn together(model: &Model, workers: usize) -> (Vec<(String, Dense)>, Vec<f64>) {
     (names.map(|name| (name.clone(), worker.pull(&Key::from(&*name)).unwrap())).collect(), losses)
 }
 
-/// The same of one trainer on the joined batches.
+/// Returns the parameters and losses of one trainer on the joined batches.
 fn one(model: &Model) -> (Vec<(String, Dense)>, Vec<f64>) {
     let mut scope = Scope::of(&model.program).unwrap();
     let mut executor = Executor::new(&model.program, &ops::catalogue(), &[model.loss], 1).unwrap();

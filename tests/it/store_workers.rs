@@ -1,4 +1,5 @@
-//! Workers of a key-value store on threads: none of what they push is lost, none is too far ahead, and those that die harm nobody.
+//! Workers of a key-value store on threads: none of what they push is lost, none is too far ahead, and those that die harm
+//! nobody.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -189,8 +190,8 @@ impl Optimizer for FragileRule {
     }
 }
 
-/// An operator that fails amid its rows leaves its key half updated: the store says so from then on, goes on with all others, and
-/// is whole again after it was restored.
+/// An operator that fails amid its rows leaves its key half updated: the store reports the key from then on, serves all other
+/// keys, and is whole again after a restore.
 #[test]
 fn an_update_that_breaks_off() {
     let file = std::env::temp_dir().join(format!("unpadded-store-broken-{}", std::process::id()));

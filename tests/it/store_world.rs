@@ -308,7 +308,7 @@ fn what_ranks_save_goes_on_elsewhere() {
                 (0..5).for_each(|step| push(&mut store, rank, step).unwrap());
                 store.save(&file).unwrap();
                 let saved = all(&mut store).unwrap();
-                // The next has other names, and those of the first are gone once it is there.
+                // The next save has other file names, and removes the files of the first once it is complete.
                 store.save(&file).unwrap();
                 push(&mut store, rank, 5).unwrap();
                 store.restore(&file).unwrap();
@@ -318,7 +318,7 @@ fn what_ranks_save_goes_on_elsewhere() {
             let files: Vec<String> = (0..size).map(|rank| format!("store.b.{rank}-of-{size}")).collect();
             let files = if size == 1 { Vec::new() } else { files };
             assert_eq!(names(&folder), [vec!["store".to_owned()], files].concat());
-            // All further steps are those of one worker, so that the number of workers is none of the difference.
+            // One worker makes all further steps, so that the number of workers makes no difference.
             let go_on = |store: &mut dyn KeyValueStore| {
                 for step in 5..8 {
                     let rows = some_rows(SHAPE.0, SHAPE.1, 4, step);
@@ -426,8 +426,8 @@ fn files_that_are_no_set_are_refused() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// A trained model of the rows that batches touch, over ranks, is that of the workers of a store to the bit; one that starts from its
-/// initialisers, row by row, too.
+/// Ranks that hold only the rows that batches touch train the same model as the workers of a store, to the bit; so do ranks that
+/// start from the initialisers, row by row.
 #[test]
 fn trainers_over_ranks_are_those_of_workers() {
     use crate::store_training::{batch, model, part};

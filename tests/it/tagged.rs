@@ -201,7 +201,7 @@ fn a_scheme_that_is_set_rules() -> Result<()> {
     Ok(())
 }
 
-/// Each part may keep a scheme of its own; a test file is held against that of the training.
+/// Each part may keep a scheme of its own; a test file is compared with the scheme of the training.
 #[test]
 fn parts_of_other_schemes_are_translated_or_refused() -> Result<()> {
     let train = texts("iob2.txt", |i| format!("in{i} O\nNew B-X\nYork I-X\n\n"));

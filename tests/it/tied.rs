@@ -105,8 +105,8 @@ fn close(ours: &[f64], theirs: &[f64], what: &str) {
     }
 }
 
-/// The gradient of the tied table is the sum of those of two tables with the same numbers: one of them by rows if the
-/// embedding is sparse, both together dense.
+/// The gradient of the tied table is the sum of the gradients of two tables with the same numbers: one gradient is by rows if the
+/// embedding is sparse, the sum is dense.
 #[test]
 fn the_gradient_of_a_tied_table_is_the_sum_over_its_uses() {
     for (sparse, whole) in [(false, false), (true, false), (true, true)] {

@@ -86,7 +86,7 @@ pub(crate) fn path(name: &str) -> PathBuf {
     path
 }
 
-/// The bytes of a training as it stands.
+/// Returns the bytes of the current state of a training.
 pub(crate) fn bytes(trainer: &mut Trainer) -> Vec<u8> {
     let path = path("bytes");
     trainer.save(&path).unwrap();
@@ -160,7 +160,7 @@ fn it_learns_and_reports() {
     // The best parameters give the best value again.
     trainer.use_best().unwrap();
     assert_eq!(trainer.evaluate(&dev()).unwrap().get("accuracy"), Some(best.value));
-    // Done is done: there is nothing to train, and the scores are those of now.
+    // The training is done: no step runs, and the scores describe the current model.
     let again = fit(&mut trainer, Until::Epochs(12));
     assert_eq!((again.steps, again.tokens, again.last.get("accuracy")), (120, 0, Some(best.value)));
     let mut fresh = self::trainer();
@@ -343,7 +343,7 @@ fn a_carried_state_goes_on_from_batch_to_batch() {
 fn a_checkpoint_comes_every_so_many_steps() {
     let file = path("every");
     let mut training = trainer().checkpoint(&file).every(Steps(4));
-    // The data fails in batch 6: what was saved at step 4 stands, and the error says so.
+    // The data fails in batch 6: the checkpoint of step 4 stays, and the error names it.
     struct Failing(Loader);
     impl Data for Failing {
         fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {

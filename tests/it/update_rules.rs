@@ -265,7 +265,7 @@ fn lazy_lamb_is_that_of_the_touched_rows() {
     }
 }
 
-/// Where a gradient is 0 nothing moves, so the rows of a table are those of the densified gradient, also at other rates.
+/// Where a gradient is 0 nothing moves, so the rows of a table equal the rows under the densified gradient, also at other rates.
 #[test]
 fn ftrl_of_selected_rows_is_exact() {
     let rule = ftrl().with("l1", 0.01);

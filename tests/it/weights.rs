@@ -1,4 +1,5 @@
-//! Weights in safetensors files: what PyTorch trained says the same here (`fixtures/make_torch_models.py`), and goes back to it.
+//! Weights in safetensors files: a model that PyTorch trained gives the same outputs here (`fixtures/make_torch_models.py`), and
+//! is exported back.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -250,7 +251,7 @@ fn floats_of_any_width_are_read() {
     fs::remove_file(file).unwrap();
 }
 
-/// A file of this head, and so many bytes of numbers.
+/// Returns a file with this head and `numbers` bytes of numbers.
 fn headed(head: &str, numbers: usize) -> Vec<u8> {
     [&(head.len() as u64).to_le_bytes()[..], head.as_bytes(), &vec![0; numbers]].concat()
 }
@@ -336,7 +337,7 @@ fn layers_are_modules() {
     };
     let plain = |program: &Program, parameter: &str| first(Names::new(), program, parameter);
 
-    // Those of one size over one another are one module; another size begins another one.
+    // Stacked layers of one size are one module; another size begins another module.
     let three = program(|_, x| {
         let _ = x.lstm(4).dropout(0.5).lstm(4).lstm(5);
     });
@@ -344,7 +345,7 @@ fn layers_are_modules() {
     assert_eq!(plain(&three, "lstm_2.weight_ih"), "lstm_2.weight_ih_l0");
     let names = Names::new().rename("lstm_1", "");
     assert_eq!(first(names, &three, "lstm_1.weight_ih"), "weight_ih_l0");
-    // Another cell, other parameters, and what stands between, too.
+    // Another cell, other parameters, or an operator in between begins another module, too.
     let mixed = program(|_, x| {
         let _ = x.gru(4).rnn(4).rnn(Rnn::new(4).without_bias()).tanh().rnn(Rnn::new(4).without_bias());
     });
@@ -369,7 +370,7 @@ fn layers_are_modules() {
     });
     assert_eq!(plain(&residual, "lstm_1.bias"), "lstm_0.bias_ih_l1");
     assert_eq!(plain(&residual, "lstm_2.bias"), "lstm_2.bias_ih_l0");
-    // A scope goes along, and is renamed with all in it.
+    // A scope is exported too, and is renamed with all names in it.
     let scoped = program(|net, x| {
         let _ = net.scope("encoder", |_| x.lstm(4).linear(2));
     });

@@ -187,7 +187,7 @@ fn programs_at_random_have_the_same_bits_in_windows() {
             |id: &&VarId| case.program.spec(**id).is_ok_and(|spec| spec.storage == StorageKind::Dense);
         let (mut outputs, rest): (Vec<VarId>, Vec<VarId>) =
             case.values.iter().filter(dense).partition(|&id| can(id));
-        // Over the sequences of one feed at a time: those of two feeds are not cut together.
+        // Over the sequences of one feed at a time: sequences of two feeds are not cut together.
         while !outputs.is_empty() && case.program.streamed(&case.registry, &outputs).is_err() {
             outputs.pop();
         }

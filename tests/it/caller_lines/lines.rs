@@ -267,7 +267,7 @@ fn a_row_out_of_range_is_named_by_its_sample() {
     }
 }
 
-/// In a training the number is the sample's place in the data, in a predictor that of the sequence in what was fed.
+/// In a training the number is the sample's position in the data, in a predictor the position of the sequence in the feed.
 #[test]
 fn trainers_and_predictors_name_the_sample() {
     let data = |bad: i64| {

@@ -46,7 +46,7 @@ fn batch(feeds: Feeds, source: &[Vec<usize>], target: &[usize]) -> Batch {
     ]
 }
 
-/// A case with a source of so many levels: below each sequence of [`SOURCES`] some of 1, 2 and 0 rows, and so on.
+/// A case with a source of `levels` levels: below each sequence of [`SOURCES`] sequences of 1, 2 and 0 rows, and so on.
 fn case(levels: usize, build: impl FnOnce(&Builder, Feeds) -> Vec<Var>) -> Case {
     let net = Builder::new().seed(7);
     let source = net.feed("source", DType::F64, &[WIDTH], levels);
@@ -155,7 +155,7 @@ fn additive_attention_as_one_operator_and_by_hand() {
             results
         });
         let text = in_lanes(&case);
-        // The product of the keys runs once before the loop, and its gradients behind it; with them that of `v`.
+        // The product of the keys runs once before the loop, its gradients and the gradient of `v` after the loop.
         let steps = steps(&text);
         assert!(!steps.iter().any(|line| line.contains("keys.weight")), "{text}");
         assert!(!steps.iter().any(|line| line.contains("-> v@grad")), "{text}");

@@ -185,7 +185,7 @@ pub(super) fn directional(seed: u64, case: &Case, worst: &mut Worst) -> Check {
     }
 }
 
-/// Two steps of an optimizer leave the same parameters on any number of threads; those of plain descent follow from
+/// Two steps of an optimizer leave the same parameters on any number of threads; parameters of plain descent follow from
 /// the gradients.
 pub(super) fn updates(seed: u64, case: &Case) -> Check {
     let told = |what: String| format!("{what}\n{}", case.program);

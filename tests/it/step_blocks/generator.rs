@@ -2,8 +2,9 @@
 //!
 //! A program grows call by call. The operands of a call are picked with little thought: what the builder refuses is
 //! noted and the program is made again without it, so that nothing here repeats the library's rules of what fits. Each file
-//! holds one family: `attempts` what making it again takes, and programs with a mistake; `operators` a call of one operator, `products` what merging is about, `constants` operators on parameters,
-//! `blocks` step blocks and layers, `feeds` the data, `optimizers` what a program is trained by.
+//! holds one family: `attempts` what making it again takes, and programs with a mistake; `operators` a call of one operator,
+//! `products` what merging is about, `constants` operators on parameters, `blocks` step blocks and layers, `feeds` the data,
+//! `optimizers` what a program is trained by.
 
 mod attempts;
 mod attention;
@@ -324,7 +325,7 @@ impl Maker {
         items[from + self.dice.below(items.len() - from)].clone()
     }
 
-    /// Floats of moderate size: an item, or what ids stand for.
+    /// Floats of moderate size: an item, or the rows looked up by ids.
     fn floats(&mut self, net: &Builder, items: &[Item]) -> Result<Item> {
         let memories: Vec<Item> = items.iter().filter(|i| i.memory && i.float()).cloned().collect();
         let item =

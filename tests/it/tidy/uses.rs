@@ -31,7 +31,7 @@ struct Token {
     line: usize,
     /// Part of a `use` declaration.
     imports: bool,
-    /// How many modules are open around it that stand in the file itself.
+    /// The number of enclosing modules that are written in the file itself.
     inner: usize,
 }
 
@@ -223,7 +223,7 @@ fn tokens(source: &str) -> Vec<Token> {
     found
 }
 
-/// Takes away what stands behind `#[cfg(test)]`.
+/// Removes the items marked `#[cfg(test)]`.
 fn without_tests(tokens: Vec<Token>) -> Vec<Token> {
     let (mut kept, mut rest) = (Vec::new(), tokens.into_iter().peekable());
     while let Some(token) = rest.next() {

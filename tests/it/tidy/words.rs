@@ -18,9 +18,9 @@ const FIELD_NAMES: [(&str, &str); 2] = [
 
 /// How many private types end like a participle.
 const PRIVATE_PARTICIPLES: usize = 33;
-/// How many names are those of several types that other files see.
+/// How many names belong to several types that other files see.
 const VISIBLE_TWICE: usize = 68;
-/// How many names are those of several types, private ones among them.
+/// How many names belong to several types, private types included.
 const TWICE: usize = 169;
 /// How many functions have a word of the second table as their name.
 const FUNCTIONS: usize = 43;
@@ -47,7 +47,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Adds a file by its path below `src/`. Unit tests are left out. So are operators: their names are those of their kinds.
+    /// Adds a file by its path below `src/`. Unit tests are left out. So are operators: their types are named like their kinds.
     pub(super) fn add(&mut self, file: &str, source: &str) {
         if file.ends_with("tests.rs") || file.contains("/tests/") {
             return;

@@ -1,4 +1,4 @@
-//! The best epoch stands for the data and the metric that chose it, and for nothing else.
+//! The best epoch belongs to the data and the metric that chose it, and to nothing else.
 
 use unpadded::checkpoint::{Checkpoint, Criterion};
 
@@ -66,7 +66,7 @@ fn another_metric_is_refused() {
                     the best epoch so far (epoch ";
     assert!(error.starts_with(expected), "{error}");
     assert!(error.contains("), got `loss`, where lower is better ("), "{error}");
-    // Nothing was chosen yet: nothing stands for something else.
+    // No best epoch was chosen yet, so no data or metric can differ.
     let mut none = trainer();
     fit(&mut none, Until::Steps(4));
     none.fit(&train(), &easy(), Until::Epochs(1)).unwrap();
@@ -115,13 +115,13 @@ fn patience_starts_again_with_the_measure() {
     assert_eq!(run(trainer(), &dev()), StopReason::Early);
     let saving = trainer().remeasure_best().checkpoint(&file);
     assert_eq!(run(saving, &easy()), StopReason::Done);
-    // It was saved, and what was measured anew needs no word when it goes on.
+    // The new value was saved, so the resumed training need not ask for measuring again.
     assert_eq!(Checkpoint::load(&file).unwrap().position.epoch, 4);
     assert_eq!(run(trainer(), &easy()), StopReason::Done);
     std::fs::remove_file(file).unwrap();
 }
 
-/// A file of before does not say by what its best epoch was chosen, so its value is that of no data.
+/// An old file does not record which data chose its best epoch, so its value is measured anew.
 #[test]
 fn the_best_epoch_of_an_old_file_is_measured_anew() {
     let (file, best) = saved("old", 3);
@@ -134,7 +134,7 @@ fn the_best_epoch_of_an_old_file_is_measured_anew() {
     let mut whole = trainer();
     fit(&mut whole, Until::Epochs(5));
     fit(&mut second, Until::Epochs(5));
-    assert!(bytes(&mut second) == bytes(&mut whole), "goes on in another way than without the stop");
+    assert!(bytes(&mut second) == bytes(&mut whole), "differs from the training without the stop");
     let easy = resumed(&file, trainer()).fit(&train(), &easy(), Until::Epochs(3)).unwrap();
     assert_ne!(easy.best.map(|b| b.value), Some(best.value));
     // Without its parameters it cannot be measured, and is none.

@@ -214,7 +214,7 @@ fn a_number_that_is_not_finite_comes_before_a_refusal() {
     }
 }
 
-/// The loss of batches without rows is that of one batch without rows.
+/// The loss of batches without rows equals the loss of one batch without rows.
 #[test]
 fn a_function_of_a_mean_without_rows_is_computed() {
     let evaluated = |lengths: &[usize], sequences| {

@@ -27,7 +27,7 @@ fn refused(net: Builder, loss: Var, field: &str, fields: Vec<Field>, set: impl F
     error
 }
 
-/// The same of a loss of sequences `x` of numbers and a parameter `w`, which is one.
+/// Returns the error of a training whose loss is computed from sequences `x` of numbers and a parameter `w`, initially one.
 fn of(values: &[&[f32]], set: Option<f32>, loss: impl Fn(&Builder, Var, Var) -> Var) -> Error {
     let net = Builder::new();
     let x = net.feed("x", DType::F32, &[], 1);
@@ -201,7 +201,7 @@ impl Metric for Odd {
     }
 }
 
-/// The parameters can be trained further, whatever a metric makes of them: the training is saved, and goes on to the same bits.
+/// A metric that is not finite does not end a training: the training is saved, and continues to the same bits.
 #[test]
 fn a_metric_that_is_not_finite_is_saved_and_resumed_within_an_epoch() {
     let of = || {

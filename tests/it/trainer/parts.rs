@@ -1,4 +1,5 @@
-//! A loss of several batches is that of one batch of all: in an accumulated step, on development data, and among workers.
+//! The loss of several batches equals the loss of one joined batch: in an accumulated step, on development data, and among
+//! workers.
 
 use unpadded::executor::Scope;
 use unpadded::layers::init;

@@ -22,11 +22,11 @@ pub(super) struct Attempts {
     /// Those that gave something, and what each variable looked at was.
     succeeded: Vec<usize>,
     seen: Vec<(VarId, Spec)>,
-    /// Where a mistake is made, with what then stands in the place of what was seen the time before.
+    /// The mistake to make; after it, substitutes replace the variables of the previous run.
     mistake: Option<Mistake>,
 }
 
-/// A mistake at an attempt: what it gave is unknown from then on.
+/// A mistake at an attempt; its results are unknown from then on.
 struct Mistake {
     at: usize,
     seen: std::vec::IntoIter<(VarId, Spec)>,
@@ -123,8 +123,8 @@ pub(crate) fn twins(seed: u64, kind: Kind, batches: usize) -> Result<Twins> {
     })
 }
 
-/// The program of a seed with one wrong call, whose result is used wherever that of a right one was: all errors of the
-/// program, and the operator and the block that the one has to name. `None` if nothing in the program can be wrong.
+/// Builds the program of a seed with one wrong call, whose result replaces the correct result wherever it is used. Returns all
+/// errors of the program, and the operator and the block that the error has to name; `None` if no call can be wrong.
 #[allow(clippy::type_complexity)]
 pub(crate) fn mistake(seed: u64) -> Result<Option<(Vec<Error>, (String, Option<usize>))>> {
     let (left_out, _) = fitting(seed, F32)?;

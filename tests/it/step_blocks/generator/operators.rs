@@ -179,8 +179,8 @@ impl Maker {
         (0..TABLE as i64).filter(|_| self.dice.chance(40)).collect()
     }
 
-    /// A piece of each sequence. Where it lies is told by ids in the same sequences: it begins behind as many rows as some
-    /// ids have, and has as many as others.
+    /// A slice of each sequence. Ids in the same sequences give its position: it begins after as many rows as one list of ids
+    /// has, and has as many rows as another list.
     fn sliced(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
         let sequences = ids_of_sequences(items, TABLE);
         if sequences.is_empty() {
@@ -269,7 +269,7 @@ impl Maker {
         }
     }
 
-    /// The rows of a table that ids stand for.
+    /// The rows of a table, looked up by ids.
     pub(super) fn lookup(&mut self, net: &Builder, ids: &Item) -> Result<Item> {
         let depth = if self.dice.chance(80) { 0 } else { 2 };
         let height = self.height(ids);
@@ -282,7 +282,7 @@ impl Maker {
         self.item(net, var, table.size)
     }
 
-    /// What some ids stand for, one by one or pooled.
+    /// Rows looked up by ids, one by one or pooled.
     pub(super) fn of_ids(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
         if self.dice.chance(60) { self.looked_up(net, items) } else { self.bags(net, items) }
     }
@@ -563,7 +563,7 @@ pub(super) fn ids_of_sequences(items: &[Item], below: usize) -> Vec<Item> {
     items.iter().filter(fits).cloned().collect()
 }
 
-/// About how large the numbers of an output are, by those of the inputs. An operator that is not named here may do anything.
+/// Returns the approximate size of an output's numbers, from the sizes of the inputs. An unlisted operator may do anything.
 fn grown(kind: &str, sizes: &[f64]) -> f64 {
     let (x, largest) = (sizes.first().copied().unwrap_or(1.0), sizes.iter().copied().fold(0.0, f64::max));
     match kind {

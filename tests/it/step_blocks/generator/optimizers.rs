@@ -1,4 +1,4 @@
-//! Optimizers at random: every rule with a form that waits for the rows it is owed by, and all that can stand beside it.
+//! Random optimizers: every rule, also in its deferred form for selected rows, with every setting that it can be combined with.
 
 use unpadded::optimizer::{
     Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Group, Lion, NAdam, Optimizer, RmsProp, Schedule, Sgd,

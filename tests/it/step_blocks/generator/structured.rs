@@ -67,7 +67,7 @@ impl Maker {
         Ok(vec![self.item(net, var, f64::INFINITY)?])
     }
 
-    /// Class 0 or 1 of so many, by ids.
+    /// Class 0 or 1 of `count` classes, by ids.
     fn classes(&mut self, net: &Builder, ids: &Item, count: usize) -> Var {
         let below = if count > 1 { self.dice.below(TABLE) } else { 0 };
         net.cast(net.less(ids.var, below as f64), DType::I64)
