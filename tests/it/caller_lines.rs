@@ -56,10 +56,7 @@ const LEFT_OUT: [(&str, &str); 58] = [
         "fails only where memory ends: what it is given fits, and its result is no larger",
     ),
     ("Csr::to_coo", "fails only where memory ends: the coordinates belong to existing entries"),
-    (
-        "SelectedRows::to_coo",
-        "fails only where memory ends: the coordinates belong to existing numbers",
-    ),
+    ("SelectedRows::to_coo", "fails only where memory ends: the coordinates belong to existing numbers"),
     ("Variable::from_sequence", "fails only if lengths overflow, which no sequence in memory does"),
     ("Variable::from_sequences", "fails only if lengths overflow, which no batch in memory does"),
     ("Variable::from_nested", "fails only if lengths overflow, which no batch in memory does"),

@@ -159,7 +159,7 @@ fn a_checkpoint_goes_on_with_any_number_of_processes() {
         };
         let (mut alone, report) = fit(None, None, Until::Steps(17));
         let expected = state(&mut alone, &report, "alone");
-        let file = path("goes-on");
+        let file = path("continued");
         for (first, then) in [(3, 1), (1, 2), (4, 3)] {
             on_ranks(first, |world| {
                 let rank = world.rank();
