@@ -32,7 +32,7 @@ static OURS: AtomicUsize = AtomicUsize::new(0);
 static OTHERS: AtomicUsize = AtomicUsize::new(0);
 /// The bytes of the largest allocation.
 static LARGEST: AtomicUsize = AtomicUsize::new(0);
-/// Where the allocations of this crate came from.
+/// The backtraces of this crate's allocations.
 static TRACES: Mutex<String> = Mutex::new(String::new());
 
 thread_local! {
@@ -154,7 +154,7 @@ fn steps(model: &Model, optimizer: &dyn Optimizer, words: usize, threads: usize)
 /// Several threads: `rayon` keeps the work that waits for a thread in lists of blocks, and now and then begins a block.
 const HANDED: usize = 4;
 
-/// Nothing is allocated, but for what `rayon` needs with several threads.
+/// Checks that nothing is allocated, except by `rayon` with several threads.
 #[track_caller]
 fn nothing(model: &Model, optimizer: &dyn Optimizer, words: usize) {
     for threads in [1, 2, 3] {
@@ -220,7 +220,7 @@ fn levels_from_data() {
     nothing(&models::ERASED, &adam(), WORDS);
 }
 
-/// The count can be believed: it sees this crate's allocations and tells whose they are.
+/// The count is reliable: it sees this crate's allocations and attributes them.
 #[test]
 fn allocations_are_counted() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -293,7 +293,8 @@ fn sparse_values() {
     }
 }
 
-/// A step on a large table takes memory by the rows that it touches, from the first one on, whatever untouched rows owe.
+/// A step on a large table takes memory for the rows that it touches, from the first step on, whatever updates untouched rows
+/// owe.
 #[test]
 fn rows_of_a_large_table() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -327,8 +328,8 @@ fn rows_of_a_large_table() {
     }
 }
 
-/// A session that has made a step makes the next one without any: a stacked LSTM, and a decoder that attends to what it began
-/// with.
+/// After its first step a session allocates nothing per step: for a stacked LSTM, and for a decoder that attends to the inputs of
+/// its start.
 #[test]
 fn a_step_of_a_session() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -48,7 +48,7 @@ fn peak(height: usize, rows: usize) -> usize {
 #[test]
 fn memory_grows_with_the_rows_that_were_touched() {
     let _alone = ALONE.lock();
-    // The first training sets up what the process keeps.
+    // The first training allocates the memory that the process keeps.
     peak(1000, 100);
     let [few, many] = [1_000, 16_000].map(|rows| peak(1_000_000_000_000, rows));
     let low = peak(16_000, 16_000);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a command writes to standard output.
+/// Returns the standard output of a command.
 fn output(place: &Place, arguments: &[&str]) -> String {
     place.said(arguments, "it was fine\n")
 }

@@ -1,5 +1,4 @@
-//! What a classifier may learn: several labels, numbers, pairs, several columns, documents; weights of classes; and every
-//! setting.
+//! Kinds of classifiers: several labels, numbers, pairs, several columns, documents; weights of classes; and every setting.
 
 use super::{Place, SMALL, with};
 
@@ -59,7 +58,7 @@ fn several_labels_per_text_are_learnt_with_a_threshold_each() {
     assert_eq!(scores["value"].as_f64(), Some(100.0), "{scores}");
     let said = place.said(&[&["predict", "run"], &semicolon[..]].concat(), "a rude and wrong text\n");
     assert!(said.starts_with("false;insult\t0."), "{said}");
-    // What a model has learnt stays.
+    // The settings of a trained model cannot be changed.
     for setting in ["data.target=number", "model.hidden=3"] {
         for arguments in [&["eval", "run", "other.tsv"][..], &["predict", "run"]] {
             let said = place.refused(&[arguments, &["--set", setting]].concat());

@@ -90,7 +90,7 @@ fn translations_are_shown_with_their_attention() {
         assert_eq!(page.matches("<dl class=\"pair\">").count(), examples, "{run}");
         assert!(page.contains("<dt>reference</dt>") && page.contains("chrF by length in tokens"), "{run}");
         let attended = page.matches("<table class=\"attention\">").count();
-        // Nothing is attended to where nothing is written.
+        // An empty output has no attention.
         assert_eq!(attended + page.matches("made\" dir=\"auto\"><i>(empty)</i>").count(), examples, "{run}");
         assert_eq!(page.contains("Of the test set"), run == "run");
     }

@@ -22,7 +22,7 @@ fn trials(place: &Place, run: &str) -> Vec<Value> {
     state["trials"].as_array().unwrap().clone()
 }
 
-/// What does not depend on the time.
+/// Returns the fields of trials that do not depend on the time.
 fn made(trials: &[Value]) -> Vec<[Value; 4]> {
     trials.iter().map(|of| ["settings", "rungs", "epochs", "value"].map(|name| of[name].clone())).collect()
 }
@@ -137,7 +137,7 @@ fn every_task_has_a_space() {
         let written = place.said(&["init", task, "--space"], "");
         assert!(written.contains("\n[space]\n") && written.contains("training.rate = { from"), "{written}");
         place.write("space.toml", &written);
-        // What it lacks is the data.
+        // Only the data is missing.
         if task == "translate" {
             assert!(place.refused(&["tune", "space.toml", "--budget", "9s"]).contains("data.train"));
         }

@@ -1,5 +1,5 @@
-//! An error names the line of the user's code: every public function that can fail is called wrongly here, and the line
-//! of that call must be named. What is public and can fail is read off the sources, so that none is forgotten.
+//! An error names the line of the user's code: every public function that can fail is called wrongly here, and the error must
+//! name the line of this call. The sources tell which functions are public and can fail, so that none is forgotten.
 
 mod classes;
 mod data;
@@ -98,7 +98,7 @@ const LEFT_OUT: [(&str, &str); 58] = [
     ("Source::open", "a user's own: what it returns is an error at the line of `Loader::new`"),
 ];
 
-/// What was called, and where the call begins; and what its error says.
+/// Wrong calls: the function, the line where the call begins, and the error.
 #[derive(Default)]
 struct Calls(Vec<(&'static str, &'static Location<'static>, Option<String>)>);
 
@@ -111,7 +111,7 @@ impl Calls {
         self.0.push((name, Location::caller(), said));
     }
 
-    /// What is wrong: a call that did not fail, or whose error names a line before it or behind the next call.
+    /// Returns the complaints: calls that did not fail, or whose error names a line before the call or after the next call.
     fn complaints(&self) -> Vec<String> {
         let next = |i: usize| self.0.get(i + 1).map(|(_, next, _)| next);
         let mut found = Vec::new();
@@ -190,7 +190,7 @@ fn fallible(module: &str, source: &str) -> Vec<String> {
     let (mut found, mut owner, mut public_trait) = (Vec::new(), None, false);
     for (i, line) in code.iter().enumerate() {
         let text = line.trim_start();
-        // What a declaration of an operator appends it by.
+        // The blocks in which the declaration of an operator defines its methods.
         let declares = ["impl Builder {", "impl Builder, Var {", "impl $($on),+ {"];
         let declared = declares.iter().find_map(|head| text.strip_prefix(head));
         if let Some(rest) = declared.filter(|_| line.starts_with(' ')) {
@@ -220,7 +220,7 @@ fn fallible(module: &str, source: &str) -> Vec<String> {
             },
         };
         let signature: String = code[i..].iter().take(14).copied().collect::<Vec<_>>().join(" ");
-        // What builds writes its errors down and says so.
+        // A function that records its errors has a section `# Errors`, too.
         let above = raw[..i].iter().rev().map(|line| line.trim_start());
         let documented = above.take_while(|line| line.starts_with("///") || line.starts_with("#["));
         let says = documented.into_iter().any(|line| line == "/// # Errors");
@@ -271,7 +271,7 @@ fn returns(signature: &str) -> Option<&str> {
     None
 }
 
-/// The reader of sources sees what is public, and takes nothing else for it.
+/// The reader of sources finds exactly the public functions.
 #[test]
 fn what_is_public_is_found() {
     let source = "\

@@ -1,5 +1,5 @@
 //! Row-wise calls that run chunk by chunk: with more rows than a chunk has, at the root, and before, in and after a loop, they
-//! compute what whole calls do.
+//! compute the results of whole calls.
 
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
 use unpadded::program::{Step, VarId, backward};
@@ -67,7 +67,7 @@ fn lengths() -> Vec<usize> {
 }
 
 impl Model {
-    /// Holds what a run gave to the interpreter: outputs bit for bit, gradients up to rounding.
+    /// Compares the results of a run with the interpreter: outputs bit for bit, gradients up to rounding.
     #[track_caller]
     fn is_as_interpreted(&self, one: &[Vec<f32>], batch: &[Variable], numbers: &[u64]) {
         let mut scope = Scope::of(&self.program).unwrap();
@@ -200,6 +200,6 @@ fn a_chain_at_the_root_takes_no_more_memory() {
     let last = executor.fetch(y).unwrap();
     assert!(last.as_slice::<f32>().unwrap().iter().all(|&y| (f64::from(y) - expected).abs() < 1e-6));
     let of_rows = 1000 * WIDTH * size_of::<f32>();
-    // And the feed: a call that fails is looked for once more from what the chain began with.
+    // And the feed: a failed call is searched again from the inputs of the chain.
     assert_eq!(executor.bytes(), 3 * of_rows);
 }

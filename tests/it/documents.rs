@@ -1,4 +1,4 @@
-//! What the documents say of the library, held against it: methods by family, and the messages in the README.
+//! Documents compared with the library: methods by family, and the messages in the README.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ fn every_method_of_the_builder_is_in_a_family() {
             }
         }
     }
-    // How one begins, which `Builder` says in its example.
+    // The constructors, which the example of `Builder` shows.
     let constructors = ["with_registry", "of"];
     let missing: Vec<_> =
         known.iter().filter(|m| !listed.contains(*m) && !constructors.contains(m)).collect();

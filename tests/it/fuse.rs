@@ -1,5 +1,5 @@
-//! Operators that become one: `linear` and `cross_entropy`, which then never hold the logits of a batch whole. What a
-//! fused program computes is held to the reference interpreter, which fuses nothing.
+//! Fused operators: `linear` and `cross_entropy`, which then never hold the logits of a whole batch. The results of fused
+//! programs are compared with the reference interpreter, which fuses nothing.
 
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
 use unpadded::layers::Linear;
@@ -25,7 +25,7 @@ enum Where {
     BothInside,
 }
 
-/// How a loss is made of the losses.
+/// Reduces the losses of the rows to one loss.
 type Ending = fn(&Builder, Var, Var) -> Var;
 
 fn mean(net: &Builder, loss: Var, _: Var) -> Var {
@@ -86,7 +86,7 @@ fn model(place: Where, dtype: DType, options: CrossEntropy, weighted: bool, endi
     Model { program, x, labels, logits, losses, loss, gradients }
 }
 
-/// Rows and labels for sequences of these lengths; every fifth label is ignored where `ignore` says so.
+/// Returns rows and labels for sequences of these lengths; with `ignore`, every fifth label is ignored.
 fn batch(lengths: &[usize], dtype: DType, ignore: bool) -> [Variable; 2] {
     let rows: usize = lengths.iter().sum();
     let mut random = Random(7);
@@ -380,7 +380,7 @@ operator! {
 }
 
 operator! {
-    /// What it becomes behind a `linear`.
+    /// The fused form after a `linear`.
     struct LinearEnergy = "acme.linear_energy" {}
     inputs { X = input: one, MATRIX = matrix: one }
     outputs { OUT = out: one }

@@ -1,4 +1,4 @@
-//! The same bits on any number of threads, and for a sequence alone, in any batch and in any order of it.
+//! Bit-identical results on any number of threads, and for a sequence alone, in any batch and in any order of the batch.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use unpadded::{Builder, Mode, Program, Variable, ops};
 
 use crate::models::{self, Model, Random};
 
-/// A model with its gradients, and what is looked at.
+/// A model with its gradients, and the variables that are compared.
 struct Differentiated {
     program: Program,
     feeds: Vec<VarId>,
@@ -80,7 +80,7 @@ fn same(got: &Variable, expected: &Variable, what: &str) {
 
 const SEQUENCES: usize = 64;
 
-/// Where most of the bits would differ if any did: many sequences of up to `words` words.
+/// Compares the results of many sequences of up to `words` words, which are most sensitive to a difference.
 fn check(model: Model, words: usize) {
     let this = Differentiated::new(&model);
     let mut random = Random(17);

@@ -39,7 +39,7 @@ fn the_page_is_what_the_operators_declare_and_do() {
     }
 }
 
-/// A line of the page as it has to be; a row of a table with its computed cells.
+/// Returns the expected line of the page; in a row of a table, some cells are computed.
 fn computed(line: &str, seen: &mut BTreeMap<String, usize>) -> String {
     let Some(rest) = line.strip_prefix("| [`") else { return line.to_owned() };
     let kind = rest.split('`').next().unwrap();
@@ -62,7 +62,7 @@ fn computed(line: &str, seen: &mut BTreeMap<String, usize>) -> String {
     format!("| {} |", cells.join(" | "))
 }
 
-/// What is different among them, in their order; a dash for none.
+/// Joins the distinct texts, in their order; a dash if there are none.
 fn each(found: impl Iterator<Item = String>) -> String {
     let mut different: Vec<String> = Vec::new();
     for one in found {
@@ -73,7 +73,7 @@ fn each(found: impl Iterator<Item = String>) -> String {
     if different.is_empty() { "–".to_owned() } else { different.join(", or ") }
 }
 
-/// What an operator does to one of its samples.
+/// An operator's results on one of its samples.
 struct Case {
     lod: Option<String>,
     of_empty: Option<String>,
@@ -111,7 +111,7 @@ impl Case {
     }
 }
 
-/// What comes of an empty sequence of the last level, if the sample has one beside others.
+/// Describes the result for an empty sequence of the last level, if the sample has one beside others.
 fn of_empty(op: &Arc<dyn Op>, sample: &CheckCase, deciding: Option<&str>) -> Option<String> {
     let lods = sample.operands.iter().filter(|operand| deciding.is_none_or(|slot| operand.slot == slot));
     let lod = lods.filter(|operand| operand.batched).find_map(|operand| operand.value.lod())?;

@@ -137,7 +137,7 @@ fn the_adaptive_softmax_is_that_of_pytorch() {
     }
 }
 
-/// What a batch norm keeps.
+/// Returns a running statistic of a batch norm.
 fn kept(scope: &mut Scope, slot: &str) -> Variable {
     Variable::new(scope.value(&format!("bn.{slot}")).unwrap(), None).unwrap()
 }

@@ -188,7 +188,7 @@ fn what_does_not_fit_is_said_with_its_row() {
     assert!(other.contains("expected a Parquet file, which begins with `PAR1`, got other bytes"), "{other}");
 }
 
-/// What is wrong with a file, however it is read.
+/// Returns the error of a file, which does not depend on how the file is read.
 #[cfg(feature = "parquet")]
 fn wrong(file: &Path) -> Vec<String> {
     let labels = ReadOptions::new().text("label");

@@ -1,4 +1,4 @@
-//! A queue answers every request with the bits that it has alone, whatever comes beside it.
+//! A queue answers every request with the bits of a lone run, whatever requests arrive at the same time.
 
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::op::{Attributes, CheckCase, Facts, Forward, InferShape, Op};

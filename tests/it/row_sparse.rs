@@ -70,7 +70,7 @@ fn batch(random: &mut Random, below: usize) -> Variable {
     Variable::from_sequences(&sequences).unwrap()
 }
 
-/// Every row of the row-sparse table as it is, by looking all of them up.
+/// Returns every row of the row-sparse table, by looking up all of them.
 fn all_rows(scope: &mut Scope, dtype: DType) -> Dense {
     let Model { program, registry, words, x, .. } = model(Table::RowSparse, dtype, None);
     let mut executor = Executor::new(&program, &registry, &[x], 1).unwrap();
@@ -257,7 +257,7 @@ fn a_training_is_saved_and_goes_on_to_the_bit() {
     assert_eq!(rows.shape(), [1_000_000_000_000, 6]);
     assert!(expected.len() < 60_000, "{} bytes", expected.len());
 
-    // A predictor knows words that were never seen, by what they start with.
+    // A predictor returns the initial row of a word that was never seen.
     let predict = |predictor: &Predictor| {
         let words = Variable::from_sequences(&[vec![23_456_789_017i64, 5], vec![999_999_999_999]]).unwrap();
         predictor.run(&[("words", &words)], &["logits"]).unwrap()

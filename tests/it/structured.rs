@@ -1,4 +1,4 @@
-//! Chains of tags and labels of frames: against PyTorch, in trainings, and given what is wrong.
+//! Chains of tags and labels of frames: compared with PyTorch, in trainings, and with wrong inputs.
 
 use ndarray::{Array1, Array2, array};
 use unpadded::data::{Field, Loader, Samples, TagScheme, Vocabulary};

@@ -1,4 +1,4 @@
-//! A tagger is made of columns, whatever they are and however their tags are spelled.
+//! Taggers of column files, with any columns and any spelling of tags.
 
 use unpadded::Result;
 use unpadded::recipes::{Config, Model, Preparation, Task, Value, prepare, test_data};
@@ -33,7 +33,7 @@ fn label(name: &str) -> [(&'static str, Value); 1] {
     [("data.label", Value::Text(name.into()))]
 }
 
-/// How often each tag occurs.
+/// Returns the frequency of each tag.
 fn tags(prepared: &Preparation) -> Vec<(String, u64)> {
     let (_, tags) = prepared.trainer.vocabularies().find(|(name, _)| *name == "tags").unwrap();
     tags.tokens().zip(0..).map(|(tag, id)| (tag.to_owned(), tags.count(id))).collect()

@@ -1,6 +1,6 @@
-//! How much the suite tries at random: enough to meet every kind of case, and more where the environment asks for it.
+//! The number of random cases of the suite: enough for every kind of case, and more if the environment asks for it.
 
-/// By how much to multiply every number of random programs, damaged files, kills and the like.
+/// The factor of every number of random programs, damaged files, kills and the like.
 const TIMES: &str = "UNPADDED_THOROUGH";
 
 /// Returns `usual` times `UNPADDED_THOROUGH`. The first attempts are the same for every number, so a failure repeats with the

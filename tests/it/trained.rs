@@ -47,7 +47,7 @@ pub(crate) fn batch() -> [(&'static str, Variable); 4] {
     ]
 }
 
-/// What a predictor is fed: no labels.
+/// The feeds of a predictor: no labels.
 pub(crate) const FEEDS: [&str; 3] = ["words", "h", "c"];
 
 /// Returns the checkpoint after `steps` steps.

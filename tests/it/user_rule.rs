@@ -1,5 +1,5 @@
-//! UpdateGate rules as a user's crate defines them: declared by `update_rule!`, registered beside the catalogue, held to its contract,
-//! and exact under gradients of selected rows.
+//! UpdateGate rules as a user's crate defines them: declared by `update_rule!`, registered beside the catalogue, held to its
+//! contract, and exact under gradients of selected rows.
 
 use unpadded::executor::{Executor, Run, Scope, settle};
 use unpadded::layers::init;
@@ -20,7 +20,7 @@ update_rule! {
 }
 
 update_rule! {
-    /// The same with decay, and with what it owes in a closed form until the mean has faded.
+    /// The rule with decay, and with its deferred updates in a closed form until the mean has faded.
     struct Fading = "acme.fading" { beta: f64 => settings::fraction }
     decay { weight_decay => settings::or_zero, decoupled = true }
     states { MEAN = mean }

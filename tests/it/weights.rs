@@ -38,7 +38,7 @@ fn tagger<L: RecurrentLayer>(layer: L, dtype: DType) -> Checkpoint {
     Checkpoint::of(net.finish().unwrap(), outputs)
 }
 
-/// What the attributes are called in PyTorch's.
+/// Returns PyTorch's names of the weights of a layer.
 fn names(layer: &str) -> Names {
     let layer = format!("{layer}_0");
     Names::new().rename("embedding_0", "words").rename(&layer, "rnn").rename("linear_0", "out")
@@ -62,7 +62,7 @@ fn logits(model: &Checkpoint) -> Vec<f64> {
     got[0].storage().as_dense().unwrap().cast(DType::F64).as_slice::<f64>().unwrap().to_vec()
 }
 
-/// How far two lists are apart at most.
+/// Returns the largest difference of two lists.
 fn apart(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len());
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
@@ -239,7 +239,7 @@ fn floats_of_any_width_are_read() {
         let off = apart(&logits(&model), &expected);
         assert!(off <= most, "{dtype:?}: {off}");
     }
-    // What f64 holds and f32 does not.
+    // A number that f64 holds and f32 does not.
     let mut other = exact;
     other.insert(
         "out.bias".into(),
@@ -383,7 +383,7 @@ fn layers_are_modules() {
         "model.encoder.linear_0.bias"
     );
 
-    // What PyTorch does not have stays as it is.
+    // Variants that PyTorch does not have keep their names.
     for lstm in [Lstm::new(4).peepholes(), Lstm::new(4).cell_clip(1.0)] {
         let program = program(|_, x| {
             let _ = x.lstm(lstm.clone());

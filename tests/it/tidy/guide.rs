@@ -55,7 +55,7 @@ fn models_of_the_guide_run() {
     assert_eq!(found, allowed, "left: blocks without one of {RUNS:?}; right: those that `ALLOWED` lists");
 }
 
-/// The rule fails on a block that only builds, and on one that is only compiled.
+/// The rule fails on a block that only builds, and on a block that is only compiled.
 #[test]
 fn the_rule_bites() {
     let check = |block: &str, expected: &[&str]| {

@@ -79,7 +79,7 @@ impl Names {
         }
     }
 
-    /// What breaks a rule. `reserved` are the words of the second table.
+    /// Returns the violations of the rules. `reserved` are the words of the second table.
     pub(super) fn complaints(&self, reserved: &BTreeSet<String>) -> Vec<String> {
         let mut found = Vec::new();
         let mut participles = 0;
@@ -172,7 +172,7 @@ pub(super) fn reserved() -> BTreeSet<String> {
     rows(2).iter().map(|(word, _)| word.trim().to_owned()).collect()
 }
 
-/// What the glossary says is true of the code: what it quotes is there.
+/// The glossary agrees with the code: every quoted name exists.
 #[test]
 fn what_the_glossary_quotes_is_in_the_sources() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -188,7 +188,7 @@ fn what_the_glossary_quotes_is_in_the_sources() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// Every rule can fail, and none fails on what is right.
+/// Every rule can fail, and no rule fails on correct code.
 #[test]
 fn each_rule_of_names_bites() {
     let reserved = BTreeSet::from(["part".to_owned(), "place".to_owned()]);

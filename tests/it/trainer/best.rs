@@ -4,7 +4,7 @@ use unpadded::checkpoint::{Checkpoint, Criterion};
 
 use super::*;
 
-/// As [`dev`], of other samples: every label is 1, so that it looks easy.
+/// Returns data like [`dev`] with other samples: every label is 1, so that the scores are high.
 fn easy() -> Loader {
     let sample = |i: i64| vec![Field::Ints(vec![10 + i % 10]), Field::Int(1)];
     loader((0..16).map(sample).collect())
@@ -33,7 +33,7 @@ fn other_development_data_are_refused() {
     assert_eq!((criterion.metric.as_str(), criterion.data), ("accuracy", dev().fingerprint()));
     let mut second = resumed(&file, trainer());
     let before = bytes(&mut second);
-    // Also where nothing is left to train, and only the report would say it.
+    // Also if no step is left, and only the report would contain it.
     for until in [Until::Epochs(3), Until::Epochs(5), Until::Steps(33)] {
         let error = second.fit(&train(), &easy(), until).unwrap_err().to_string();
         let expected = format!(
@@ -55,7 +55,7 @@ fn other_development_data_are_refused() {
     std::fs::remove_file(file).unwrap();
 }
 
-/// The file is not needed for it: a trainer that has trained knows by what it chose.
+/// No file is needed: a trainer that has trained knows the metric and the data of its choice.
 #[test]
 fn another_metric_is_refused() {
     let mut other = trainer();
@@ -86,7 +86,7 @@ fn the_best_epoch_is_measured_anew_on_request() {
     let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
     let said = format!("the best epoch so far, {}, measured anew: accuracy {:.4}\n", best.epoch, anew.value);
     assert!(text.contains(&said), "{text}");
-    // It is what those parameters reach there, and what the file says from now on.
+    // The value is the score of these parameters on this data, and is stored in the file from now on.
     second.save(&file).unwrap();
     second.use_best().unwrap();
     assert_eq!(second.evaluate(&easy()).unwrap().get("accuracy"), Some(anew.value));

@@ -42,7 +42,7 @@ fn of(values: &[&[f32]], set: Option<f32>, loss: impl Fn(&Builder, Var, Var) -> 
     })
 }
 
-/// The operator, the variable, and what the message must hold.
+/// Checks the operator and the variable of an error, and the text that its message must contain.
 fn check(error: &Error, operator: Option<&str>, variable: &str, holds: &str) {
     let place = error.place();
     let found = (place.operator.as_deref(), place.variable.as_deref());
@@ -138,7 +138,7 @@ fn what_is_not_finite_is_not_saved() {
     std::fs::remove_file(file).unwrap();
 }
 
-/// Nor is it gone on with: neither parameters, nor the optimizer's state, nor the best epoch.
+/// A resumed training with numbers that are not finite is refused: in parameters, in the optimizer's state, in the best epoch.
 #[test]
 fn what_is_not_finite_is_not_resumed() {
     let file = path("not-resumed");

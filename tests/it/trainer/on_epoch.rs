@@ -1,4 +1,4 @@
-//! What is called at the end of each epoch, and what it may decide.
+//! The callback at the end of each epoch, and its decisions.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! Programs are made until nothing in them is refused, each time without what was; and once more with one mistake.
+//! Programs are remade without the refused calls until no call is refused; and once more with one mistake.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,16 @@ use unpadded::{Builder, Error, Result, Var, Variable};
 use super::{Case, Dice, Item, Kind, Maker, Size, Tables, Twins, grown, words};
 use crate::step_blocks::F32;
 
-/// What making a program again knows of the times before.
+/// The record of earlier attempts to make a program.
 #[derive(Default)]
 pub(super) struct Attempts {
     /// The number of the next one.
     next: usize,
     /// Those that are not made, since they were refused.
     left_out: BTreeSet<usize>,
-    /// The one that was refused this time, and its errors; all that follow are not made.
+    /// The attempt that was refused this time, and its errors; all later attempts are skipped.
     failed: Option<(usize, Error)>,
-    /// Those that gave something, and what each variable looked at was.
+    /// The attempts that added something, and the spec of each variable that was inspected.
     succeeded: Vec<usize>,
     seen: Vec<(VarId, Spec)>,
     /// The mistake to make; after it, substitutes replace the variables of the previous run.
@@ -38,11 +38,11 @@ struct Mistake {
 /// Words of errors that are no user's business.
 const INTERNAL: [&str; 4] = ["merged", "malformed", "a place inside its step", "internal"];
 
-/// What the builder refused on the way, by its words; and refusals that do not name the line of the call, or speak of what
-/// a user does not know.
+/// The refusals of the builder, counted by their words; and the refusals that do not name the line of the call, or that mention
+/// internals.
 type Refused = (BTreeMap<String, usize>, Vec<String>);
 
-/// What to leave out so that nothing of a seed's program is refused.
+/// Finds the attempts to leave out so that no call of a seed's program is refused.
 fn fitting(seed: u64, kind: Kind) -> Result<(BTreeSet<usize>, Refused)> {
     let (mut left_out, mut refused) = (BTreeSet::new(), Refused::default());
     loop {
@@ -76,7 +76,7 @@ pub(crate) fn case(seed: u64, kind: Kind) -> Result<Case> {
     Ok(Case { others, refused, wrong, ..case })
 }
 
-/// The model of a seed, its loss, and batches of what its feeds are called.
+/// Returns the model of a seed, its loss, and batches by the names of its feeds.
 #[allow(clippy::type_complexity)]
 pub(crate) fn model(
     seed: u64,
@@ -144,7 +144,7 @@ pub(crate) fn mistake(seed: u64) -> Result<Option<(Vec<Error>, (String, Option<u
 }
 
 impl Maker {
-    /// What a variable is. Where a program is made again with a mistake, what it was without it.
+    /// Returns the item of a variable. In a program with a mistake, it describes the variable of the program without the mistake.
     pub(super) fn item(&mut self, net: &Builder, var: Var, size: f64) -> Result<Item> {
         let refused = || Error::new("a call", "to fit", "a refusal");
         let seen = match &mut self.attempts.mistake {
@@ -198,7 +198,7 @@ impl Attempts {
         let program = net.program().expect("no mistake was made yet");
         let writes = |op: &unpadded::program::OpDesc| op.writes().any(|written| written == before.id());
         let place = program.blocks().find_map(|(id, block)| Some((id, block.ops.iter().position(writes)?)));
-        // What is computed from sparse rows of a step is an input of it, which no operator writes there.
+        // A variable computed from sparse rows of a step is an input of the step, which no operator writes there.
         let Some((block, index)) = place else { return };
         let width = item.spec.width();
         let inputs: [(&str, &[Var]); 1] = [("x", &[before])];

@@ -1,5 +1,5 @@
-//! One call of one operator of the catalogue. Most are called by what they declare of themselves, with the attributes of
-//! one of their samples; those whose operands must fit each other by width or by value have lines of their own.
+//! One call of one operator of the catalogue. Most operators are called by their declarations, with the attributes of
+//! one of their samples; operators whose operands must fit each other by width or by value have code of their own.
 
 use unpadded::kernels::Transpose;
 use unpadded::op::{Arity, Attributes, ROWS, Spec};
@@ -48,7 +48,7 @@ const ROUGH: [&str; 29] = [
     "sequence_topk_pool",
 ];
 
-/// Operators that most rows can be put through: what makes something else of one item.
+/// Operators with one operand that most rows fit.
 const CHANGES: [&str; 16] = [
     "assign",
     "scale",
@@ -298,7 +298,7 @@ impl Maker {
         Ok(vec![self.lookup(net, &ids)?])
     }
 
-    /// How many rows a table has that ids are looked up in.
+    /// Returns the number of rows of a table for ids.
     fn height(&mut self, ids: &Item) -> usize {
         match self.kind.high() {
             false => TABLE,
@@ -381,7 +381,7 @@ impl Maker {
         self.item(net, var, 1.5)
     }
 
-    /// A call of what an operator declares: `given` fill its first slots, the others get what seems to fit.
+    /// Calls an operator by its declaration: `given` fill its first slots, the other slots get items that seem to fit.
     fn by_signature(
         &mut self,
         net: &Builder,
@@ -389,14 +389,14 @@ impl Maker {
         given: &[Item],
         items: &[Item],
     ) -> Result<Vec<Item>> {
-        // What it does to numbers, whatever their storage.
+        // The operator's effect on numbers, whatever their storage.
         let does = kind.strip_prefix("sparse_").unwrap_or(kind);
         if self.kind.smooth && ROUGH.contains(&does) {
             return Ok(Vec::new());
         }
         let samples = self.registry.samples(kind).unwrap();
         let attributes = self.dice.pick(&samples).attributes.clone();
-        // Where the first operand of the samples has sequences, this one mostly has.
+        // If the first operand of the samples has sequences, this operand mostly has sequences, too.
         let ragged = samples.iter().filter_map(|s| s.operands.first()).any(|o| o.value.lod().is_some());
         let sequences: Vec<Item> = items.iter().filter(|i| !i.spec.lod.is_empty()).cloned().collect();
         let preferred =
@@ -432,7 +432,7 @@ impl Maker {
             }
             bound.push((slot.name, vars));
         }
-        // Kernels that take nothing dense in some slot are given what they take.
+        // Slots whose kernels take no dense variable get a storage that they take.
         if !signature.kernels.is_empty() && does != kind {
             let kernel = *self.dice.pick(signature.kernels);
             for ((_, items), storages) in bound.iter_mut().zip(kernel) {
