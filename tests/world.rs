@@ -157,7 +157,6 @@ fn start() -> ExitCode {
         let run = run(ranks, case);
         let wrong = if case == STOPPED {
             // An error if no exchange was under way, else the last output of the process.
-
             let aborted = "rank 0: summing gradients: expected an answer";
             let said = ["rank 0: Late { ranks: [1] }", aborted].iter().any(|said| run.printed.contains(said));
             complaint(&run, 0, true).or_else(|| (!said).then(|| format!("no message\n{}", run.printed)))

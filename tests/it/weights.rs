@@ -44,7 +44,7 @@ fn names(layer: &str) -> Names {
     Names::new().rename("embedding_0", "words").rename(&layer, "rnn").rename("linear_0", "out")
 }
 
-/// The values that a program starts with.
+/// Returns the model with the initial values of its program.
 fn started(mut model: Checkpoint) -> Checkpoint {
     let mut scope = Scope::of(&model.program).unwrap();
     let names: Vec<String> = scope.names().map(str::to_owned).collect();

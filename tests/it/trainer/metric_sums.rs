@@ -233,7 +233,7 @@ fn a_function_of_a_mean_without_rows_is_computed() {
     assert!(evaluated(&[0, 0, 2], 3) > 1.5);
 }
 
-/// The error of a metric of a scalar that another thread makes names this.
+/// A metric of a scalar loss that another thread makes is refused, and the error names the other thread's loss.
 #[test]
 fn a_scalar_loss_needs_the_thread_of_its_builder() {
     for shape_of_one in [false, true] {

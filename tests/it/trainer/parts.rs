@@ -25,7 +25,7 @@ pub(super) struct Rows {
     /// Losses by word, and by sentence.
     words: Var,
     sentences: Var,
-    /// Each word's, some of which do not count; and how much each counts.
+    /// The loss of each word, with some words ignored; and the weight of each word.
     some: [Var; 2],
     /// Losses with class weights.
     weighted: [Var; 2],

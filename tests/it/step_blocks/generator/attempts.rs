@@ -13,16 +13,16 @@ use crate::step_blocks::F32;
 /// The record of earlier attempts to make a program.
 #[derive(Default)]
 pub(super) struct Attempts {
-    /// The number of the next one.
+    /// The number of the next attempt.
     next: usize,
-    /// Those that are not made, since they were refused.
+    /// The attempts to skip, since they were refused.
     left_out: BTreeSet<usize>,
     /// The attempt that was refused this time, and its errors; all later attempts are skipped.
     failed: Option<(usize, Error)>,
     /// The attempts that added something, and the spec of each variable that was inspected.
     succeeded: Vec<usize>,
     seen: Vec<(VarId, Spec)>,
-    /// The mistake to make; after it, substitutes replace the variables of the previous run.
+    /// The mistake to make; it supplies the variables that the previous run recorded.
     mistake: Option<Mistake>,
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn model(
     Ok((net, values[values.len() - 1], batches))
 }
 
-/// The program of a seed whose tables have gradients of selected rows, the same with dense ones, and batches for both.
+/// Returns the program of a seed with gradients of tables as selected rows, its twin with dense gradients, and batches for both.
 pub(crate) fn twins(seed: u64, kind: Kind, batches: usize) -> Result<Twins> {
     let rows = Kind { tables: Tables::Rows, ..kind };
     let (left_out, _) = fitting(seed, rows)?;
@@ -179,7 +179,7 @@ impl Maker {
 }
 
 impl Attempts {
-    /// The number of the next one.
+    /// Returns the number of the next attempt.
     pub(super) fn number(&self) -> usize {
         self.next
     }
