@@ -77,7 +77,6 @@ fn train(texts: &TaggedTexts, dev: &TaggedTexts, epochs: u64) -> Result<(f64, Pr
 }
 
 /// Returns the words of a text, each followed by its tag unless the tag is `O`.
-
 fn predict(predictor: &Predictor, words: &[String]) -> Result<String> {
     let ids = predictor.vocabulary("words")?.ids(words.iter().map(|word| form(word)))?;
     let of = predictor.vocabulary("characters")?;

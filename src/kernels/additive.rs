@@ -41,8 +41,8 @@ impl<T> Additive<'_, T> {
     }
 }
 
-/// `weights`, m × 1: the softmax over each sequence of Σ_c columns_c · tanh(query_c + key_c); `out`, n × e: the sums of the values by
-/// them, zeros for a sequence without keys.
+/// `weights`, m × 1: the softmax over each sequence of Σ_c columns_c · tanh(query_c + key_c); `out`, n × e: the sums of the
+/// values by them, zeros for a sequence without keys.
 ///
 /// # Panics
 /// If a shape does not fit.
@@ -174,7 +174,7 @@ impl<T: Float> Sweep for Descend<'_, '_, T> {
 }
 
 impl<T: Float> Descend<'_, '_, T> {
-    /// The gradients of the values, and of the scores into the room: w · (dw − Σ w · dw).
+    /// Computes the gradients of the values, and of the scores, into the room: w · (dw − Σ w · dw).
     #[inline(always)]
     fn weights<A: Arithmetic>(&mut self, sequence: usize, rows: Range<usize>) {
         let AdditiveResult { weights, dout, dweights } = self.result;
@@ -212,7 +212,7 @@ impl<T: Float> Descend<'_, '_, T> {
         }
     }
 
-    /// The gradients of what the scores are made of.
+    /// Computes the gradients of the queries, the keys and the columns' weights.
     #[inline(always)]
     fn scores<A: Arithmetic>(&mut self, sequence: usize, rows: Range<usize>) {
         let Additive { query, columns, keys, .. } = self.inputs;
@@ -233,7 +233,7 @@ impl<T: Float> Descend<'_, '_, T> {
                     of_columns[j] = A::mul_add(dscore, x[j], of_columns[j]);
                 }
                 for j in 0..CHUNK {
-                    // 1 − x², times what reaches the tangent.
+                    // 1 − x², times the gradient of the tangent.
                     x[j] = A::mul_add(-x[j], x[j], T::ONE) * (dscore * v[j]);
                 }
                 for j in 0..CHUNK {

@@ -2,7 +2,7 @@
 //!
 //! An operator reads some regions and writes others, often of the same buffer (step *t* of a memory is written
 //! while step *t − 1* is read), and the threads of a step loop write disjoint rows of the same buffers. Rust's
-//! slices cannot say that, so this file does: an [`Arena`] owns typed buffers, a [`Lane`] is the right to use all of
+//! slices cannot express this, so this file does: an [`Arena`] owns typed buffers, a [`Lane`] is the right to use all of
 //! them or only the rows of some sequences, and [`Lane::operands`] lends regions after checking that they lie inside
 //! the lane and that nothing written overlaps anything else. No caller outside this folder needs `unsafe`.
 
@@ -220,8 +220,8 @@ impl<'a> Lane<'a> {
     /// Lends `reads` and `writes`.
     ///
     /// # Panics
-    /// If a region lies outside its buffer or this lane's part, or a written one overlaps any other or lies in a common
-    /// buffer: a mistake in the plan that would otherwise be a data race.
+    /// If a region lies outside its buffer or this lane's part, or a written region overlaps any other or lies in a
+    /// common buffer: a mistake in the plan that would otherwise be a data race.
     pub fn operands<'b>(
         &'b mut self,
         room: &'b mut OperandRoom,

@@ -210,7 +210,8 @@ pub fn attention_backward<T: Float>(
     if let Some((dq, assign)) = &mut gradients.q {
         assign.put_nothing(dq.reborrow());
     }
-    // Σ_c dout_ic · out_ic, which is Σ_j p_ij · ∂loss/∂p_ij, less what reaches all scores of a row by the logarithm of their sum.
+    // Σ_c dout_ic · out_ic, which is Σ_j p_ij · ∂loss/∂p_ij, minus the gradient that reaches all scores of a row
+    // through the logarithm of their sum.
     room.sums.clear();
     room.sums.resize(n, T::ZERO);
     if let Some(dout) = dout {
@@ -419,7 +420,7 @@ impl<T: Float> Sweep for OnlineSoftmax<'_, T> {
             let before = self.most[at];
             let found = largest(row);
             let most = if found > before { found } else { before };
-            // Where all scores are −∞ so far.
+            // All scores are −∞ so far.
             let less = if most == T::NEG_INFINITY { T::ZERO } else { most };
             let sum = exponentials::<T, A>(row, less);
             if before == most || before == T::NEG_INFINITY {

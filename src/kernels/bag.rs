@@ -85,7 +85,8 @@ impl<T: Float> Bags<'_, T> {
 /// empty bag. NaN counts as the largest number, so that it does not get lost.
 ///
 /// # Panics
-/// If a row is not in the table, `out` has not one row a bag, as wide as the table's, or `factors` not one for each row.
+/// If a row is not in the table, or unless `out` has one row per bag, as wide as the table's rows, and `factors` one number per
+/// row.
 pub fn bag_forward<T: Float>(pool: BagPool, bags: Bags<'_, T>, table: View<'_, T>, out: ViewMut<'_, T>) {
     bags.check(out.rows());
     assert_eq!(out.width(), table.width(), "the width of a bag");
@@ -116,7 +117,7 @@ pub fn bag_first_maximum<T: Float>(
 /// Computes the gradient of each row's factor: `out[e]` = Σ_j dout[b, j] · table[rows_e, j] for the rows e of bag b.
 ///
 /// # Panics
-/// If a row is not in the table, `dout` has not one row a bag, as wide as the table's, or `out` not one number a row.
+/// If a row is not in the table, or unless `dout` has one row per bag, as wide as the table's rows, and `out` one number per row.
 pub fn bag_factor_gradient<T: Float>(
     bags: Bags<'_, T>,
     table: View<'_, T>,

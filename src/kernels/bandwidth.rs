@@ -44,8 +44,8 @@ pub fn bandwidth(threads: usize) -> Bandwidth {
     static KNOWN: Mutex<Vec<(usize, Bandwidth)>> = Mutex::new(Vec::new());
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let threads = threads.clamp(1, cores);
-    // What is in it stays whole if a thread panics. None of rayon's threads waits here for another task of its own: those
-    // that measure are others.
+    // The list stays valid if a thread panics. No thread of rayon's waits here for another task of its own: other threads
+    // measure.
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, found)) = known.iter().find(|(of, _)| *of == threads) {
         return *found;
@@ -62,7 +62,7 @@ fn measure(threads: usize, l2_size: usize, l3_size: usize) -> Bandwidth {
     let inner = l2_size / 2;
     let outer = l2_size * 3;
     let all = (l3_size.saturating_mul(2).min(MOST) / threads).max(l2_size * 8);
-    // Written, not just asked for: pages that nobody wrote are all the same one.
+    // Written, not just allocated: pages that were never written all map to one page.
     let numbers = on_all(threads, &|_| vec![1_u64; all / size_of::<u64>()]);
     let of = |bytes: usize| fastest(&numbers, bytes / size_of::<u64>());
     Bandwidth { l2: of(inner), l3: of(outer), memory: of(all), l2_size, l3_size }

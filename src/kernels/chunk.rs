@@ -151,7 +151,7 @@ pub(super) fn part<T: Float>(row: &[T], from: usize) -> [T; CHUNK] {
     out
 }
 
-/// The same columns of a row to write, without what was filled up.
+/// Returns the columns of a row to write, without the filled-up ones.
 #[inline(always)]
 pub(super) fn put<T: Float>(row: &mut [T], from: usize, numbers: &[T; CHUNK], assign: Assign) {
     let row = &mut row[from..];

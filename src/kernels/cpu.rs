@@ -95,10 +95,9 @@ impl Cpu {
 static ASSUMED: AtomicPtr<Cpu> = AtomicPtr::new(ptr::null_mut());
 
 /// Returns the CPU that the kernels are cut for: this CPU, or the one that `assume` set.
-
 pub fn cpu() -> Cpu {
     let assumed = ASSUMED.load(Ordering::Acquire);
-    // SAFETY: what is not null was leaked by `assume`, and is never changed or freed.
+    // SAFETY: a pointer that is not null was leaked by `assume`, and its CPU is never changed or freed.
     if assumed.is_null() { asked() } else { unsafe { *assumed } }
 }
 
@@ -118,7 +117,7 @@ pub fn assume(cpu: Cpu) {
 fn ask() -> Cpu {
     let [l2, l3] = caches();
     let lanes = lanes(Path::best());
-    // Two units; Zen 4 has the instructions of vectors of 16, and makes one in two turns.
+    // Two units; Zen 4 has the instructions of vectors of 16, and runs each in two passes.
     let (each_cycle, shared, memory) = match (Path::best(), mesh()) {
         (Path::Avx512, true) => (2 * lanes, 3, 2),
         (Path::Avx512, false) => (lanes, 8, 3),
@@ -200,7 +199,6 @@ pub(super) mod tests {
     use super::*;
 
     /// Very different CPUs: AMD's and Intel's, a small one, and one that cuts everything small.
-
     pub(in crate::kernels) const CPUS: [Cpu; 4] = [
         Cpu { l2: 512 << 10, l3: 16 << 20, shared: 8, memory: 22 },
         Cpu { l2: 2 << 20, l3: 24 << 20, shared: 43, memory: 64 },

@@ -1,4 +1,4 @@
-//! The two element types of all numerics, and what generic operators may do with them.
+//! The two element types of all numerics, and the functions that generic operators may call on them.
 
 use std::fmt::{Debug, Display};
 use std::iter::Sum;
@@ -9,7 +9,7 @@ use super::path::Arithmetic;
 use super::products::Products;
 use super::view::{View, ViewMut};
 
-/// What a kernel does with its output.
+/// Whether a kernel writes its output or adds to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Assign {
     /// Replaces the contents of the output, which may be uninitialised, even NaN.
@@ -108,9 +108,9 @@ pub trait Float:
     fn tanh(self) -> Self;
     /// Magnitude.
     fn abs(self) -> Self;
-    /// The larger; the other one if one is NaN.
+    /// The larger number; the other number if one is NaN.
     fn max(self, other: Self) -> Self;
-    /// The smaller; the other one if one is NaN.
+    /// The smaller number; the other number if one is NaN.
     fn min(self, other: Self) -> Self;
     /// `self·a + b` with one rounding. Slow where the CPU has no such instruction: loops take
     /// [`Arithmetic::mul_add`].

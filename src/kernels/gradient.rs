@@ -416,7 +416,7 @@ fn multiply(
         ahead.ask(share, width);
         let (a, a_stride) = x.tile(&part);
         // SAFETY: `part` are columns of `x` and rows of `dw`; the panel has as many rows as `x`, and its columns exist
-        // in `dw` as far as `columns` says. `Path::best` is what the CPU has, and tests ask for available ones.
+        // in `dw` as far as `columns` says. The CPU has `Path::best`, and tests use available paths.
         unsafe {
             tile::of_columns(path, part.len())(&Tile {
                 k: rows,

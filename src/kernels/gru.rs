@@ -27,7 +27,7 @@ pub struct GruInputs<'a, T> {
     pub hw: View<'a, T>,
     /// The old state, n × H.
     pub h_prev: View<'a, T>,
-    /// What the update gate weighs.
+    /// The state that an open update gate selects.
     pub blend: Blend,
 }
 
@@ -133,7 +133,7 @@ pub struct GruBackward<'a, T> {
     pub h_prev: View<'a, T>,
     /// The gradient of the new state, n × H.
     pub dh: View<'a, T>,
-    /// What the update gate weighs.
+    /// The state that an open update gate selects.
     pub blend: Blend,
 }
 

@@ -87,7 +87,7 @@ impl Arithmetic for MulAdd {
 /// A loop that is compiled for every path. Mark `run` and everything that it calls `#[inline(always)]`; without it the loop is
 /// correct, but not vectorised.
 pub trait Sweep {
-    /// What the loop returns.
+    /// The result of the loop.
     type Output;
     /// Whether the loop is compiled for the portable path alone, as every loop over f64 is: f64 exists to check f32, and
     /// each further path is code that everybody compiles. A loop over `T: Float` sets `T::PORTABLE`.

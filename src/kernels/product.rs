@@ -88,7 +88,7 @@ impl<T: Float> PackedMatrix<T> {
         self.n
     }
 
-    /// Columns of a panel; the last one may be partly empty.
+    /// Columns of a panel; the last panel may be partly empty.
     pub fn panel_width(&self) -> usize {
         self.width
     }

@@ -166,7 +166,7 @@ impl RowMerge {
     /// Merges rows: `out[i]` = the sum of the rows of `values` at [`Self::occurrences`] of `i`, added in their order.
     ///
     /// # Panics
-    /// Unless `values` has the planned number of rows and `out` one for every distinct id, equally wide.
+    /// Unless `values` has the planned number of rows and `out` one row for every distinct id, equally wide.
     pub fn merge<T: Float>(&self, values: View<'_, T>, out: ViewMut<'_, T>) {
         self.merge_range(values, 0..self.ids().len(), out);
     }

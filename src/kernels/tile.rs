@@ -141,7 +141,7 @@ unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize,
     // columns, which the caller vouches for. In `room` each vector has its place, which is written before it is read.
     unsafe {
         let zero = V::splat(0.0);
-        // Whatever touches the sums must be a short loop of two levels: the compiler unrolls those, and keeps the sums in
+        // All code that touches the sums must be short loops of two levels: the compiler unrolls them, and keeps the sums in
         // registers. In memory a tile is half as fast: so where not all columns exist, they go through `room`.
         let mut sums = [[zero; COLUMNS]; ROWS];
         let mut room = MaybeUninit::<[[V; COLUMNS]; ROWS]>::uninit();

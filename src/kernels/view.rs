@@ -19,7 +19,7 @@ pub struct Extent2 {
 }
 
 impl Extent2 {
-    /// Returns the elements from the first to one past the last; 0 if there are none.
+    /// Returns the number of elements from the first to the last, gaps included; 0 if there are none.
     pub fn span(&self) -> usize {
         if self.rows == 0 || self.width == 0 {
             return 0;
@@ -29,7 +29,6 @@ impl Extent2 {
     }
 
     /// Sets the stride of rows without elements to 0, so that no row lies beyond the start.
-
     fn settled(self) -> Self {
         Self { stride: if self.width == 0 { 0 } else { self.stride }, ..self }
     }
@@ -211,12 +210,12 @@ impl<'a, T> ViewMut<'a, T> {
         self.extent.stride
     }
 
-    /// The same rows, read.
+    /// Returns the same rows for reading.
     pub fn as_view(&self) -> View<'_, T> {
         View { start: self.start, extent: self.extent, life: PhantomData }
     }
 
-    /// The same rows for a shorter time.
+    /// Returns the same rows for a shorter lifetime.
     pub fn reborrow(&mut self) -> ViewMut<'_, T> {
         ViewMut { start: self.start, extent: self.extent, life: PhantomData }
     }

@@ -77,7 +77,6 @@ fn new_words_and_labels_are_added_to_what_was_learnt() {
     assert!(close(&bias(&old, "good"), &bias(&new, "good")) && bias(&old, "good") != [0.0]);
     assert!(close(&bias(&new, "middling"), &[0.0]));
     // The settings are taken from the old run; parts and columns are not.
-
     let config = fs::read_to_string(place.0.join("new/config.toml")).unwrap();
     assert!(config.contains("hidden = 8") && config.contains("from = \"old\""), "{config}");
     // The transferred parameters help at once.

@@ -18,7 +18,7 @@ pub struct Region {
 }
 
 impl Region {
-    // Saturating, so that no number wraps into a buffer: `Lane::resolve` refuses what is beyond it.
+    // Saturating, so that no number wraps into a buffer: `Lane::resolve` refuses regions beyond the buffer.
     pub(super) fn first(&self) -> usize {
         self.row.saturating_mul(self.extent.stride).saturating_add(self.column)
     }

@@ -82,7 +82,7 @@ impl<T: Float> Sweep for Attend<'_, '_, T> {
         let Self { single, out, room } = self;
         single.scores::<A>(room);
         let most = room.iter().fold(T::NEG_INFINITY, |most, &x| if x > most { x } else { most });
-        // Where all scores are −∞.
+        // All scores are −∞.
         let less = if most == T::NEG_INFINITY { T::ZERO } else { most };
         let mut sum = T::ZERO;
         for weight in room.iter_mut() {

@@ -20,7 +20,6 @@ struct Use {
 }
 
 /// Computes the sums of the products, and of their magnitudes, in f64.
-
 fn in_double(a: &[f32], b: &[f32], rows: usize) -> [Vec<f64>; 2] {
     let width = b.len() / K;
     let of = |x: &[f32], map: fn(f64) -> f64| x.iter().map(|&x| map(f64::from(x))).collect::<Vec<_>>();
