@@ -3,7 +3,7 @@
 //! `cargo bench --bench bags -- [--width 64] [--batch 256] [--threads 1] [--steps 20] [--pool sum]` draws bags of 5 to 500 ids,
 //! evenly and by Zipf's law, over a table of 1,000,000 rows in f32, whose gradient is selected rows. It prints one line of
 //! JSON for each of the two: the medians in milliseconds of forward and backward, and of a whole step of gradient descent.
-//! `benches/peers/torch_bag.py` prints the same of PyTorch.
+//! `benches/peers/torch_bag.py` measures PyTorch and prints the same fields.
 
 use std::time::Instant;
 
@@ -17,15 +17,15 @@ use unpadded::{Builder, DType, Variable, kernels};
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 const VOCABULARY: usize = 1_000_000;
-/// Batches that are drawn, and taken in turns: together their rows are far more than fit into a cache.
+/// The number of drawn batches, which are used in turns: their rows together are far more than fit into a cache.
 const BATCHES: usize = 8;
 
-/// Which ids are drawn.
+/// The distribution of the ids.
 #[derive(Clone, Copy)]
 enum Ids {
-    /// Each as often as any other.
+    /// All ids are equally likely.
     Uniform,
-    /// The one of rank r as often as 1 / r, and the ranks lie anywhere in the table.
+    /// The id of rank r has a probability proportional to 1 / r; the ranks are scattered over the table.
     Zipf,
 }
 
@@ -111,7 +111,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Bags, and a weight for each id.
+/// Draws bags, and a weight for each id.
 fn draw(ids: Ids, bags: usize, salt: u32) -> Outcome<(Variable, Variable)> {
     let mut count = 0;
     let mut uniform = || {

@@ -1,6 +1,6 @@
 //! The peak memory of a process, for the last line of a workload.
 
-/// The most memory that this process had so far, in MB of 1,000,000 bytes, where the operating system tells.
+/// Returns the peak memory of this process so far, in MB of 1,000,000 bytes, where the operating system reports it.
 pub(crate) fn peak_rss_mb() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,9 +1,9 @@
 //! How many rows a second go into a key-value store and out of it, with several workers?
 //!
-//! `cargo bench --bench store -- [--rows 1000000] [--width 64] [--batch 4096] [--shards 16] [--seconds 1]` makes a table of f32 under
-//! several rules, and lets 1, 2 and 4 workers, each on a thread, push gradients of drawn rows, evenly and by Zipf's law, and pull
-//! such rows. It prints one line of JSON for each: rows a second of all workers together, as they are drawn, repeated ones too. The
-//! gradient is copied for each push, as a worker would make one.
+//! `cargo bench --bench store -- [--rows 1000000] [--width 64] [--batch 4096] [--shards 16] [--seconds 1]` makes a table of f32
+//! under several rules, and lets 1, 2 and 4 workers, each on a thread, push gradients of drawn rows, evenly and by Zipf's law,
+//! and pull such rows. It prints one line of JSON for each: rows a second of all workers together, as they are drawn, repeated
+//! ones too. The gradient is copied for each push, as a worker would make one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -20,12 +20,12 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 /// Lists of rows that each worker draws, and takes in turns: together far more rows than fit into a cache.
 const DRAWN: u32 = 64;
 
-/// Which rows are drawn.
+/// The distribution of the rows.
 #[derive(Clone, Copy)]
 enum Ids {
-    /// Each as often as any other.
+    /// All rows are equally likely.
     Uniform,
-    /// The one of rank r as often as 1 / r, and the ranks lie anywhere in the table.
+    /// The row of rank r has a probability proportional to 1 / r; the ranks are scattered over the table.
     Zipf,
 }
 
@@ -91,7 +91,7 @@ fn workers(store: &LocalStore, count: usize) -> Outcome<Vec<LocalWorker>> {
 }
 
 impl Settings {
-    /// Rows a second that go through `call`, on a thread for each worker.
+    /// Measures the rows per second through `call`, on one thread per worker.
     fn measure(
         &self,
         workers: Vec<LocalWorker>,

@@ -1,8 +1,8 @@
-//! Writes like a text: an LSTM reads it character by character and says which one comes next. Its state is carried from window to window
-//! of the text; gradients stay within one (truncated back-propagation through time).
+//! Writes like a text: an LSTM reads the text character by character and predicts the next character. Its state is carried from
+//! window to window of the text; gradients stay within one window (truncated back-propagation through time).
 //!
-//! `cargo run --release --example char_lm` trains on the prose of this repository, which is small: expect words, not sense. Two paths train on
-//! another text and measure on a second one.
+//! `cargo run --release --example char_lm` trains on the prose of this repository, which is small: expect words, not sense. Two
+//! paths train on another text and measure on a second one.
 mod paths;
 
 use unpadded::data::{Continuous, Limits, TextFile, Tokenizer, Vocabulary};
@@ -16,7 +16,7 @@ use unpadded::{Builder, DType, Result, Variable};
 
 const CHARACTERS: Tokenizer = Tokenizer::characters();
 
-/// Character → vector → LSTM → a number for each character that could come next.
+/// Character → vector → LSTM → a score for each possible next character.
 fn network(characters: &Vocabulary) -> Result<Trainer> {
     let net = Builder::new().seed(1);
     let x = net.feed("x", DType::I64, &[], 1); // a window of each stream, one id a row
@@ -48,7 +48,7 @@ fn train(text: &str, dev: &str, epochs: u64) -> Result<Trainer> {
     Ok(trainer)
 }
 
-/// A text, and the characters that the model writes after it. Below a temperature of 1 likely characters become likelier.
+/// Returns a text and the characters that the model writes after it. Below a temperature of 1 likely characters become likelier.
 fn write(predictor: &Predictor, prompt: &str, temperature: f64, length: usize) -> Result<String> {
     let characters = predictor.vocabulary("characters")?;
     let mut sampler = Sampling::default().temperature(temperature).sampler(1)?;

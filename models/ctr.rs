@@ -1,8 +1,9 @@
-//! Finds the class of sparse rows, such as whether somebody clicks: a wide part weighs each feature, a deep part joins vectors of them, and
-//! their logits are added (Cheng et al., "Wide & deep learning for recommender systems", 2016).
+//! Classifies sparse rows, for example whether somebody clicks: a wide part weighs each feature, a deep part sums vectors of the
+//! features, and their logits are added (Cheng et al., "Wide & deep learning for recommender systems", 2016).
 //!
-//! `cargo run --release --example ctr` trains on made-up clicks; who knows how they were drawn is right in 83.4 % of the test rows. Two paths, of
-//! LIBSVM lines `label feature:value …`, train on other rows and test on them. A tenth of the training rows is held out to choose the epoch by.
+//! `cargo run --release --example ctr` trains on made-up clicks; who knows how they were drawn is right in 83.4 % of the test
+//! rows. Two paths, of LIBSVM lines `label feature:value …`, train on other rows and test on them. A tenth of the training rows
+//! is held out to choose the epoch by.
 mod paths;
 
 use unpadded::data::{Batching, LabelledRows, Loader, Target};
@@ -22,7 +23,7 @@ fn network(columns: usize, classes: usize) -> Result<Trainer> {
     let table = Linear::new(192).without_bias().weight_init(init::normal(0.1)).named("vectors");
     let logits = wide + features.linear(table).dropout(0.85).linear(64).relu().linear(classes);
     let trainer = Trainer::new(net, logits.cross_entropy(class).mean(), &Adam::new(1e-3).lazy())?;
-    // Of as few rows the loss says more than the accuracy about which of two epochs is better.
+    // On few rows the loss tells better than the accuracy which of two epochs is better.
     Ok(trainer.metric(Accuracy::new(logits, class)).select("loss").patience(5))
 }
 

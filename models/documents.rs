@@ -1,9 +1,10 @@
-//! Labels documents as they are built: words make sentences, and sentences make the document. At both levels a GRU reads in both
-//! directions, and attention picks what counts; what it has picked is shown.
+//! Labels documents by their structure: words form sentences, and sentences form the document. At both levels a GRU reads in both
+//! directions, and attention weighs the words and sentences; its weights are shown.
 //!
-//! `cargo run --release --example documents` learns from the film reviews of this repository, nested and, to compare, with each document as one
-//! sequence of words. Two paths train on other documents and measure on the second (the same path twice: on a tenth of it): a folder or zip with a
-//! folder a class and a file a document, a sentence a line; or a file of lines `text<TAB>label`.
+//! `cargo run --release --example documents` learns from the film reviews of this repository, nested and, to compare, with each
+//! document as one sequence of words. Two paths train on other documents and measure on the second (the same path twice: on a
+//! tenth of it): a folder or zip with a folder a class and a file a document, a sentence a line; or a file of lines
+//! `text<TAB>label`.
 mod paths;
 
 use std::io::IsTerminal;
@@ -31,7 +32,7 @@ struct Document {
     label: String,
 }
 
-/// The sentences of a text: what ends with a full stop, an exclamation mark or a question mark before a space.
+/// Splits a text into sentences: each ends with a full stop, an exclamation mark or a question mark before a space.
 fn sentences(text: &str) -> Vec<String> {
     let ends = |text: &str| {
         let marks = text.char_indices().zip(text.chars().skip(1));
@@ -50,7 +51,7 @@ fn sentences(text: &str) -> Vec<String> {
     found
 }
 
-/// Documents of a folder, a zip, or a file of lines.
+/// Reads documents from a folder, a zip, or a file of lines.
 fn read(path: &Path) -> Result<Vec<Document>> {
     let folder = path.is_dir() || path.extension().is_some_and(|extension| extension == "zip");
     if !folder {
@@ -73,10 +74,10 @@ fn of_lines(texts: &LabelledTexts) -> Vec<Document> {
     texts.records().iter().map(document).collect()
 }
 
-/// One of so many by the seed: the rest, and what is held out.
+/// Holds out one of `one_in` documents, chosen by the seed; returns the rest and the held-out documents.
 fn hold_out(documents: Vec<Document>, one_in: usize, seed: u64) -> (Vec<Document>, Vec<Document>) {
     let mut order: Vec<usize> = (0..documents.len()).collect();
-    // A permutation that the seed alone decides: by numbers mixed from seed and place.
+    // A permutation that depends on the seed alone: by numbers mixed from seed and index.
     order.sort_by_key(|&i| {
         let mixed = (i as u64 ^ seed.rotate_left(32)).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
@@ -137,22 +138,22 @@ impl Task {
     }
 }
 
-/// Rows of sequences → one row a sequence: a GRU from both ends, and the mean of its states by weights that a vector of its own
-/// asks for; and these weights.
+/// Rows of sequences → one row per sequence: a GRU in both directions, and the mean of its states, weighted by attention with a
+/// learned query; returns the weights, too.
 fn attended(x: Var) -> (Var, Var) {
     let states = x.stacked(Stacked::new(Gru::new(50), 1).bidirectional());
     let weights = states.linear(100).tanh().linear(1).sequence_softmax();
     ((states * weights).sequence_pool(Pool::Sum), weights)
 }
 
-/// What is read of a document: the numbers of its words, in sentences or all together.
+/// Returns the input of a document: the ids of its words, in sentences or all together.
 fn field(words: &Vocabulary, sentences: &[String], flat: bool) -> Result<Field> {
     let numbers = sentences.iter().map(|sentence| words.ids(WORDS.tokens(sentence)));
     let numbers = numbers.collect::<Result<Vec<_>>>()?;
     Ok(if flat { Field::Ints(numbers.concat()) } else { Field::Nested(numbers) })
 }
 
-/// The label of a document, and its words in shades: the darker, the more attention saw in them.
+/// Returns the label of a document, and its words in shades: the darker a word, the larger its attention weight.
 fn predict(predictor: &Predictor, sentences: &[String]) -> Result<String> {
     let flat = !predictor.outputs().any(|output| output == "weights of sentences");
     let value = match field(predictor.vocabulary("words")?, sentences, flat)? {
@@ -183,7 +184,7 @@ fn predict(predictor: &Predictor, sentences: &[String]) -> Result<String> {
     Ok(said)
 }
 
-/// A text on a ground whose darkness is a share from 0 to 1; without a terminal, behind a block of that darkness.
+/// Returns a text on a background whose darkness is a share from 0 to 1; without a terminal, behind a block of that darkness.
 fn shade(text: &str, share: f32) -> String {
     let step = if share.is_finite() { (share * 4.0).round().clamp(0.0, 4.0) as usize } else { 0 };
     if std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {

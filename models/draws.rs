@@ -1,4 +1,4 @@
-//! Random numbers of which data are made up.
+//! Random numbers for made-up data.
 use std::ops::Range;
 
 /// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): equal seeds give equal numbers.

@@ -1,14 +1,15 @@
-//! Days as people write them, for `translate`: from a seed, what stands in letters and on forms, and the day it means (ISO 8601).
+//! Dates as people write them, for `translate`: drawn from a seed, in the forms of letters and of forms to fill in, each with its
+//! day in ISO 8601.
 //!
-//! Days are those of 1950 to 2049. Of a year the last two digits may be written: 50 to 99 are 1950 to 1999, 00 to 49 are 2000 to 2049.
-//! Where all is numbers and the year comes last, either of day and month may be first, but only if the day is above 12.
+//! The days are from 1950 to 2049. A year may be written by its last two digits: 50 to 99 mean 1950 to 1999, 00 to 49 mean 2000
+//! to 2049. In dates of numbers alone whose year comes last, either day or month may be first, but only if the day is above 12.
 #[path = "draws.rs"]
 mod draws;
 
 use draws::Draws;
 use unpadded::data::{Fingerprint, Pair};
 
-/// Which days: none of one part is in another.
+/// The part of the data that a day belongs to; each day belongs to one part.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Part {
     Train,
@@ -62,14 +63,14 @@ struct Day {
     weekday: usize,
 }
 
-/// How many days there are.
+/// The number of days.
 const DAYS: usize = 36_525;
 
 impl Day {
     fn new(number: usize) -> Self {
         let leap =
             |year: usize| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-        let weekday = number % 7; // that of a Sunday is 0, as that day was one
+        let weekday = number % 7; // Sunday is 0, as 1 January 1950 was a Sunday
         let (mut year, mut left) = (1950, number);
         while left >= 365 + usize::from(leap(year)) {
             left -= 365 + usize::from(leap(year));
@@ -112,7 +113,7 @@ impl Day {
         }
     }
 
-    /// One of the ways to write it.
+    /// Writes the date in a randomly drawn form.
     fn written(&self, draws: &mut Draws) -> String {
         let Day { year, month, day, weekday } = *self;
         let (th, words) = (self.ordinal(), self.in_words());
@@ -158,7 +159,7 @@ impl Day {
     }
 }
 
-/// So many days as they are written, each with what it means.
+/// Returns `count` written dates, each with its meaning.
 pub(crate) fn dates(seed: u64, count: usize, part: Part) -> Vec<Pair> {
     let mut draws = Draws::new(seed);
     let of = |number: usize| match Fingerprint::default().number(number as u64).finish() % 10 {

@@ -1,4 +1,4 @@
-//! Speech of a language that nobody speaks, for `speech`: from a seed, the energies of frames and the phonemes behind them.
+//! Speech of a made-up language, for `speech`: from a seed, the energies of frames and their phonemes.
 #[path = "draws.rs"]
 mod draws;
 
@@ -9,10 +9,11 @@ use draws::Draws;
 /// The energies of its frames one after another, and its phonemes, numbered from 1.
 pub(crate) type Utterance = (Vec<f32>, Vec<i64>);
 
-/// A frame is the energies in so many bands of frequencies.
+/// The number of frequency bands, whose energies form a frame.
 pub(crate) const BANDS: usize = 16;
 
-/// Of each phoneme three formants in Hz, how loud its voice is and its noise, and how many frames it lasts. Vowels come first.
+/// For each phoneme: three formants in Hz, the loudness of its voice and of its noise, and its length in frames. Vowels come
+/// first.
 const PHONEMES: [(&str, [f64; 5], f64); 20] = [
     ("a", [750.0, 1250.0, 2600.0, 1.0, 0.0], 7.0),
     ("e", [500.0, 1850.0, 2550.0, 0.9, 0.0], 7.0),
@@ -35,13 +36,13 @@ const PHONEMES: [(&str, [f64; 5], f64); 20] = [
     ("d", [250.0, 1800.0, 3000.0, 0.2, 0.06], 3.0),
     ("g", [250.0, 1400.0, 2100.0, 0.2, 0.05], 3.0),
 ];
-/// The phonemes, and what is none.
+/// The number of classes: the phonemes, and the blank.
 pub(crate) const CLASSES: usize = 1 + PHONEMES.len();
 const VOWELS: usize = 6;
 /// The phonemes that may end a syllable: from m to s.
 const ENDS: Range<usize> = VOWELS..VOWELS + 5;
 
-/// A number of the normal distribution.
+/// Draws a number from the normal distribution.
 fn normal(draws: &mut Draws) -> f64 {
     (-2.0 * (1.0 - draws.between(0.0, 1.0)).ln()).sqrt() * draws.between(0.0, std::f64::consts::TAU).cos()
 }
@@ -62,12 +63,12 @@ fn lexicon() -> Vec<Vec<usize>> {
     (0..100).map(|_| word()).collect()
 }
 
-/// What so many speakers say, each so many utterances of 20 to about 150 frames.
+/// Returns the utterances of `speakers` speakers: `each` utterances per speaker, of 20 to about 150 frames.
 pub(crate) fn speech(seed: u64, speakers: usize, each: usize) -> Vec<Utterance> {
     let (words, mut draws) = (lexicon(), Draws::new(seed));
     let mut utterances = Vec::new();
     for _ in 0..speakers {
-        // A short throat has high formants. Some are in a hurry.
+        // A short throat has high formants. Some speakers are fast.
         let (throat, pace) = (draws.between(0.85, 1.2), draws.between(0.8, 1.2));
         for _ in 0..each {
             let (mut frames, mut phonemes, mut mouth) = (Vec::new(), Vec::new(), None);
@@ -79,7 +80,7 @@ pub(crate) fn speech(seed: u64, speakers: usize, each: usize) -> Vec<Utterance> 
                     phonemes.push(1 + phoneme as i64);
                     let (_, target, lasts) = PHONEMES[phoneme];
                     for _ in 0..(lasts * pace * draws.between(0.7, 1.3)).round().max(2.0) as usize {
-                        // The mouth is still on its way from the phoneme before.
+                        // The mouth is still moving from the previous phoneme.
                         let mouth = mouth.get_or_insert(target);
                         mouth.iter_mut().zip(target).for_each(|(now, target)| *now += 0.5 * (target - *now));
                         frames
@@ -93,7 +94,8 @@ pub(crate) fn speech(seed: u64, speakers: usize, each: usize) -> Vec<Utterance> 
     utterances
 }
 
-/// The logarithm of the energy in each band, of 200 to 5,500 Hz: peaks at the formants, narrow ones of the voice, broad ones of noise.
+/// The logarithm of the energy in each band, of 200 to 5,500 Hz: peaks at the formants, narrow ones of the voice, broad ones of
+/// noise.
 fn energies([first, second, third, voice, noise]: [f64; 5], throat: f64) -> impl Iterator<Item = f64> {
     let places = [first, second, third]
         .map(|formant| (formant * throat / 200.0).ln() / 27.5f64.ln() * (BANDS - 1) as f64);

@@ -1,4 +1,5 @@
-//! Finds out where names come from: LSTMs read the characters of a name in both directions, and their last states decide the class.
+//! Classifies names by their origin: LSTMs read the characters of a name in both directions, and their last states decide the
+//! class.
 //!
 //! `cargo run --release --example names` trains on names of invented languages. Two paths train on other names and measure on the second (the
 //! same path twice: on a tenth of it): folders with a file a class and a name a line.
@@ -15,7 +16,7 @@ use unpadded::{Builder, DType, Result, Variable};
 
 const CHARACTERS: Tokenizer = Tokenizer::characters();
 
-/// Characters → vectors, beside those of a convolution over three of them → an LSTM from each end → class.
+/// Characters → vectors, beside the outputs of a convolution over three vectors → an LSTM from each end → class.
 fn network(characters: &Vocabulary, classes: &Vocabulary) -> Result<Trainer> {
     let net = Builder::new().seed(1);
     let ids = net.feed("characters", DType::I64, &[], 1); // one id a row, in sequences of any length
@@ -40,7 +41,7 @@ fn train(names: &LabelledTexts, dev: &LabelledTexts, epochs: u64) -> Result<Trai
     let train = batches(names)?.batching(Batching::Sequences(64)).shuffle(1).prefetch(4);
     trainer.fit(&train, &batches(dev)?, Until::Epochs(epochs))?;
     trainer.use_best()?;
-    // How many of each class are right: there may be many of one and few of another.
+    // The accuracy of each class: the classes may be very unequal in size.
     for of_class in dev.by_label() {
         let scores = trainer.evaluate(&batches(&of_class)?)?;
         println!("{}: {scores}", of_class.records()[0].label);

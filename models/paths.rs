@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use unpadded::{Error, Result};
 
-/// The paths of the command line, or those of the data in this repository, which are relative to its root.
+/// Returns the paths of the command line, or the paths of the data in this repository, which are relative to its root.
 ///
 /// # Errors
 /// If there is one path, or more than two.

@@ -1,6 +1,6 @@
-//! Learns to hear phonemes: a convolution and LSTMs from both ends read frames of sound, and connectionist temporal classification
-//! learns from the phonemes alone, without a word about when each is said (Graves et al., "Connectionist temporal classification:
-//! labelling unsegmented sequence data with recurrent neural networks", 2006).
+//! Recognises phonemes: a convolution and LSTMs in both directions read frames of sound, and connectionist temporal
+//! classification (CTC) learns from the phonemes alone, without their times (Graves et al., "Connectionist temporal
+//! classification: labelling unsegmented sequence data with recurrent neural networks", 2006).
 //!
 //! `cargo run --release --example speech` makes up a language and its speakers, and learns from some to understand others.
 mod made_up_speech;
@@ -16,10 +16,10 @@ use unpadded::train::{Trainer, Until};
 use unpadded::{Builder, DType, Error, Lod, Result, Variable, ops};
 
 const FEEDS: [&str; 2] = ["frames", "phonemes"];
-/// What frames say beside phonemes: nothing. Phonemes are numbered from 1 on.
+/// The blank: the class of frames without a phoneme. Phonemes are numbered from 1 on.
 const BLANK: usize = 0;
 
-/// The model: frames -> what is around each -> LSTMs from both ends -> phonemes and the blank.
+/// The model: frames -> convolution over the neighbours of each -> LSTMs in both directions -> phonemes and the blank.
 fn network(seed: u64) -> Result<Trainer> {
     let net = Builder::new().seed(seed);
     let frames = net.feed(FEEDS[0], DType::F32, &[BANDS], 1); // one a row, in sequences of any length
@@ -73,18 +73,19 @@ fn framed(energies: &Variable) -> Result<Variable> {
     Variable::sequences(rows, Lod::from_lengths1(&lengths)?)
 }
 
-/// Prefix beam search that also asks how often a phoneme stood behind the one before it in what was said in training.
+/// Builds a prefix beam search with a bigram language model, which counts pairs of phonemes in the training utterances.
 fn beam(spoken: &[Utterance]) -> CtcBeam {
-    let mut counts = vec![[1.0f64; CLASSES]; CLASSES]; // one more than there are, so that nothing is impossible
+    let mut counts = vec![[1.0f64; CLASSES]; CLASSES]; // one more than counted, so that no pair is impossible
     for (_, phonemes) in spoken {
-        let before = std::iter::once(&(BLANK as i64)).chain(phonemes); // the first stands behind nothing
+        let before = std::iter::once(&(BLANK as i64)).chain(phonemes); // the first phoneme has no predecessor
         before.zip(phonemes).for_each(|(&last, &next)| counts[last as usize][next as usize] += 1.0);
     }
     let model = move |prefix: &[i64], next: i64| {
         let counts = &counts[prefix.last().map_or(BLANK, |&last| last as usize)];
         (counts[next as usize] / counts.iter().sum::<f64>()).ln()
     };
-    // The best of a few, on the speech of other speakers again. The model takes from the score of each phoneme, the bonus gives some back.
+    // The best of a few settings, on the other speakers. The language model lowers the score of each phoneme, the bonus
+    // compensates for it.
     CtcBeam::new(16).blank(BLANK).language_model(0.3, model).bonus(1.0)
 }
 

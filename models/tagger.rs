@@ -1,8 +1,8 @@
-//! Tags the words of texts: LSTMs read words and their characters in both directions, and a conditional random field finds the tags that go
-//! together (Lample et al., "Neural architectures for named entity recognition", 2016).
+//! Tags the words of texts: LSTMs read words and their characters in both directions, and a conditional random field finds the
+//! best sequence of tags (Lample et al., "Neural architectures for named entity recognition", 2016).
 //!
-//! `cargo run --release --example tagger` learns what requests ask for. Two paths train on other texts and measure on the second: files of
-//! CoNLL columns, the word first and the tag last, or folders with `seq.in`, `seq.out` and perhaps `label`.
+//! `cargo run --release --example tagger` learns what requests ask for. Two paths train on other texts and measure on the second:
+//! files of CoNLL columns, the word first and the tag last, or folders with `seq.in`, `seq.out` and perhaps `label`.
 mod paths;
 
 use unpadded::data::{Batching, Limits, Loader, TaggedTexts, Vocabulary};
@@ -16,7 +16,7 @@ use unpadded::{Builder, DType, Result, Variable};
 
 const TEXTS: usize = 16; // a batch
 
-/// The form in which words are known: in small letters, with every digit as 0. Their characters are as they are.
+/// Returns the form in which words are known: in small letters, with every digit as 0. Their characters are unchanged.
 fn form(word: &str) -> String {
     word.chars().flat_map(char::to_lowercase).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
 }
@@ -27,7 +27,7 @@ struct Vocabularies {
     tags: Vocabulary,
 }
 
-/// Words and characters → vectors → LSTMs → scores of tags → the tags that go together.
+/// Words and characters → vectors → LSTMs → scores of tags → the best sequence of tags.
 fn network(of: &Vocabularies, [train, dev]: [&TaggedTexts; 2], epochs: u64) -> Result<Trainer> {
     let net = Builder::new().seed(1);
     let characters = net.feed("characters", DType::I64, &[], 2); // of each word of each text
@@ -36,7 +36,7 @@ fn network(of: &Vocabularies, [train, dev]: [&TaggedTexts; 2], epochs: u64) -> R
     let back = c.lstm(Lstm::new(48).backwards()).sequence_pool(Pool::First);
     let words = net.feed_like("words", DType::I64, &[], forth);
     let known = words.embedding(Embedding::new(of.words.len(), 128).sparse());
-    // Now and then a word is not known, so that its characters and its neighbours have to do.
+    // Some words are randomly made unknown, so that the model learns to use their characters and neighbours.
     let known = known * known.slice(0..1).fill_like(1.0).dropout(0.15);
     let x = net.concat(&[known, forth, back]).dropout(0.5);
     let h = x.stacked(Stacked::new(Lstm::new(160), 1).bidirectional());
@@ -76,7 +76,7 @@ fn train(texts: &TaggedTexts, dev: &TaggedTexts, epochs: u64) -> Result<(f64, Pr
     Ok((f1, Predictor::new(trainer.for_inference()?, &ops::catalogue())?))
 }
 
-/// The words of a text, each with its tag behind it unless that is `O`.
+/// Returns the words of a text, each followed by its tag unless the tag is `O`.
 fn predict(predictor: &Predictor, words: &[String]) -> Result<String> {
     let ids = predictor.vocabulary("words")?.ids(words.iter().map(|word| form(word)))?;
     let of = predictor.vocabulary("characters")?;

@@ -1,7 +1,7 @@
 //! Once the largest batch has been seen, a training step allocates nothing.
 //!
-//! A binary of its own, because its allocator counts. What `rayon` allocates when it hands work to a thread is told apart
-//! by the innermost crate of each allocation's backtrace, and has a bound of its own: see [`HANDED`].
+//! A binary of its own, because its allocator counts. Allocations of `rayon` for handing work to a thread are identified
+//! by the innermost crate of each allocation's backtrace, and have a bound of their own: see [`HANDED`].
 
 #![allow(clippy::unwrap_used)]
 // A global allocator is `unsafe` by its trait.
@@ -32,7 +32,7 @@ static OURS: AtomicUsize = AtomicUsize::new(0);
 static OTHERS: AtomicUsize = AtomicUsize::new(0);
 /// The bytes of the largest allocation.
 static LARGEST: AtomicUsize = AtomicUsize::new(0);
-/// Where the allocations of this crate came from.
+/// The backtraces of this crate's allocations.
 static TRACES: Mutex<String> = Mutex::new(String::new());
 
 thread_local! {
@@ -94,7 +94,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations while `body` runs, on all threads: this crate's, and those of others.
+/// Counts allocations while `body` runs, on all threads: allocations of this crate, and of other crates.
 fn allocations(body: impl FnOnce()) -> (usize, usize) {
     OURS.store(0, Ordering::SeqCst);
     OTHERS.store(0, Ordering::SeqCst);
@@ -114,7 +114,8 @@ const STEPS: usize = 11;
 /// Words of a sentence, at most.
 const WORDS: usize = 16;
 
-/// Trains on the largest batch, whose sentences have so many words, and on some smaller ones; then each step's allocations, ours and others'.
+/// Trains on the largest batch, whose sentences have `words` words, and on smaller batches; returns each step's allocations, of
+/// this crate and of others.
 fn steps(model: &Model, optimizer: &dyn Optimizer, words: usize, threads: usize) -> Vec<(usize, usize)> {
     let net = Builder::new();
     let made = (model.build)(&net);
@@ -153,7 +154,7 @@ fn steps(model: &Model, optimizer: &dyn Optimizer, words: usize, threads: usize)
 /// Several threads: `rayon` keeps the work that waits for a thread in lists of blocks, and now and then begins a block.
 const HANDED: usize = 4;
 
-/// Nothing is allocated, but for what `rayon` needs with several threads.
+/// Checks that nothing is allocated, except by `rayon` with several threads.
 #[track_caller]
 fn nothing(model: &Model, optimizer: &dyn Optimizer, words: usize) {
     for threads in [1, 2, 3] {
@@ -219,7 +220,7 @@ fn levels_from_data() {
     nothing(&models::ERASED, &adam(), WORDS);
 }
 
-/// The count can be believed: it sees this crate's allocations and tells whose they are.
+/// The count is reliable: it sees this crate's allocations and attributes them.
 #[test]
 fn allocations_are_counted() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -292,7 +293,8 @@ fn sparse_values() {
     }
 }
 
-/// A step on a large table takes memory by the rows that it touches, from the first one on, whatever untouched rows owe.
+/// A step on a large table takes memory for the rows that it touches, from the first step on, whatever updates untouched rows
+/// owe.
 #[test]
 fn rows_of_a_large_table() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -326,7 +328,8 @@ fn rows_of_a_large_table() {
     }
 }
 
-/// A session that has made a step makes the next one without any: a stacked LSTM, and a decoder that attends to what it began with.
+/// After its first step a session allocates nothing per step: for a stacked LSTM, and for a decoder that attends to the inputs of
+/// its start.
 #[test]
 fn a_step_of_a_session() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

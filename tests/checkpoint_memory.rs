@@ -25,12 +25,12 @@ use unpadded::program::VarKind;
 use unpadded::tensor::Dense;
 use unpadded::{DType, Program, wire};
 
-/// Bytes that loading takes at its peak, and whether it loads.
+/// Returns the bytes that loading takes at its peak, and whether it succeeds.
 fn load(bytes: &[u8]) -> (usize, bool) {
     peak_memory::of(|| Checkpoint::from_bytes(bytes).is_ok())
 }
 
-/// Loads many changed files; each may take so many times its own size, and the slack.
+/// Loads many changed files; each may take `times` times its own size, and the slack.
 fn try_changed(whole: &Checkpoint, rounds: usize, times: f64) {
     // The decoder takes up to a mebibyte for a list of which it has only read the length, twice for a list in a list.
     let slack = 3 << 20;
@@ -50,7 +50,7 @@ fn try_changed(whole: &Checkpoint, rounds: usize, times: f64) {
     println!("{} bytes: {sound} to load, at most {most} damaged", bytes.len());
 }
 
-/// What is allocated is counted for the whole process, so one test at a time measures.
+/// Locks out other tests: allocations are counted for the whole process, so one test at a time measures.
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -71,16 +71,16 @@ fn a_damaged_checkpoint_takes_no_more_memory_than_its_size_justifies() {
     try_changed(&checkpoint, 100, 1.1);
 }
 
-/// Bytes that a forged file says it has; what it really has is a few, and a hole behind them.
+/// Bytes that a forged file claims to have; it really has a few bytes, and a hole behind them.
 const FORGED: u64 = 10 << 30;
-/// What refusing it may take.
+/// The bytes that refusing a forged file may take.
 const LITTLE: usize = 32 << 20;
 
-/// The start of a file, and in it a section that goes on to the forged end: its body begins with `body`, and the rest of it
-/// is a hole.
+/// Writes the start of a file with a section up to the forged end: the section's body begins with `body`, and the rest of the
+/// body is a hole.
 fn forge(path: &std::path::Path, before: &[(String, Vec<u8>)], section: &str, length: u64, body: &[u8]) {
     let mut bytes = file(&before.to_vec());
-    // The empty section at the end goes.
+    // The empty section at the end is removed.
     bytes.truncate(bytes.len() - 17);
     let mut head = vec![section.len() as u8];
     head.extend_from_slice(section.as_bytes());
@@ -98,12 +98,12 @@ fn head(name: &str, dtype: &str, shape: &[u64]) -> Vec<u8> {
     item(&record(&[(1, name.into()), (2, dtype.into()), (3, shape.concat())]))
 }
 
-/// The start of a field that says to be so long.
+/// Returns the start of a field that claims the given length.
 fn field(number: u8, length: u64) -> Vec<u8> {
     [vec![number], (length as u32).to_le_bytes().to_vec()].concat()
 }
 
-/// A file that says to be large, and is a hole, is refused in little memory and at once, whatever reads it.
+/// Every reader refuses a file that claims to be large, and is a hole, in little memory and at once.
 #[test]
 fn a_forged_length_takes_no_memory() {
     let _alone = alone();
@@ -113,11 +113,11 @@ fn a_forged_length_takes_no_memory() {
     let most = wire::LONGEST - 1000;
     let numbers = |elements: u64| head("linear_0.bias", "f32", &[elements]).len() as u64 + 4 * elements;
     let billion = 1u64 << 31;
-    // Tokens that go on to the end, the first of them long, the others empty.
+    // Tokens up to the end, the first of them long, the others empty.
     let name = record(&[(1, b"words".to_vec())]);
     let left = most - name.len() as u64 - 10;
     let tokens = [name, field(2, left + 5), field(1, left), (1u32 << 24).to_le_bytes().to_vec()].concat();
-    // The section, its length, the start of its body, and what the error says.
+    // The section, its length, the start of its body, and words of the error.
     let cases: Vec<(&str, u64, Vec<u8>, &str)> = vec![
         ("program", 9 << 30, Vec::new(), "section `program`: expected at most"),
         ("program", wire::STRUCTURED, Vec::new(), "section `program`"),
@@ -199,7 +199,7 @@ fn a_forged_length_takes_no_memory() {
     std::fs::remove_file(path).unwrap();
 }
 
-/// What is saved can be loaded: a section beyond its bound is refused before there is a file.
+/// Every saved file can be loaded: a section beyond its bound is refused before a file is written.
 #[test]
 fn what_is_too_long_to_load_is_not_saved() {
     let _alone = alone();

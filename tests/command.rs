@@ -1,4 +1,4 @@
-//! The command as people use it: what it writes, what it answers, and how it ends.
+//! The command as people use it: its files, its answers, and its exit codes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -39,7 +39,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A folder of its own, where the command is called; gone at the end.
+/// A folder of its own, where the command is called; removed at the end.
 struct Place(PathBuf);
 
 impl Place {
@@ -59,12 +59,12 @@ impl Place {
 
     fn given(&self, arguments: &[&str], input: &str) -> Output {
         let mut child = self.command(arguments).spawn().unwrap();
-        // Who is not asked for input may have ended before it is written.
+        // A command that reads no input may have ended before the input is written.
         child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
         child.wait_with_output().unwrap()
     }
 
-    /// What it wrote to its output, where it ended well.
+    /// Returns the standard output of a command that succeeds.
     fn said(&self, arguments: &[&str], input: &str) -> String {
         let output = self.given(arguments, input);
         let error = String::from_utf8_lossy(&output.stderr);
@@ -77,12 +77,12 @@ impl Place {
         serde_json::from_str(said.trim_end().lines().last().unwrap()).unwrap()
     }
 
-    /// What it said of a mistake, where it ended with 2.
+    /// Returns the message of a command that is refused with exit code 2.
     fn refused(&self, arguments: &[&str]) -> String {
         let output = self.given(arguments, "");
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
-        // A check shows what it understands before it says what is wrong.
+        // A check prints the settings that it understands before the error.
         let silent = output.stdout.is_empty() || arguments.starts_with(&["data", "check"]);
         assert!(silent && !error.contains("src/"), "{arguments:?}: {error}");
         error
@@ -116,7 +116,7 @@ impl Drop for Place {
     }
 }
 
-/// Texts whose label is that of a word in them.
+/// Returns texts that are labelled by a word in them.
 fn reviews() -> String {
     let line = |i: usize| {
         let (word, label) = if i.is_multiple_of(2) { ("fine", "good") } else { ("dull", "bad") };
@@ -232,7 +232,7 @@ fn mistakes_end_with_2_and_write_nothing() {
     }
     assert_eq!(place.files(), before);
 
-    // What is asked of a model of another task is refused, too.
+    // A question to a model of another task is refused, too.
     place.said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "run"]), "");
     assert!(place.refused(&["generate", "run"]).contains("expected a language model"));
     let again = with(&["train", "--train", "reviews.tsv"], &["--run", "run"]);
@@ -241,7 +241,7 @@ fn mistakes_end_with_2_and_write_nothing() {
     assert!(place.refused(&["export", "run", "run/best.ckpt"]).contains("new file"));
     assert!(place.refused(&["train", "--set", "task=tag"]).contains("--task"));
 
-    // What there is is not replaced unasked.
+    // Existing files are not replaced without a flag.
     let kept = fs::read(place.0.join("run/last.ckpt")).unwrap();
     assert!(place.refused(&["train", "--resume", "run", "--overwrite"]).contains("cannot be used with"));
     // A run that ended before its first checkpoint.
@@ -309,7 +309,7 @@ fn files_that_are_larger_than_memory_are_left_where_they_are() {
     let train = with(&["train", "--train", "reviews.tsv", "--set", "data.window=16"], &["--run", "run"]);
     let last = place.json(&[&train[..], &["--epochs", "6", "--json"]].concat(), "");
     assert_eq!(last["value"], 100.0, "{last}");
-    // The same texts are held out as of those in memory.
+    // The held-out texts are the same as of texts in memory.
     let held_out = |settings: &[&str]| {
         let check = [&["data", "check", "reviews.tsv", "--json"][..], settings].concat();
         place.json(&check, "")["held_out"].as_u64().unwrap()
@@ -424,14 +424,14 @@ fn files_of_others_are_left_alone() {
     let others = ["mine/config.toml", "mine/events.out.tfevents.1.other", "mine/notes.txt"];
     others.iter().for_each(|name| place.write(name, "mine"));
     assert!(place.refused(&train).contains("other files in it"));
-    // Only what a run has is replaced, and nothing of the run before is left.
+    // Only files of a run are replaced, and no file of the previous run is left.
     place.write("mine/best.ckpt", "old");
     place.said(&[&train[..], &["--overwrite"]].concat(), "");
     for (name, kept) in others.iter().zip([false, true, true]) {
         assert_eq!(fs::read_to_string(place.0.join(name)).unwrap() == "mine", kept, "{name}");
     }
     place.said(&["predict", "mine"], "it was fine");
-    // A training does not go on with other texts, and what it has stays as it is.
+    // A training does not continue with other texts, and its files stay unchanged.
     let kept = || {
         ["config.toml", "best.ckpt", "metrics.jsonl"]
             .map(|name| fs::read(place.0.join("mine").join(name)).unwrap())
@@ -481,7 +481,7 @@ fn words_of_tagged_text_are_counted() {
 }
 
 #[cfg(unix)]
-/// Waits until the training in this run folder has finished so many epochs.
+/// Waits until the training in this run folder has finished `epochs` epochs.
 fn wait_for(run: &std::path::Path, epochs: usize) {
     use std::time::{Duration, Instant};
     let begun = Instant::now();
@@ -512,7 +512,7 @@ fn interrupted_or_killed_it_goes_on_to_the_same_bytes() {
         let mut child = place.command(&train("run")).spawn().unwrap();
         wait_for(&run, 3);
         if name == "-INT" {
-            // Whoever comes meanwhile is told so.
+            // A second training meanwhile is refused.
             let said = place.refused(&["train", "--resume", "run"]);
             assert!(said.contains("run") && said.contains("in use"), "{said}");
         }

@@ -1,6 +1,6 @@
-//! What follows from a machine's caches changes no bit: models train as if on other machines.
+//! The sizes of a machine's caches change no bit: models train as if on other machines.
 //!
-//! A binary of its own, because what is assumed holds for the whole process.
+//! A binary of its own, because the assumed machine holds for the whole process.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::VarId;
 use unpadded::{Builder, DType, Variable, ops};
 
-/// A small machine whose threads always share columns and whose sums are cut; one that streams whatever comes; and one between.
+/// A small machine whose threads always share columns and whose sums are cut; a machine that always streams; and one in between.
 const OTHERS: [Cpu; 3] = [
     Cpu { l2: 1 << 16, l3: 0, shared: 1 << 20, memory: 100 },
     Cpu { l2: 1 << 26, l3: 1 << 28, shared: 1, memory: 1 },

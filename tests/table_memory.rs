@@ -22,7 +22,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 const WIDTH: usize = 64;
 
-/// The most memory that a training takes which touches so many rows, a hundred a step.
+/// Returns the peak memory of a training that touches `rows` rows, a hundred per step.
 fn peak(height: usize, rows: usize) -> usize {
     let step = height / rows;
     let (peak, touched) = peak_memory::of(|| {
@@ -48,7 +48,7 @@ fn peak(height: usize, rows: usize) -> usize {
 #[test]
 fn memory_grows_with_the_rows_that_were_touched() {
     let _alone = ALONE.lock();
-    // The first training sets up what the process keeps.
+    // The first training allocates the memory that the process keeps.
     peak(1000, 100);
     let [few, many] = [1_000, 16_000].map(|rows| peak(1_000_000_000_000, rows));
     let low = peak(16_000, 16_000);
@@ -92,7 +92,7 @@ fn peak_of_ranks(ranks: usize, height: usize) -> usize {
     peak
 }
 
-/// Each rank has its share of the table and of what the rule keeps, and of all other rows those of a batch.
+/// Each rank holds its share of the table and of the rule's states, and of all other rows only the rows of a batch.
 #[test]
 fn ranks_divide_a_table() {
     const HEIGHT: usize = 40_000;

@@ -1,5 +1,5 @@
-//! A long text on its way to training takes its own bytes and four for each of its characters, and nothing for lists of
-//! them; a file of word vectors takes those of the vocabulary's words; a stream of texts those of its window.
+//! The memory of reading text: a long text takes its own bytes and four per character, without lists of characters; a file of
+//! word vectors takes the vectors of the vocabulary's words; a stream of texts takes the texts of its window.
 //!
 //! A binary of its own, because its allocator counts.
 
@@ -21,7 +21,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 #[test]
 fn a_text_is_held_once_and_its_characters_as_numbers() {
     let _alone = ALONE.lock().unwrap();
-    // Just below a power of two, so that what grows by doubling is full.
+    // Just below a power of two, so that buffers that grow by doubling are full.
     let size = (1 << 20) - 16;
     let path = std::env::temp_dir().join(format!("unpadded-text-memory-{}", std::process::id()));
     std::fs::write(&path, "to be or not to be\n".repeat(size / 19 + 1).get(..size).unwrap()).unwrap();
@@ -47,7 +47,7 @@ fn of_a_file_of_word_vectors_the_words_of_the_vocabulary_are_held() {
     let vocabulary = Vocabulary::of(["word7", "word9999", "none"], &Limits::default()).unwrap();
     let (peak, vectors) = peak_memory::of(|| WordVectors::open(&path, &vocabulary).unwrap());
     assert_eq!((vectors.found(), vectors.width()), (2, 100));
-    // What the form is recognised by, and a buffer of a file's lines; not one of the six million bytes of the file.
+    // The lines for detecting the format, and a buffer of a file's lines; not a buffer of the file's six million bytes.
     assert!(text.len() > 6_000_000 && peak <= 400_000, "{peak} bytes");
     std::fs::remove_file(path).unwrap();
 }
@@ -74,8 +74,8 @@ fn a_stream_takes_its_window_however_long_the_file_is() {
         })
         .0
     };
-    // A window is 256 samples of 200 numbers of 8 bytes, and to tell columns apart 1000 lines of 400 bytes are looked at, with what
-    // they differ in.
+    // A window is 256 samples of 200 numbers of 8 bytes; to detect the columns, 1000 lines of 400 bytes are read, with their
+    // distinct values.
     let (short, long) = (epoch(2_000), epoch(20_000));
     assert!(
         short < 1_600_000 && long <= short + 100_000,

@@ -1,4 +1,4 @@
-//! A long sequence is never in memory as a whole, but for what is fed and asked for.
+//! A long sequence is never in memory as a whole, except in feeds and outputs.
 //!
 //! A binary of its own, because its allocator counts.
 

@@ -1,8 +1,8 @@
 //! Ranks that are processes of MPI pass the cases that ranks of threads pass: this program starts itself under `mpirun`.
 //!
-//! Cases that end a world have an `mpirun` each. Without `mpirun` it says so and passes.
+//! Cases that end a world have an `mpirun` each. Without `mpirun` the program prints a note and passes.
 
-// A test says what it expects by panicking.
+// A test fails by panicking.
 #![allow(clippy::unwrap_used)]
 
 mod conformance;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use conformance::{Case, ENDING, TOGETHER};
 use unpadded::parallel::{Communicator, Mpi, World};
 
-/// Which cases a rank runs; set by the program that starts it.
+/// The cases that a rank runs; set by the program that starts it.
 const CASE: &str = "UNPADDED_WORLD_CASE";
 /// All cases that leave a world whole.
 const ALL: &str = "together";
@@ -25,7 +25,7 @@ const WORLD: &str = "world";
 /// The case of a rank that the system stops amid a long message.
 const STOPPED: &str = "stopped_amid_a_message";
 
-/// What one `mpirun` may take.
+/// The time limit of one `mpirun`.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
@@ -91,7 +91,7 @@ fn send_signal(signal: &str, process: u32) {
     let _ = Command::new("sh").args(["-c", &format!("kill -{signal} {process}")]).status();
 }
 
-/// What an `mpirun` of this program did.
+/// The result of an `mpirun` of this program.
 struct Run {
     /// `None` if it did not end in time.
     status: Option<ExitStatus>,
@@ -127,7 +127,7 @@ fn run(ranks: usize, case: &str) -> Run {
     Run { status, printed }
 }
 
-/// What is wrong with a run in which `passing` ranks pass; a world that a case ends has a failure's exit code.
+/// Returns the complaint about a run in which `passing` ranks pass; a world that a case ends has a failure's exit code.
 fn complaint(run: &Run, passing: usize, ends: bool) -> Option<String> {
     let passed = run.printed.lines().filter(|line| line.ends_with("passed")).count();
     let what = match run.status {
@@ -139,7 +139,7 @@ fn complaint(run: &Run, passing: usize, ends: bool) -> Option<String> {
     Some(format!("{what}\n{}", run.printed))
 }
 
-/// Starts ranks, case by case, and prints what became of them in the form of other test programs.
+/// Starts ranks, case by case, and prints their results in the form of other test programs.
 fn start() -> ExitCode {
     let there = Command::new("mpirun").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !there.is_ok_and(|status| status.success()) {
@@ -156,7 +156,7 @@ fn start() -> ExitCode {
         let started = Instant::now();
         let run = run(ranks, case);
         let wrong = if case == STOPPED {
-            // An error if nothing was under way, else what the process prints as it ends.
+            // An error if no exchange was under way, else the last output of the process.
             let aborted = "rank 0: summing gradients: expected an answer";
             let said = ["rank 0: Late { ranks: [1] }", aborted].iter().any(|said| run.printed.contains(said));
             complaint(&run, 0, true).or_else(|| (!said).then(|| format!("no message\n{}", run.printed)))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The bench program's `conv` in PyTorch: what our figure stands beside.
+"""The bench program's `conv` in PyTorch: the figure that ours is compared with.
 
 A Conv1d of width 5, 256 channels in and out, zeros at the borders, over batches of 32 sequences of 10 to 500 rows, f32: forward
 and backward, with the gradients of the weight, the bias and the input. A batch is padded to its longest sequence, as Conv1d

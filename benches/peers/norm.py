@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The bench program's workload `norm` in PyTorch: what our figures stand beside.
+"""The bench program's workload `norm` in PyTorch: the figures that ours are compared with.
 
 Layer norm and root mean square norm of 100 MB in rows of 512 and of 64 numbers, f32, with a gain and, for layer norm, a bias:
 medians in milliseconds of forward, of backward, and of copies of the bytes that each touches. One line of JSON for each.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The bench program `bags` in PyTorch: what our figures stand beside.
+"""The bench program `bags` in PyTorch: the figures that ours are compared with.
 
 EmbeddingBag(1000000, width, sparse=True) over bags of 5 to 500 ids, evenly and by Zipf's law, f32: medians in milliseconds of
 forward and backward, and of a whole step of SGD. One line of JSON for each of the two, in the same form.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The bench program's W2wide in PyTorch: what our figure stands beside.
+"""The bench program's W2wide in PyTorch: the figure that ours is compared with.
 
 embedding 10000x256 -> LSTM(1024) twice -> linear 10000 -> cross-entropy of the next word, SGD with rate 1.0 and the norm
 of all gradients clipped at 5, batches of 16 sentences, f32. A batch is padded to its longest sentence, as PyTorch's LSTM

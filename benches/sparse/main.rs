@@ -8,7 +8,7 @@
 //! peak memory.
 //!
 //! The matrices are 20 newsgroups as bags of words and a9a, as `20news-bow/20ng.zip` and `a9a/a9a` in the folder that
-//! `UNPADDED_DATASETS` names, else `../shared/datasets`. In the place of one that is not there a matrix of about its shape is drawn.
+//! `UNPADDED_DATASETS` names, else `../shared/datasets`. A matrix of about the same shape is drawn for a missing data set.
 
 #[path = "../memory.rs"]
 mod memory;
@@ -37,7 +37,7 @@ const SECONDS: f64 = 1.2;
 const TURNS: usize = 7;
 
 fn main() -> Result<()> {
-    // `cargo bench` adds `--bench`; what else is said chooses products by a part of their names.
+    // `cargo bench` adds `--bench`; all other arguments choose products by a part of their names.
     let chosen: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     let chosen = |name: &str| chosen.is_empty() || chosen.iter().any(|part| name.contains(part.as_str()));
     if chosen("train") {
@@ -144,7 +144,7 @@ fn datasets() -> PathBuf {
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/datasets"), PathBuf::from)
 }
 
-/// What was read, or none if there is no such file.
+/// Returns the contents, or `None` if there is no such file.
 fn there<T>(path: &std::path::Path, read: std::io::Result<T>) -> Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
@@ -305,7 +305,7 @@ impl Times {
     }
 }
 
-/// An error if two results differ by more than what another order of summation explains.
+/// Returns an error if two results differ by more than another order of summation explains.
 fn agree(ours: &[f32], theirs: &[f32]) -> Result<()> {
     let differ = |(ours, theirs): (&f32, &f32)| (ours - theirs).abs() > 1e-3 * (1.0 + theirs.abs());
     match ours.len() == theirs.len() && !ours.iter().zip(theirs).any(differ) {

@@ -98,8 +98,8 @@ fn model(twin: &str, idf: &[f32], classes: &Vocabulary, seed: u64) -> Result<Tra
     Ok(trainer.progress(Progress::Quiet))
 }
 
-/// How many epochs is chosen on a tenth of the documents that are held out; then all are trained on for as many, and the test is
-/// read.
+/// Chooses the number of epochs on a held-out tenth of the documents, then trains on all documents for this number, and evaluates
+/// on the test documents.
 fn fit(make: impl Fn() -> Result<Trainer>, [part, dev, all, test]: [&dyn Data; 4]) -> Result<(f64, f64)> {
     let mut chosen = make()?.patience(4);
     let best = chosen.fit(part, dev, Until::Epochs(40))?.best.ok_or("no epoch was evaluated")?;

@@ -35,7 +35,7 @@ fn measure(mode: &str, options: DotAttention, threads: usize, steps: usize) -> O
     let [k, v] = ["k", "v"].map(|name| net.feed_like(name, DType::F32, &[WIDTH], q));
     let loss = q.dot_attention(k, v, options).sum();
     let (registry, mut program) = (net.registry(), net.finish()?);
-    // No parameter is trained: the gradients of the feeds are what is measured.
+    // No parameter is trained: the gradients of the feeds are measured.
     let all: Vec<_> = program.vars().map(|(id, _)| id).collect();
     all.into_iter().for_each(|id| program.var_mut(id).stop_gradient = false);
     let gradients = backward::differentiate(&mut program, &registry, loss.id())?;

@@ -1,5 +1,4 @@
-//! Does a program's size cost more than its share? The seconds of all that happens to a program before it runs, at sizes that
-//! double.
+//! Does building scale linearly with a program's size? The seconds of each phase before a program runs, at sizes that double.
 
 use std::time::Instant;
 
@@ -11,7 +10,7 @@ use unpadded::{Builder, DType, Program, Result, Var};
 
 use crate::Outcome;
 
-/// A family of programs: what it is called, how it grows, and its sizes.
+/// A family of programs: its name, the function that grows it, and its sizes.
 type Family = (&'static str, fn(&Builder, Var, usize) -> Var, &'static [usize]);
 
 const FAMILIES: [Family; 3] = [
@@ -56,7 +55,7 @@ pub(crate) fn run() -> Outcome<()> {
     println!("|---|---|---|---|---|---|---|---|---|---|");
     for (name, grow, sizes) in FAMILIES {
         for &size in sizes {
-            // The least of three: what else the machine does only adds to it.
+            // The least of three: other load of the machine only adds time.
             let mut least = phases(grow, size)?;
             for _ in 0..2 {
                 let again = phases(grow, size)?;

@@ -14,7 +14,7 @@ const BATCH: usize = 32;
 const BATCHES: usize = 8;
 
 pub(crate) fn run(threads: usize, steps: Option<usize>) -> Outcome<()> {
-    // Something to learn is added to what comes in, so that its gradient is asked for as in the middle of a network.
+    // A parameter is added to the input, so that the input's gradient is computed as in the middle of a network.
     let model = |net: &Builder| {
         let x = net.feed("x", DType::F32, &[CHANNELS], 1);
         let start = net.parameter("start", DType::F32, &[CHANNELS], init::zeros());

@@ -1,4 +1,4 @@
-//! What the workloads train on: the peers' files from `UNPADDED_BENCH_DATA`, or numbers of the same distributions.
+//! The data of the workloads: the peers' files from `UNPADDED_BENCH_DATA`, or numbers of the same distributions.
 use ndarray::Array1;
 use unpadded::{Variable, kernels};
 
@@ -131,7 +131,7 @@ pub(crate) fn of_lengths(lengths: &[usize]) -> Outcome<Batch> {
     batched(examples, lengths.len())?.pop().ok_or_else(|| "expected lengths, got none".into())
 }
 
-/// W2 and W2wide: 2,000 sentences of 3 to 80 tokens (mean 21); each token is to be told from those before it.
+/// W2 and W2wide: 2,000 sentences of 3 to 80 tokens (mean 21); the model predicts each token from the previous tokens.
 pub(crate) fn sentences(batch: usize) -> Outcome<Vec<Batch>> {
     let sentences = match std::env::var("UNPADDED_BENCH_DATA") {
         Ok(folder) => file(&folder, "w2.txt")?.lines().map(numbers).collect::<Outcome<Vec<_>>>()?,
@@ -191,8 +191,8 @@ pub(crate) fn documents() -> Outcome<Vec<Batch>> {
     documents.chunks(32).map(make).collect()
 }
 
-/// W5: 1,024 pairs of a source of 3 to 60 tokens (mean 20) and a target about as long, which begins with 1 and ends with 2; each token
-/// of the target is to be told from those before it. Batches of 32; the tokens are the target's.
+/// W5: 1,024 pairs of a source of 3 to 60 tokens (mean 20) and a target about as long, which begins with 1 and ends with 2; the
+/// model predicts each token of the target from the previous tokens. Batches of 32; the tokens are the target's.
 pub(crate) fn pairs() -> Outcome<Vec<Batch>> {
     let pairs: Vec<(Vec<i64>, Vec<i64>)> = match std::env::var("UNPADDED_BENCH_DATA") {
         Ok(folder) => {

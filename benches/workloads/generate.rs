@@ -1,4 +1,4 @@
-//! `W6`, `session`, `beam` and `queue`: what a model costs that writes, step by step.
+//! `W6`, `session`, `beam` and `queue`: the cost of generation, step by step.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -33,8 +33,8 @@ fn median(times: &mut [f64]) -> f64 {
     times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// W6: embedding 10000×256 → LSTM(512) twice → linear 10000; 500 tokens, each the likeliest after the one before, after 8 of a
-/// prompt; four times.
+/// W6: embedding 10000×256 → LSTM(512) twice → linear 10000; 500 tokens after a prompt of 8 tokens, each the likeliest next
+/// token; four times.
 pub(crate) fn w6(threads: usize) -> Outcome<()> {
     let net = Builder::new();
     let words = net.feed("words", DType::I64, &[], 1);
@@ -149,8 +149,8 @@ pub(crate) fn beam(threads: usize, rounds: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// 64 callers that each ask for an LSTM(256) over 20 to 50 steps, again and again: by a queue, and one after another; and what a
-/// lone caller waits for.
+/// 64 callers that each run an LSTM(256) over 20 to 50 steps, again and again: by a queue, and one after another; and the waiting
+/// time of a lone caller.
 pub(crate) fn queue(threads: usize, rounds: usize) -> Outcome<()> {
     const CALLERS: usize = 64;
     let net = Builder::new();

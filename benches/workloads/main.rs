@@ -11,14 +11,16 @@
 //! beside the two run apart. `scaling`: W1's model over batch, hidden size, length and threads, a table and the plots
 //! `target/scaling-*.svg`; `scaling-batch`, `scaling-hidden`, `scaling-hidden-alone` and `scaling-length` are its parts.
 //! `build`: the seconds that programs of many operators take before they run. `small`: a prediction service's runs, few
-//! short sequences, forward only. `trained-W1`, `-W2`, `-W3` and `-W4`: trainings by a `Trainer` in `--parts`; `stored-W3-1000000`: a table over processes; both under `mpirun` too (`--features mpi`). `norm`: layer norm and root mean square norm over 100 MB, beside a copy. `attention`: that operator
-//! alone. `W6`: a language model of two LSTM(512) writes, one token after another; `session`: a step of an LSTM(256) beside its products;
-//! `beam`: W5's model searches with a beam of 8 for 64 sources, beside the likeliest token alone; `queue`: 64 callers of an LSTM(256).
-//! `crf`, `ctc`: those losses alone, with the gradients of what they are of. The data: the peers' files from the folder
-//! `UNPADDED_BENCH_DATA`, or numbers of the same distributions. After 3 steps to warm up each takes one epoch (or
-//! `--steps`), at least 20 steps, and prints one line of JSON. With `--profile` all but `attention`, `conv`, `crf`, `ctc`, `custom`, `long`, `scaling`, `build`,
-//! `small`, `norm` and those that write then take their steps again under the profiler: a table of where the time goes and what bounds it, and the trace
-//! `target/profile-W1.json`.
+//! short sequences, forward only. `trained-W1`, `-W2`, `-W3` and `-W4`: trainings by a `Trainer` in `--parts`;
+//! `stored-W3-1000000`: a table over processes; both under `mpirun` too (`--features mpi`). `norm`: layer norm and root mean
+//! square norm over 100 MB, beside a copy. `attention`: that operator alone. `W6`: a language model of two LSTM(512) writes, one
+//! token after another; `session`: a step of an LSTM(256) beside its products; `beam`: W5's model searches with a beam of 8 for
+//! 64 sources, beside the likeliest token alone; `queue`: 64 callers of an LSTM(256). `crf`, `ctc`: these losses alone, with the
+//! gradients of their inputs. The data: the peers' files from the folder `UNPADDED_BENCH_DATA`, or numbers of the same
+//! distributions. After 3 steps to warm up each takes one epoch (or `--steps`), at least 20 steps, and prints one line of JSON.
+//! With `--profile` all but `attention`, `conv`, `crf`, `ctc`, `custom`, `long`, `scaling`, `build`, `small`, `norm` and the
+//! workloads of generation then repeat their steps under the profiler: a table of the time and the bound of each entry, and the
+//! trace `target/profile-W1.json`.
 
 mod attention;
 mod build;
@@ -141,12 +143,12 @@ impl Timed {
         self.sorted(|s| s.0)[self.0.len() / 2]
     }
 
-    /// The line of the workloads' page; `more` are fields at its end.
+    /// Returns the line of the workloads' page; `more` are fields at its end.
     fn json(&self, workload: &str, threads: usize, more: &str) -> String {
         self.json_of(workload, "unpadded", threads, more)
     }
 
-    /// The same of a mode.
+    /// Returns the line of the workloads' page for a mode.
     pub(crate) fn json_of(&self, workload: &str, mode: &str, threads: usize, more: &str) -> String {
         let (version, middle) = (env!("CARGO_PKG_VERSION"), self.0.len() / 2);
         let (times, rates) = (self.sorted(|s| s.0 * 1e3), self.sorted(|s| s.1 / s.0));
@@ -178,7 +180,7 @@ fn adam() -> Adam {
     Adam::new(1e-3).lazy()
 }
 
-/// Times of two benches in turns, so that whatever else the machine does meets both alike. The first round warms up.
+/// Times two benches in turns, so that other load of the machine affects both alike. The first round warms up.
 fn in_turns(
     a: (&mut Bench, &[Batch]),
     b: (&mut Bench, &[Batch]),

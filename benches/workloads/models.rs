@@ -13,20 +13,20 @@ use unpadded::layers::{Embedding, Gru, Linear, Lstm, init};
 use unpadded::ops::{Pool, UpdateGate};
 use unpadded::{Builder, DType, Var};
 
-/// What a model takes and what it makes smaller.
+/// The feeds of a model and its loss.
 pub(crate) struct Model {
     pub(crate) feeds: Vec<Var>,
     pub(crate) loss: Var,
 }
 
-/// Which recurrent layer a classifier has.
+/// The recurrent layer of a classifier.
 #[derive(Clone, Copy)]
 pub(crate) enum Cell {
     Lstm,
     Gru,
     /// The LSTM again, spelt out operator by operator as a user would write a cell of their own.
     ByHand,
-    /// The same with a product for each gate.
+    /// The LSTM spelt out, with a product for each gate.
     ByHandApart,
     /// A cell in a user's code.
     Other(fn(&Builder, Var, usize) -> Var),
@@ -100,19 +100,19 @@ pub(crate) fn nested(net: &Builder) -> Model {
 pub(crate) enum Attends {
     /// By the operator.
     AsOne,
-    /// The same, spelt out operator by operator.
+    /// By an equal computation, spelt out operator by operator.
     ByHand,
 }
 
-/// W5: a GRU(256) over the source; a decoder, step by step a GRU cell(256) of the target's embedding and of additive attention to the
-/// source's states → linear 8000 → cross-entropy of the next token.
+/// W5: a GRU(256) over the source; a decoder, step by step a GRU cell(256) of the target's embedding and of additive attention to
+/// the source's states → linear 8000 → cross-entropy of the next token.
 pub(crate) fn translate(net: &Builder, attends: Attends) -> Model {
     let ([source, words], logits) = decoder(net, attends);
     let next = net.feed_like("next", DType::I64, &[], words);
     Model { feeds: vec![source, words, next], loss: net.mean(net.cross_entropy(logits, next)) }
 }
 
-/// The feeds `source` and `words` of W5, and the scores of what comes after each of the words.
+/// Returns the feeds `source` and `words` of W5, and the scores of the next token after each of the words.
 pub(crate) fn decoder(net: &Builder, attends: Attends) -> ([Var; 2], Var) {
     const HIDDEN: usize = 256;
     let source = net.feed("source", DType::I64, &[], 1);
@@ -131,7 +131,7 @@ pub(crate) fn decoder(net: &Builder, attends: Attends) -> ([Var; 2], Var) {
                 (encoded * weights).sequence_pool(Pool::Sum)
             }
         };
-        // A product of both side by side; that of the words leaves the loop.
+        // One product of both side by side; the product of the words leaves the loop.
         let from_input = x.linear(3 * HIDDEN) + context.linear(Linear::new(3 * HIDDEN).without_bias());
         let new = step.gru_cell(from_input, h.linear(3 * HIDDEN), h, UpdateGate::Keeps);
         step.update(h, new);

@@ -1,7 +1,7 @@
 //! Layer norm and root mean square norm over 100 MB, beside a copy of the same bytes on as many threads in the same run.
 //!
-//! Forward reads 100 MB and writes 100; backward reads the rows and the gradient of the result, and writes that of the rows, and
-//! gain and bias beside it: it stands beside a copy of 150 MB to 150 MB.
+//! Forward reads 100 MB and writes 100; backward reads the rows and the gradient of the result, and writes the gradients of the
+//! rows, of the gain and of the bias: it is compared with a copy of 150 MB to 150 MB.
 
 use std::time::Instant;
 
@@ -53,7 +53,7 @@ fn measure(kind: &str, width: usize, threads: usize, rounds: usize) -> Outcome<S
     let slopes = Variable::sequences(Array2::from_shape_fn((rows, width), |(i, j)| number(i + j)), lod)?;
     let mut scope = Scope::of(&program)?;
 
-    // A copy of the bytes that forward touches, and one of those that backward does.
+    // A copy of the bytes that forward touches, and a copy of the bytes that backward touches.
     let source = Array1::<f32>::ones(rows * width * 3 / 2).to_vec();
     let mut target = vec![0.5f32; source.len()];
     let (mut times, mut copies) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
@@ -107,7 +107,7 @@ fn time_of(profile: Option<Profile>, word: &str) -> Outcome<f64> {
     Ok(of_norm.map(|entry| entry.time.as_secs_f64() * 1e3).sum())
 }
 
-/// Milliseconds of a copy that the threads of rayon's pool share, as those of an executor do.
+/// Returns the milliseconds of a copy that the threads of rayon's pool share, like the threads of an executor.
 fn copy(from: &[f32], to: &mut [f32], threads: usize) -> f64 {
     fn share(from: &[f32], to: &mut [f32], threads: usize) {
         if threads < 2 {

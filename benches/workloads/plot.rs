@@ -1,6 +1,6 @@
 //! Curves over two logarithmic axes, as SVG to be looked at or printed.
 //!
-//! The text is drawn by whoever shows the picture, in a font of theirs: none is needed here.
+//! The viewer of the picture draws the text in a font of its own: none is needed here.
 use std::time::SystemTime;
 
 use plotters::prelude::*;
@@ -96,8 +96,8 @@ fn places(values: &[f64]) -> Vec<f64> {
     places
 }
 
-/// Round numbers: the least of them that enclose positive values, and those between. They are 1, 2 and 5 times powers of
-/// ten; where those would be few, 3 and 7 times, too.
+/// Returns the fewest round numbers that enclose positive values, and the round numbers in between. They are 1, 2 and 5 times
+/// powers of ten; where these would be few, 3 and 7 times, too.
 fn round_numbers(values: &[f64]) -> Vec<f64> {
     let (low, high) = values.iter().fold((f64::INFINITY, 0.0_f64), |(l, h), &v| (l.min(v), h.max(v)));
     let digits: &[f64] = if high > 10.0 * low { &[1.0, 2.0, 5.0] } else { &[1.0, 2.0, 3.0, 5.0, 7.0] };
@@ -121,7 +121,7 @@ fn grouped(value: f64) -> String {
     out
 }
 
-/// What Linux calls the CPU, and how many threads it runs at once.
+/// Returns the CPU's name under Linux, and the number of its threads.
 fn cpu() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));

@@ -5,7 +5,7 @@ use crate::models::{self, Cell};
 use crate::plot::{Curve, Picture};
 use crate::{Bench, Outcome, adam, data};
 
-/// What one training step is over.
+/// The sizes of one training step.
 struct Shape {
     batch: usize,
     hidden: usize,
@@ -52,7 +52,7 @@ const AXES: [Axis; 4] = [
     },
 ];
 
-/// Whether a word asks for all axes (`scaling`) or for one (`scaling-batch`).
+/// Returns whether a word names all axes (`scaling`) or one axis (`scaling-batch`).
 pub(crate) fn knows(word: &str) -> bool {
     AXES.iter().any(|axis| axis.asked_by(word))
 }
@@ -81,7 +81,7 @@ impl Axis {
     }
 }
 
-/// The axes that a word asks for, each as a table and as `target/scaling-*.svg`.
+/// Runs the axes that a word names, and writes each as a table and as `target/scaling-*.svg`.
 pub(crate) fn run(word: &str) -> Outcome<()> {
     println!("| axis | at | threads | tokens/s | median step, ms |\n|---|---|---|---|---|");
     for axis in AXES.iter().filter(|axis| axis.asked_by(word)) {

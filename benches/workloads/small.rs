@@ -1,4 +1,4 @@
-//! What does a prediction service wait for? Few and short sequences, forward only; and what of it every run costs, whatever
+//! What does a prediction service wait for? Few and short sequences, forward only; and the fixed cost of every run, whatever
 //! its operators compute: the time of the same model of width 1.
 
 use std::time::Instant;
@@ -13,7 +13,7 @@ use unpadded::{Builder, DType, Program, Registry};
 
 use crate::{Outcome, data};
 
-/// How often each time is taken, of how many runs; the least counts: what else the machine does only adds to it.
+/// How often each time is measured, over how many runs; the least counts: other load of the machine only adds time.
 const ROUNDS: usize = 5;
 const RUNS: usize = 30;
 
@@ -48,7 +48,7 @@ pub(crate) fn run() -> Outcome<()> {
 }
 
 impl Served {
-    /// Of an LSTM of some width, and words of as many numbers, 128 at most.
+    /// Builds a classifier with an LSTM of the given width, and word vectors of the same width, at most 128.
     fn new(width: usize) -> Outcome<Self> {
         let net = Builder::new();
         let words = net.feed("words", DType::I64, &[], 1);
@@ -58,7 +58,7 @@ impl Served {
         Ok(Self { program: net.finish()?, registry, words, logits })
     }
 
-    /// The times of an executor and of a predictor, in microseconds.
+    /// Returns the times of an executor and of a predictor, in microseconds.
     fn times(&self, batch: usize, steps: usize, threads: usize) -> Outcome<[f64; 2]> {
         let (values, _) = data::of_lengths(&vec![steps; batch])?;
         let feeds = [(self.words, &values[0])];

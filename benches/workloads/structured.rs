@@ -1,6 +1,6 @@
-//! `crf` and `ctc`: what the tags and the labels of sequences cost, forward and backward.
+//! `crf` and `ctc`: the cost of tagging and of aligning labels, forward and backward.
 //!
-//! `benches/peers/crf.py` and `benches/peers/ctc.py` compute the same of the same numbers: the losses that are printed are equal.
+//! `benches/peers/crf.py` and `benches/peers/ctc.py` compute the same losses from the same numbers: the printed losses are equal.
 
 use std::time::Instant;
 
@@ -76,7 +76,7 @@ fn numbers(rows: usize, width: usize, salt: u32, scale: f32) -> Array2<f32> {
     })
 }
 
-/// Parameters by name, with what they start from.
+/// Parameters by name, with their initial values.
 type Start<'a> = &'a [(&'a str, Array2<f32>)];
 
 /// Prints the line of one workload: its loss, with the gradients of these variables, of values fed and parameters set.

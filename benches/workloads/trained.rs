@@ -1,4 +1,5 @@
-//! Trainings by a `Trainer` or over a `WorldStore`, on one process or, with the feature `mpi`, on several: `mpirun -n 2 … trained-W1 --threads 1`.
+//! Trainings by a `Trainer` or over a `WorldStore`, on one process or, with the feature `mpi`, on several:
+//! `mpirun -n 2 … trained-W1 --threads 1`.
 
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ use unpadded::{Builder, Variable};
 use crate::models::{self, Cell, Model};
 use crate::{Outcome, data, memory};
 
-/// Batches that are there.
+/// Batches that lie in memory.
 struct Made(Vec<loading::Batch>);
 
 impl Data for Made {

@@ -10,7 +10,7 @@ use unpadded::{Builder, DType};
 use crate::models::Model;
 use crate::{Bench, Outcome, Stage, data};
 
-/// What a rule is called, what it does with rows that a step does not touch, and the rule.
+/// The name of a rule, its treatment of rows that a step does not touch, and the rule.
 type Rule = (&'static str, &'static str, fn() -> Box<dyn Optimizer>);
 
 const RULES: [Rule; 4] = [

@@ -10,11 +10,11 @@
 use unpadded::layers::{Linear, init};
 use unpadded::{Builder, Var};
 
-/// The output after every step, `width` numbers; the state has as many.
+/// Returns the output after every step, `width` numbers; the state has the same width.
 #[track_caller]
 pub(crate) fn diagonal_ssm(net: &Builder, x: Var, width: usize) -> Var {
     net.part("diagonal_ssm", |net| {
-        // Spread over the logarithms of 1 … N, and steps over those of 0.001 … 0.1, as is usual.
+        // Usual starts: eigenvalues spread over the logarithms of 1 … N, steps over the logarithms of 0.001 … 0.1.
         let part =
             |name: &str, low: f64, high: f64| net.parameter(name, x, &[width], init::uniform(low, high));
         let alpha = part("alpha", 0.0, (width as f64).ln());

@@ -12,7 +12,7 @@ pub(crate) fn min_gru(net: &Builder, x: Var, hidden: usize) -> Var {
     net.part("min_gru", |net| {
         net.recurrent(x, |step, x_t| {
             let h_prev = step.memory(hidden);
-            // Neither sees the state: both leave the loop and are one product each over all steps of all sequences.
+            // Neither gate sees the state: both leave the loop and are one product each over all steps of all sequences.
             let z = x_t.linear(hidden).sigmoid();
             let candidate = x_t.linear(hidden);
             let h = h_prev + z * (candidate - h_prev);

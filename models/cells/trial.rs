@@ -1,4 +1,4 @@
-//! What every cell here is tried on: its gradients, and a task to learn.
+//! The tests of every cell in this folder: its gradients, and a task to learn.
 #[path = "../draws.rs"]
 mod draws;
 
@@ -12,11 +12,11 @@ use unpadded::{Builder, DType, Result, Var, Variable};
 /// Appends a layer over `x` with outputs of the given width.
 pub(crate) type Cell = fn(&Builder, Var, usize) -> Var;
 
-/// How many symbols there are to recall, and as many that mean nothing.
+/// The number of symbols to recall, and also the number of symbols without a meaning.
 const SYMBOLS: usize = 4;
 
-/// The loss of each step of training on recall: a sequence starts with one of four symbols, others without a meaning
-/// follow, up to eight, and in the end the layer has to know the first.
+/// Trains on recall, and returns the loss of each step: a sequence starts with one of four symbols, up to eight symbols without a
+/// meaning follow, and at the end the layer has to recall the first symbol.
 pub(crate) fn train(cell: Cell, steps: u64) -> Result<Vec<f64>> {
     let net = Builder::new().seed(1);
     let symbols = net.feed("symbols", DType::I64, &[], 1);
@@ -46,7 +46,7 @@ pub(crate) fn train(cell: Cell, steps: u64) -> Result<Vec<f64>> {
     (0..steps).map(one_step).collect()
 }
 
-/// That the loss of [`train`] falls to less than half.
+/// Checks that the loss of [`train`] falls to less than half.
 #[cfg(test)]
 pub(crate) fn learns(cell: Cell) {
     let losses = train(cell, 100).unwrap_or_else(|error| panic!("{error}"));
@@ -54,7 +54,7 @@ pub(crate) fn learns(cell: Cell) {
     assert!(end < start / 2.0, "the loss was {start}, and is {end} in the end");
 }
 
-/// That the gradients of all parameters and of the input are central differences, in f64 and on two threads.
+/// Checks that the gradients of all parameters and of the input equal central differences, in f64 and on two threads.
 #[cfg(test)]
 pub(crate) fn gradients(cell: Cell) {
     use unpadded::executor::Stage;

@@ -1,6 +1,6 @@
-//! Additive attention of one query a sequence to the rows of that sequence: scores by a small perceptron, their softmax, and the
-//! sum of the values by these weights, in one pass each way. The hyperbolic tangents are as many numbers as the keys of all steps
-//! have together; backward computes them again instead of reading them back.
+//! Additive attention of one query per sequence over the rows of its sequence: a small perceptron computes the scores, a softmax
+//! the weights, and the result is the weighted sum of the values; one pass forward, one backward. The hyperbolic tangents have
+//! the size of the keys of all steps together, so backward recomputes them instead of reading them back.
 
 use std::ops::Range;
 
@@ -9,18 +9,18 @@ use super::float::{Assign, Float};
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::{View, ViewMut};
 
-/// What is read: of n sequences, whose keys have m rows together.
+/// The inputs of additive attention, for n sequences whose keys have m rows in total.
 #[derive(Clone, Copy)]
 pub struct Additive<'a, T> {
-    /// A row a sequence, n × a.
+    /// One row per sequence, n × a.
     pub query: View<'a, T>,
-    /// A row a sequence, n × a: what each column weighs in the scores.
+    /// The weight of each column in the scores, one row per sequence, n × a.
     pub columns: View<'a, T>,
-    /// A row a key, m × a.
+    /// One row per key, m × a.
     pub keys: View<'a, T>,
-    /// A row a key, m × e.
+    /// One row per key, m × e.
     pub values: View<'a, T>,
-    /// Where the keys of each sequence begin, and the last ones end, counted from wherever the first ones begin.
+    /// The first key of each sequence, then the end of the last sequence; the first offset need not be 0.
     pub offsets: &'a [usize],
 }
 
@@ -41,8 +41,8 @@ impl<T> Additive<'_, T> {
     }
 }
 
-/// `weights`, m × 1: the softmax over each sequence of Σ_c columns_c · tanh(query_c + key_c); `out`, n × e: the sums of the values by
-/// them, zeros for a sequence without keys.
+/// `weights`, m × 1: the softmax over each sequence of Σ_c columns_c · tanh(query_c + key_c); `out`, n × e: the sums of the
+/// values by them, zeros for a sequence without keys.
 ///
 /// # Panics
 /// If a shape does not fit.
@@ -54,10 +54,10 @@ pub fn additive_attention<T: Float>(inputs: Additive<'_, T>, weights: ViewMut<'_
     sweep(Attend { inputs, weights, out });
 }
 
-/// What the gradients are made of.
+/// The inputs of [`additive_attention_backward`] beside the inputs of the forward pass.
 #[derive(Clone, Copy)]
 pub struct AdditiveResult<'a, T> {
-    /// The weights that [`additive_attention`] made.
+    /// The weights that [`additive_attention`] computed.
     pub weights: View<'a, T>,
     /// The gradient of the attended values, if there is one.
     pub dout: Option<View<'a, T>>,
@@ -65,22 +65,22 @@ pub struct AdditiveResult<'a, T> {
     pub dweights: Option<View<'a, T>>,
 }
 
-/// A gradient that is asked for, and how it goes to its place.
+/// The target of a requested gradient, and whether the gradient is written or added.
 type GradientTarget<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
-/// The gradients that are asked for, each of the shape of what it is the gradient of.
+/// The requested gradients; each has the shape of its input.
 pub struct AdditiveGradients<'a, T> {
-    /// Of the queries.
+    /// The gradient of the queries.
     pub query: GradientTarget<'a, T>,
-    /// Of what each column weighs.
+    /// The gradient of the columns' weights.
     pub columns: GradientTarget<'a, T>,
-    /// Of the keys.
+    /// The gradient of the keys.
     pub keys: GradientTarget<'a, T>,
-    /// Of the values.
+    /// The gradient of the values.
     pub values: GradientTarget<'a, T>,
 }
 
-/// The gradients of [`additive_attention`]; `room` holds a number a key of the longest sequence.
+/// Computes the gradients of [`additive_attention`]; `room` holds one number per key of the longest sequence.
 ///
 /// # Panics
 /// If a shape does not fit.
@@ -174,7 +174,7 @@ impl<T: Float> Sweep for Descend<'_, '_, T> {
 }
 
 impl<T: Float> Descend<'_, '_, T> {
-    /// The gradients of the values, and of the scores into the room: w · (dw − Σ w · dw).
+    /// Computes the gradients of the values, and of the scores, into the room: w · (dw − Σ w · dw).
     #[inline(always)]
     fn weights<A: Arithmetic>(&mut self, sequence: usize, rows: Range<usize>) {
         let AdditiveResult { weights, dout, dweights } = self.result;
@@ -212,7 +212,7 @@ impl<T: Float> Descend<'_, '_, T> {
         }
     }
 
-    /// The gradients of what the scores are made of.
+    /// Computes the gradients of the queries, the keys and the columns' weights.
     #[inline(always)]
     fn scores<A: Arithmetic>(&mut self, sequence: usize, rows: Range<usize>) {
         let Additive { query, columns, keys, .. } = self.inputs;
@@ -233,7 +233,7 @@ impl<T: Float> Descend<'_, '_, T> {
                     of_columns[j] = A::mul_add(dscore, x[j], of_columns[j]);
                 }
                 for j in 0..CHUNK {
-                    // 1 − x², times what reaches the tangent.
+                    // 1 − x², times the gradient of the tangent.
                     x[j] = A::mul_add(-x[j], x[j], T::ONE) * (dscore * v[j]);
                 }
                 for j in 0..CHUNK {

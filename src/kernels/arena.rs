@@ -2,7 +2,7 @@
 //!
 //! An operator reads some regions and writes others, often of the same buffer (step *t* of a memory is written
 //! while step *t − 1* is read), and the threads of a step loop write disjoint rows of the same buffers. Rust's
-//! slices cannot say that, so this file does: an [`Arena`] owns typed buffers, a [`Lane`] is the right to use all of
+//! slices cannot express this, so this file does: an [`Arena`] owns typed buffers, a [`Lane`] is the right to use all of
 //! them or only the rows of some sequences, and [`Lane::operands`] lends regions after checking that they lie inside
 //! the lane and that nothing written overlaps anything else. No caller outside this folder needs `unsafe`.
 
@@ -55,11 +55,11 @@ struct Buffer {
     memory: Memory,
     element: TypeId,
     size: usize,
-    /// What it holds, by [`Arena::version`].
+    /// The version of the buffer's values ([`Lane::version`]).
     version: u64,
 }
 
-/// The number of the next version of a buffer: no two have the same, whatever their arenas.
+/// The number of the next version of a buffer; unique over all buffers of all arenas.
 static VERSIONS: AtomicU64 = AtomicU64::new(1);
 
 impl Buffer {
@@ -68,7 +68,7 @@ impl Buffer {
     }
 }
 
-/// Typed buffers that grow and never shrink. A clone has copies of them, but for those that are in [common](Self::make_common).
+/// Typed buffers that grow and never shrink. A clone copies the buffers, except for [common](Self::make_common) buffers.
 #[derive(Default, Clone)]
 pub struct Arena {
     buffers: Vec<Buffer>,
@@ -86,7 +86,7 @@ pub struct Lane<'a> {
 // `Plain` types, which are Send and Sync.
 unsafe impl Send for Lane<'_> {}
 
-/// A lent region, its type erased. It is written only if it is among the `writes` of its room: of what is read, the start may
+/// A lent region, its type erased. It is written only if it is among the `writes` of its room: the start of a read region may
 /// come from a shared slice.
 #[derive(Clone, Copy)]
 struct Raw {
@@ -106,7 +106,7 @@ pub struct OperandRoom {
 // SAFETY: between calls the room holds stale addresses that nothing reads: every lending clears it first.
 unsafe impl Send for OperandRoom {}
 
-/// What an operator's call may read and write. Each written region is handed out once.
+/// The regions that an operator's call may read and write. Each written region is handed out once.
 pub struct Operands<'a> {
     reads: &'a [Raw],
     writes: &'a mut [Raw],
@@ -132,15 +132,15 @@ impl Arena {
         self.buffers.len() - 1
     }
 
-    /// Makes room for `elements` in a buffer; what it held stays, new room is zero.
+    /// Makes room for `elements` in a buffer; the elements that it holds stay, new elements are zero.
     pub fn reserve(&mut self, buffer: usize, elements: usize) {
         self.buffers[buffer].reserve(elements);
     }
 
-    /// Exchanges a buffer with one of another arena, without copying.
+    /// Exchanges a buffer with a buffer of another arena, without copying.
     ///
     /// # Panics
-    /// If they hold different types.
+    /// If the buffers hold different types.
     pub fn exchange(&mut self, buffer: usize, other: &mut Arena, theirs: usize) {
         assert!(self.buffers[buffer].element == other.buffers[theirs].element, "buffers of different types");
         std::mem::swap(&mut self.buffers[buffer], &mut other.buffers[theirs]);
@@ -154,7 +154,7 @@ impl Arena {
         }
     }
 
-    /// Makes a buffer one that may be written, by a copy if others have it too. It is another [version](Lane::version) then.
+    /// Makes a buffer writable, by a copy if another arena shares it. The buffer gets a new [version](Lane::version).
     pub fn own(&mut self, buffer: usize) {
         let buffer = &mut self.buffers[buffer];
         buffer.memory.make_own();
@@ -178,7 +178,7 @@ impl<'a> Lane<'a> {
         self.part
     }
 
-    /// Splits the lane at the cuts of the rank order: `cuts[i]..cuts[i + 1]` goes to lane `i`. Each lane is handed
+    /// Splits the lane at the cuts of the rank order: lane `i` has sequences `cuts[i]..cuts[i + 1]`. Each lane is handed
     /// to `run` on a thread of the current rayon pool.
     ///
     /// # Panics
@@ -220,8 +220,8 @@ impl<'a> Lane<'a> {
     /// Lends `reads` and `writes`.
     ///
     /// # Panics
-    /// If a region lies outside its buffer or this lane's part, or a written one overlaps any other or lies in a common
-    /// buffer: a mistake in the plan that would otherwise be a data race.
+    /// If a region lies outside its buffer or this lane's part, or a written region overlaps any other or lies in a
+    /// common buffer: a mistake in the plan that would otherwise be a data race.
     pub fn operands<'b>(
         &'b mut self,
         room: &'b mut OperandRoom,
@@ -239,8 +239,8 @@ impl<'a> Lane<'a> {
         Operands { reads: &room.reads, writes: &mut room.writes }
     }
 
-    /// Which values a buffer of the arena holds: the same number as before only if they are the same, if all that writes it
-    /// makes it its [own](Arena::own) first. 0 if that was never done.
+    /// Returns the version of a buffer's values; an equal version means equal values, provided that every writer calls
+    /// [`own`](Arena::own) first. 0 if no writer ever did.
     ///
     /// # Panics
     /// If there is no such buffer.
@@ -274,7 +274,7 @@ impl<'a> Lane<'a> {
         Raw { start: unsafe { start.add(first * buffer.size) }, ..raw }
     }
 
-    /// Says what is wrong with a region that [`Self::resolve`] found wrong.
+    /// Panics with the reason why [`Self::resolve`] refused a region.
     #[cold]
     fn refuse(&self, region: &Region, write: bool) -> ! {
         let buffer = self.buffer(region.buffer);
@@ -332,24 +332,24 @@ impl<'a> Operands<'a> {
         Lender { room, life: PhantomData }
     }
 
-    /// Whether number `i` of the reads holds `T`.
+    /// Returns whether read region `i` holds `T`.
     pub fn read_is<T: Plain>(&self, i: usize) -> bool {
         self.reads[i].element == TypeId::of::<T>()
     }
 
-    /// Whether number `i` of the writes holds `T`.
+    /// Returns whether written region `i` holds `T`.
     pub fn write_is<T: Plain>(&self, i: usize) -> bool {
         self.writes[i].element == TypeId::of::<T>()
     }
 
-    /// What is read as number `i`; `None` if it does not hold `T`.
+    /// Returns read region `i`; `None` if it does not hold `T`.
     pub fn read<T: Plain>(&self, i: usize) -> Option<View<'a, T>> {
         let raw = &self.reads[i];
         // SAFETY: checked when lent: the region lies in its buffer of `T`, and nothing written overlaps it.
         self.read_is::<T>(i).then(|| unsafe { View::from_raw(raw.start.cast::<T>(), raw.extent) })
     }
 
-    /// What is written as number `i`, handed out once; `None` if it does not hold `T`.
+    /// Returns written region `i`, which is handed out once; `None` if it does not hold `T`.
     ///
     /// # Panics
     /// If it was handed out before.
@@ -365,8 +365,8 @@ impl<'a> Operands<'a> {
         Some(unsafe { ViewMut::from_raw(raw.start.cast::<T>(), raw.extent) })
     }
 
-    /// Splits the operands by rows: number `i` is cut at `cut(i)` of the reads and then the writes, or, where that is
-    /// `None`, goes to both sides whole, which only a read may do.
+    /// Splits the operands by rows: operand `i`, counted over the reads and then the writes, is cut at row `cut(i)`. Where
+    /// `cut(i)` is `None`, both sides have the whole operand, which must be a read.
     ///
     /// # Panics
     /// If a write has no cut, was handed out, or a cut lies beyond the rows.
@@ -438,7 +438,7 @@ impl<'a> Lender<'a> {
         self.room.writes.push(Raw { start, extent, element: TypeId::of::<T>(), taken: false });
     }
 
-    /// All that was added.
+    /// Returns the operands that were added.
     pub fn finish(self) -> Operands<'a> {
         Operands { reads: &self.room.reads, writes: &mut self.room.writes }
     }

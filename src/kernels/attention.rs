@@ -1,8 +1,8 @@
-//! Softmax attention of the queries of one sequence over its keys, without the matrix of all scores: queries and keys meet tile
-//! by tile, and what a softmax needs to know of the whole row is kept for each query.
+//! Softmax attention of the queries of one sequence over its keys, without the matrix of all scores: scores are computed tile
+//! by tile, and the running maximum and sum of the softmax are kept for each query.
 //!
-//! The forward pass follows Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018); the backward pass makes
-//! the weights again from the logarithm of each row's sum, as Dao et al., "FlashAttention" (2022), do.
+//! The forward pass follows Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018); the backward pass
+//! recomputes the weights from the logarithm of each row's sum, as in Dao et al., "FlashAttention" (2022).
 
 mod single;
 
@@ -16,28 +16,28 @@ use super::product::product;
 use super::products::{PackedMatrix, Transpose};
 use super::view::{View, ViewMut};
 
-/// Queries and keys of a tile. They decide in which order sums are made, and so the bits: they are the same on every machine.
+/// Queries of a tile, and [`KEYS`]. Both decide the order of summation, and so the bits: they are the same on every machine.
 const QUERIES: usize = 64;
 const KEYS: usize = 128;
 /// Partial sums and maxima of a row, side by side, as no vector is longer.
 const LANES: usize = 16;
 
-/// How scores come about: of query i and key j, scale · (q_i · k_j) + bias, if the query sees the key.
+/// The parameters of the scores: the score of query i and key j is scale · (q_i · k_j) + bias, if the query sees the key.
 #[derive(Debug, Clone, Copy)]
 pub struct AttentionScores<'a, T> {
-    /// What products are multiplied by.
+    /// The factor of each product of a query and a key.
     pub scale: T,
     /// Query i sees the keys from i − `before` on …
     pub before: usize,
     /// … up to i + `after`.
     pub after: usize,
-    /// By j − i, from −r to r, what is added to a score; keys that are further away have the first or the last number. Empty, or 2r + 1
-    /// numbers.
+    /// The bias of a score by j − i, from −r to r: empty, or 2r + 1 numbers; keys that are further away have the first or the
+    /// last number.
     pub bias: &'a [T],
 }
 
 impl<T> AttentionScores<'_, T> {
-    /// Those of some keys that at least one of some queries sees.
+    /// Returns the keys of a range that at least one query of `queries` sees.
     fn seen(&self, queries: &Range<usize>, keys: &Range<usize>) -> Range<usize> {
         if queries.is_empty() {
             return keys.start..keys.start;
@@ -47,7 +47,7 @@ impl<T> AttentionScores<'_, T> {
         first..end.clamp(first, keys.end)
     }
 
-    /// The place of a bias.
+    /// Returns the index of the bias of a query and a key.
     #[inline(always)]
     fn place(&self, query: usize, key: usize) -> usize {
         let radius = self.bias.len() / 2;
@@ -55,7 +55,7 @@ impl<T> AttentionScores<'_, T> {
     }
 }
 
-/// What attention works in, kept from call to call: as much as some tiles, and two numbers a query.
+/// Scratch of attention, kept from call to call: a few tiles, and two numbers per query.
 pub struct AttentionRoom<T> {
     keys: PackedMatrix<T>,
     values: PackedMatrix<T>,
@@ -98,16 +98,16 @@ impl<T: Float> Default for AttentionRoom<T> {
 /// Queries, keys and values of one sequence and one head: n × d, m × d and m × e.
 #[derive(Clone, Copy)]
 pub struct AttentionInputs<'a, T> {
-    /// A row a query.
+    /// One row per query.
     pub q: View<'a, T>,
-    /// A row a key.
+    /// One row per key.
     pub k: View<'a, T>,
-    /// A row a key.
+    /// One row per key.
     pub v: View<'a, T>,
 }
 
-/// `out` = softmax(scores) · v, and the logarithm of the sum of the exponentials of each query's scores. A query that sees no key
-/// gets zeros.
+/// Computes `out` = softmax(scores) · v, and for each query the logarithm of the sum of the exponentials of its scores. A query
+/// that sees no key has zeros in `out`.
 ///
 /// # Panics
 /// Unless the widths and rows fit: `out` is n × e, `log_sums` n × 1.
@@ -158,12 +158,12 @@ pub fn attention<T: Float>(
     sweep(Finish { out, log_sums: log_sums.reborrow(), most: &room.most, sums: &room.sums });
 }
 
-/// What the gradients of attention are made of.
+/// The inputs of [`attention_backward`] beside the inputs of the forward pass.
 #[derive(Clone, Copy)]
 pub struct AttentionResult<'a, T> {
-    /// What [`attention`] made.
+    /// The attended values that [`attention`] computed.
     pub out: View<'a, T>,
-    /// The same.
+    /// The logarithms of the sums that [`attention`] computed.
     pub log_sums: View<'a, T>,
     /// The gradient of `out`, if there is one.
     pub dout: Option<View<'a, T>>,
@@ -171,22 +171,22 @@ pub struct AttentionResult<'a, T> {
     pub dlog_sums: Option<View<'a, T>>,
 }
 
-/// The gradients that are asked for.
+/// The requested gradients.
 pub struct AttentionGradients<'a, T> {
-    /// Of the queries.
+    /// The gradient of the queries.
     pub q: Option<(ViewMut<'a, T>, Assign)>,
-    /// Of the keys.
+    /// The gradient of the keys.
     pub k: Option<(ViewMut<'a, T>, Assign)>,
-    /// Of the values.
+    /// The gradient of the values.
     pub v: Option<(ViewMut<'a, T>, Assign)>,
-    /// Of the bias; added.
+    /// The gradient of the bias; always added.
     pub bias: Option<&'a mut [T]>,
 }
 
-/// The gradients of [`attention`].
+/// Computes the gradients of [`attention`].
 ///
 /// # Panics
-/// Unless every gradient has the shape of what it is the gradient of.
+/// Unless every gradient has the shape of its input.
 pub fn attention_backward<T: Float>(
     AttentionInputs { q, k, v }: AttentionInputs<'_, T>,
     scores: AttentionScores<'_, T>,
@@ -210,7 +210,8 @@ pub fn attention_backward<T: Float>(
     if let Some((dq, assign)) = &mut gradients.q {
         assign.put_nothing(dq.reborrow());
     }
-    // Σ_c dout_ic · out_ic, which is Σ_j p_ij · ∂loss/∂p_ij, less what reaches all scores of a row by the logarithm of their sum.
+    // Σ_c dout_ic · out_ic, which is Σ_j p_ij · ∂loss/∂p_ij, minus the gradient that reaches all scores of a row
+    // through the logarithm of their sum.
     room.sums.clear();
     room.sums.resize(n, T::ZERO);
     if let Some(dout) = dout {
@@ -308,7 +309,7 @@ fn single<'a, T: Float>(
     alone.then(|| Single { query: q.row(0), keys: k, values: v, scale: scores.scale, seen })
 }
 
-/// Parts of so many, the last one shorter.
+/// Returns ranges of `size` that cover `0..len`; the last range may be shorter.
 fn tiles(len: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     (0..len).step_by(size).map(move |start| start..len.min(start + size))
 }
@@ -340,7 +341,7 @@ fn turn<'r, T: Float>(x: View<'_, T>, room: &'r mut Vec<T>) -> View<'r, T> {
     View::new(to, width, height)
 }
 
-/// The largest of some numbers; −∞ of none.
+/// Returns the largest number; −∞ if there are none.
 #[inline(always)]
 fn largest<T: Float>(x: &[T]) -> T {
     let mut lanes = [T::NEG_INFINITY; LANES];
@@ -356,7 +357,7 @@ fn largest<T: Float>(x: &[T]) -> T {
     lanes.iter().fold(T::NEG_INFINITY, |most, &x| if x > most { x } else { most })
 }
 
-/// Replaces each number x by exp(x − less); their sum.
+/// Replaces each number x by exp(x − less) and returns the sum.
 #[inline(always)]
 fn exponentials<T: Float, A: Arithmetic>(x: &mut [T], less: T) -> T {
     let mut lanes = [T::ZERO; LANES];
@@ -375,7 +376,7 @@ fn exponentials<T: Float, A: Arithmetic>(x: &mut [T], less: T) -> T {
 }
 
 impl<T: Float> AttentionScores<'_, T> {
-    /// Makes the scores of a query out of products, from key `first` on.
+    /// Turns the products of a query into its scores, from key `first` on.
     #[inline(always)]
     fn of<A: Arithmetic>(&self, products: &mut [T], query: usize, first: usize) {
         if self.bias.is_empty() {
@@ -388,7 +389,7 @@ impl<T: Float> AttentionScores<'_, T> {
     }
 }
 
-/// Products become weights that lack their common divisor, which goes on from tile to tile with the sums of values so far.
+/// Turns products into weights that are not yet divided by their sum; the sum and the weighted values accumulate over the tiles.
 struct OnlineSoftmax<'a, T> {
     tile: ViewMut<'a, T>,
     queries: Range<usize>,
@@ -419,7 +420,7 @@ impl<T: Float> Sweep for OnlineSoftmax<'_, T> {
             let before = self.most[at];
             let found = largest(row);
             let most = if found > before { found } else { before };
-            // Where all scores are −∞ so far.
+            // All scores are −∞ so far.
             let less = if most == T::NEG_INFINITY { T::ZERO } else { most };
             let sum = exponentials::<T, A>(row, less);
             if before == most || before == T::NEG_INFINITY {
@@ -460,7 +461,7 @@ impl<T: Float> Sweep for Finish<'_, T> {
     }
 }
 
-/// Products become weights, as they were in the forward pass.
+/// Recomputes the weights of the forward pass from the products.
 struct Recomputation<'a, T> {
     tile: ViewMut<'a, T>,
     queries: Range<usize>,
@@ -488,7 +489,7 @@ impl<T: Float> Sweep for Recomputation<'_, T> {
     }
 }
 
-/// Row by row Σ x · y.
+/// Dot products Σ x · y, row by row.
 struct Dots<'a, T> {
     x: View<'a, T>,
     y: View<'a, T>,
@@ -517,7 +518,7 @@ impl<T: Float> Sweep for Dots<'_, T> {
     }
 }
 
-/// Weights become gradients of scores: p · (dp − Σ p · dp).
+/// Turns weights into gradients of scores: p · (dp − Σ p · dp).
 struct Descend<'a, T> {
     weights: ViewMut<'a, T>,
     dweights: View<'a, T>,

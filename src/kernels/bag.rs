@@ -1,7 +1,7 @@
 //! Bags of rows of a table: their sum or maximum, without a copy of the rows, and the gradients.
 //!
-//! The rows of a large table lie at random places in memory, and each would be waited for. So the row that comes some places
-//! later is asked for while one is added. Columns are added up in registers, over a few rows at a time.
+//! The rows of a large table lie at random addresses, and waiting for each row would be slow. So rows are prefetched some rows
+//! ahead of the row that is added. Columns are summed in registers, over a few rows at a time.
 
 use std::ops::Range;
 
@@ -11,39 +11,39 @@ use super::prefetch::{ask, ask_some};
 use super::rows::RowMerge;
 use super::view::{View, ViewMut};
 
-/// What a bag makes of its rows.
+/// How a bag pools its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum BagPool {
-    /// Their sum.
+    /// The sum of the rows.
     #[default]
     Sum,
-    /// The sum over their number.
+    /// The mean of the rows.
     Mean,
-    /// The largest of each column.
+    /// The maximum of each column.
     Max,
 }
 
 /// The rows of a table that each bag holds.
 #[derive(Debug, Clone, Copy)]
 pub struct Bags<'a, T> {
-    /// Their numbers, bag after bag.
+    /// The numbers of the rows, bag after bag.
     pub rows: &'a [i64],
-    /// Where each bag begins among them, and at the end their number.
+    /// The start of each bag in `rows`, then the length of `rows`.
     pub starts: &'a [usize],
-    /// What each of them is multiplied by; 1 without it. A maximum takes none.
+    /// The factor of each row; 1 if missing. A maximum takes no factors.
     pub factors: Option<&'a [T]>,
 }
 
-/// So many rows ahead memory is asked for.
+/// How many rows ahead memory is prefetched.
 const AHEAD: usize = 12;
-/// So many rows are added to a part of the columns before the next part: as many as stay in the nearest cache.
+/// Rows that are added to one block of columns before the next block: their number fits into the nearest cache.
 const BLOCK: usize = 16;
-/// So many columns are one part.
+/// Columns of a block.
 const WIDEST: usize = 64;
 
 impl<T: Float> Bags<'_, T> {
-    /// How many bags there are.
+    /// Returns the number of bags.
     fn len(&self) -> usize {
         self.starts.len().saturating_sub(1)
     }
@@ -58,7 +58,7 @@ impl<T: Float> Bags<'_, T> {
         table.row(self.rows[at] as usize)
     }
 
-    /// Asks for the row that comes [`AHEAD`] places after `at`.
+    /// Prefetches the row that comes [`AHEAD`] rows after `at`.
     #[inline(always)]
     fn ask_ahead(&self, table: View<'_, T>, at: usize) {
         if let Some(&row) = self.rows.get(at + AHEAD) {
@@ -66,7 +66,7 @@ impl<T: Float> Bags<'_, T> {
         }
     }
 
-    /// Asks for the first rows, which none before them asks for.
+    /// Prefetches the first rows, which no earlier row prefetches.
     #[inline(always)]
     fn ask_first(&self, table: View<'_, T>) {
         for &row in self.rows.iter().take(AHEAD) {
@@ -81,11 +81,12 @@ impl<T: Float> Bags<'_, T> {
     }
 }
 
-/// `out[b]` = Σ f_e · table\[rows_e\] over the rows e of bag b, in their order, or the mean or the maximum; zeros for an empty
-/// bag. NaN counts as the largest number, so that it does not get lost.
+/// Computes `out[b]` = Σ f_e · table\[rows_e\] over the rows e of bag b, in their order, or the mean or the maximum; zeros for an
+/// empty bag. NaN counts as the largest number, so that it does not get lost.
 ///
 /// # Panics
-/// If a row is not in the table, `out` has not one row a bag, as wide as the table's, or `factors` not one for each row.
+/// If a row is not in the table, or unless `out` has one row per bag, as wide as the table's rows, and `factors` one number per
+/// row.
 pub fn bag_forward<T: Float>(pool: BagPool, bags: Bags<'_, T>, table: View<'_, T>, out: ViewMut<'_, T>) {
     bags.check(out.rows());
     assert_eq!(out.width(), table.width(), "the width of a bag");
@@ -95,8 +96,8 @@ pub fn bag_forward<T: Float>(pool: BagPool, bags: Bags<'_, T>, table: View<'_, T
     }
 }
 
-/// Which of the rows (counted over all bags) is the first maximum of each column of each bag: `which[b · width + j]`. What
-/// stands there for an empty bag stays. `best` is room for the maxima.
+/// Finds the first row that holds the maximum of each column of each bag, counted over all bags: `which[b · width + j]`.
+/// The entries of an empty bag are left unchanged. `best` is scratch for the maxima.
 ///
 /// # Panics
 /// As [`bag_forward`]; or if `which` is shorter, or there are 2^32 rows or more.
@@ -113,10 +114,10 @@ pub fn bag_first_maximum<T: Float>(
     sweep(Largest { bags, table, out: best, which: Some(which) });
 }
 
-/// The gradient of each row's factor: `out[e]` = Σ_j dout[b, j] · table[rows_e, j] for the rows e of bag b.
+/// Computes the gradient of each row's factor: `out[e]` = Σ_j dout[b, j] · table[rows_e, j] for the rows e of bag b.
 ///
 /// # Panics
-/// If a row is not in the table, `dout` has not one row a bag, as wide as the table's, or `out` not one number a row.
+/// If a row is not in the table, or unless `dout` has one row per bag, as wide as the table's rows, and `out` one number per row.
 pub fn bag_factor_gradient<T: Float>(
     bags: Bags<'_, T>,
     table: View<'_, T>,
@@ -128,34 +129,34 @@ pub fn bag_factor_gradient<T: Float>(
     sweep(Dots { bags, table, dout, out });
 }
 
-/// What each occurrence of a row gets of the gradient of its bag.
+/// The share of a bag's gradient that each occurrence of a row receives.
 #[derive(Debug, Clone, Copy)]
 pub enum BagShare<'a, T> {
-    /// All of it.
+    /// The whole gradient.
     Whole,
-    /// That times the occurrence's factor.
+    /// The gradient times the occurrence's factor.
     Factors(&'a [T]),
-    /// That of the columns whose first maximum it is, as [`bag_first_maximum`] found.
+    /// The gradient of the columns whose first maximum is this occurrence, as [`bag_first_maximum`] found.
     Maxima(&'a [u32]),
 }
 
-/// What goes back to the rows of a table.
+/// The gradient of the rows of a table.
 #[derive(Debug, Clone, Copy)]
 pub struct BagGradient<'a, T> {
-    /// Which rows occur, and where.
+    /// The rows that occur, and where.
     pub plan: &'a RowMerge,
     /// The bag of each occurrence.
     pub bags: &'a [u32],
-    /// What each occurrence gets.
+    /// The share of its bag's gradient that each occurrence receives.
     pub share: BagShare<'a, T>,
 }
 
-/// Where the sums for the distinct rows go.
+/// The target of the sums of the distinct rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BagTarget {
     /// One row for each distinct row, in order.
     Listed,
-    /// The table's gradient itself, of which the given view begins at this row.
+    /// The table's gradient itself; the given view begins at row `first`.
     Table {
         /// The number of its first row.
         first: usize,
@@ -163,8 +164,8 @@ pub enum BagTarget {
 }
 
 impl<T: Float> BagGradient<'_, T> {
-    /// For distinct rows `range` of the plan: the sum over the occurrences of each, in their order, written (`Listed`) or added
-    /// to what is there (`Table`).
+    /// Sums the gradients of the occurrences of each distinct row in `range` of the plan, in their order; the sums are written
+    /// (`Listed`) or added to `out` (`Table`).
     ///
     /// # Panics
     /// If a bag is not in `dout`, or there is no row in `out` for a sum.
@@ -210,12 +211,12 @@ impl<T: Float> Sum<'_, T> {
     }
 }
 
-/// What each row is multiplied by. A type and no option, or each row would ask.
+/// The factor of each row. A type and not an `Option`, so that the loop over rows has no branch.
 trait Weigh<T> {
     fn factor(&self, at: usize) -> T;
 }
 
-/// 1: nothing is rounded but the sum.
+/// Factor 1: only the sum is rounded.
 #[derive(Clone, Copy)]
 struct Unit;
 
@@ -237,9 +238,9 @@ impl<T: Float> Weigh<T> for Factors<'_, T> {
     }
 }
 
-/// Rows that are added up. A trait and no closure: its method is sure to be inlined.
+/// Rows to sum. A trait and not a closure: its method is sure to be inlined.
 trait Terms<T> {
-    /// `N` columns of row `at`, from one on, and its factor.
+    /// Returns `N` columns of row `at`, from `column` on, and the row's factor.
     fn term<const N: usize>(&self, at: usize, column: usize) -> (T, &[T; N]);
 }
 
@@ -262,7 +263,7 @@ impl<T: Float, W: Weigh<T>> Terms<T> for LookedUp<'_, T, W> {
     }
 }
 
-/// What the occurrences of a row get.
+/// The gradients that the occurrences of a row receive.
 struct Contribution<'a, T, W> {
     occurrences: &'a [u32],
     bags: &'a [u32],
@@ -278,7 +279,7 @@ impl<T: Float, W: Weigh<T>> Terms<T> for Contribution<'_, T, W> {
     }
 }
 
-/// Columns of a row, so many that the compiler knows: their sums stay in registers. A slice of [`View::row`] would be checked twice.
+/// Returns `N` columns of a row; the constant lets their sums stay in registers. A slice of [`View::row`] would be checked twice.
 #[inline(always)]
 fn some<'v, T, const N: usize>(view: &View<'v, T>, row: usize, column: usize) -> &'v [T; N] {
     assert!(row < view.rows() && column + N <= view.width(), "row {row} of {}", view.rows());
@@ -287,7 +288,7 @@ fn some<'v, T, const N: usize>(view: &View<'v, T>, row: usize, column: usize) ->
     unsafe { &*start.cast::<[T; N]>() }
 }
 
-/// Puts the sum of rows, each times its factor.
+/// Stores the sum of rows, each times its factor.
 #[inline(always)]
 fn add_rows<A: Arithmetic, T: Float>(
     rows: Range<usize>,
@@ -316,7 +317,7 @@ fn add_rows<A: Arithmetic, T: Float>(
     }
 }
 
-/// The same for `N` columns, which stay in registers; returns `N`.
+/// Stores the sum for `N` columns, which stay in registers; returns `N`.
 #[inline(always)]
 fn add_columns<A: Arithmetic, T: Float, const N: usize>(
     rows: Range<usize>,
@@ -460,7 +461,7 @@ impl<T: Float> Sweep for BagBackward<'_, T> {
 }
 
 impl<T: Float> BagBackward<'_, T> {
-    /// Of distinct row `i` the row of `out`, and how it is put there.
+    /// Returns the row of `out` for distinct row `i`, and whether its sum is written or added.
     #[inline(always)]
     fn place(&self, i: usize) -> (usize, Assign) {
         match self.target {

@@ -1,6 +1,6 @@
-//! How fast this machine reads from its caches and from memory at best, as a yardstick for profiles.
+//! The peak read bandwidth of this machine's caches and memory, as a yardstick for profiles.
 //!
-//! Nothing of ours is measured: numbers that lie in a row are read and added up with the widest instructions there are,
+//! No kernel of this crate is measured: contiguous numbers are read and summed with the widest instructions available,
 //! again and again, from as much memory as a level holds. Writing is not measured; it is not faster.
 
 use std::hint::black_box;
@@ -11,40 +11,41 @@ use std::time::{Duration, Instant};
 use super::cpu::asked;
 use super::path::{Arithmetic, Sweep, sweep};
 
-/// Sums that grow side by side: those of eight vectors of AVX2, four of AVX-512.
+/// Sums that grow side by side: the lanes of eight vectors of AVX2, or of four of AVX-512.
 const SUMS: usize = 32;
 const SAMPLES: usize = 5;
-/// What a sample takes, or longer if memory is read once in a longer time.
+/// The shortest duration of a sample; a sample reads its memory at least once.
 const SAMPLE: Duration = Duration::from_micros(800);
-/// What is read from memory is no larger than this, so that measuring stays short: a larger third level holds it.
+/// The most bytes that are read from memory, so that measuring stays short; a larger third level holds them all.
 const MOST: usize = 128 << 20;
 
-/// Bytes a second that some threads read together at best, and the caches that they read from.
+/// The peak read bandwidth of several threads together, in bytes per second, and the sizes of the caches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Bandwidth {
-    /// From each thread's own cache, the second level.
+    /// Bandwidth from each thread's own cache, the second level.
     pub l2: f64,
-    /// From the third level, which they share.
+    /// Bandwidth from the third level, which the threads share.
     pub l3: f64,
-    /// From memory.
+    /// Bandwidth from memory.
     pub memory: f64,
-    /// How large a second level is, in bytes.
+    /// The size of a second level, in bytes.
     pub l2_size: usize,
-    /// How much of the third level these threads have, in bytes; 0 if there is none.
+    /// The part of the third level that these threads have, in bytes; 0 if there is none.
     pub l3_size: usize,
 }
 
-/// How fast so many threads at once read from each level, or as many as there are cores: the best of 5 samples, each of
-/// numbers in a row, with the instructions that the kernels use on this CPU. Measured when it is first asked for, on
-/// threads of its own, which takes about a tenth of a second and memory for twice the third level, at most 128 MiB, or for
-/// eight times the second level of each thread if that is more; then remembered.
+/// Measures the read bandwidth of each level with `threads` threads at once, or one per core if there are fewer cores.
+///
+/// The result is the best of 5 samples of contiguous reads, with the instructions that the kernels use on this CPU. The first
+/// call measures on threads of its own, which takes about a tenth of a second and memory for twice the third level, at most
+/// 128 MiB, or for eight times the second level of each thread if that is more; later calls return the stored result.
 pub fn bandwidth(threads: usize) -> Bandwidth {
     static KNOWN: Mutex<Vec<(usize, Bandwidth)>> = Mutex::new(Vec::new());
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let threads = threads.clamp(1, cores);
-    // What is in it stays whole if a thread panics. None of rayon's threads waits here for another task of its own: those
-    // that measure are others.
+    // The list stays valid if a thread panics. No thread of rayon's waits here for another task of its own: other threads
+    // measure.
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, found)) = known.iter().find(|(of, _)| *of == threads) {
         return *found;
@@ -61,13 +62,13 @@ fn measure(threads: usize, l2_size: usize, l3_size: usize) -> Bandwidth {
     let inner = l2_size / 2;
     let outer = l2_size * 3;
     let all = (l3_size.saturating_mul(2).min(MOST) / threads).max(l2_size * 8);
-    // Written, not just asked for: pages that nobody wrote are all the same one.
+    // Written, not just allocated: pages that were never written all map to one page.
     let numbers = on_all(threads, &|_| vec![1_u64; all / size_of::<u64>()]);
     let of = |bytes: usize| fastest(&numbers, bytes / size_of::<u64>());
     Bandwidth { l2: of(inner), l3: of(outer), memory: of(all), l2_size, l3_size }
 }
 
-/// What a function makes of each thread's number, on all of them at once; on fewer where the system makes no more.
+/// Calls a function with each thread's number, on all threads at once; on fewer threads where the system starts no more.
 fn on_all<T: Send>(threads: usize, run: &(impl Fn(usize) -> T + Sync)) -> Vec<T> {
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads)
@@ -78,7 +79,7 @@ fn on_all<T: Send>(threads: usize, run: &(impl Fn(usize) -> T + Sync)) -> Vec<T>
     })
 }
 
-/// Bytes a second of all threads together, each reading the first numbers of its own.
+/// Returns the bytes per second of all threads together; each thread reads the first words of its own numbers.
 fn fastest(numbers: &[Vec<u64>], words: usize) -> f64 {
     let sample = || {
         let rates = on_all(numbers.len(), &|thread| {

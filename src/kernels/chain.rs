@@ -1,9 +1,9 @@
-//! Linear chains: a tag for each row of a sequence, scores of tags and of pairs that follow each other, and what sums and
-//! maxima over all paths of tags are.
+//! Linear chains: a tag for each row of a sequence, scores of tags and of pairs of successive tags, and the sums and maxima
+//! over all paths of tags.
 //!
 //! Sums run over the numbers themselves and not over their logarithms: each row is divided by its largest number or by its sum, so
-//! that a step costs a product and no exponential. What vanishes by that is bounded (`vanished.rs`); where it could be seen in the
-//! result, a sequence is computed again by logarithms. All is in f64, whatever the inputs are.
+//! that a step costs a product and no exponential. The mass that underflows is bounded (`vanished.rs`); where it could change the
+//! result, a sequence is recomputed with logarithms. All arithmetic is in f64, whatever the inputs are.
 
 mod best;
 mod marginals;

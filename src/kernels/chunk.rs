@@ -1,11 +1,11 @@
-//! What pointwise cells share: rows cut into chunks of one constant length, read from views and written back.
+//! Chunked access for pointwise cells: rows are cut into chunks of one constant length, read from views and written back.
 
 use super::float::{Assign, Float};
 use super::path::Arithmetic;
 use super::prefetch;
 use super::view::{View, ViewMut};
 
-/// Elements computed at once. They are read into local arrays of this one length, so that the compiler sees that nothing
+/// Elements computed at once. They are read into local arrays of this length, so that the compiler sees that nothing
 /// overlaps and keeps each array in vector registers.
 pub(super) const CHUNK: usize = 32;
 
@@ -39,19 +39,19 @@ pub(super) trait Chunks {
 }
 
 impl<const WHOLE: bool> Columns<WHOLE> {
-    /// The columns of a view, filled up with zeros.
+    /// Returns the columns of a view, filled up with zeros.
     #[inline(always)]
     pub(super) fn of<T: Float>(self, view: View<'_, T>) -> [T; CHUNK] {
         self.part(view, 0)
     }
 
-    /// The same of a view that may be missing; then zeros.
+    /// Returns the columns of a view, filled up with zeros; all zeros if the view is missing.
     #[inline(always)]
     pub(super) fn take<T: Float>(self, view: Option<View<'_, T>>) -> [T; CHUNK] {
         view.map_or([T::ZERO; CHUNK], |view| self.of(view))
     }
 
-    /// The same of one of several gates, which are `width` apart.
+    /// Returns the columns of gate number `gate`, filled up with zeros; gates are `width` columns apart.
     #[inline(always)]
     pub(super) fn gate<T: Float>(self, view: View<'_, T>, gate: usize, width: usize) -> [T; CHUNK] {
         self.part(view, gate * width)
@@ -68,9 +68,9 @@ impl<const WHOLE: bool> Columns<WHOLE> {
         out
     }
 
-    /// Asks for the same columns of the next row: `gates` times, which are `width` apart. What backward reads comes from
-    /// memory, and a row is long enough for it to arrive meanwhile. Not beyond the last row: another thread may be writing
-    /// there, and would have to wait.
+    /// Prefetches the same columns of the next row, for each of `gates` gates, which are `width` apart. Backward reads from
+    /// memory, and a row takes long enough for the next row to arrive meanwhile. No row beyond the last is prefetched: another
+    /// thread may be writing it, and would have to wait.
     #[inline(always)]
     pub(super) fn ask<T: Float>(self, view: View<'_, T>, gates: usize, width: usize) {
         if WHOLE && self.row + 1 < view.rows() {
@@ -108,7 +108,7 @@ impl<const WHOLE: bool> Columns<WHOLE> {
     }
 }
 
-/// Where gates lie: in an array of their own, or where their gradient is to be written.
+/// Returns the rows that hold the gates: an array of their own, or the rows where their gradient is to be written.
 #[inline(always)]
 pub(super) fn lies<'a, T: Float>(apart: Option<View<'a, T>>, there: &'a Output<'_, T>) -> View<'a, T> {
     match (apart, there) {
@@ -118,11 +118,11 @@ pub(super) fn lies<'a, T: Float>(apart: Option<View<'a, T>>, there: &'a Output<'
     }
 }
 
-/// An optional output and what to do with it.
+/// An optional output, and whether it is written or added to.
 pub(super) type Output<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
-/// The denominators of `sigmoid`. Loops as short as this and [`tangents`] are under way several rounds at a time; in one
-/// that computes a whole cell, each round is longer than what a CPU looks ahead, and waits for its own results.
+/// Computes the denominators of `sigmoid`. A CPU overlaps several rounds of a loop as short as this and [`tangents`]; in a loop
+/// that computes a whole cell, each round is longer than the CPU's window, and waits for its own results.
 #[inline(always)]
 pub(super) fn logistics<A: Arithmetic, T: Float>(x: &mut [T; CHUNK]) {
     for x in x {
@@ -151,7 +151,7 @@ pub(super) fn part<T: Float>(row: &[T], from: usize) -> [T; CHUNK] {
     out
 }
 
-/// The same columns of a row to write, without what was filled up.
+/// Returns the columns of a row to write, without the filled-up ones.
 #[inline(always)]
 pub(super) fn put<T: Float>(row: &mut [T], from: usize, numbers: &[T; CHUNK], assign: Assign) {
     let row = &mut row[from..];

@@ -1,7 +1,7 @@
-//! Columns brought to mean 0 and variance 1 over all rows, and the gradients of that.
+//! Columns normalised to mean 0 and variance 1 over all rows, and the gradients.
 //!
-//! Sums over rows are made in blocks of [`SUM_ROWS`] rows, so that their order depends on the shapes alone: threads share the
-//! columns of sums, and the rows of what is computed row by row.
+//! Sums over rows are computed in blocks of [`SUM_ROWS`] rows, so that their order depends on the shapes alone: threads share
+//! the columns of sums, and the rows of all row-wise results.
 
 use super::float::{Assign, Float};
 use super::fork::join;
@@ -14,20 +14,20 @@ const COLUMNS: usize = 128;
 /// Below this many numbers a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 16;
 
-/// What each column is normalised by.
+/// The mean and the scale that normalise each column.
 #[derive(Debug, Clone, Copy)]
 pub struct ColumnNorm<'a, T> {
-    /// What is taken off.
+    /// The number that is subtracted from each column.
     pub mean: &'a [T],
-    /// What the rest is multiplied by.
+    /// The factor of each centred column.
     pub scale: &'a [T],
 }
 
-/// Mean and variance of each column, Σ (x − mean)² / n; both 0 without rows. On up to `threads` threads of rayon's pool, with the
-/// same bits for any number of them.
+/// Computes the mean and the variance, Σ (x − mean)² / n, of each column; both are 0 without rows. Up to `threads` threads of
+/// rayon's pool compute it, with the same bits for any number of threads.
 ///
 /// # Panics
-/// If there is not one of each a column.
+/// Unless `mean` and `variance` have one number per column.
 pub fn column_moments<T: Float>(x: View<'_, T>, mean: &mut [T], variance: &mut [T], threads: usize) {
     let width = x.width();
     assert!(mean.len() == width && variance.len() == width, "moments of {width} columns");
@@ -45,7 +45,7 @@ pub fn column_moments<T: Float>(x: View<'_, T>, mean: &mut [T], variance: &mut [
     );
 }
 
-/// `out = (x − mean) · scale · gain + bias`, column by column; a gain that is missing is 1, a bias 0.
+/// Computes `out = (x − mean) · scale · gain + bias`, column by column; a missing gain is 1, a missing bias 0.
 ///
 /// # Panics
 /// If the shapes differ.

@@ -1,21 +1,22 @@
-//! What the kernels ask the CPU, and what follows from its answers.
+//! The properties of the CPU that kernels depend on, and the block sizes that follow from them.
 //!
-//! The sizes of the second cache and the third and the vector units are asked for once; nothing depends on the first cache.
-//! Each choice that depends on them is a method of [`Cpu`], with its reason. No choice changes a bit of any result: the tests assume other CPUs and compare.
+//! The sizes of the second and the third cache and the vector units are queried once; nothing depends on the first cache.
+//! Each choice that depends on them is a method of [`Cpu`], with its reason. No choice changes a bit of any result: the tests
+//! assume other CPUs and compare.
 //!
 //! # The model
-//! A product keeps its sums in registers and reads two operands over and over. A number that is read from a core's own
-//! cache (the second level) comes beside the multiply-adds for nothing. One that is *streamed* from further away pays for
-//! its way if it goes into enough multiply-adds meanwhile: as many as the core makes in the time in which one number
-//! arrives, [`Cpu::shared`] of them from the cache that cores share and [`Cpu::memory`] from memory. So
+//! A product keeps its sums in registers and reads two operands over and over. Reading a number from a core's own cache
+//! (the second level) overlaps with the multiply-adds and costs nothing. A number that is *streamed* from further away costs
+//! nothing only if enough multiply-adds use it: the number of multiply-adds that the core computes while one number
+//! arrives, [`Cpu::shared`] from the cache that cores share and [`Cpu::memory`] from memory. So
 //!
-//! - an operand that is used often enough each time it comes is read as it is, however large;
-//! - another is cut into parts that stay in half of a core's own cache, and each part is used up before the next;
-//! - where neither will do, threads divide the operand between them instead of each streaming all of it.
+//! - an operand that is used often enough each time it is streamed is read as it is, however large;
+//! - any other operand is cut into parts that stay in half of a core's own cache, and each part is used up before the next;
+//! - where neither is possible, threads divide the operand between them instead of each streaming all of it.
 //!
-//! A core's multiply-adds a cycle follow from its vectors. Bytes a cycle are taken from what was measured with all cores
+//! A core's multiply-adds per cycle follow from its vectors. Bytes per cycle are taken from measurements with all cores
 //! busy: 8 from the shared cache and 3 from memory on AMD's Zen 3, about 3 and 2 on an Intel Xeon whose cores share a
-//! mesh. A CPU that is unknown is taken to be like the first.
+//! mesh. An unknown CPU is assumed to be like Zen 3.
 
 use std::ptr;
 use std::sync::OnceLock;
@@ -24,23 +25,23 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use super::path::Path;
 use super::tile::lanes;
 
-/// Bytes of the second level and the third, where the CPU does not say.
+/// Bytes of the second and the third level, where the CPU does not report them.
 const USUAL: [usize; 2] = [1 << 20, 4 << 20];
 
-/// What a core has: sizes in bytes, speeds in multiply-adds.
+/// The caches and the speeds of a core: sizes in bytes, speeds in multiply-adds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cpu {
     /// The second level, a core's own.
     pub l2: usize,
     /// A core's share of the third level, which cores have in common; 0 if there is none.
     pub l3: usize,
-    /// Multiply-adds that a core makes while a number arrives from the cache that cores share.
+    /// Multiply-adds that a core computes while a number arrives from the cache that cores share.
     pub shared: usize,
-    /// Multiply-adds that a core makes while a number arrives from memory.
+    /// Multiply-adds that a core computes while a number arrives from memory.
     pub memory: usize,
 }
 
-/// Rows of a product that go over all panels together, and the length to which its sums go on at a time.
+/// A block of a product: rows that are multiplied by all panels together, and the length of the partial sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) rows: usize,
@@ -48,42 +49,44 @@ pub(super) struct Block {
 }
 
 impl Cpu {
-    /// How a product of so many rows and panels of `width` columns is cut. Each block of rows reads the panels again, so it has
-    /// rows enough that their way from memory costs about an eighth of the multiply-adds; few enough that results wait in
-    /// cache. The rows are read again for each panel, and go into `width` multiply-adds each time: if that is not enough to
-    /// stream them, sums are cut where the rows, and the panel, would leave half of the core's own cache.
+    /// Returns the block size of a product of `rows` rows and panels of `width` columns. Each block of rows reads the panels
+    /// again, so it has enough rows that reading the panels from memory costs about an eighth of the multiply-adds, and few
+    /// enough that the results stay in cache. The rows are read again for each panel, and each number is used in `width`
+    /// multiply-adds each time: if that is too few to stream them, sums are cut so that the rows and the panel stay in half of
+    /// the core's own cache.
     pub(super) fn product_block(&self, rows: usize, width: usize) -> Block {
         let block = (8 * self.memory).clamp(96, 384);
         let fits = self.l2 / 2 / size_of::<f32>() / (rows.min(block) + width);
         Block { rows: block, k: if width >= self.shared { usize::MAX } else { fits.max(256) } }
     }
 
-    /// How many columns of `x` are packed at a time for the gradient of a weight, whose sums are over `rows`; each goes into
-    /// `width` multiply-adds for each panel of `dy`. Each part packs `dy` again, so it is as large as can be.
+    /// Returns how many columns of `x` are packed at a time for the gradient of a weight, whose sums are over `rows`. Each number
+    /// is used in `width` multiply-adds per panel of `dy`. Each part packs `dy` again, so a part is as large as possible.
     pub(super) fn gradient_columns(&self, rows: usize, width: usize) -> usize {
         let bytes = if width >= self.shared { self.l2 } else { self.l2 / 2 };
         (bytes / size_of::<f32>() / rows).max(64)
     }
 
-    /// Rows of a convolution that are copied side by side at a time, `width` numbers each: the tile is read again for each panel
-    /// of the filter and so stays in the core's own cache, beside the panel; and the filter is read again for each tile.
+    /// Returns how many rows of a convolution, of `width` numbers each, are copied into a tile at a time. The tile is read for
+    /// each panel of the filter, so it stays in the core's own cache beside the panel; the filter is read again for each tile.
     pub(super) fn conv_rows<T>(&self, width: usize) -> usize {
         let fits = self.l2 / 2 / size_of::<T>() / width.max(1);
         fits.clamp(48, 384) / 24 * 24
     }
 
-    /// Rows for which it pays to read and write a large matrix, each row being a multiply-add for each of its numbers: the way
-    /// from memory and back costs about an eighth of them. There is an end, since what the rows make has to lie somewhere.
+    /// Returns the rows for which it pays to read and write a large matrix: reading and writing it then costs about an eighth of
+    /// the multiply-adds, one per row and number of the matrix. The rows are bounded, since their results need memory.
     pub fn rows_for_a_pass(&self) -> usize {
         (16 * self.memory).clamp(256, 768)
     }
 
-    /// Bytes of all that a few calls touch if one is to find in the core's own cache what the one before left there.
+    /// Returns how many bytes a few successive calls may touch if each call is to find the previous call's results in the
+    /// core's own cache.
     pub fn chunk(&self) -> usize {
         self.l2 / 2
     }
 
-    /// Whether so many rows are too few for each thread to stream a matrix of so many bytes through its own cache.
+    /// Returns whether `rows` rows are too few for each thread to stream a matrix of `bytes` bytes through its own cache.
     pub fn streams(&self, bytes: usize, rows: usize) -> bool {
         bytes >= self.l2 && rows <= self.shared
     }
@@ -91,20 +94,20 @@ impl Cpu {
 
 static ASSUMED: AtomicPtr<Cpu> = AtomicPtr::new(ptr::null_mut());
 
-/// What the kernels are cut for: this CPU, or another that is assumed.
+/// Returns the CPU that the kernels are cut for: this CPU, or the one that `assume` set.
 pub fn cpu() -> Cpu {
     let assumed = ASSUMED.load(Ordering::Acquire);
-    // SAFETY: what is not null was leaked by `assume`, and is never changed or freed.
+    // SAFETY: a pointer that is not null was leaked by `assume`, and its CPU is never changed or freed.
     if assumed.is_null() { asked() } else { unsafe { *assumed } }
 }
 
-/// This CPU, asked once.
+/// Returns the properties of this CPU, which are queried once.
 pub fn asked() -> Cpu {
     static ASKED: OnceLock<Cpu> = OnceLock::new();
     *ASKED.get_or_init(ask)
 }
 
-/// From now on, everything in this process is cut as if it ran on that CPU: for tests. Results stay what they are.
+/// Cuts everything in this process as if it ran on that CPU from now on: for tests. Results do not change.
 #[doc(hidden)]
 #[cfg(feature = "internals")]
 pub fn assume(cpu: Cpu) {
@@ -114,7 +117,7 @@ pub fn assume(cpu: Cpu) {
 fn ask() -> Cpu {
     let [l2, l3] = caches();
     let lanes = lanes(Path::best());
-    // Two units; Zen 4 has the instructions of vectors of 16, and makes one in two turns.
+    // Two units; Zen 4 has the instructions of vectors of 16, and runs each in two passes.
     let (each_cycle, shared, memory) = match (Path::best(), mesh()) {
         (Path::Avx512, true) => (2 * lanes, 3, 2),
         (Path::Avx512, false) => (lanes, 8, 3),
@@ -124,7 +127,7 @@ fn ask() -> Cpu {
     Cpu { l2, l3, shared: arrives(shared), memory: arrives(memory) }
 }
 
-/// Whether cores share a cache over a mesh, which is large and slow.
+/// Returns whether cores share a cache over a mesh, which is large and slow.
 #[cfg(target_arch = "x86_64")]
 fn mesh() -> bool {
     raw_cpuid::CpuId::new().get_vendor_info().is_some_and(|vendor| vendor.as_str() == "GenuineIntel")
@@ -135,7 +138,8 @@ fn mesh() -> bool {
     false
 }
 
-/// Bytes of the second level and the third, that one divided by the cores that share it, as far as this process may use them.
+/// Returns the bytes of the second and the third level; the third is divided by the cores that share it and that this process
+/// may use.
 fn caches() -> [usize; 2] {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut found = [None; 2];
@@ -153,7 +157,7 @@ fn caches() -> [usize; 2] {
     }
 }
 
-/// Level, bytes and the number of logical CPUs that share it, of each cache for data.
+/// Returns the level, the bytes and the number of sharing logical CPUs of each data cache.
 #[cfg(target_arch = "x86_64")]
 fn described() -> Vec<(usize, usize, usize)> {
     use raw_cpuid::{CacheType, CpuId};
@@ -167,7 +171,7 @@ fn described() -> Vec<(usize, usize, usize)> {
     .collect()
 }
 
-/// Linux describes them in files; elsewhere the usual sizes are taken.
+/// Reads the caches from the files of Linux; elsewhere the usual sizes apply.
 #[cfg(not(target_arch = "x86_64"))]
 fn described() -> Vec<(usize, usize, usize)> {
     let read = |index: usize, name: &str| {
@@ -194,7 +198,7 @@ fn described() -> Vec<(usize, usize, usize)> {
 pub(super) mod tests {
     use super::*;
 
-    /// CPUs as different as they come: AMD's and Intel's, a small one, and one that cuts everything small.
+    /// Very different CPUs: AMD's and Intel's, a small one, and one that cuts everything small.
     pub(in crate::kernels) const CPUS: [Cpu; 4] = [
         Cpu { l2: 512 << 10, l3: 16 << 20, shared: 8, memory: 22 },
         Cpu { l2: 2 << 20, l3: 24 << 20, shared: 43, memory: 64 },

@@ -1,34 +1,34 @@
-//! Connectionist temporal classification: of all ways in which labels can be spread over frames, with blanks between them, how
-//! likely they are together (Graves et al., "Connectionist temporal classification: labelling unsegmented sequence data with
-//! recurrent neural networks", 2006).
+//! Connectionist temporal classification (CTC): the total probability of all alignments of labels to frames, with blanks between
+//! the labels (Graves et al., "Connectionist temporal classification: labelling unsegmented sequence data with recurrent neural
+//! networks", 2006).
 //!
-//! States are the labels with a blank before, between and behind them. Sums run over the numbers themselves, divided by the sum of
-//! each frame; where numbers vanish in a way that could be seen, a sequence is computed again by logarithms. All is in f64.
+//! States are the labels with a blank before, between and behind them. Sums run over the probabilities, divided by the sum of
+//! each frame; where underflow could change the result, a sequence is recomputed with logarithms. All arithmetic is in f64.
 
 use super::chain::{SMALL, VanishedMass, log_sum_exp};
 use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::View;
 
-/// What a sequence is computed in, used again for the next.
+/// Scratch for one sequence, reused for the next.
 #[derive(Debug, Default)]
 pub struct CtcRoom {
     /// Probabilities of all classes in each frame.
     classes: Vec<f64>,
-    /// Of each frame, ln Σ e^logit.
+    /// ln Σ e^logit of each frame.
     totals: Vec<f64>,
     /// The class of each state.
     states: Vec<usize>,
-    /// 1 where a state may follow the one two before it, else 0. With two more in front, as all that is by state.
+    /// 1 where state `s` may follow state `s − 2`, else 0; two more entries lie in front, as in all arrays by state.
     skips: Vec<f64>,
     /// The probability of each state's class in a frame.
     own: Vec<f64>,
-    /// Sums over what leads to a state, and over what leads on from it; by frame and state.
+    /// Sums over the paths up to a state (`alpha`) and from a state on (`beta`), by frame and state.
     alpha: Vec<f64>,
     beta: Vec<f64>,
 }
 
-/// In front of the states of a frame: what two states before the first are, nothing.
+/// Entries in front of the states of a frame, for the two missing states before the first.
 const BEFORE: usize = 2;
 
 impl CtcRoom {
@@ -45,7 +45,7 @@ impl CtcRoom {
             self.skips.push(f64::from(u8::from(skips)));
         }
         let (frames, width) = (logits.rows(), self.width());
-        // What is in front stays 0.
+        // The entries in front stay 0.
         for sums in [&mut self.alpha, &mut self.beta] {
             sums.clear();
             sums.resize(frames * width, 0.0);
@@ -56,13 +56,14 @@ impl CtcRoom {
         self.totals.resize(frames.max(self.totals.len()), 0.0);
     }
 
-    /// Of a frame.
+    /// Returns the entries of a frame.
     fn width(&self) -> usize {
         self.states.len() + BEFORE
     }
 }
 
-/// −ln of the probability that the frames of a sequence give its labels. Infinite if there is no way; NaN if a logit is.
+/// Returns −ln of the probability that the frames of a sequence give its labels. Infinite without an alignment; NaN if a
+/// logit is.
 pub fn ctc<T: Float>(
     logits: View<'_, T>,
     labels: impl Iterator<Item = usize>,
@@ -73,7 +74,8 @@ pub fn ctc<T: Float>(
     -sweep(CtcForward { logits, room }).0
 }
 
-/// The same, and its gradient: of each frame the numbers by class, to `each`. Zeros where the loss is infinite, NaN where it is.
+/// Returns the loss as [`ctc`] does, and passes its gradient to `each`, frame by frame, one number per class. The gradient is
+/// zero where the loss is infinite, and NaN where the loss is.
 pub fn ctc_gradient<T: Float>(
     logits: View<'_, T>,
     labels: impl Iterator<Item = usize>,
@@ -108,7 +110,7 @@ fn gather(own: &mut [f64], states: &[usize], classes: &[f64]) {
     own.iter_mut().zip(states).for_each(|(own, &class)| *own = classes[class]);
 }
 
-/// The smallest number above 0, and the largest.
+/// Returns the smallest number above 0, and the largest number.
 #[inline(always)]
 fn bounds(x: &[f64]) -> (f64, f64) {
     x.iter().fold((f64::INFINITY, 0.0), |(least, most), &x| {
@@ -116,7 +118,7 @@ fn bounds(x: &[f64]) -> (f64, f64) {
     })
 }
 
-/// Makes the numbers add up to 1; gives what they added up to.
+/// Divides the numbers by their sum, and returns the sum.
 #[inline(always)]
 fn normalise(x: &mut [f64]) -> f64 {
     const LANES: usize = 8;
@@ -137,7 +139,7 @@ struct CtcForward<'a, T> {
 }
 
 impl<T: Float> Sweep for CtcForward<'_, T> {
-    /// ln of the probability, and what vanished if the sums are numbers, not logarithms.
+    /// ln of the probability, and the bound on underflow if the sums are not logarithms.
     type Output = (f64, Option<VanishedMass>);
     const PORTABLE: bool = T::PORTABLE;
 
@@ -206,7 +208,7 @@ impl<T: Float> Sweep for CtcForward<'_, T> {
             if grown < SMALL {
                 return log_forth(logits, room);
             }
-            // What goes on from a state goes to classes that differ, whose probabilities add up to at most 1.
+            // The states that may follow a state have different classes, whose probabilities sum to at most 1.
             let most_grown = (3.0 * most_own).min(1.0).ln();
             let grown = grown.ln();
             vanished.step(most_grown, grown);
@@ -221,7 +223,7 @@ impl<T: Float> Sweep for CtcForward<'_, T> {
     }
 }
 
-/// The same by logarithms.
+/// Computes the forward sums with logarithms.
 #[inline(never)]
 fn log_forth<T: Float>(logits: View<'_, T>, room: &mut CtcRoom) -> (f64, Option<VanishedMass>) {
     let width = room.width();
@@ -248,7 +250,7 @@ fn log_forth<T: Float>(logits: View<'_, T>, room: &mut CtcRoom) -> (f64, Option<
     (total, None)
 }
 
-/// The states that lead to one, or that it leads to.
+/// Returns the predecessors of a state, or its successors if `on`.
 fn from(room: &CtcRoom, state: usize, on: bool) -> impl Iterator<Item = usize> + Clone {
     let count = room.states.len();
     let at = move |step: usize| if on { Some(state + step) } else { state.checked_sub(step) };
@@ -257,8 +259,8 @@ fn from(room: &CtcRoom, state: usize, on: bool) -> impl Iterator<Item = usize> +
     [at(0), at(1), at(2).filter(|_| far)].into_iter().flatten().filter(move |&other| other < count)
 }
 
-/// Probabilities become gradients; whether nothing vanished that could be seen. If not, the logarithms of the probabilities are
-/// asked for anew.
+/// Turns probabilities into gradients, and returns whether underflow cannot have changed them. If it can, the caller recomputes
+/// the logarithms of the probabilities.
 struct CtcBackward<'a> {
     room: &'a mut CtcRoom,
     classes: usize,
@@ -277,7 +279,7 @@ impl Sweep for CtcBackward<'_> {
         let count = width - BEFORE;
         let CtcRoom { classes: likely, states, skips, own, alpha, beta, .. } = room;
         let (mut vanished, mut least_part) = (VanishedMass::new(), f64::INFINITY);
-        // Counted from the last state, with what leads on in front: then all is as on the way forth.
+        // Backward in time; the loop mirrors the forward sums.
         for frame in (0..frames).rev() {
             let at = frame * width;
             if frame + 1 == frames {
@@ -337,7 +339,7 @@ impl Sweep for CtcBackward<'_> {
     }
 }
 
-/// The same by logarithms, of alpha too.
+/// Computes the gradients with logarithms, `alpha` included.
 #[inline(never)]
 fn log_back<T: Float>(logits: View<'_, T>, room: &mut CtcRoom, total: f64) {
     let (classes, width) = (logits.width(), room.width());
@@ -373,7 +375,7 @@ mod tests {
     use super::*;
     use crate::kernels::numbers;
 
-    /// Adds up all ways to spread labels over frames: ln of all, and the part of each class in each frame. By ln of probabilities.
+    /// Sums over all alignments of labels to frames: returns ln of the sum, and the part of each class in each frame.
     fn all_ways(likely: &[Vec<f64>], labels: &[usize], blank: usize) -> (f64, Vec<Vec<f64>>) {
         let (frames, classes) = (likely.len(), likely.first().map_or(1, Vec::len));
         let mut ways = Vec::new();
@@ -437,7 +439,7 @@ mod tests {
         }
     }
 
-    /// By numbers and by logarithms.
+    /// With probabilities and with logarithms.
     #[test]
     fn long_sequences_have_the_same_numbers_both_ways() {
         for (frames, labels, scale) in [(300, 40, 1.0), (300, 40, 12.0), (120, 110, 40.0), (50, 3, 100.0)] {

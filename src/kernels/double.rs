@@ -1,8 +1,8 @@
 //! Products in f64, by the crate `matrixmultiply`.
 //!
-//! Its kernels have one sum per element, over k ascending, in parts of a length that is fixed; so an element's bits depend on
-//! its row of the left side and its column of the right one alone. Its own sums in place are left unused: parts of a long sum
-//! would be added to what is there one by one.
+//! Its kernels have one sum per element, over k ascending, in parts of a fixed length; so an element's bits depend only on
+//! its row of the left side and its column of the right side. Its accumulation into `c` is not used: it would add the parts of a
+//! long sum to `c` one by one.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use super::product::checked;
 use super::products::{GradientRoom, Gradients, PackedMatrix, Products, Transpose};
 use super::view::{View, ViewMut};
 
-/// Columns that a thread takes at least.
+/// The fewest columns per thread.
 pub(super) const PANEL: usize = 32;
 /// Rows of sums that wait before they are added.
 const ADDED_ROWS: usize = 256;

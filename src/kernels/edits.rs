@@ -1,6 +1,7 @@
-//! The distance of two sequences.
+//! The edit distance of two sequences.
 
-/// The fewest insertions, deletions and substitutions of one element that make a sequence another (Levenshtein, 1966).
+/// Returns the edit distance of two sequences: the fewest insertions, deletions and substitutions of an element that turn `a`
+/// into `b` (Levenshtein, 1966).
 ///
 /// ```
 /// use unpadded::metrics::edit_distance;
@@ -9,7 +10,7 @@
 /// assert_eq!(edit_distance(&[1, 2], &[]), 2);
 /// ```
 pub fn edit_distance<T: PartialEq>(a: &[T], b: &[T]) -> usize {
-    // One row of the table: the distances of what was read of `a` to each beginning of `b`.
+    // One row of the table: the distance of the current prefix of `a` to each prefix of `b`.
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
         let mut across = std::mem::replace(&mut row[0], i + 1);

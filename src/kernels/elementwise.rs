@@ -1,7 +1,7 @@
 //! Any function of an element over whole views, compiled for the CPU's vectors.
 //!
-//! A closure of plain arithmetic passed here vectorises; one that wants `exp` or `tanh` is written as a
-//! [`super::path::Sweep`] instead, whose `A` the vector forms need.
+//! A closure of plain arithmetic vectorises here; a function with `exp` or `tanh` is written as a
+//! [`super::path::Sweep`] instead, since the vector forms need its `A`.
 
 use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
@@ -32,12 +32,12 @@ impl<T: Float, F: Fn(T) -> T> Sweep for Update<'_, T, F> {
     }
 }
 
-/// `x = f(x)` in place.
+/// Replaces every element by `f(x)`, in place.
 pub fn update<T: Float>(x: ViewMut<'_, T>, f: impl Fn(T) -> T) {
     sweep(Update { x, f });
 }
 
-/// Whether no element is NaN or infinite.
+/// Returns whether every element is finite.
 pub fn all_finite<T: Float>(x: View<'_, T>) -> bool {
     sweep(Finite { x })
 }
@@ -59,7 +59,7 @@ impl<T: Float> Sweep for Finite<'_, T> {
     }
 }
 
-/// In parts that are looked at whole: to stop at an element would take them one by one.
+/// Checks whole blocks of elements: stopping at a single element would prevent vector code.
 #[inline(always)]
 fn finite<T: Float>(x: &[T]) -> bool {
     let (parts, rest) = x.as_chunks::<64>();

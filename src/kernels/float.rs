@@ -1,4 +1,4 @@
-//! The two element types of all numerics, and what generic operators may do with them.
+//! The two element types of all numerics, and the functions that generic operators may call on them.
 
 use std::fmt::{Debug, Display};
 use std::iter::Sum;
@@ -9,12 +9,12 @@ use super::path::Arithmetic;
 use super::products::Products;
 use super::view::{View, ViewMut};
 
-/// What a kernel does with its output.
+/// Whether a kernel writes its output or adds to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Assign {
-    /// Replaces what is there; it may be uninitialised rubbish, even NaN.
+    /// Replaces the contents of the output, which may be uninitialised, even NaN.
     Write,
-    /// Adds the finished result to what is there.
+    /// Adds the finished result to the contents of the output.
     Add,
 }
 
@@ -42,7 +42,7 @@ impl Assign {
         to.iter_mut().zip(values.iter()).for_each(|(to, values)| self.put_row(to, values));
     }
 
-    /// Writes zeros, or adds nothing and leaves what is there.
+    /// Writes zeros, or leaves the output unchanged if the result is added.
     pub fn put_nothing<T: Float>(self, mut to: ViewMut<'_, T>) {
         if self == Assign::Write {
             to.fill(T::ZERO);
@@ -50,7 +50,7 @@ impl Assign {
     }
 }
 
-/// Whether `x` is larger; NaN is larger than any number, so that it does not get lost.
+/// Returns whether `x` is larger; NaN is larger than any number, so that it does not get lost.
 #[inline(always)]
 pub fn exceeds<T: Float>(x: T, best: T) -> bool {
     let is_nan = |x: T| x.partial_cmp(&x).is_none();
@@ -108,9 +108,9 @@ pub trait Float:
     fn tanh(self) -> Self;
     /// Magnitude.
     fn abs(self) -> Self;
-    /// The larger; the other one if one is NaN.
+    /// The larger number; the other number if one is NaN.
     fn max(self, other: Self) -> Self;
-    /// The smaller; the other one if one is NaN.
+    /// The smaller number; the other number if one is NaN.
     fn min(self, other: Self) -> Self;
     /// `self·a + b` with one rounding. Slow where the CPU has no such instruction: loops take
     /// [`Arithmetic::mul_add`].

@@ -1,12 +1,12 @@
-//! One door to rayon's `join`.
+//! The only use of rayon's `join`.
 //!
-//! `rayon::join` is generic over both closures and over what they return, and with every pair of closures its jobs, latches
-//! and unwinding are compiled again. [`join`] hands two `dyn` closures over, so that all of that is compiled once.
+//! `rayon::join` is generic over both closures and their results, and with every pair of closures its jobs, latches
+//! and unwinding are compiled again. [`join`] passes two `dyn` closures, so that all of this is compiled once.
 
-/// Runs two closures, on two threads of rayon's pool if another one is idle, and returns the results of both.
+/// Runs two closures, on two threads of rayon's pool if another thread is idle, and returns both results.
 ///
 /// # Panics
-/// If one of them panics, once both have ended.
+/// If a closure panics, once both have ended.
 #[inline]
 pub fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
     let (mut a, mut b) = (Side::Due(a), Side::Due(b));

@@ -17,16 +17,16 @@ use super::view::{Extent2, View, ViewMut};
 
 /// Below this many multiply-adds, or numbers to add, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 20;
-/// Rows whose products are summed up before they are added to the result. It decides the bits, and is the same on every
-/// machine: a panel of so many rows, packed, stays in the nearest cache, and longer sums would lose digits.
+/// Rows whose products are summed before the sum is added to the result. The number decides the bits, and is the same on every
+/// machine: a packed panel of this many rows stays in the nearest cache, and longer sums would lose digits.
 pub const SUM_ROWS: usize = 256;
-/// Panels of `dy` from which on `x` is packed, too: it is read once for each of them.
+/// The number of panels of `dy` from which on `x` is packed, too: `x` is read once for each panel.
 const PACKED_FROM: usize = 3;
 
-/// The gradients of [`affine`](super::affine): `dw = xᵀ·dy`, or `dw += xᵀ·dy`, where `x` and `dw` are given, and the
+/// Computes the gradients of [`affine`](super::affine): `dw = xᵀ·dy`, or `dw += xᵀ·dy`, where `x` and `dw` are given, and the
 /// column sums of `dy`, which cost little beside it. A transposed `dw` has the same numbers, rows as columns. Long sums are
-/// added block by block, of [`SUM_ROWS`] rows. On up to `threads` threads of rayon's pool, with the same bits for any number
-/// of them.
+/// added in blocks of [`SUM_ROWS`] rows. Up to `threads` threads of rayon's pool are used, with the same bits for any number
+/// of threads.
 ///
 /// # Panics
 /// Unless `x` is R × K, `dy` R × N, `dw` K × N (transposed N × K), and `db` of N numbers.
@@ -46,7 +46,7 @@ pub fn affine_gradient<T: Float>(
     }
 }
 
-/// [`affine_gradient`] of a weight that multiplies rows which are picked by number, on this thread.
+/// Computes [`affine_gradient`] for a weight that multiplies rows picked by number, on this thread.
 pub(super) fn picked_gradient<T: Float>(
     dy: View<'_, T>,
     x: PickedRows<'_, T>,
@@ -60,7 +60,7 @@ pub(super) fn picked_gradient<T: Float>(
 /// The instructions that a call runs with, and the CPU for whose caches it is cut.
 pub(super) type PathCpu = (Path, Cpu);
 
-/// How many of `threads` are to divide the sums. None if there is nothing to sum: then the gradients are what they should be.
+/// Returns how many of `threads` threads divide the sums; `None` if there is nothing to sum, and the gradients are complete.
 ///
 /// # Panics
 /// As [`affine_gradient`].
@@ -91,7 +91,7 @@ pub(super) fn by_tiles(
 ) {
     let Some(threads) = divided(&mut all, threads) else { return };
     room.0.resize_with(room.0.len().max(threads), Vec::new);
-    // As much as one thread alone would take, so that no room grows when fewer threads have larger parts.
+    // The sizes of one thread alone, so that no room grows when fewer threads have larger parts.
     let Sizes { panel, left, turned } = Sizes::of(on, all.x, all.dy.width(), all.dw.2);
     let size = panel + left + turned + ALIGNMENT / size_of::<f32>();
     for room in room.0[..threads].iter_mut().filter(|room| room.len() < size) {
@@ -144,7 +144,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// For a result of `n` columns, as large as those of any part of it. Rows that are picked are packed in any case.
+    /// Returns the sizes for a result of `n` columns, at least as large as for any part of it. Picked rows are always packed.
     fn of(on: PathCpu, x: RowSource<'_, f32>, n: usize, transpose: Transpose) -> Self {
         let width = PANEL_VECTORS * lanes(on.0);
         let part = part(on, x.width());
@@ -227,7 +227,7 @@ enum LeftSide<'a> {
 }
 
 impl<'a> LeftSide<'a> {
-    /// Packs columns for tiles of at most `most`: some rows at a time, so that what a row brings is used before it goes.
+    /// Packs columns for tiles of at most `most`: some rows at a time, so that cached lines are used before they are evicted.
     fn packed(x: RowSource<'_, f32>, to: &'a mut [f32], most: usize) -> Self {
         const ROWS: usize = 8;
         let (rows, k) = (x.rows(), x.width());
@@ -271,7 +271,7 @@ impl<'a> LeftSide<'a> {
         }
     }
 
-    /// Where a tile's columns begin, and how far apart their rows are.
+    /// Returns the address of a tile's columns, and the distance between their rows.
     fn tile(&self, columns: &Range<usize>) -> (*const f32, usize) {
         match self {
             LeftSide::AsItLies(x) => (x.as_ptr().wrapping_add(columns.start), x.stride()),
@@ -282,7 +282,7 @@ impl<'a> LeftSide<'a> {
     }
 }
 
-/// A width that is known makes each row a few moves.
+/// Copies rows of a width that is known at compile time, so that each row is a few moves.
 #[inline]
 fn copy_rows<const WIDTH: usize>(rows: RowSource<'_, f32>, to: &mut [f32]) {
     let mut to = to.as_chunks_mut::<WIDTH>().0.iter_mut();
@@ -293,7 +293,7 @@ fn copy_rows<const WIDTH: usize>(rows: RowSource<'_, f32>, to: &mut [f32]) {
     });
 }
 
-/// Rows of at most `width` columns, side by side and filled up with zeros; and their sum, where it is wanted.
+/// Packs rows of at most `width` columns side by side, filled up with zeros, and sums them on request.
 struct Pack<'a> {
     dy: View<'a, f32>,
     panel: &'a mut [f32],
@@ -336,7 +336,7 @@ impl Pack<'_> {
     }
 }
 
-/// Columns, in rows of `width`, that become the rows of `to`, or are added to them.
+/// Writes columns, in rows of `width`, to the rows of `to`, or adds them.
 struct Turn<'a> {
     from: &'a [f32],
     width: usize,
@@ -377,7 +377,7 @@ impl Turn<'_> {
     }
 }
 
-/// The panel after this one, which is asked for while this one is multiplied: it comes from memory.
+/// The next panel, which is prefetched from memory while the current panel is multiplied.
 struct NextPanel<'a> {
     dy: View<'a, f32>,
     row: usize,
@@ -386,7 +386,7 @@ struct NextPanel<'a> {
 }
 
 impl NextPanel<'_> {
-    /// Asks for so many rows of `width` numbers.
+    /// Prefetches the next `rows` rows of `width` numbers.
     #[inline]
     fn ask(&mut self, rows: usize, width: usize) {
         for row in self.row..self.end.min(self.row + rows) {
@@ -399,7 +399,7 @@ impl NextPanel<'_> {
     }
 }
 
-/// `dw = xᵀ·dy` for a packed panel of `dy`.
+/// Computes `dw = xᵀ·dy` for a packed panel of `dy`.
 fn multiply(
     path: Path,
     x: LeftSide<'_>,
@@ -416,7 +416,7 @@ fn multiply(
         ahead.ask(share, width);
         let (a, a_stride) = x.tile(&part);
         // SAFETY: `part` are columns of `x` and rows of `dw`; the panel has as many rows as `x`, and its columns exist
-        // in `dw` as far as `columns` says. `Path::best` is what the CPU has, and tests ask for available ones.
+        // in `dw` as far as `columns` says. The CPU has `Path::best`, and tests use available paths.
         unsafe {
             tile::of_columns(path, part.len())(&Tile {
                 k: rows,
@@ -436,8 +436,8 @@ fn multiply(
     }
 }
 
-/// `db[j] = Σ dy[i][j]`, or `db += …`, in the blocks of rows of a weight's gradient; on up to `threads` threads of rayon's
-/// pool, which share the columns.
+/// Computes `db[j] = Σ dy[i][j]`, or `db += …`, in the blocks of rows of a weight's gradient; up to `threads` threads of
+/// rayon's pool share the columns.
 ///
 /// # Panics
 /// If `db` is not as long as a row of `dy`.

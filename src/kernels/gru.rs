@@ -9,16 +9,16 @@ use super::float::{Assign, Float};
 use super::path::{Arithmetic, Path, Sweep, sweep_on};
 use super::view::{View, ViewMut};
 
-/// What the update gate weighs.
+/// The state that an open update gate selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blend {
     /// `h = (1 - z)·n + z·h_prev`: an open gate keeps the old state.
     Keep,
-    /// `h = z·n + (1 - z)·h_prev`: an open gate takes the new one.
+    /// `h = z·n + (1 - z)·h_prev`: an open gate takes the new state.
     Take,
 }
 
-/// What a step reads.
+/// The inputs of a step.
 #[derive(Clone, Copy)]
 pub struct GruInputs<'a, T> {
     /// The input's part of the gates with its bias, n × 3H.
@@ -27,7 +27,7 @@ pub struct GruInputs<'a, T> {
     pub hw: View<'a, T>,
     /// The old state, n × H.
     pub h_prev: View<'a, T>,
-    /// What the update gate weighs.
+    /// The state that an open update gate selects.
     pub blend: Blend,
 }
 
@@ -41,7 +41,7 @@ impl<T> GruInputs<'_, T> {
     }
 }
 
-/// The new state, n × H.
+/// Computes the new state `h`, n × H.
 ///
 /// # Panics
 /// If a shape does not fit.
@@ -91,7 +91,7 @@ struct Gates<T> {
     sn: [T; CHUNK],
 }
 
-/// A short loop for each: see [`logistics`](super::chunk::logistics).
+/// Computes the gates in short loops: see [`logistics`](super::chunk::logistics).
 #[inline(always)]
 fn gates<A: Arithmetic, T: Float, const WHOLE: bool>(
     at: Columns<WHOLE>,
@@ -113,7 +113,7 @@ fn gates<A: Arithmetic, T: Float, const WHOLE: bool>(
     Gates { r, z, n, sn }
 }
 
-/// The weights of the new and of the old state.
+/// Returns the weights of the new and of the old state.
 #[inline(always)]
 fn shares<T: Float>(z: T, blend: Blend) -> (T, T) {
     match blend {
@@ -122,7 +122,7 @@ fn shares<T: Float>(z: T, blend: Blend) -> (T, T) {
     }
 }
 
-/// What backward reads.
+/// The inputs of the backward pass.
 #[derive(Clone, Copy)]
 pub struct GruBackward<'a, T> {
     /// The input's part, n × 3H, as forward had it; none: it lies where its gradient is to be written.
@@ -133,14 +133,14 @@ pub struct GruBackward<'a, T> {
     pub h_prev: View<'a, T>,
     /// The gradient of the new state, n × H.
     pub dh: View<'a, T>,
-    /// What the update gate weighs.
+    /// The state that an open update gate selects.
     pub blend: Blend,
 }
 
-/// The gradients of `xw` and `hw` (n × 3H) and of `h_prev` (n × H, without what flows through `hw`).
+/// Computes the gradients of `xw` and `hw` (n × 3H) and of `h_prev` (n × H, without the part that flows through `hw`).
 ///
 /// # Panics
-/// If a shape does not fit, or a part of the gates is nowhere.
+/// If a shape does not fit, or neither `xw` nor its gradient is given, or neither `hw` nor its gradient.
 pub fn gru_backward<T: Float>(
     inputs: GruBackward<'_, T>,
     dxw: Output<'_, T>,

@@ -9,7 +9,7 @@ use super::float::{Assign, Float};
 use super::path::{Arithmetic, Path, Sweep, sweep_on};
 use super::view::{View, ViewMut};
 
-/// `h` and `c` from the gates' inputs and the previous memory.
+/// Computes `h` and `c` from the gates' inputs and the previous memory.
 ///
 /// # Panics
 /// Unless `pre` is n × 4H and all others n × H.
@@ -66,7 +66,7 @@ impl<T: Float> Chunks for Forward<'_, T> {
     }
 }
 
-/// What backward reads.
+/// The inputs of the backward pass.
 #[derive(Clone, Copy)]
 pub struct LstmBackward<'a, T> {
     /// The gates' inputs, n × 4H, as forward had them; none: they lie where their gradient is to be written.
@@ -81,7 +81,7 @@ pub struct LstmBackward<'a, T> {
     pub dc: Option<View<'a, T>>,
 }
 
-/// The gradients of `pre` (n × 4H) and of `c_prev` (n × H).
+/// Computes the gradients of `pre` (n × 4H) and of `c_prev` (n × H).
 ///
 /// # Panics
 /// If a shape does not fit, or the gates' inputs are neither given nor lie where their gradient is written.

@@ -1,8 +1,8 @@
 //! `exp`, `sigmoid` and `tanh` of f32 as polynomials that vectorise, and the same over slices.
 //!
-//! Errors are below 4 units in the last place, of subnormal results of `exp` and `tanh` too (`sigmoid` is 0 for most of
-//! what would be subnormal, which costs later arithmetic nothing). Infinities give the limits and NaN stays NaN. An
-//! element's bits don't depend on where it stands in a slice.
+//! Errors are below 4 units in the last place, for subnormal results of `exp` and `tanh` too (`sigmoid` is 0 for most results
+//! that would be subnormal, which costs later arithmetic nothing). Infinities give the limits and NaN stays NaN. An
+//! element's bits do not depend on its position in a slice.
 
 use super::float::Float;
 use super::path::{Arithmetic, Path, Sweep, sweep_on};

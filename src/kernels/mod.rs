@@ -77,8 +77,8 @@ pub use random::philox;
 pub use rows::{RowMerge, gather_rows};
 pub use view::{Extent2, View, ViewMut};
 
-/// How many of `threads` are to divide work, if it is worth dividing from `worth` on: each gets at least half of that, so
-/// that more threads than the work needs are left asleep.
+/// Returns how many of `threads` threads divide work that is worth dividing from `worth` on. Each thread gets at least half of
+/// `worth`, so that threads beyond the need stay asleep.
 pub fn helpers(work: usize, worth: usize, threads: usize) -> usize {
     if work < worth { 1 } else { (work / worth).saturating_mul(2).clamp(1, threads.max(1)) }
 }

@@ -1,4 +1,4 @@
-//! Rows brought to mean 0 and variance 1, or to mean square 1, and the gradients of that.
+//! Rows normalised to mean 0 and variance 1, or to mean square 1, and the gradients.
 //!
 //! A row is read from memory once and stays in the nearest cache for the passes over it. Sums over a row run in a fixed
 //! number of lanes and sums over rows in blocks of [`SUM_ROWS`] rows, so that their order depends on the shapes alone.
@@ -10,17 +10,17 @@ use super::path::{Arithmetic, Sweep, sweep};
 use super::prefetch;
 use super::view::{View, ViewMut};
 
-/// Sums that grow side by side: enough vectors that none waits for the one before.
+/// Sums that grow side by side: enough vectors that none waits for its predecessor.
 const LANES: usize = 32;
-/// How far ahead of the row that is summed memory is asked for, in bytes, or one row if that is longer.
+/// How far ahead of the summed row memory is prefetched, in bytes; at least one row.
 const AHEAD: usize = 8192;
 /// Below this many numbers a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 16;
 
-/// What is taken off a row before it is scaled.
+/// The number that is subtracted from a row before the row is scaled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Centre {
-    /// Its mean: layer norm.
+    /// The mean of the row: layer norm.
     Mean,
     /// Nothing: root mean square norm.
     Zero,
@@ -29,25 +29,25 @@ pub enum Centre {
 /// How rows are normalised.
 #[derive(Debug, Clone, Copy)]
 pub struct RowNorm<'a, T> {
-    /// What is taken off.
+    /// The number that is subtracted from each row.
     pub centre: Centre,
-    /// What is added to the variance, or the mean square.
+    /// The number that is added to the variance, or to the mean square.
     pub epsilon: T,
-    /// What each column is multiplied by behind it; nothing if it is missing.
+    /// The factor of each column after normalisation; 1 if missing.
     pub gain: Option<&'a [T]>,
 }
 
-/// Where the gradients of [`norm_rows`] go, those that are asked for.
+/// The targets of the requested gradients of [`norm_rows`].
 pub struct RowNormGradients<'a, T> {
-    /// Of the rows.
+    /// The gradient of the rows.
     pub dx: Option<(ViewMut<'a, T>, Assign)>,
-    /// Of the gain.
+    /// The gradient of the gain.
     pub dgain: Option<(&'a mut [T], Assign)>,
-    /// Of the bias.
+    /// The gradient of the bias.
     pub dbias: Option<(&'a mut [T], Assign)>,
 }
 
-/// `out = (x − m) / √(v + epsilon) · gain + bias`, row by row.
+/// Computes `out = (x − m) / √(v + epsilon) · gain + bias`, row by row.
 ///
 /// # Panics
 /// If the shapes differ.
@@ -59,8 +59,8 @@ pub fn norm_rows<T: Float>(x: View<'_, T>, norm: RowNorm<'_, T>, bias: Option<&[
     sweep(Normalised { x, norm, bias, out });
 }
 
-/// The gradients of [`norm_rows`], on up to `threads` threads of rayon's pool, with the same bits for any number of them.
-/// `room` is kept from call to call.
+/// Computes the gradients of [`norm_rows`], on up to `threads` threads of rayon's pool, with the same bits for any number of
+/// threads. `room` is scratch, kept from call to call.
 ///
 /// # Panics
 /// If the shapes differ.
@@ -96,7 +96,7 @@ pub fn norm_rows_gradient<T: Float>(
         if assign == Assign::Write {
             side.fill(T::ZERO);
         }
-        // Added up by themselves first: what is there is added to the finished sum.
+        // Summed separately first: the finished sum is added to the target.
         let mut blocks = sums.chunks_exact_mut((2 * width).max(1));
         let Some(all) = blocks.next() else { continue };
         for block in blocks {
@@ -135,8 +135,8 @@ fn share<T: Float>(mut all: Gradients<'_, T>, threads: usize) {
     );
 }
 
-/// Asks for the row that comes [`AHEAD`] bytes behind this one, so that it has come from memory when its turn is: the passes
-/// over a row wait for their sums, and nothing reads on meanwhile. Not beyond the last row, where another thread may write.
+/// Prefetches the row [`AHEAD`] bytes behind the given row, so that it has arrived from memory at its turn: the passes over a row
+/// wait for their sums, and nothing else reads meanwhile. No row beyond the last is prefetched: another thread may write there.
 #[inline(always)]
 fn ahead<T: Float>(rows: View<'_, T>, row: usize) {
     let next = row + (AHEAD / (rows.width() * size_of::<T>()).max(1)).max(1);
@@ -148,14 +148,14 @@ fn ahead<T: Float>(rows: View<'_, T>, row: usize) {
     }
 }
 
-/// All lanes together, by halves.
+/// Sums all lanes, by halves.
 #[inline(always)]
 fn whole<T: Float>(lanes: [T; LANES]) -> T {
     let [a, b] = half::<T, 4, 2>(half::<T, 8, 4>(half::<T, 16, 8>(half::<T, LANES, 16>(lanes))));
     a + b
 }
 
-/// The second half of some lanes added to the first. Lengths that are known keep them in registers.
+/// Adds the second half of the lanes to the first. Constant lengths keep the lanes in registers.
 #[inline(always)]
 fn half<T: Float, const FROM: usize, const TO: usize>(lanes: [T; FROM]) -> [T; TO] {
     let mut sums = [T::ZERO; TO];
@@ -165,7 +165,7 @@ fn half<T: Float, const FROM: usize, const TO: usize>(lanes: [T; FROM]) -> [T; T
     sums
 }
 
-/// Some columns of a row: the last ones are filled up.
+/// Returns some columns of a row; the last columns are filled up.
 #[inline(always)]
 fn filled<T: Float>(row: &[T], with: T) -> [T; LANES] {
     let mut out = [with; LANES];
@@ -222,13 +222,13 @@ fn sum_of_squares<T: Float, A: Arithmetic>(x: &[T], mean: T) -> T {
     whole(sums.0)
 }
 
-/// What a number counts in the mean of so many.
+/// Returns 1 / `count`: the weight of a number in a mean of `count` numbers.
 #[inline(always)]
 fn share_of<T: Float>(count: usize) -> T {
     T::from_f64(1.0 / count.max(1) as f64)
 }
 
-/// Mean and 1 / √(v + epsilon) of a row.
+/// Returns the mean and 1 / √(v + epsilon) of a row.
 #[inline(always)]
 fn moments<T: Float, A: Arithmetic>(x: &[T], centre: Centre, epsilon: T) -> (T, T) {
     let share = share_of(x.len());
@@ -291,7 +291,7 @@ struct Gradients<'a, T> {
     epsilon: T,
     gain: &'a [T],
     dx: Option<(ViewMut<'a, T>, Assign)>,
-    /// Of each block of rows: the gain's, then the bias's; nothing at all if neither is asked for.
+    /// The sums of each block of rows: for the gain, then for the bias; empty if neither is requested.
     sums: &'a mut [T],
 }
 
@@ -385,7 +385,7 @@ impl<T: Float> RowSums<T> {
         }
     }
 
-    /// The same, and the terms added to the gradients of gain and bias.
+    /// Returns the sums, and adds the terms to the gradients of gain and bias.
     #[inline(always)]
     fn add_with<A: Arithmetic>(
         &mut self,

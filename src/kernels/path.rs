@@ -1,10 +1,10 @@
-//! Which instructions the kernels run with, chosen once at run time.
+//! The vector instructions that the kernels run with, chosen once at run time.
 //!
 //! A kernel is plain generic code marked `#[inline(always)]`: a [`Sweep`]. [`sweep`] runs it inside a function that
 //! is compiled for the CPU's vector instructions, so that the same source becomes AVX-512, AVX2, NEON and portable code.
-//! Nothing here is unsafe to use: an operator that needs its own fused loop writes a [`Sweep`] and gets the same.
+//! Nothing here is unsafe to use: an operator that needs its own fused loop writes a [`Sweep`] and gets the same code.
 //!
-//! Results are the same bits in every run on one path; two paths differ in rounding, since only some have a fused
+//! Results have the same bits in every run on one path; two paths differ in rounding, since only some have a fused
 //! multiply-add.
 
 use std::sync::OnceLock;
@@ -20,19 +20,19 @@ pub enum Path {
     Avx2,
     /// 4 lanes of f32, 32 registers, fused multiply-add: every 64-bit ARM.
     Neon,
-    /// Whatever the build's target promises.
+    /// The instructions that the build's target guarantees.
     Portable,
 }
 
 impl Path {
-    /// The best that this CPU can run.
+    /// Returns the best path that this CPU can run.
     #[inline]
     pub fn best() -> Self {
         static BEST: OnceLock<Path> = OnceLock::new();
         *BEST.get_or_init(|| Self::available()[0])
     }
 
-    /// All that this CPU can run, best first; tests go through them.
+    /// Returns all paths that this CPU can run, best first; tests iterate over them.
     pub fn available() -> Vec<Self> {
         let mut paths = vec![];
         #[cfg(target_arch = "x86_64")]
@@ -56,7 +56,7 @@ impl Path {
     }
 }
 
-/// How `a·b + c` is computed on a path: a fused instruction where there is one, never a call into libm.
+/// The arithmetic of a path: `a·b + c` by a fused instruction where the path has one, never by a call into libm.
 pub trait Arithmetic: Copy {
     /// `a·b + c`.
     fn mul_add<T: Float>(a: T, b: T, c: T) -> T;
@@ -84,13 +84,13 @@ impl Arithmetic for MulAdd {
     }
 }
 
-/// A loop to be compiled for every path. Mark `run` and all it calls `#[inline(always)]`, or it stays correct but
-/// is not vectorised.
+/// A loop that is compiled for every path. Mark `run` and everything that it calls `#[inline(always)]`; without it the loop is
+/// correct, but not vectorised.
 pub trait Sweep {
-    /// What the loop returns.
+    /// The result of the loop.
     type Output;
     /// Whether the loop is compiled for the portable path alone, as every loop over f64 is: f64 exists to check f32, and
-    /// each path more is code that everybody compiles. A loop over `T: Float` says `T::PORTABLE`.
+    /// each further path is code that everybody compiles. A loop over `T: Float` sets `T::PORTABLE`.
     const PORTABLE: bool;
     /// The loop.
     fn run<A: Arithmetic>(self) -> Self::Output;
@@ -102,7 +102,7 @@ pub fn sweep<S: Sweep>(kernel: S) -> S::Output {
     sweep_on(Path::best(), kernel)
 }
 
-/// Runs a loop on one path; a [portable](Sweep::PORTABLE) loop always on the portable one.
+/// Runs a loop on one path; a [portable](Sweep::PORTABLE) loop always runs on the portable path.
 ///
 /// # Panics
 /// If this CPU cannot run it.

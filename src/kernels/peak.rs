@@ -1,7 +1,7 @@
-//! How fast this machine multiplies and adds at best, as a yardstick for profiles.
+//! The peak rate of multiply-adds of this machine, as a yardstick for profiles.
 //!
-//! Nothing of ours is measured: no product, no memory, only multiply-adds from register to register, enough of them
-//! under way at a time that none waits for another. No kernel can be faster.
+//! No kernel of this crate is measured: no product, no memory, only multiply-adds from register to register, enough of them
+//! at a time that none waits for another. No kernel can be faster.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -18,16 +18,17 @@ const SAMPLES: usize = 20;
 /// Multiply-adds of each sum in a sample, which takes about a millisecond.
 const ROUNDS: usize = 200_000;
 
-/// The most floating-point operations a second that one thread was seen to make, a multiply-add counted as two:
-/// independent multiply-adds of full vectors that stay in registers, with the instructions that the kernels use on
-/// this CPU, the best of 20 samples. Measured in f32 when it is first asked for, which takes some twenty milliseconds; then
-/// remembered. In f64 half of it, as a bound: a vector holds half as many numbers.
+/// Returns the peak floating-point operations per second of one thread, a multiply-add counted as two.
+///
+/// It is the best of 20 samples of independent multiply-adds of full vectors that stay in registers, with the instructions that
+/// the kernels use on this CPU. The first call measures in f32, which takes some twenty milliseconds; later calls return the
+/// stored result. In f64 the result is half of it, as a bound: a vector holds half as many numbers.
 pub fn peak<T: Float>() -> f64 {
     static PEAK: OnceLock<f64> = OnceLock::new();
     *PEAK.get_or_init(|| measure(Path::best())) * size_of::<f32>() as f64 / size_of::<T>() as f64
 }
 
-/// The rate on a path that this CPU can run.
+/// Measures the rate on a path that this CPU can run.
 fn measure(path: Path) -> f64 {
     let run = loop_on(path);
     let sample = || {
@@ -44,14 +45,14 @@ fn measure(path: Path) -> f64 {
     (2 * lanes(path) * SUMS * ROUNDS) as f64 / best.max(1e-9)
 }
 
-/// Each round makes `sum * scale + shift` of every sum, by lanes of a vector.
+/// The factors of a round, which replaces every sum by `sum * scale + shift`, by lanes of a vector.
 struct Factors {
     scale: [f32; MAX_LANES],
     shift: [f32; MAX_LANES],
 }
 
-/// So many multiply-adds of each sum, and their total, by lanes, which keeps the compiler from leaving any of them out. The CPU must
-/// have the path's instructions.
+/// A loop of `rounds` multiply-adds of each sum. It stores their total by lanes, so that the compiler cannot remove any of them.
+/// The CPU must have the path's instructions.
 type MultiplyAdds = unsafe fn(rounds: usize, factors: &Factors, total: &mut [f32; MAX_LANES]);
 
 /// # Safety
@@ -61,7 +62,7 @@ unsafe fn multiply_adds<V: Vector>(rounds: usize, factors: &Factors, total: &mut
     // SAFETY: the caller's promise, passed on; the arrays are as long as the widest vector.
     unsafe {
         let (scale, shift) = (V::load(factors.scale.as_ptr()), V::load(factors.shift.as_ptr()));
-        // Each starts from another value: equal ones would be one to the compiler.
+        // Each sum starts from a different value: the compiler would merge equal sums.
         let mut sums = [shift; SUMS];
         for i in 1..SUMS {
             sums[i] = sums[i - 1].add(scale);
@@ -79,7 +80,7 @@ unsafe fn multiply_adds<V: Vector>(rounds: usize, factors: &Factors, total: &mut
     }
 }
 
-/// The loop on a path.
+/// Returns the loop of a path.
 fn loop_on(path: Path) -> MultiplyAdds {
     #[cfg(target_arch = "x86_64")]
     use std::arch::x86_64::{__m256, __m512};

@@ -1,16 +1,16 @@
-//! Rows of a matrix that are picked by number, in any order, with zeros where there are none.
+//! Rows of a matrix picked by number, in any order, with zeros for missing rows.
 
 use super::float::Float;
 use super::view::View;
 
-/// Rows picked by number: those of `x`, then those of `beside`; every higher number is a row of zeros.
+/// Rows picked by number: first the rows of `x`, then the rows of `beside`; every higher number is a row of zeros.
 #[derive(Clone, Copy)]
 pub(super) struct PickedRows<'a, T> {
     /// The rows that are numbered first.
     pub(super) x: View<'a, T>,
-    /// The rows that are numbered next, as wide.
+    /// The rows that are numbered next, of the same width.
     pub(super) beside: Option<View<'a, T>>,
-    /// At least as many zeros as a row has numbers.
+    /// Zeros, at least one for each column.
     pub(super) zeros: &'a [T],
     /// The number of each row.
     pub(super) index: &'a [usize],
@@ -37,7 +37,7 @@ impl<'a, T: Float> PickedRows<'a, T> {
 }
 
 impl<'a, T: Float> RowSource<'a, T> {
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(super) fn rows(&self) -> usize {
         match self {
             RowSource::Lying(x) => x.rows(),
@@ -45,7 +45,7 @@ impl<'a, T: Float> RowSource<'a, T> {
         }
     }
 
-    /// Numbers in a row.
+    /// Returns the numbers in a row.
     pub(super) fn width(&self) -> usize {
         match self {
             RowSource::Lying(x) => x.width(),

@@ -1,4 +1,4 @@
-//! Asking for memory before it is needed. Elsewhere than on x86-64 nothing is asked for: there is no stable intrinsic.
+//! Prefetching of memory. Only x86-64 prefetches: other CPUs have no stable intrinsic.
 
 macro_rules! prefetch {
     ($(#[$doc:meta])* $name:ident, $hint:ident) => {
@@ -18,35 +18,36 @@ macro_rules! prefetch {
 }
 
 prefetch! {
-    /// The line of this element into the nearest cache.
+    /// Prefetches the line of this element into the nearest cache.
     to_read, _MM_HINT_T0
 }
 prefetch! {
-    /// The line of this element into the second cache.
+    /// Prefetches the line of this element into the second cache.
     to_read_later, _MM_HINT_T1
 }
 prefetch! {
-    /// The line of this element into the nearest cache, to be written.
+    /// Prefetches the line of this element into the nearest cache, to be written.
     to_write, _MM_HINT_ET0
 }
 
 /// Bytes that come from memory at once.
 const LINE: usize = 64;
 
-/// All lines of a row into the nearest cache.
+/// Prefetches all lines of a row into the nearest cache.
 #[inline(always)]
 pub fn ask<T>(row: &[T]) {
     let start = row.as_ptr();
     for byte in (0..size_of_val(row)).step_by(LINE) {
         to_read(start.wrapping_byte_add(byte));
     }
-    // One that begins within a line ends in one more.
+    // A row that begins within a line ends in one more line.
     if !start.addr().is_multiple_of(LINE) {
         to_read(start.wrapping_byte_add(size_of_val(row).saturating_sub(1)));
     }
 }
 
-/// The lines of `N` elements into the nearest cache, but for one that only their end may reach. There may be nothing.
+/// Prefetches the lines of `N` elements into the nearest cache, except for a line that only their end may reach. The memory need
+/// not exist.
 #[inline(always)]
 pub(super) fn ask_some<T, const N: usize>(start: *const T) {
     for line in 0..(N * size_of::<T>()).div_ceil(LINE) {

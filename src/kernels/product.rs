@@ -2,8 +2,8 @@
 //!
 //! In f32 `b` is copied into panels of columns as wide as two vector registers, or three; `a` is read as it lies. In f64, which
 //! exists to check f32, the crate `matrixmultiply` multiplies (`double.rs`). The bits of an element of `c` depend on its row
-//! of `a`, its column of `b` and the [`Path`], on nothing else: not on the other rows, nor on how many there are, nor on
-//! which columns a thread was given. That is what makes a sequence's results independent of the batch it travels in.
+//! of `a`, its column of `b` and the [`Path`], and on nothing else: not on the other rows, nor on their number, nor on the
+//! columns of a thread. So a sequence's results are independent of its batch.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -37,21 +37,21 @@ impl<T: Float> PackedMatrix<T> {
         Self { data: vec![], start: 0, k: 0, n: 0, width: T::panel_width(path, 0), path }
     }
 
-    /// The same for a given path, for tests.
+    /// Returns an empty matrix for a given path, for tests.
     #[cfg(test)]
     pub(super) fn on(path: Path) -> Self {
         assert!(Path::available().contains(&path), "{path:?} on a CPU without it");
         Self { path, ..Self::new() }
     }
 
-    /// Takes `b`, or its transpose, in place of what was there; the allocation is reused.
+    /// Replaces the matrix by `b`, or by its transpose; the allocation is reused.
     pub fn pack(&mut self, b: View<'_, T>, transpose: Transpose) {
         let (k, n) = transpose.shape((b.rows(), b.width()));
         self.resize(k, n);
         self.put(b, transpose, (0, 0));
     }
 
-    /// Becomes K × N, for [`Self::put`] to fill; the allocation is reused.
+    /// Sets the shape to K × N, for [`Self::put`] to fill; the allocation is reused.
     pub fn resize(&mut self, k: usize, n: usize) {
         (self.k, self.n) = (k, n);
         self.width = T::panel_width(self.path, n);
@@ -67,11 +67,11 @@ impl<T: Float> PackedMatrix<T> {
         }
     }
 
-    /// Puts `b`, or its transpose, where its first element is the one in row `row` and column `column`. So matrices that
-    /// lie side by side or one below the other are packed one by one.
+    /// Copies `b`, or its transpose, to row `row` and column `column` of the packed matrix. So matrices side by side, or below
+    /// each other, are packed one by one.
     ///
     /// # Panics
-    /// Unless it fits there.
+    /// Unless `b` fits there.
     pub fn put(&mut self, b: View<'_, T>, transpose: Transpose, (row, column): (usize, usize)) {
         let (rows, columns) = transpose.shape((b.rows(), b.width()));
         assert!(row + rows <= self.k && column + columns <= self.n, "a part of a matrix to pack");
@@ -88,7 +88,7 @@ impl<T: Float> PackedMatrix<T> {
         self.n
     }
 
-    /// Columns of a panel; the last one may be partly empty.
+    /// Columns of a panel; the last panel may be partly empty.
     pub fn panel_width(&self) -> usize {
         self.width
     }
@@ -98,24 +98,24 @@ impl<T: Float> PackedMatrix<T> {
         self.n.div_ceil(self.panel_width())
     }
 
-    /// The columns that a range of panels holds.
+    /// Returns the columns that a range of panels holds.
     pub fn columns(&self, panels: Range<usize>) -> Range<usize> {
         let width = self.panel_width();
         (panels.start * width).min(self.n)..(panels.end * width).min(self.n)
     }
 
-    /// All numbers, and room behind them.
+    /// Returns all numbers, and the room behind them.
     pub(super) fn numbers(&self) -> &[T] {
         &self.data[self.start..]
     }
 
-    /// The same, to be filled.
+    /// Returns all numbers and the room behind them, to be filled.
     pub(super) fn numbers_mut(&mut self) -> &mut [T] {
         &mut self.data[self.start..]
     }
 }
 
-/// [`PackedMatrix::put`] of a part that fits, into panels.
+/// Copies a part that fits into panels, for [`PackedMatrix::put`].
 pub(super) fn put_in_panels(
     packed: &mut PackedMatrix<f32>,
     b: View<'_, f32>,
@@ -145,14 +145,14 @@ pub(super) fn put_in_panels(
     }
 }
 
-/// Where the first cache line of an array that has one to spare starts.
+/// Returns the index of the first cache line in an array that has a line to spare.
 pub(super) fn aligned<T>(data: &[T]) -> usize {
     // Where the allocator's address is not known (an interpreter), alignment is only speed.
     let spare = ALIGNMENT / size_of::<T>();
     Some(data.as_ptr().align_offset(ALIGNMENT)).filter(|&start| start <= spare).unwrap_or(0)
 }
 
-/// Rows of `b` become columns of a panel of `width`, from column `first` on; in blocks, so that both sides stay in cache.
+/// Copies rows of `b` to columns of a panel of `width`, from column `first` on; in blocks, so that both sides stay in cache.
 fn pack_transposed(b: View<'_, f32>, panel: &mut [f32], (width, first): (usize, usize)) {
     const BLOCK: usize = 16;
     for (block, to) in panel.chunks_mut(width * BLOCK).enumerate() {
@@ -166,7 +166,7 @@ fn pack_transposed(b: View<'_, f32>, panel: &mut [f32], (width, first): (usize, 
     }
 }
 
-/// `c = a·b`, or `c += a·b` with the finished sums.
+/// Computes `c = a·b`, or `c += a·b` with the finished sums.
 ///
 /// # Panics
 /// Unless `a` is M × K, `b` K × N and `c` M × N.
@@ -174,8 +174,8 @@ pub fn product<T: Float>(a: View<'_, T>, b: &PackedMatrix<T>, c: ViewMut<'_, T>,
     product_panels(a, b, 0..b.panels(), None, c, assign);
 }
 
-/// `c = bias + a·b` with the finished sums, or `c += …`; without a bias as [`product`]. Up to `threads` threads of
-/// rayon's pool share the columns, with the same bits: for few rows, which cannot be divided.
+/// Computes `c = bias + a·b` with the finished sums, or `c += …`; without a bias it equals [`product`]. Up to `threads` threads
+/// of rayon's pool share the columns, with the same bits: for few rows, which cannot be divided.
 ///
 /// # Panics
 /// Unless `a` is M × K, `b` K × N, `bias` N and `c` M × N.
@@ -212,8 +212,8 @@ fn share_columns<T: Float>(
     );
 }
 
-/// The columns of the product that a range of panels holds, so that threads may share the columns; `c` has just
-/// these columns ([`PackedMatrix::columns`]), and so has `bias`.
+/// Computes the columns of the product that a range of panels holds, so that threads may share the columns; `c` and `bias` have
+/// only these columns ([`PackedMatrix::columns`]).
 ///
 /// # Panics
 /// Unless `a` is M × K, `b` K × N and `c` M × the number of columns.
@@ -228,7 +228,7 @@ pub fn product_panels<T: Float>(
     T::product(a, b, panels, bias, c, assign);
 }
 
-/// The columns of `b` that a range of panels holds.
+/// Checks the shapes, and returns the columns of `b` that a range of panels holds.
 ///
 /// # Panics
 /// As [`product_panels`].
@@ -247,7 +247,7 @@ pub(super) fn checked<T: Float>(
     columns
 }
 
-/// [`product_panels`] by tiles, cut for a given CPU.
+/// Computes [`product_panels`] by tiles, cut for a given CPU.
 pub(super) fn product_by_tiles(
     cpu: Cpu,
     a: View<'_, f32>,
@@ -270,7 +270,7 @@ pub(super) fn product_by_tiles(
     let bias = bias.map_or(std::ptr::null(), <[f32]>::as_ptr);
     let block = cpu.product_block(rows, width);
     let cuts = k.div_ceil(block.k).max(1);
-    // Sums that are added to what is there wait in a place of their own until they are finished.
+    // Sums that are added to `c` are kept apart until they are finished.
     let mut room = MaybeUninit::<[f32; ADDED_ROWS * MAX_COLUMNS]>::uninit();
     let apart = assign == Assign::Add && cuts > 1;
     for rows in even_blocks(rows, if apart { block.rows.min(ADDED_ROWS) } else { block.rows }) {
@@ -326,7 +326,7 @@ pub(super) fn product_by_tiles(
     }
 }
 
-/// `0..len` in as few blocks of at most `most` as possible, of sizes that differ by one at most: 13 rows are
+/// Divides `0..len` into as few blocks of at most `most` as possible, whose sizes differ by at most one: 13 rows are
 /// 7 + 6, which is faster than 12 + 1.
 pub(super) fn even_blocks(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let blocks = len.div_ceil(most);

@@ -1,5 +1,5 @@
-//! What a product takes, and whose code makes it: packed tiles for each CPU path in f32 (`single.rs`), the crate `matrixmultiply` in
-//! f64 (`double.rs`).
+//! The operands of a product, and its two implementations: packed tiles for each CPU path in f32 (`single.rs`), the crate
+//! `matrixmultiply` in f64 (`double.rs`).
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub enum Transpose {
 }
 
 impl Transpose {
-    /// Of the transposed matrix.
+    /// Returns the setting for the transposed matrix.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -27,7 +27,7 @@ impl Transpose {
         }
     }
 
-    /// Rows and columns of the matrix that is taken, by those that lie there.
+    /// Returns the rows and columns of the operand, given the rows and columns of the stored matrix.
     pub fn shape<N>(self, (rows, columns): (N, N)) -> (N, N) {
         match self {
             Transpose::No => (rows, columns),
@@ -36,7 +36,7 @@ impl Transpose {
     }
 }
 
-/// A right-hand matrix, K × N, in panels of columns: in f32 one panel lies behind the other, in f64 the matrix lies row by row.
+/// A right-hand matrix, K × N, in panels of columns: in f32 the panels lie one after another, in f64 the matrix lies row by row.
 #[derive(Debug)]
 pub struct PackedMatrix<T> {
     pub(super) data: Vec<T>,
@@ -48,14 +48,14 @@ pub struct PackedMatrix<T> {
     pub(super) path: Path,
 }
 
-/// What weight gradients pack into, kept from call to call. For each thread: a panel of `dy`, some columns of `x`, and for a
-/// transposed result one of its parts before it is turned.
+/// Scratch of weight gradients, kept from call to call. For each thread: a panel of `dy`, some columns of `x`, and for a
+/// transposed result a part of it before transposition.
 #[derive(Debug, Default)]
 pub struct GradientRoom<T>(pub(super) Vec<Vec<T>>);
 
 /// The gradient of a weight, whether it is written or added, and whether the weight lies transposed.
 pub type WeightGradient<'a, T> = (ViewMut<'a, T>, Assign, Transpose);
-/// The same of a bias.
+/// The gradient of a bias, and whether it is written or added.
 pub(super) type BiasGradient<'a, T> = (&'a mut [T], Assign);
 
 /// The gradients of a weight and a bias, which are summed over the same rows.
@@ -70,9 +70,9 @@ pub struct Gradients<'a, T> {
 pub trait Products: Sized {
     /// Columns of a panel of a packed matrix of `n` columns.
     fn panel_width(path: Path, n: usize) -> usize;
-    /// [`PackedMatrix::put`] of a part that fits.
+    /// Copies a part that fits, for [`PackedMatrix::put`].
     fn put(packed: &mut PackedMatrix<Self>, b: View<'_, Self>, transpose: Transpose, at: (usize, usize));
-    /// [`product_panels`](super::product_panels).
+    /// Computes [`product_panels`](super::product_panels).
     fn product(
         a: View<'_, Self>,
         b: &PackedMatrix<Self>,
@@ -81,6 +81,6 @@ pub trait Products: Sized {
         c: ViewMut<'_, Self>,
         assign: Assign,
     );
-    /// The gradients of a weight and a bias, on up to `threads` threads.
+    /// Computes the gradients of a weight and a bias, on up to `threads` threads.
     fn gradients(all: Gradients<'_, Self>, room: &mut GradientRoom<Self>, threads: usize);
 }

@@ -9,13 +9,13 @@ use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::random::philox;
 
-/// Signs that one call of the counter's function gives.
+/// Signs per call of the counter's function.
 const SIGNS: usize = 128;
-/// Signs of one of its words.
+/// Signs per word.
 const WORD: usize = 32;
 
-/// `out[j]` = 1/√k · Σ_e `values[e]` · s(`indices[e]`, j) for the k = `out.len()` numbers of the projection, added in the order
-/// of the entries; zeros for a row without entries. A column may occur more than once.
+/// Projects a sparse row: `out[j]` = 1/√k · Σ_e `values[e]` · s(`indices[e]`, j), k = `out.len()`, added in the order of the
+/// entries; zeros for a row without entries. A column may occur more than once.
 ///
 /// ```
 /// use unpadded::kernels::projection::project_csr_row;
@@ -33,7 +33,8 @@ pub fn project_csr_row<T: Float>(indices: &[i64], values: &[T], seed: u64, out: 
     sweep(Project { indices, values, seed, out });
 }
 
-/// The gradient of the values: `dvalues[e]` = 1/√k · Σ_j s(`indices[e]`, j) · `dout[j]`, in an order that depends on k alone.
+/// Computes the gradient of the values: `dvalues[e]` = 1/√k · Σ_j s(`indices[e]`, j) · `dout[j]`, in an order that depends on k
+/// alone.
 ///
 /// # Panics
 /// Unless there is one value for each index.
@@ -42,7 +43,7 @@ pub fn project_gradient<T: Float>(indices: &[i64], seed: u64, dout: &[T], dvalue
     sweep(Gradient { indices, seed, dout, dvalues });
 }
 
-/// The signs of [`SIGNS`] numbers of a column, from number `part` · [`SIGNS`] on: a bit each, set where the sign is −1.
+/// Returns the signs of [`SIGNS`] numbers of a column, from number `part` · [`SIGNS`] on: one bit each, set for −1.
 #[inline(always)]
 fn signs(seed: u64, column: i64, part: usize) -> [u32; SIGNS / WORD] {
     let (column, part) = (column as u64, part as u64);
@@ -50,7 +51,7 @@ fn signs(seed: u64, column: i64, part: usize) -> [u32; SIGNS / WORD] {
     philox(counter, [seed as u32, (seed >> 32) as u32])
 }
 
-/// 1 or −1 for each bit of a word.
+/// Returns 1 or −1 for each bit of a word.
 #[inline(always)]
 fn spread<T: Float>(word: u32) -> [T; WORD] {
     // A shift and a table of bits for each lane: this becomes vector code.

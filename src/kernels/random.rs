@@ -1,4 +1,4 @@
-//! Random numbers that are a function of where they are used, not of what was drawn before.
+//! Random numbers as a function of the position of their use, not of earlier draws.
 //!
 //! Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011) turns a
 //! counter and a key into four words. Seed, step, operator, sequence and position are chained through it into a row's
@@ -11,7 +11,7 @@ const ROUNDS: usize = 10;
 const MULTIPLIERS: [u32; 2] = [0xd251_1f53, 0xcd9e_8d57];
 const KEY_STEPS: [u32; 2] = [0x9e37_79b9, 0xbb67_ae85];
 
-/// Four random words for a counter and a key.
+/// Returns four random words for a counter and a key.
 #[inline(always)]
 pub fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for _ in 0..ROUNDS {
@@ -28,7 +28,7 @@ pub fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     counter
 }
 
-/// One number in 0..1 with 24 random bits, the same in f32 and f64, for a seed and a counter.
+/// Returns a number in 0..1 with 24 random bits, the same in f32 and f64, for a seed and a counter.
 #[inline]
 pub fn uniform01<T: Float>(seed: u64, counter: [u32; 4]) -> T {
     from_word(philox(counter, [seed as u32, (seed >> 32) as u32])[0])
@@ -40,18 +40,18 @@ fn from_word<T: Float>(word: u32) -> T {
     T::from_f64(f64::from((word >> 8) as i32) * (1.0 / f64::from(1 << 24)))
 }
 
-/// Which row of random numbers: where it is used, and nothing else.
+/// The identity of a row of random numbers: the position of its use, and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowStream {
     /// The run's seed.
     pub seed: u64,
     /// The training step.
     pub step: u64,
-    /// The operator, by a number that no other has.
+    /// The operator's unique number.
     pub operator: u64,
-    /// The sequence, by a number that doesn't depend on its batch.
+    /// The sequence's number, which does not depend on its batch.
     pub sequence: u64,
-    /// The place in the sequence.
+    /// The position in the sequence.
     pub position: u64,
 }
 
@@ -68,7 +68,7 @@ impl RowStream {
 }
 
 /// Fills a row with numbers in 0..1 of 24 random bits, the same in f32 and f64. A shorter row is the start of a
-/// longer one.
+/// longer row.
 ///
 /// ```
 /// use unpadded::kernels::random::{RowStream, fill_uniform};
@@ -83,8 +83,8 @@ pub fn fill_uniform<T: Float>(stream: RowStream, out: &mut [T]) {
     sweep(Fill { key, row, out });
 }
 
-/// Fills a row with numbers in 0..1 of 53 random bits, each made of two words: for what tells more cases apart than 24 bits
-/// have. A shorter row is the start of a longer one.
+/// Fills a row with numbers in 0..1 of 53 random bits, each from two words: for uses that 24 bits are too coarse for. A shorter
+/// row is the start of a longer row.
 ///
 /// ```
 /// use unpadded::kernels::random::{RowStream, fill_uniform_53};

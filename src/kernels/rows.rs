@@ -1,4 +1,4 @@
-//! Rows by number: read, written, added, and duplicates merged in a fixed order.
+//! Rows by number: gather, scatter, add, and merge duplicates in a fixed order.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::{View, ViewMut};
 
-/// `out[i] = src[index[i]]`.
+/// Gathers rows: `out[i] = src[index[i]]`.
 ///
 /// # Panics
-/// If an index is out of range, or `out` has not one row an index, as wide as those of `src`.
+/// If an index is out of range, or unless `out` has one row per index, as wide as the rows of `src`.
 pub fn gather_rows<T: Copy>(src: View<'_, T>, index: &[usize], mut out: ViewMut<'_, T>) {
     assert_eq!((out.rows(), out.width()), (index.len(), src.width()), "the shape of gathered rows");
     for (out, &i) in out.iter_mut().zip(index) {
@@ -17,9 +17,9 @@ pub fn gather_rows<T: Copy>(src: View<'_, T>, index: &[usize], mut out: ViewMut<
     }
 }
 
-/// Which rows occur in a batch, and where: the plan by which a row-sparse gradient is merged.
+/// The plan for merging a row-sparse gradient: the rows that occur in a batch, and the positions where they occur.
 ///
-/// It is scratch that is used again for every batch; once grown it allocates nothing.
+/// It is scratch that is reused for every batch; once grown it allocates nothing.
 #[derive(Debug, Clone, Default)]
 pub struct RowMerge {
     ids: Vec<i64>,
@@ -32,7 +32,7 @@ pub struct RowMerge {
 
 /// Turns signed order into unsigned order.
 const SIGN: u64 = 1 << 63;
-/// A place in a batch takes so many bits.
+/// Bits of a position in a batch.
 const PLACE_BITS: u32 = u32::BITS;
 
 /// Some bits of a key, by which it is sorted in one pass.
@@ -42,16 +42,16 @@ struct Digit {
 }
 
 impl Digit {
-    /// As many bits as keep a count of each in the nearest cache.
+    /// The most bits of a digit: the counts of its values stay in the nearest cache.
     const MOST: u32 = 11;
 
-    /// The digits of `bits` bits from one on, lowest first.
+    /// Returns the digits of `bits` bits from bit `from` on, lowest first.
     fn all(from: u32, bits: u32) -> impl Iterator<Item = Self> {
         let each = bits.div_ceil(bits.div_ceil(Self::MOST).max(1)).max(1);
         (0..bits).step_by(each as usize).map(move |at| Self { shift: from + at, bits: each.min(bits - at) })
     }
 
-    /// Where each key goes in a stable sort by this digit.
+    /// Calls `put` with each key's index and its position in a stable sort by this digit.
     fn each(&self, keys: &[u64], mut put: impl FnMut(usize, usize)) {
         let digit = |key: u64| (key >> self.shift) as usize & ((1 << self.bits) - 1);
         let mut next = [0u32; 1 << Self::MOST];
@@ -71,12 +71,12 @@ impl Digit {
 }
 
 impl RowMerge {
-    /// Nothing planned.
+    /// Returns an empty plan.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes room for so many rows, so that planning them allocates nothing.
+    /// Reserves memory for `rows` rows, so that planning them allocates nothing.
     pub fn reserve(&mut self, rows: usize) {
         fn to<T>(list: &mut Vec<T>, len: usize) {
             list.reserve(len.saturating_sub(list.len()));
@@ -92,7 +92,7 @@ impl RowMerge {
     /// Plans the merge of rows with these ids.
     ///
     /// # Panics
-    /// If there are 2^32 of them or more.
+    /// If there are 2^32 rows or more.
     pub fn prepare(&mut self, ids: &[i64]) {
         assert!(u32::try_from(ids.len()).is_ok(), "{} rows to merge", ids.len());
         self.keys.clear();
@@ -111,14 +111,14 @@ impl RowMerge {
         self.starts.push(ids.len());
     }
 
-    /// Sorts the keys and with them the order, stably: digit by digit, as far as any two keys differ.
+    /// Sorts the keys and with them the order, stably, digit by digit; only bits in which keys differ are sorted.
     fn sort(&mut self) {
         let Self { keys, order, spare_keys, spare_order, .. } = self;
         let first = keys.first().copied().unwrap_or(0);
         let bits = u64::BITS - keys.iter().fold(0, |bits, &key| bits | (key ^ first)).leading_zeros();
         spare_keys.resize(keys.len(), 0);
         if bits <= PLACE_BITS {
-            // What differs and the place fit into one number, so that half as much is moved.
+            // The differing bits and the position fit into one number, so that half as many bytes are moved.
             let differing = (1 << bits) - 1;
             for (place, key) in keys.iter_mut().enumerate() {
                 *key = (*key & differing) << PLACE_BITS | place as u64;
@@ -142,12 +142,12 @@ impl RowMerge {
         }
     }
 
-    /// The distinct ids, ascending.
+    /// Returns the distinct ids, ascending.
     pub fn ids(&self) -> &[i64] {
         &self.ids
     }
 
-    /// Where the `i`-th distinct id occurs, ascending.
+    /// Returns the positions of the `i`-th distinct id, ascending.
     ///
     /// # Panics
     /// If there is no such id.
@@ -155,7 +155,7 @@ impl RowMerge {
         &self.order[self.starts[i]..self.starts[i + 1]]
     }
 
-    /// How many occurrences the distinct ids before the `i`-th have together; `i` may be the number of ids.
+    /// Returns how many occurrences the distinct ids before the `i`-th have in total; `i` may be the number of ids.
     ///
     /// # Panics
     /// If there are fewer than `i`.
@@ -163,15 +163,15 @@ impl RowMerge {
         self.starts[i]
     }
 
-    /// `out[i]` = the sum of the rows of `values` at [`Self::occurrences`] of `i`, added in their order.
+    /// Merges rows: `out[i]` = the sum of the rows of `values` at [`Self::occurrences`] of `i`, added in their order.
     ///
     /// # Panics
-    /// Unless `values` has the planned number of rows and `out` one for every distinct id, equally wide.
+    /// Unless `values` has the planned number of rows and `out` one row for every distinct id, equally wide.
     pub fn merge<T: Float>(&self, values: View<'_, T>, out: ViewMut<'_, T>) {
         self.merge_range(values, 0..self.ids().len(), out);
     }
 
-    /// The same for a range of the distinct ids, so that threads may share the work; `out` has a row for each.
+    /// Merges the rows of a range of the distinct ids, so that threads may share the work; `out` has a row for each id.
     ///
     /// # Panics
     /// As [`Self::merge`].

@@ -1,4 +1,4 @@
-//! Products in f32, by packed tiles: `product.rs` and `gradient.rs` say how.
+//! Products in f32, by packed tiles, as described in `product.rs` and `gradient.rs`.
 
 use std::ops::Range;
 

@@ -1,16 +1,16 @@
 //! The innermost loop of the packed products in f32: a few rows times one or more column panels, sums held in registers.
 //!
 //! One generic source, [`tile`], over a [`Vector`] type; a macro wraps each size in a function compiled for its
-//! instructions. The left side is read as it lies, or transposed: then the sums go down its columns. Every output element
-//! has one sum, started at 0 and extended by `a[i][k]·b[k][j]` for k ascending. It may stop at any k, be stored, and go on from
-//! there: neither that nor the size of a tile changes an element's bits.
+//! instructions. The left side is read as it lies, or transposed: then the sums run down its columns. Every output element
+//! has one sum, started at 0 and extended by `a[i][k]·b[k][j]` for k ascending. A sum may stop at any k, be stored, and continue
+//! from there: neither a stop nor the size of a tile changes an element's bits.
 
 use std::mem::MaybeUninit;
 
 use super::path::Path;
 use super::prefetch;
 
-/// Vectors side by side in a panel of columns, where nothing speaks for more.
+/// The usual number of vectors side by side in a panel of columns.
 pub(super) const PANEL_VECTORS: usize = 2;
 /// Elements of the widest vector.
 pub(super) const MAX_LANES: usize = 16;
@@ -33,11 +33,11 @@ pub(super) struct Tile {
     pub(super) c_stride: usize,
     /// Columns of `c` that exist; the panels may be wider.
     pub(super) columns: usize,
-    /// Where the sums go on from, of the same columns; null where they begin.
+    /// The stored sums of the same columns from which the sums continue; null where the sums begin.
     pub(super) from: *const f32,
     /// Elements between rows of `from`.
     pub(super) from_stride: usize,
-    /// What each column's sums are added to, the same for every row; null for nothing.
+    /// The bias of each column, the same for every row; null for none.
     pub(super) bias: *const f32,
     /// Adds the result to `c` instead of replacing it.
     pub(super) add: bool,
@@ -47,7 +47,7 @@ pub(super) struct Tile {
 /// have the path's instructions.
 pub(super) type TileFn = unsafe fn(&Tile);
 
-/// How large a tile is: rows × panels of so many vectors each.
+/// The size of a tile: `rows` rows × `panels` panels of `vectors` vectors each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) rows: usize,
@@ -55,7 +55,7 @@ pub(super) struct Size {
     pub(super) vectors: usize,
 }
 
-/// Elements of a vector.
+/// Returns the elements of a vector.
 pub(super) fn lanes(path: Path) -> usize {
     match path {
         Path::Avx512 => 16,
@@ -64,13 +64,13 @@ pub(super) fn lanes(path: Path) -> usize {
     }
 }
 
-/// The tile of a size within [`max_rows`] and [`max_panels`], of rows as they lie.
+/// Returns the tile of a size within [`max_rows`] and [`max_panels`], of rows as they lie.
 pub(super) fn of_rows(path: Path, size: Size) -> TileFn {
     sized(path, size, false)
 }
 
-/// The tile of so many columns of `a` as rows, within [`max_rows`], × one panel of [`PANEL_VECTORS`]. Its sums begin at 0 and have
-/// no bias.
+/// Returns the tile of `rows` columns of `a`, read as rows, within [`max_rows`], × one panel of [`PANEL_VECTORS`]. Its sums begin
+/// at 0 and have no bias.
 pub(super) fn of_columns(path: Path, rows: usize) -> TileFn {
     sized(path, Size { rows, panels: 1, vectors: PANEL_VECTORS }, true)
 }
@@ -87,7 +87,7 @@ fn sized(path: Path, size: Size, transposed: bool) -> TileFn {
     }
 }
 
-/// The vectors of a panel for a matrix of so many columns: the columns that fill the last panel up are lost work.
+/// Returns the vectors of a panel for a matrix of `columns` columns: the columns that fill up the last panel are lost work.
 pub(super) fn panel_vectors(path: Path, columns: usize) -> usize {
     let filled = |vectors: usize| columns.div_ceil(vectors * lanes(path)) * vectors;
     if matches!(path, Path::Avx512 | Path::Neon) && filled(3) < filled(PANEL_VECTORS) {
@@ -97,7 +97,7 @@ pub(super) fn panel_vectors(path: Path, columns: usize) -> usize {
     }
 }
 
-/// The most rows of one tile of panels of so many vectors.
+/// Returns the most rows of a tile whose panels have `vectors` vectors.
 pub(super) fn max_rows(path: Path, vectors: usize) -> usize {
     match (path, vectors) {
         (Path::Avx512 | Path::Neon, PANEL_VECTORS) => 12,
@@ -106,7 +106,7 @@ pub(super) fn max_rows(path: Path, vectors: usize) -> usize {
     }
 }
 
-/// The panels of one tile of so many rows: with few rows more of them, so that enough sums are under way at a time.
+/// Returns the most panels of a tile of `rows` rows: few rows have more panels, so that enough sums grow at a time.
 pub(super) fn max_panels(path: Path, vectors: usize, rows: usize) -> usize {
     match (path, vectors, rows) {
         (Path::Avx512 | Path::Neon, PANEL_VECTORS, 1) => 4,
@@ -141,7 +141,7 @@ unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize,
     // columns, which the caller vouches for. In `room` each vector has its place, which is written before it is read.
     unsafe {
         let zero = V::splat(0.0);
-        // Whatever touches the sums must be a short loop of two levels: the compiler unrolls those, and keeps the sums in
+        // All code that touches the sums must be short loops of two levels: the compiler unrolls them, and keeps the sums in
         // registers. In memory a tile is half as fast: so where not all columns exist, they go through `room`.
         let mut sums = [[zero; COLUMNS]; ROWS];
         let mut room = MaybeUninit::<[[V; COLUMNS]; ROWS]>::uninit();
@@ -152,7 +152,7 @@ unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize,
         for (i, row) in rows.iter_mut().enumerate() {
             *row = t.a.wrapping_add(i * t.a_stride);
         }
-        // A large result is not in cache: its lines are asked for while the sums are made.
+        // A large result is not in cache: its lines are prefetched while the sums are computed.
         for i in 0..ROWS {
             for v in 0..COLUMNS {
                 // The last columns may reach past the end.
@@ -215,10 +215,10 @@ unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize,
     }
 }
 
-/// Sums that go on from where they stopped, if not all columns exist: rows of `width`, filled up by zeros.
+/// Loads stored sums to continue, if not all columns exist: rows of `width`, filled up with zeros.
 ///
 /// # Safety
-/// Of [`TileFn`], for a tile of so many rows; `room` has these rows.
+/// As for [`TileFn`], for a tile of `rows` rows; `room` must hold `rows` rows of `width` elements.
 #[inline(never)]
 unsafe fn first_columns(room: *mut f32, (rows, width): (usize, usize), t: &Tile) {
     for i in 0..rows {
@@ -231,10 +231,10 @@ unsafe fn first_columns(room: *mut f32, (rows, width): (usize, usize), t: &Tile)
     }
 }
 
-/// Puts sums, in rows of `width`, where they belong if not all columns exist.
+/// Stores sums, in rows of `width`, if not all columns exist.
 ///
 /// # Safety
-/// Of [`TileFn`], for a tile of so many rows; `room` has these rows.
+/// As for [`TileFn`], for a tile of `rows` rows; `room` must hold `rows` rows of `width` elements.
 #[inline(never)]
 unsafe fn last_columns(room: *mut f32, (rows, width): (usize, usize), t: &Tile) {
     for i in 0..rows {
@@ -333,8 +333,8 @@ macro_rules! neon_vector {
             const LANES: usize = $lanes;
             #[inline(always)]
             unsafe fn splat(mut value: f32) -> Self {
-                // Says nothing but that the number is in a register: else the compiler fills a vector by `ld1r`, which
-                // takes one of the units that multiply. So `fmla` takes it as an element.
+                // Only keeps the number in a register: else the compiler fills a vector by `ld1r`, which occupies one of
+                // the units that multiply. So `fmla` takes the number as an element.
                 // SAFETY: it is empty; and every 64-bit ARM has the instructions.
                 unsafe {
                     asm!("/* {0:v} */", inout(vreg) value, options(pure, nomem, nostack, preserves_flags));
@@ -365,7 +365,7 @@ macro_rules! neon_vector {
     };
 }
 
-/// A function that picks the tile of a size; every size is compiled with the given target features.
+/// Defines a function that returns the tile of a size; every size is compiled with the given target features.
 macro_rules! tile_table {
     ($name:ident, $vector:ty, [$($feature:meta)?],
         [$($vectors:literal: $(($rows:literal, $panels:literal)),+);+], [$($columns:literal),+]) => {

@@ -1,4 +1,4 @@
-//! Rows with a stride: what every kernel and operator reads and writes.
+//! Rows with a stride, which every kernel and operator reads and writes.
 //!
 //! A [`View`] is `rows` × `width` elements whose rows lie `stride` elements apart, so that a range of columns of a
 //! wider matrix (a feature split, a packed layout) is a view and not a copy. Views are made from slices, or, where
@@ -7,7 +7,7 @@
 
 use std::marker::PhantomData;
 
-/// The shape of a view: where it starts is kept by its owner.
+/// The shape of a view; the view's owner keeps the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Extent2 {
     /// Number of rows.
@@ -19,7 +19,7 @@ pub struct Extent2 {
 }
 
 impl Extent2 {
-    /// Elements from the first to one past the last; 0 if there are none.
+    /// Returns the number of elements from the first to the last, gaps included; 0 if there are none.
     pub fn span(&self) -> usize {
         if self.rows == 0 || self.width == 0 {
             return 0;
@@ -28,7 +28,7 @@ impl Extent2 {
         (self.rows - 1).saturating_mul(self.stride).saturating_add(self.width)
     }
 
-    /// Rows without elements lie nowhere: without a stride no row is sought beyond the start.
+    /// Sets the stride of rows without elements to 0, so that no row lies beyond the start.
     fn settled(self) -> Self {
         Self { stride: if self.width == 0 { 0 } else { self.stride }, ..self }
     }
@@ -210,12 +210,12 @@ impl<'a, T> ViewMut<'a, T> {
         self.extent.stride
     }
 
-    /// The same rows, read.
+    /// Returns the same rows for reading.
     pub fn as_view(&self) -> View<'_, T> {
         View { start: self.start, extent: self.extent, life: PhantomData }
     }
 
-    /// The same rows for a shorter time.
+    /// Returns the same rows for a shorter lifetime.
     pub fn reborrow(&mut self) -> ViewMut<'_, T> {
         ViewMut { start: self.start, extent: self.extent, life: PhantomData }
     }

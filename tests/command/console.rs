@@ -1,8 +1,8 @@
-//! What goes to standard output: under `--json` JSON alone, under `-q` the result alone, and else tables and examples with headings.
+//! Standard output: with `--json` only JSON, with `-q` only the result, and otherwise tables and examples with headings.
 
 use super::*;
 
-/// What a command writes to standard output.
+/// Returns the standard output of a command.
 fn output(place: &Place, arguments: &[&str]) -> String {
     place.said(arguments, "it was fine\n")
 }

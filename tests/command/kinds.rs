@@ -1,4 +1,4 @@
-//! What a classifier may learn: several labels, numbers, pairs, several columns, documents; weights of classes; and every setting.
+//! Kinds of classifiers: several labels, numbers, pairs, several columns, documents; weights of classes; and every setting.
 
 use super::{Place, SMALL, with};
 
@@ -51,14 +51,14 @@ fn several_labels_per_text_are_learnt_with_a_threshold_each() {
     assert_eq!(answers, ["false,insult", ""]);
     let scores = place.json(&["eval", "run", "texts.tsv", "--json"], "");
     assert_eq!((&scores["metric"], scores["value"].as_f64()), (&"micro F1".into(), Some(100.0)), "{scores}");
-    // Another separator is that of the file, and of the answers.
+    // Another separator applies to the file and to the answers.
     place.write("other.tsv", "text\tlabel\na rude and wrong text\tfalse; insult\n");
     let semicolon = ["--set", "data.label_separator=;"];
     let scores = place.json(&[&["eval", "run", "other.tsv", "--json"], &semicolon[..]].concat(), "");
     assert_eq!(scores["value"].as_f64(), Some(100.0), "{scores}");
     let said = place.said(&[&["predict", "run"], &semicolon[..]].concat(), "a rude and wrong text\n");
     assert!(said.starts_with("false;insult\t0."), "{said}");
-    // What a model has learnt stays.
+    // The settings of a trained model cannot be changed.
     for setting in ["data.target=number", "model.hidden=3"] {
         for arguments in [&["eval", "run", "other.tsv"][..], &["predict", "run"]] {
             let said = place.refused(&[arguments, &["--set", setting]].concat());

@@ -1,4 +1,4 @@
-//! Lines of standard input: each is answered, or says why not.
+//! Lines of standard input: each gets an answer or an error.
 
 use std::io::{BufRead, BufReader};
 

@@ -1,4 +1,4 @@
-//! Files of answers: their names, the files that they replace, and what an interrupt leaves.
+//! Files of answers: their names, the files that they replace, and the files after an interrupt.
 
 use super::*;
 

@@ -3,11 +3,11 @@
 use super::*;
 use unpadded::checkpoint::Checkpoint;
 
-/// What no output may have, with text around it.
+/// Characters that no output may contain, with text around them.
 const HOSTILE: &str =
     "a\u{1b}[31mb\u{7}\u{8}\u{7f}\u{85}\u{9b}\u{61c}\u{200e}\u{200f}\u{202e}x\u{2066}\u{2069}\u{202a}";
 
-/// Runs the command, whatever it comes to, and checks every character of what it says.
+/// Runs the command, with any exit code, and checks every character of its output.
 fn clean(place: &Place, arguments: &[&str], input: &str) -> String {
     let output = place.given(arguments, input);
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();

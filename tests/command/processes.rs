@@ -1,4 +1,4 @@
-//! `train` on several processes of MPI, as `mpirun` starts them. Without `mpirun` it says so and passes.
+//! `train` on several processes of MPI, started by `mpirun`. Without `mpirun` the test prints a note and passes.
 
 use std::process::Child;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -39,7 +39,7 @@ fn mpirun(place: &Place, processes: usize, arguments: &[&str]) -> Command {
     command
 }
 
-/// The exit code, and what was written to both outputs.
+/// Returns the exit code, and the text of both outputs.
 fn ended(output: &Output) -> (Option<i32>, String) {
     let text = [&output.stdout[..], &output.stderr].concat();
     (output.status.code(), String::from_utf8_lossy(&text).into_owned())
@@ -128,7 +128,7 @@ fn several_processes_train_to_the_bytes_of_one() {
         let said = done(&place, processes, &[&train[..], &["--run", "several", "--overwrite"]].concat());
         assert!(last(&place, "one") == last(&place, "several"), "{task}, {processes} processes");
         place.best_is_of_last("several");
-        // Rank 0 alone writes, and says what others did.
+        // Rank 0 alone writes, and reports for the others.
         assert_eq!(said.matches("run folder: ").count(), 1, "{said}");
         assert!(said.contains(&format!("{processes} processes: waited ")), "{said}");
         let read = |run: &str, name: &str| fs::read_to_string(place.0.join(run).join(name)).unwrap();
@@ -214,7 +214,7 @@ fn errors_of_a_process_are_reported_once() {
         assert_eq!(said.matches(expected).count(), 1, "{host} {more:?}: {said}");
         fs::remove_dir_all(place.0.join("0/run")).ok();
     }
-    // Of what is wrong on all of them rank 0 reports.
+    // An error of all ranks is reported by rank 0.
     for arguments in
         [&["train", "none.toml"][..], &["train", "--train", "none.tsv"], &["train", "--resume", "none"]]
     {

@@ -41,7 +41,7 @@ fn seeds_are_ordinary_runs_with_a_mean() {
     let said = place.refused(&["predict", "runs/classify-1"]);
     assert!(said.contains("got a folder of several runs"), "{said}");
 
-    // It continues where it was: what has ended is not trained anew.
+    // The command continues where it stopped: finished trainings are not repeated.
     let whole = bytes("runs/classify-1/seed-7");
     let before = bytes("runs/classify-1/seed-6");
     fs::write(folder.join("seed-6/best.ckpt"), "kept").unwrap();
@@ -172,7 +172,7 @@ fn seeds_start_from_a_trained_model_and_go_on_without_it() {
     place.said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "first"]), "");
     let train = ["train", "--from", "first", "--train", "reviews.tsv", "--seeds", "2", "--epochs", "2"];
     let before = place.json(&[&train[..], &["--run", "seeds", "--json"]].concat(), "");
-    // A training that was saved needs the first model no more; one that has not begun does.
+    // A saved training no longer needs the first model; a training that has not begun does.
     fs::remove_dir_all(place.0.join("first")).unwrap();
     let mut cut = before.clone();
     cut["runs"].as_array_mut().unwrap().pop();

@@ -90,7 +90,7 @@ fn translations_are_shown_with_their_attention() {
         assert_eq!(page.matches("<dl class=\"pair\">").count(), examples, "{run}");
         assert!(page.contains("<dt>reference</dt>") && page.contains("chrF by length in tokens"), "{run}");
         let attended = page.matches("<table class=\"attention\">").count();
-        // Nothing is attended to where nothing is written.
+        // An empty output has no attention.
         assert_eq!(attended + page.matches("made\" dir=\"auto\"><i>(empty)</i>").count(), examples, "{run}");
         assert_eq!(page.contains("Of the test set"), run == "run");
     }
@@ -125,7 +125,7 @@ fn several_runs_are_one_page() {
     ] {
         assert!(page.contains(part), "{part}");
     }
-    // Units are those of the metrics; without a checkpoint they are unknown.
+    // Metrics have their units; without a checkpoint the units are unknown.
     let held_out = |page: &str, run: usize| {
         let row = page.split("held-out accuracy</th>").nth(1).and_then(|row| row.split("</tr>").next());
         row.and_then(|row| row.split("<td>").nth(run)).unwrap_or_default().to_owned()

@@ -16,7 +16,7 @@ fn row(of: &Checkpoint, parameter: &str, at: i64) -> Vec<f32> {
     value.as_dense().unwrap().as_slice::<f32>().unwrap()[from..from + width].to_vec()
 }
 
-/// The lines of a training that says what it does.
+/// Returns the lines that a training prints.
 fn lines(place: &Place, arguments: &[&str]) -> String {
     let output = place.given(arguments, "");
     let error = String::from_utf8(output.stderr).unwrap();
@@ -76,10 +76,10 @@ fn new_words_and_labels_are_added_to_what_was_learnt() {
     };
     assert!(close(&bias(&old, "good"), &bias(&new, "good")) && bias(&old, "good") != [0.0]);
     assert!(close(&bias(&new, "middling"), &[0.0]));
-    // The settings are those of the old run; parts and columns are not.
+    // The settings are taken from the old run; parts and columns are not.
     let config = fs::read_to_string(place.0.join("new/config.toml")).unwrap();
     assert!(config.contains("hidden = 8") && config.contains("from = \"old\""), "{config}");
-    // What was learnt helps at once.
+    // The transferred parameters help at once.
     let value = |arguments: &[&str]| place.json(arguments, "")["value"].as_f64().unwrap();
     let again =
         ["train", "--train", "reviews.tsv", "--epochs", "1", "--set", "training.rate=1e-12", "--json"];

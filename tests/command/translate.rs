@@ -33,7 +33,7 @@ fn train<'a>(train: &[&'a str], run: &'a str) -> Vec<&'a str> {
     [&["train", "--task", "translate"], train, &SMALL, &["--run", run]].concat()
 }
 
-/// What was said of how the files were read.
+/// Returns the report on how the files were read.
 fn read(place: &Place, arguments: &[&str]) -> String {
     let output = place.given(arguments, "");
     let said = String::from_utf8(output.stderr).unwrap();
@@ -61,7 +61,7 @@ fn two_languages_are_read_by_their_names() {
     let note = "20 sources are written and scored, equal ones as one against all their targets; loss and perplexity are of all 20 pairs";
     assert_eq!(tested["notes"][0], note);
 
-    // What is the source, names say, whatever their order.
+    // The column names decide which column is the source, whatever their order.
     let [en, de] = counts(100..120);
     let rows = |head: &str, a: &[String], b: &[String]| {
         let rows: Vec<String> = a.iter().zip(b).map(|(a, b)| format!("{a},{b}\n")).collect();
@@ -83,7 +83,7 @@ fn two_languages_are_read_by_their_names() {
     );
     place
         .said(&["eval", "run", "others.csv", "--set", "data.text=English", "--set", "data.label=German"], "");
-    // Of files that are answered, too.
+    // In files to translate, too.
     place.write("ask.csv", "id,de,en\n1,null,zero\n");
     assert!(read(&place, &["predict", "run", "ask.csv"]).contains("source in `en`"));
     let said = place.refused(&["predict", "run", "corpus/test.{de,en}"]);
@@ -149,7 +149,7 @@ fn files_of_any_name_are_two_parts() {
     assert!(said.contains("got `classify`: `--task translate` is missing"), "{said}");
     let said = read(&place, &train(&files, "run"));
     assert!(said.contains("corpus/a\\,b.de}: 5"), "{said}");
-    // Files that say themselves which is the source, and those that lack one.
+    // File names tell the source, and a file without its counterpart is refused.
     fs::create_dir(place.0.join("ends")).unwrap();
     let [en, de] = counts(0..60);
     place.write("ends/train.src", &en.join("\n"));

@@ -22,7 +22,7 @@ fn trials(place: &Place, run: &str) -> Vec<Value> {
     state["trials"].as_array().unwrap().clone()
 }
 
-/// What does not depend on the time.
+/// Returns the fields of trials that do not depend on the time.
 fn made(trials: &[Value]) -> Vec<[Value; 4]> {
     trials.iter().map(|of| ["settings", "rungs", "epochs", "value"].map(|name| of[name].clone())).collect()
 }
@@ -137,13 +137,13 @@ fn every_task_has_a_space() {
         let written = place.said(&["init", task, "--space"], "");
         assert!(written.contains("\n[space]\n") && written.contains("training.rate = { from"), "{written}");
         place.write("space.toml", &written);
-        // What it lacks is the data.
+        // Only the data is missing.
         if task == "translate" {
             assert!(place.refused(&["tune", "space.toml", "--budget", "9s"]).contains("data.train"));
         }
     }
     place.write("reviews.tsv", &reviews());
-    // Without a space in its file, a search has that of its task.
+    // Without a search space in its file, a search uses the space of its task.
     let tune = ["tune", "--train", "reviews.tsv", "--task", "lm", "--trials", "1", "--budget", "1h"];
     let last = place.json(&with(&tune, &["--epochs", "1", "--set", "data.text=1", "--json"]), "");
     assert_eq!(last["metric"], "bits per character", "{last}");

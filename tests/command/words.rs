@@ -15,7 +15,7 @@ fn plain(place: &Place, arguments: &[&str], expected: &[&str]) {
 fn errors_name_settings_and_no_types() {
     let place = Place::new("words");
     place.write("reviews.tsv", &reviews());
-    // Held-out texts depend on the seed, those of a file do not.
+    // Held-out texts depend on the seed, texts of a file do not.
     let texts = ["train", "--train", "reviews.tsv", "--dev", "reviews.tsv"];
     let train = with(&texts, &["--epochs", "2", "--run", "run", "--quiet"]);
     place.said(&train, "");

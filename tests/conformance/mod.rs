@@ -1,4 +1,4 @@
-//! What every transport between ranks does: cases that each rank of a world runs, on threads in `tests/it/ranks.rs`, on MPI in
+//! Conformance cases for transports between ranks: each rank of a world runs them, on threads in `tests/it/ranks.rs`, on MPI in
 //! `tests/world.rs`. A case panics where a transport is wrong.
 
 use std::thread::sleep;
@@ -19,7 +19,7 @@ pub(crate) const TOGETHER: [Case; 6] = [
     ("own_entries", own_entries),
 ];
 
-/// The cases that end a world of two ranks or more: the last rank is the one that fails.
+/// The cases that end a world of two ranks or more: the last rank fails.
 pub(crate) const ENDING: [Case; 5] = [
     ("failure_reaches_all", failure_reaches_all),
     ("failure_amid_exchanges", failure_amid_exchanges),
@@ -31,7 +31,7 @@ pub(crate) const ENDING: [Case; 5] = [
 /// Longer than any case takes.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The bytes that a rank sends to another one in an exchange.
+/// Returns the bytes that rank `from` sends to rank `to` in an exchange.
 pub(crate) fn message(from: usize, to: usize, exchange: u64, length: usize) -> Vec<u8> {
     let mut state = (exchange << 8 | (from as u64) << 4 | to as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = vec![0; length];
@@ -42,7 +42,7 @@ pub(crate) fn message(from: usize, to: usize, exchange: u64, length: usize) -> V
     bytes
 }
 
-/// One exchange in which `length(from, to)` bytes are sent; what arrives is checked.
+/// Runs an exchange of `length(from, to)` bytes and checks the received bytes.
 pub(crate) fn exchange(
     ranks: &mut dyn Communicator,
     number: u64,
@@ -61,7 +61,7 @@ pub(crate) fn exchange(
     Ok(())
 }
 
-/// An exchange that has to succeed.
+/// Runs an exchange that has to succeed.
 fn right(ranks: &mut dyn Communicator, number: u64, length: impl Fn(usize, usize) -> usize) {
     exchange(ranks, number, length, Instant::now() + LONG).unwrap();
 }
@@ -108,7 +108,7 @@ fn each_rank_late(ranks: &mut dyn Communicator) {
     }
 }
 
-/// A rank's own entry of what is received is left alone.
+/// A rank's own entry among the received bytes is left unchanged.
 fn own_entries(ranks: &mut dyn Communicator) {
     let (rank, size) = (ranks.rank(), ranks.size());
     let mut received = vec![b"own".to_vec(); size];
@@ -183,7 +183,7 @@ fn deadline_names_the_missing(ranks: &mut dyn Communicator) {
     let lost = exchange(ranks, 1, length, began + Duration::from_millis(600));
     match lost {
         Err(ExchangeFailure::Late { ranks }) => assert_eq!(ranks, [last]),
-        // Another rank was first, and a transport may tell the others by itself.
+        // Another rank was first, and a transport may inform the other ranks by itself.
         Err(ExchangeFailure::Left { rank, reason }) => {
             assert!(rank < last && reason.contains(&format!("none of rank {last}")), "{rank}: {reason}");
         }
@@ -193,7 +193,7 @@ fn deadline_names_the_missing(ranks: &mut dyn Communicator) {
     assert!(waited >= Duration::from_millis(550) && waited < Duration::from_millis(1100), "{waited:?}");
 }
 
-/// Whoever ends is not waited for.
+/// An ended rank is not waited for.
 fn early_end(ranks: &mut dyn Communicator) {
     right(ranks, 0, |_, _| 100_000);
     if !is_last(ranks) {

@@ -19,7 +19,7 @@ fn sequences(lengths: &[usize], rows: Array2<f64>) -> Variable {
     Variable::sequences(rows, Lod::from_lengths1(lengths).unwrap()).unwrap()
 }
 
-/// A program of one feed and what is made of it, with parameters that do not begin at 0.
+/// A program of one feed and its outputs, with parameters that do not begin at 0.
 struct Made {
     program: Program,
     executor: Executor,
@@ -153,7 +153,7 @@ fn a_quasi_recurrent_network_is_its_formula() {
     }
 }
 
-/// What comes later, or is in another sequence, changes nothing; and a place is where a row is in its own sequence.
+/// Later rows and other sequences change nothing; a position counts within the row's own sequence.
 #[test]
 fn causal_blocks_see_what_was_before() {
     let attentions = [
@@ -180,7 +180,7 @@ fn causal_blocks_see_what_was_before() {
     }
 }
 
-/// With rotary or relative places a window that lies elsewhere has the same numbers.
+/// With rotary or relative positions a window at another position has the same numbers.
 #[test]
 fn places_are_relative() {
     for attention in [Attention::new(2).rotary(), Attention::new(2).relative(3)] {
@@ -188,7 +188,7 @@ fn places_are_relative() {
         let x = numbers(8, 0.2);
         let whole = model.run(&sequences(&[8], x.clone()));
         let part = model.run(&sequences(&[6], x.slice(ndarray::s![2.., ..]).to_owned()));
-        // The first row of the part lacks the one before it.
+        // The first row of the part lacks its predecessor.
         for (a, b) in part[WIDTH..].iter().zip(&whole[3 * WIDTH..]) {
             assert!((a - b).abs() < 1e-12, "{a} for {b}");
         }

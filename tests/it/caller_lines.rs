@@ -1,5 +1,5 @@
-//! An error names the line of the user's code: every public function that can fail is called wrongly here, and the line
-//! of that call must be named. What is public and can fail is read off the sources, so that none is forgotten.
+//! An error names the line of the user's code: every public function that can fail is called wrongly here, and the error must
+//! name the line of this call. The sources tell which functions are public and can fail, so that none is forgotten.
 
 mod classes;
 mod data;
@@ -55,11 +55,8 @@ const LEFT_OUT: [(&str, &str); 58] = [
         "SelectedRows::cast",
         "fails only where memory ends: what it is given fits, and its result is no larger",
     ),
-    ("Csr::to_coo", "fails only where memory ends: the coordinates are those of entries that there are"),
-    (
-        "SelectedRows::to_coo",
-        "fails only where memory ends: the coordinates are those of numbers that there are",
-    ),
+    ("Csr::to_coo", "fails only where memory ends: the coordinates belong to existing entries"),
+    ("SelectedRows::to_coo", "fails only where memory ends: the coordinates belong to existing numbers"),
     ("Variable::from_sequence", "fails only if lengths overflow, which no sequence in memory does"),
     ("Variable::from_sequences", "fails only if lengths overflow, which no batch in memory does"),
     ("Variable::from_nested", "fails only if lengths overflow, which no batch in memory does"),
@@ -115,7 +112,7 @@ impl Calls {
         self.0.push((name, Location::caller(), said));
     }
 
-    /// What is wrong: a call that did not fail, or whose error names a line before it or behind the next call.
+    /// Returns the complaints: calls that did not fail, or whose error names a line before the call or after the next call.
     fn complaints(&self) -> Vec<String> {
         let next = |i: usize| self.0.get(i + 1).map(|(_, next, _)| next);
         let mut found = Vec::new();
@@ -197,7 +194,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The same of one file. Names that a macro fills in keep their `$`, and get the module's name.
+/// Lists the fallible functions of one file. Names that a macro fills in keep their `$`, and get the module's name.
 fn fallible(module: &str, source: &str) -> Vec<String> {
     let source = source.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let raw: Vec<&str> = source.lines().collect();
@@ -206,7 +203,7 @@ fn fallible(module: &str, source: &str) -> Vec<String> {
     let (mut found, mut owner, mut public_trait) = (Vec::new(), None, false);
     for (i, line) in code.iter().enumerate() {
         let text = line.trim_start();
-        // What a declaration of an operator appends it by.
+        // The blocks in which the declaration of an operator defines its methods.
         let declares = ["impl Builder {", "impl Builder, Var {", "impl $($on),+ {"];
         let declared = declares.iter().find_map(|head| text.strip_prefix(head));
         if let Some(rest) = declared.filter(|_| line.starts_with(' ')) {
@@ -236,7 +233,7 @@ fn fallible(module: &str, source: &str) -> Vec<String> {
             },
         };
         let signature: String = code[i..].iter().take(14).copied().collect::<Vec<_>>().join(" ");
-        // What builds writes its errors down and says so.
+        // A function that records its errors has a section `# Errors`, too.
         let above = raw[..i].iter().rev().map(|line| line.trim_start());
         let documented = above.take_while(|line| line.starts_with("///") || line.starts_with("#["));
         let says = documented.into_iter().any(|line| line == "/// # Errors");
@@ -270,7 +267,7 @@ fn word(text: &str) -> &str {
         .unwrap_or_default()
 }
 
-/// What stands behind the arrow of a function: the one that follows its last parameter.
+/// Returns the return type of a function: the text after the arrow that follows its last parameter.
 fn returns(signature: &str) -> Option<&str> {
     let mut depth = 0;
     for (i, c) in signature.char_indices() {
@@ -287,7 +284,7 @@ fn returns(signature: &str) -> Option<&str> {
     None
 }
 
-/// The reader of sources sees what is public, and takes nothing else for it.
+/// The reader of sources finds exactly the public functions.
 #[test]
 fn what_is_public_is_found() {
     let source = "\

@@ -1,4 +1,4 @@
-//! States that pass from batch to batch: as data of a program, in training, in prediction, and what is refused of them.
+//! States that pass from batch to batch: as data of a program, in training, in prediction, and refusals.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use unpadded::{Builder, DType, Error, ErrorKind, Program, Result, Var, Variable,
 
 const WIDTH: usize = 6;
 
-/// A language model whose state before a batch is `before`: what it is after it, its logits and its loss.
+/// Builds a language model whose state before a batch is `before`; returns the state after the batch, the logits and the loss.
 fn model(net: &Builder, before: impl Fn(&str) -> Var) -> ([Var; 4], Var, Var) {
     let x = net.feed("x", DType::I64, &[], 1);
     let y = net.feed_like("y", DType::I64, &[], x);
@@ -74,7 +74,7 @@ fn path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("unpadded-carried-{name}-{}", std::process::id()))
 }
 
-/// Of a model that was trained, saved and loaded.
+/// Returns the predictor of a model that was trained, saved and loaded.
 fn predictor(name: &str) -> Predictor {
     let (mut trainer, text, file) = (trainer(), text(), path(name));
     trainer.fit(&text, &text, Until::Steps(5)).unwrap();
@@ -106,15 +106,15 @@ fn a_predictor_that_goes_on_gives_the_bits_of_the_whole_text() {
         let (of_first, of_other) = begun.split_at(5 * 5);
         let rest = logits(some.run_on(&[("x", &ids(&[&second, &[]]))], &["logits"]));
         assert_eq!([of_first, &rest, of_other].concat(), whole, "{most_rows}");
-        // Some of the first sequences may go on, and a state may be all that is wanted.
+        // A part of the sequences may continue, and a state may be the only output.
         some.run(&[("x", &ids(&[&first, &[1]]))], &[]).unwrap();
         assert_eq!(logits(some.run_on(&[("x", &ids(&[&second]))], &["logits"])), rest);
-        // What starts anew does not.
+        // A new start does not continue.
         assert_ne!(logits(some.run(&[("x", &ids(&[&second]))], &["logits"])), rest);
     }
 }
 
-/// A clone goes on where the first one was, and from there on each by itself.
+/// A clone starts from the states of the original; from then on each has its own states.
 #[test]
 fn clones_have_states_of_their_own() {
     let some = predictor("clones");
@@ -129,7 +129,7 @@ fn clones_have_states_of_their_own() {
         let all: Vec<_> = threads.iter().map(|clone| scope.spawn(move || of_one(clone))).collect();
         all.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), expected));
     });
-    // Those of one predictor follow each other, in whatever order they come.
+    // Runs of one predictor follow each other, in whatever order they arrive.
     some.run(&[("x", &ids(&[&[]]))], &[]).unwrap();
     let whole = logits(some.run(&[("x", &ids(&[&[3, 3, 3, 3]]))], &["logits"]));
     let three = ids(&[&[3]]);
@@ -146,7 +146,7 @@ fn clones_have_states_of_their_own() {
 fn what_goes_on_is_said() {
     let some = predictor("said");
     let (one, two) = (ids(&[&[1, 2]]), ids(&[&[1, 2], &[3]]));
-    // Before any batch it starts from zeros, and a call that fails leaves what was there.
+    // Before the first batch the state is zero, and a failed call leaves the state unchanged.
     let begun = logits(some.run_on(&[("x", &one)], &["logits"]));
     let error = some.run_on(&[("x", &two)], &["logits"]).unwrap_err();
     let expected = "variable `h`: sequences of a batch: expected at most 1, as the batch before, whose state is carried, got 2";
@@ -163,7 +163,7 @@ fn what_goes_on_is_said() {
     assert_ne!(more, begun);
     assert_eq!(logits(some.run(&[("x", &one)], &["logits"])), begun);
     assert_eq!(logits(some.run_on(&[("x", &one)], &["logits"])), more);
-    // What is fed stands for what was left.
+    // A fed state replaces the carried state.
     let zeros = Variable::dense(ndarray::Array2::<f32>::zeros((1, WIDTH)));
     let fed = some.run_on(&[("x", &one), ("h", &zeros), ("c", &zeros)], &["logits"]);
     assert_eq!(logits(fed), begun);
@@ -183,12 +183,12 @@ fn a_saved_program_knows_its_states() {
     assert_eq!(program.var(b.id()).name, "state_1");
     assert_eq!(program.var(states[1].after).role, VarRole::Carried);
     assert!(states[0].caller.contains("tests/it/carried.rs:"), "{}", states[0].caller);
-    // It stays where it is wanted, and only there.
+    // The state stays where it is an output, and only there.
     let kept = program.inference(&[states[0].after]).unwrap();
     assert_eq!(kept.carried_states().collect::<Vec<_>>(), states[..1]);
 }
 
-/// What is wrong with a program, and that it is the line before the call of this.
+/// Checks the error of a program, and that it names the line before the call of this function.
 #[track_caller]
 fn refused(net: Builder, line: u32, expected: &str) {
     let error = net.finish().unwrap_err();
@@ -277,7 +277,7 @@ fn what_does_not_fit_is_written_down_with_its_line() {
     assert!(error.contains("expected what it is after the batch"), "{error}");
 }
 
-/// Files may say anything.
+/// Files may contain anything.
 #[test]
 fn a_wrong_pair_is_refused_before_anything_runs() {
     let net = Builder::new();
@@ -319,8 +319,8 @@ fn a_wrong_pair_is_refused_before_anything_runs() {
     assert!(Program::from_section(&body).is_ok());
 }
 
-/// A task that waits for its run takes up no other one, so that runs do not pile up on a thread's stack, and a call that goes
-/// on is never met by another on its thread.
+/// A task that waits for its run starts no other task, so that runs do not pile up on a thread's stack, and a running call never
+/// meets another call on its thread.
 #[test]
 fn tasks_of_a_pool_of_threads_may_predict() {
     use rayon::iter::{IntoParallelIterator, ParallelIterator};

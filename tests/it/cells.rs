@@ -39,7 +39,7 @@ fn scope(program: &Program) -> Scope {
     scope
 }
 
-/// What `build` gives, run once.
+/// The results of `build`, run once.
 struct Ran {
     program: Program,
     scope: Scope,
@@ -203,7 +203,7 @@ fn minimal_gated_unit_is_its_formula() {
     agree(&ran, &expected);
 }
 
-/// Without training the mean of old and new; in training one of the two, for each number by itself.
+/// Outside of training the result is a mean of old and new; in training each number is one of the two.
 #[test]
 fn zoneout_keeps_old_states() {
     const H: usize = 16;
@@ -291,8 +291,8 @@ fn residual_layers_add_their_input() {
     agree(&ran, &expected);
 }
 
-/// Central differences of Σ wᵢ·valueᵢ by every parameter and the input, on two threads, in training mode: what is random
-/// draws the same numbers again.
+/// Checks gradients by central differences of Σ wᵢ·valueᵢ by every parameter and the input, on two threads, in training mode:
+/// random operators draw the same numbers again.
 fn differences(name: &str, build: impl Fn(&Builder, Var) -> Vec<Var>) {
     let net = Builder::new();
     let x = net.feed("x", DType::F64, &[IN], 1);
@@ -370,7 +370,7 @@ fn gradients_of_the_last_cell_state() {
     }
 }
 
-/// The width of a matrix memory's values and that of its keys.
+/// The widths of a matrix memory's values and keys.
 const MATRIX: [usize; 2] = [4, 2];
 
 /// A memory of matrices, C_t = f · C_{t−1} + i · v · kᵀ, where f depends on what was read before; h = tanh(C · q).

@@ -1,5 +1,5 @@
 //! Row-wise calls that run chunk by chunk: with more rows than a chunk has, at the root, and before, in and after a loop, they
-//! compute what whole calls do.
+//! compute the results of whole calls.
 
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
 use unpadded::program::{Step, VarId, backward};
@@ -19,8 +19,8 @@ struct Model {
     wanted: Vec<VarId>,
 }
 
-/// A gated average with gates that see the input alone, random numbers, a product whose weight's gradient stands between
-/// calls that are chained, and operators behind the loop.
+/// A gated average with gates that see the input alone, random numbers, a product whose weight's gradient lies between
+/// chained calls, and operators behind the loop.
 fn cell(step: &Step, x: Var) -> Var {
     let before = step.memory(WIDTH);
     let x = step.dropout(step.linear(x, WIDTH), 0.25);
@@ -67,7 +67,7 @@ fn lengths() -> Vec<usize> {
 }
 
 impl Model {
-    /// Holds what a run gave to the interpreter: outputs bit for bit, gradients up to rounding.
+    /// Compares the results of a run with the interpreter: outputs bit for bit, gradients up to rounding.
     #[track_caller]
     fn is_as_interpreted(&self, one: &[Vec<f32>], batch: &[Variable], numbers: &[u64]) {
         let mut scope = Scope::of(&self.program).unwrap();
@@ -124,7 +124,7 @@ fn a_sequence_alone_has_the_bits_of_the_batch() {
     }
 }
 
-/// An error in a chunk is that of the whole call: it names the row of the batch.
+/// An error in a chunk equals the error of the whole call: it names the row of the batch.
 #[test]
 fn a_wrong_row_is_named_as_in_a_whole_call() {
     let (model, lengths) = (model(), lengths());
@@ -200,6 +200,6 @@ fn a_chain_at_the_root_takes_no_more_memory() {
     let last = executor.fetch(y).unwrap();
     assert!(last.as_slice::<f32>().unwrap().iter().all(|&y| (f64::from(y) - expected).abs() < 1e-6));
     let of_rows = 1000 * WIDTH * size_of::<f32>();
-    // And the feed: a call that fails is looked for once more from what the chain began with.
+    // And the feed: a failed call is searched again from the inputs of the chain.
     assert_eq!(executor.bytes(), 3 * of_rows);
 }

@@ -1,4 +1,4 @@
-//! Checkpoints: every bit comes back, equal states are equal bytes, and what is damaged or hostile is refused.
+//! Checkpoints: every bit is restored, equal states have equal bytes, and damaged or hostile files are refused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn refused(sections: &Sections) -> String {
     said.to_owned()
 }
 
-/// A file where a field of a section's record is another one.
+/// Returns a file in which a field of a section's record is replaced.
 fn with(name: &str, number: u8, value: &[u8]) -> Sections {
     let mut all = sections(&trained::checkpoint(4).to_bytes().unwrap());
     for (_, body) in all.iter_mut().filter(|(section, _)| section == name) {
@@ -124,13 +124,13 @@ fn every_changed_byte_and_every_cut_is_noticed() {
     }
 }
 
-/// Everything that a user does with a checkpoint that was loaded; whether it predicted.
+/// Does everything that a user does with a loaded checkpoint, and returns whether it predicted.
 fn use_up(checkpoint: Checkpoint, batch: &[(&str, &Variable)]) -> bool {
     let position = &checkpoint.position;
     let _ = (position.epoch + 1, position.step + 1, position.since_best + 1, position.tokens + (1 << 40));
     let Ok(bytes) = checkpoint.to_bytes() else { return false };
     assert!(Checkpoint::from_bytes(&bytes).is_ok(), "what loaded and was saved does not load again");
-    // What a well-formed program says is large takes the memory that it takes.
+    // A well-formed program with large variables needs memory for them.
     let large = |spec: &Spec| {
         spec.shape.iter().filter_map(|e| e.known()).fold(1usize, usize::saturating_mul) > 1 << 20
     };
@@ -143,7 +143,7 @@ fn use_up(checkpoint: Checkpoint, batch: &[(&str, &Variable)]) -> bool {
     predictor.threads(1).run(batch, &names).is_ok()
 }
 
-/// Sections and bytes are changed behind the checksums; what still loads is saved, predicts, or is refused.
+/// Changes sections and bytes and updates the checksums; a file that still loads is saved, predicts, or is refused.
 #[test]
 fn no_changed_checkpoint_panics() {
     let whole = trained::checkpoint(4);
@@ -218,7 +218,7 @@ fn errors_name_the_section_and_what_is_wrong() {
     let mut other = missing.clone();
     other.push(("best".to_owned(), taken.1.clone()));
     assert!(refused(&other).contains("section `best`, `"), "{}", refused(&other));
-    // A tensor that says to be larger than any file.
+    // A tensor that claims to be larger than any file.
     let mut absurd = whole.clone();
     let body = &mut absurd[tensor].1;
     let shape = body.windows(8).position(|w| w == 3u64.to_le_bytes()).unwrap();
@@ -338,7 +338,7 @@ fn fields_of_later_releases_are_skipped() {
 fn fields_that_are_missing_take_their_defaults() {
     let mut checkpoint = trained::checkpoint(4);
     let mut less = sections(&checkpoint.to_bytes().unwrap());
-    // What metrics were told beside their variables, and the lines that appended operators.
+    // The settings of metrics beside their variables, and the lines that appended operators.
     for (_, body) in less.iter_mut().filter(|(section, _)| section == "metric") {
         let left: Vec<_> = fields(body).into_iter().filter(|(number, _)| *number != 4).collect();
         *body = record(&left);
@@ -367,7 +367,7 @@ fn fields_that_are_missing_take_their_defaults() {
     checkpoint.metrics.iter_mut().for_each(|metric| metric.attributes = Attributes::new());
     assert_eq!(loaded.metrics, checkpoint.metrics);
     assert_eq!(loaded.tensors, checkpoint.tensors);
-    // One without a default has to be there.
+    // A field without a default is required.
     let mut less = sections(&checkpoint.to_bytes().unwrap());
     for (_, body) in less.iter_mut().filter(|(section, _)| section == "position") {
         let left: Vec<_> = fields(body).into_iter().filter(|(number, _)| *number != 3).collect();
@@ -445,7 +445,7 @@ fn parts_that_do_not_fit_are_refused_before_anything_is_written() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// The file is as it was, and nothing stands beside it.
+/// Checks that the file is unchanged, and that no other file lies beside it.
 fn untouched(path: &Path, before: &[u8]) {
     assert_eq!(std::fs::read(path).unwrap(), before);
     let beside = std::fs::read_dir(path.parent().unwrap()).unwrap();
@@ -463,7 +463,7 @@ fn child() {
     println!("refused: {error}");
 }
 
-/// A process that may write no file larger than 2 KB stands for a disk that is full.
+/// A full disk, simulated by a process that may write no file larger than 2 KB.
 #[cfg(unix)]
 #[test]
 fn a_full_disk_leaves_the_old_file() -> unpadded::Result<()> {

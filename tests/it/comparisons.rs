@@ -1,4 +1,4 @@
-//! Comparisons with variables and numbers, as masks, in step blocks, and what is refused.
+//! Comparisons with variables and numbers, as masks, in step blocks, and refusals.
 
 use crate::refused::Outcome;
 use unpadded::executor::{Executor, Run, Scope, Stage};
@@ -20,7 +20,7 @@ fn all(net: &Builder, x: Var, y: impl Into<Term> + Copy) -> Result<[Var; 6]> {
     ])
 }
 
-/// What they say of two numbers.
+/// Returns the results of the six comparisons of two numbers.
 fn hold<T: PartialOrd>(x: T, y: T) -> [bool; 6] {
     [x > y, x >= y, x < y, x <= y, x == y, x != y]
 }
@@ -99,7 +99,7 @@ fn ids_compare_exactly() {
     }
 }
 
-/// A mask keeps what it is multiplied with and passes no gradient itself; the same in a step block.
+/// A mask selects the elements of its factor and passes no gradient itself; in a step block, too.
 #[test]
 fn a_mask_keeps_what_is_above_a_bound() {
     let net = Builder::new();
@@ -127,7 +127,7 @@ fn a_mask_keeps_what_is_above_a_bound() {
     assert_eq!(kept, [0.5, 0.0, 0.3, 0.5, 0.0, 2.0]);
     // The running maximum from 0.
     assert_eq!(inside, [0.5, 0.25, 0.5, 0.5, 0.0, 2.0]);
-    // Of the mask, and of the rows that a maximum stands in.
+    // The gradients through the mask, and of the rows that hold a maximum.
     assert_eq!(dx, [1.0 + 2.0, 0.0 + 1.0, 1.0 + 0.0, 1.0 + 1.0, 0.0, 1.0 + 1.0]);
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn record(fields: &[(u8, Vec<u8>)]) -> Vec<u8> {
 
 /// Changes a body, or the list of sections.
 pub(crate) fn change(all: &mut Sections, random: &mut Random) {
-    // Most of what can go wrong is in the program, which comes first.
+    // Most possible errors are in the program, which comes first.
     let at = if random.below(4) == 0 { 0 } else { random.below(all.len()) };
     let other = random.below(all.len());
     match random.below(24) {

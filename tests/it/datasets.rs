@@ -1,4 +1,4 @@
-//! Every shared data set, read as it is distributed and counted; those that are not there are named and left out. And the
+//! Every shared data set, read as it is distributed and counted; missing data sets are named and left out. And the
 //! embedded requests, counted likewise.
 
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use unpadded::data::{
 };
 use unpadded::tensor::Storage;
 
-/// The path of a shared data set, if it is there.
+/// Returns the path of a shared data set, if it exists.
 fn shared(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/datasets").join(name);
     let there = path.exists();
@@ -162,7 +162,7 @@ fn requests() -> Result<()> {
             (words, chunks) = (words + tags.len(), chunks + begun);
         }
         assert_eq!((part.records().len(), words, chunks), (requests, tokens, slots));
-        // Every kind of slot begins and goes on in both parts.
+        // Every kind of slot begins and continues in both parts.
         assert_eq!((TaggedTexts::labels([part])?.len(), TaggedTexts::tags([part])?.len()), (8, 37));
     }
     let lower = |part: &TaggedTexts| -> HashSet<String> {
@@ -316,7 +316,7 @@ fn the_others_are_lines_of_their_own_formats() -> Result<()> {
     Ok(())
 }
 
-/// How many there are of each label.
+/// Counts the texts of each label.
 fn of_labels(texts: &LabelledTexts) -> Result<Vec<(String, usize)>> {
     let count = |label: &str| texts.records().iter().filter(|text| text.label == label).count();
     Ok(texts.labels()?.tokens().map(|label| (label.to_owned(), count(label))).collect())

@@ -1,4 +1,4 @@
-//! What the documents say of the library, held against it: methods by family, and the messages in the guide.
+//! Documents compared with the library: methods by family, and the messages in the guide.
 
 use std::collections::BTreeSet;
 
@@ -43,14 +43,14 @@ fn every_method_of_the_builder_is_in_a_family() {
             }
         }
     }
-    // How one begins, which `Builder` says in its example.
+    // The constructors, which the example of `Builder` shows.
     let constructors = ["with_registry", "of"];
     let missing: Vec<_> =
         known.iter().filter(|m| !listed.contains(*m) && !constructors.contains(m)).collect();
     assert!(known.len() > 70 && missing.is_empty(), "{missing:?}");
 }
 
-/// What stands behind `before` up to the closing parenthesis, wherever it stands.
+/// Returns the text after each `before`, up to the closing parenthesis.
 fn links<'a>(text: &'a str, before: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(before).skip(1).filter_map(|rest| rest.split(')').next())
 }
@@ -60,7 +60,7 @@ fn every_operator_has_a_worked_example() {
     let catalogue = ops::catalogue();
     let without = |kind: &&str| !catalogue.declaration(kind).unwrap().text.contains("assert");
     let without: Vec<&str> = catalogue.kinds().filter(without).collect();
-    // Its formulas and its example are those of `ops::Schedule`.
+    // The docs of `ops::Schedule` contain its formulas and its example.
     assert_eq!(without, ["learning_rate"]);
 }
 
@@ -89,7 +89,7 @@ fn the_guide_prints_what_its_mistakes_print() {
     let without_line = |line: &str| line.split(" (at ").next().unwrap().to_owned();
     let said: Vec<String> = printed.iter().map(|line| without_line(line)).collect();
     assert_eq!(said, format!("{error:#}").lines().collect::<Vec<_>>());
-    // The lines and columns that it prints are those of its code.
+    // The printed lines and columns agree with the code.
     let places = printed.iter().filter_map(|line| line.split_once(" (at src/main.rs:"));
     let calls: Vec<&str> = places
         .map(|(_, place)| {
@@ -104,7 +104,7 @@ fn the_guide_prints_what_its_mistakes_print() {
     }
 }
 
-/// What stands between backticks and has a slash or the end of a file's name, or is linked.
+/// Files and folders in backticks (with a slash or a file's extension), or linked, exist.
 #[test]
 fn the_files_and_folders_that_contributing_names_are_there() {
     let text = include_str!("../../CONTRIBUTING.md");

@@ -67,7 +67,7 @@ fn a_variable_of_another_builder_is_named() {
     assert!(found[0].starts_with(said), "{found:?}");
 }
 
-/// The builder has the error, and what was computed there is no silent hole in its program.
+/// The builder records the error, and the missing result is no silent hole in its program.
 #[test]
 fn a_call_on_another_thread_is_an_error_of_the_builder() {
     let net = Builder::new();

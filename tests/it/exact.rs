@@ -1,5 +1,5 @@
-//! Exact sparse updates: what rows owe is made up for before they are read, so that a training has the numbers of the one with
-//! dense gradients.
+//! Exact sparse updates: deferred updates of rows are applied before the rows are read, so that a training has the numbers of a
+//! training with dense gradients.
 
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Batching, Field, Loader, Samples};
@@ -238,7 +238,7 @@ fn a_step_block_may_read_several_tables() {
         let [a, b] = ["a", "b"]
             .map(|name| net.parameter(name, DType::F64, &[HEIGHT, WIDTH], init::uniform(-0.5, 0.5)));
         let both = net.recurrent(words, |step, word| {
-            // Which rows of `b` are read is known in the step alone, so that all are settled.
+            // The rows of `b` that are read are known only in the step, so that all rows are settled.
             step.mul(step.lookup(word, a, None, rows), step.lookup(step.assign(word), b, None, rows))
         });
         let loss = net.sum(net.tanh(both));
@@ -270,7 +270,7 @@ fn a_step_block_may_read_several_tables() {
     }
 }
 
-/// Where so many rows owe that threads share them.
+/// Enough rows owe updates that threads share the rows.
 #[test]
 fn many_rows_are_settled_with_the_same_bits_on_any_number_of_threads() {
     const ROWS: usize = 3000;
@@ -392,7 +392,7 @@ fn a_training_is_the_dense_one_and_is_resumed_to_the_bit_wherever_it_was_saved()
             assert_eq!(a, b, "{name}, saved at step {stop}");
         }
 
-        // What was saved owes moves, which are made before anybody predicts from it or starts from its parameters.
+        // The saved rows owe updates, which are applied before the file is used for prediction or as a start.
         let saved = with!(Checkpoint::load(&file).unwrap(), best: Default::default());
         let mut at_stop = trainer(Gradient::Dense);
         at_stop.fit(&data, &data, Until::Steps(stop)).unwrap();
@@ -429,7 +429,7 @@ fn a_training_is_the_dense_one_and_is_resumed_to_the_bit_wherever_it_was_saved()
     }
 }
 
-/// What a trainer would save.
+/// Returns the checkpoint that a trainer would save.
 fn dense_checkpoint(trainer: &mut Trainer) -> Checkpoint {
     let file = std::env::temp_dir().join(format!("unpadded-exact-dense-{}.ckpt", std::process::id()));
     trainer.save(&file).unwrap();

@@ -1,4 +1,4 @@
-//! Exact updates that are refused: the error names what is wrong, and nothing is half updated.
+//! Refused exact updates: the error names the cause, and nothing is half updated.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ use crate::models::Random;
 
 type Values = Vec<(String, Storage)>;
 
-/// Every parameter, every state, what is settled and the updates before.
+/// Returns every parameter, every state, the settled rows and the number of updates.
 fn values(scope: &mut Scope) -> Values {
     let names: Vec<String> = scope.names().map(str::to_owned).collect();
     names.into_iter().map(|name| (name.clone(), scope.value(&name).unwrap())).collect()
@@ -70,7 +70,7 @@ fn an_id_beyond_the_table_moves_nothing() {
     }
 }
 
-/// What a table before the one with the bad id owed may have been paid: it is where it would be without.
+/// A table before the table with the bad id may have been settled; its rows are the same as without the failure.
 #[test]
 fn beside_a_bad_id_other_tables_are_where_they_would_be() {
     let net = Builder::new().seed(2);
@@ -137,7 +137,7 @@ fn damaged_missing_and_foreign_states_change_nothing() {
     let whole = saved(&mut trainer(Gradient::Rows), 7, &at);
     let mut into = trainer(Gradient::Rows);
     into.fit(&loader(), &loader(), Until::Steps(3)).unwrap();
-    // Every byte stands under a checksum.
+    // Every byte is covered by a checksum.
     for place in (0..whole.len()).step_by(whole.len() / 400) {
         let mut bytes = whole.clone();
         bytes[place] ^= 0x20;
@@ -146,7 +146,7 @@ fn damaged_missing_and_foreign_states_change_nothing() {
     for place in (0..whole.len()).step_by(whole.len() / 40) {
         refused(&mut into, &whole[..place], &at, &[]);
     }
-    // Each state of the rule, what is settled, and the updates before.
+    // Each state of the rule, the settled rows, and the number of updates.
     let parts = sections(&whole);
     let name_of = |body: &[u8]| {
         let length = u32::from_le_bytes(body[..4].try_into().unwrap()) as usize;
@@ -183,7 +183,7 @@ fn damaged_missing_and_foreign_states_change_nothing() {
     }
     let dense = saved(&mut trainer(Gradient::Dense), 7, &at);
     refused(&mut into, &dense, &at, &["program: expected that of the model being built"]);
-    // And it goes on as if none had been there.
+    // Training continues as if no checkpoint had been read.
     let mut alone = trainer(Gradient::Rows);
     for trainer in [&mut into, &mut alone] {
         trainer.fit(&loader(), &loader(), Until::Steps(9)).unwrap();

@@ -1,4 +1,4 @@
-//! What a run refuses, how it says so, and that a run that fails leaves everything as it was.
+//! Refused runs and their errors; a failed run changes nothing.
 
 use unpadded::executor::{Executor, LoopPhase, Run, Scope, Stage};
 use unpadded::layers::{Embedding, Lstm};
@@ -67,7 +67,7 @@ impl Tagger {
         [(self.words, words), (self.marks, marks), (self.label, label), (self.topic, topic)]
     }
 
-    /// A run that fails: its error. The scope is as it was, and the next run is what it would have been.
+    /// Returns the error of a failing run. The scope is unchanged, and the next run has the results that it would have had.
     #[track_caller]
     fn fails(&self, feeds: &[(VarId, &Variable)]) -> Error {
         let (mut scope, mut other) = (trained(self), trained(self));
@@ -165,7 +165,7 @@ fn sequences_that_disagree() {
     );
     let error = this.fails_with(1, marks.unwrap());
     says(&error, "variable `marks`: length of sequence 0 of the batch: expected 3, as in `words`, got 2");
-    // Eight equal lengths first: what differs comes late.
+    // Eight equal lengths first: the difference comes late.
     let (long, other) = (vec![vec![1i64; 3]; 12], [vec![vec![1i64; 3]; 11], vec![vec![1; 4]]].concat());
     let [words, marks] = [long, other].map(|ids| Variable::from_sequences(&ids).unwrap());
     let marks =
@@ -435,8 +435,8 @@ fn a_run_goes_as_far_as_it_is_told() {
     assert!(contents(&mut scope) == before);
 }
 
-/// Weights that were packed in one run serve the next ones only as long as the scope holds the same values: whoever writes
-/// them, and whichever scope a run is given.
+/// Weights that were packed in one run serve later runs only as long as the scope holds the same values, whoever writes the
+/// values, and whichever scope a run is given.
 #[test]
 fn packed_weights_are_those_of_the_scope() {
     let net = Builder::new();
@@ -451,7 +451,7 @@ fn packed_weights_are_those_of_the_scope() {
     let executor = |program: &Program| Executor::new(program, &ops::catalogue(), &[loss.id()], 1).unwrap();
     let (mut infer, mut train) = (executor(&forward), executor(&program));
     let mut scope = Scope::of(&program).unwrap();
-    // The executor that ran before gives what one that never ran gives.
+    // An executor that ran before has the results of an executor that never ran.
     let mut seen = Vec::new();
     let mut same = |infer: &mut Executor, scope: &mut Scope, what: &str| {
         infer.run(scope, &Run::infer(&feeds)).unwrap();
@@ -481,9 +481,9 @@ fn packed_weights_are_those_of_the_scope() {
     same(&mut infer, &mut scope, "the first scope again");
     seen.sort_by(f64::total_cmp);
     seen.dedup();
-    // The clone was updated to what the first scope was.
+    // The clone was updated to the values of the first scope.
     assert_eq!(seen.len(), 5, "values that differ: {seen:?}");
-    // What only predicts leaves them packed, also by an executor that could update them.
+    // Prediction leaves the weights packed, also in an executor that could update them.
     let mut packed = |runs: u64| {
         train.start_profile();
         for _ in 0..runs {
@@ -532,7 +532,7 @@ fn a_level_that_an_operator_makes_has_its_rows() {
     }
 }
 
-/// Rows are looked up in a table that an operator makes: what goes back through that operator is dense.
+/// Rows are looked up in a table that an operator computes: the gradient through that operator is dense.
 #[test]
 fn a_sparse_lookup_in_a_table_that_is_computed() {
     let net = Builder::new();
@@ -551,7 +551,7 @@ fn a_sparse_lookup_in_a_table_that_is_computed() {
     assert_eq!(got.as_slice::<f64>().unwrap(), [8.0, 8.0, 0.0, 0.0, 16.0, 16.0]);
 }
 
-/// What no operator computes with is fed, copied, carried from step to step, reversed and fetched all the same.
+/// Variables of types without arithmetic are fed, copied, carried from step to step, reversed and fetched all the same.
 #[test]
 fn every_dtype_passes_through_a_program() {
     for dtype in DType::ALL {

@@ -4,7 +4,7 @@ use ndarray::array;
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::{Builder, DType, Var, Variable};
 
-/// What an expression of `x` and `y` is, for x = 4, −2 and y = 8, 0.5.
+/// Returns the values of an expression of `x` and `y`, for x = 4, −2 and y = 8, 0.5.
 fn value(expression: impl Fn(Var, Var) -> Var) -> Vec<f64> {
     let net = Builder::new();
     let (x, y) = (net.feed("x", DType::F64, &[2], 0), net.feed("y", DType::F64, &[2], 0));

@@ -9,7 +9,7 @@ use unpadded::tensor::{Dense, Storage};
 use unpadded::train::{Progress, Trainer, Until};
 use unpadded::{Builder, DType, ErrorKind};
 
-/// A classifier of so many classes, and the width of its LSTM.
+/// Builds a classifier with `classes` classes and an LSTM of width `width`.
 fn trainer(classes: usize, width: usize, optimizer: &dyn Optimizer) -> Trainer {
     let net = Builder::new().seed(classes as u64);
     let words = net.feed("words", DType::I64, &[], 1);

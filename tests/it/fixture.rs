@@ -12,7 +12,7 @@ pub(crate) struct Fixture {
     settings: HashMap<String, String>,
 }
 
-/// What arrays hold.
+/// The element type of an array.
 pub(crate) trait Number: Sized + Clone {
     const DTYPE: Dtype;
     fn read(bytes: &[u8]) -> Vec<Self>;

@@ -1,5 +1,5 @@
-//! Operators that become one: `linear` and `cross_entropy`, which then never hold the logits of a batch whole. What a
-//! fused program computes is held to the reference interpreter, which fuses nothing.
+//! Fused operators: `linear` and `cross_entropy`, which then never hold the logits of a whole batch. The results of fused
+//! programs are compared with the reference interpreter, which fuses nothing.
 
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
 use unpadded::layers::Linear;
@@ -16,7 +16,7 @@ const CLASSES: usize = 300;
 const WIDTH: usize = 5;
 const FUSED: &str = "as linear_cross_entropy";
 
-/// Where the linear and the cross-entropy stand.
+/// The positions of the linear and the cross-entropy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Where {
     Root,
@@ -25,7 +25,7 @@ enum Where {
     BothInside,
 }
 
-/// How a loss is made of the losses.
+/// Reduces the losses of the rows to one loss.
 type Ending = fn(&Builder, Var, Var) -> Var;
 
 fn mean(net: &Builder, loss: Var, _: Var) -> Var {
@@ -86,7 +86,7 @@ fn model(place: Where, dtype: DType, options: CrossEntropy, weighted: bool, endi
     Model { program, x, labels, logits, losses, loss, gradients }
 }
 
-/// Rows and labels for sequences of these lengths; every fifth label is ignored where `ignore` says so.
+/// Returns rows and labels for sequences of these lengths; with `ignore`, every fifth label is ignored.
 fn batch(lengths: &[usize], dtype: DType, ignore: bool) -> [Variable; 2] {
     let rows: usize = lengths.iter().sum();
     let mut random = Random(7);
@@ -283,7 +283,7 @@ fn inference_fuses_the_forward_alone() {
     assert_eq!(losses, model.interpreted(&mut scope, &batch)[1]);
 }
 
-/// A wrong label is said by the operator that the user wrote, with its sample and line.
+/// A wrong label is reported for the operator that the user wrote, with its sample and line.
 #[test]
 fn a_wrong_label_is_said_as_before() {
     let model = model(Where::Root, DType::F32, options()[0].0, false, mean);
@@ -380,7 +380,7 @@ operator! {
 }
 
 operator! {
-    /// What it becomes behind a `linear`.
+    /// The fused form after a `linear`.
     struct LinearEnergy = "acme.linear_energy" {}
     inputs { X = input: one, MATRIX = matrix: one }
     outputs { OUT = out: one }

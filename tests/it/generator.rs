@@ -1,4 +1,4 @@
-//! A trained program as a generator: what it writes is what the whole program says of every prefix.
+//! A trained program as a generator: its tokens agree with the scores of the whole program for every prefix.
 
 use unpadded::layers::{Embedding, Gru};
 use unpadded::ops::Pool;
@@ -45,7 +45,7 @@ fn sources() -> Vec<Vec<i64>> {
     vec![vec![3, 1, 4, 1, 5], vec![9], vec![2, 6, 5], vec![], vec![8, 9, 7, 9, 3, 2, 3, 8]]
 }
 
-/// The scores of what comes after a prefix, by the whole program.
+/// Returns the scores of the next token after a prefix, by the whole program.
 fn after(model: &Predictor, source: &[i64], prefix: &[i64]) -> Vec<f32> {
     let words = Variable::from_sequence([&[START], prefix].concat()).unwrap();
     let source = Variable::from_sequence(source.to_vec()).unwrap();
@@ -129,7 +129,7 @@ fn a_wide_beam_finds_the_best_of_all() {
 /// The tokens, the bits of the score, and whether it stopped, of each hypothesis.
 type Found = Vec<(Vec<i64>, u64, bool)>;
 
-/// Neither the other sources, nor their order, nor threads change what a source gets, to the bit.
+/// The output for a source does not depend on other sources, on their order or on threads, to the bit.
 #[test]
 fn a_source_gets_what_it_gets_alone() {
     let model = trained();

@@ -1,4 +1,4 @@
-//! The checkpoints of each format version in `fixtures/` load forever, and hold what they held when they were written.
+//! The checkpoints of each format version in `fixtures/` load forever, with the contents that were written.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -71,7 +71,7 @@ fn logits(checkpoint: Checkpoint) -> Vec<f32> {
     predictor.run(&feeds, &["logits"]).unwrap()[0].as_slice::<f32>().unwrap().to_vec()
 }
 
-/// A file of some version, which loads, holds what it held when it was written, and predicts.
+/// Checks that a file of some version loads, has the contents that were written, and predicts.
 fn loads_forever(version: u32) {
     let bytes = std::fs::read(fixture(&format!("checkpoint_v{version}.ckpt"))).unwrap();
     let checkpoint = Checkpoint::load(fixture(&format!("checkpoint_v{version}.ckpt"))).unwrap();
@@ -82,7 +82,7 @@ fn loads_forever(version: u32) {
         let written = checkpoint.to_bytes().unwrap();
         assert_eq!(written, bytes, "version {version} is written in another way than it was");
     }
-    // What is saved again, in the version of today, is the same.
+    // Saving it again in the current version changes nothing.
     assert_eq!(Checkpoint::from_bytes(&checkpoint.to_bytes().unwrap()).unwrap(), checkpoint);
     // Another CPU may round otherwise.
     let expected = expected.split_whitespace().map(|x| x.parse::<f32>().unwrap());
@@ -96,7 +96,7 @@ fn version_1_loads_forever() {
     loads_forever(1);
 }
 
-/// A new format version gets files of its own beside those of the versions before it, which are never written again.
+/// A new format version gets golden files of its own; the files of earlier versions are never rewritten.
 #[test]
 fn the_version_that_is_written_has_golden_files() {
     let [file, words] = ["ckpt", "txt"].map(|end| fixture(&format!("checkpoint_v{}.{end}", wire::VERSION)));

@@ -111,7 +111,7 @@ fn says(error: &Error, expected: &str) {
     assert_eq!(message.rsplit_once(&line).map(|(said, _)| said), Some(expected), "{message}");
 }
 
-/// Parameters, optimizer state and what is fetched have the bits of whole runs, whatever is fused or fetched.
+/// Parameters, optimizer state and fetched values have the bits of whole runs, whatever is fused or fetched.
 #[test]
 fn two_halves_have_the_bits_of_one_run() {
     for table in [Table::Dense, Table::SelectedRows] {
@@ -124,7 +124,7 @@ fn two_halves_have_the_bits_of_one_run() {
             assert_eq!(listing.contains(FUSED), !fetch.contains(&model.logits), "{what}\n{listing}");
             let (mut one, mut two) = (Scope::of(&model.program).unwrap(), Scope::of(&model.program).unwrap());
             for step in 0..3 {
-                // So many that threads share the loops, the logits and the updates.
+                // Enough sequences that threads share the loops, the logits and the updates.
                 let [words, labels] = batch_of(step, &[4, 0, 9, 1, 7].repeat(25));
                 let run = &[(model.words, &words), (model.labels, &labels)];
                 let run = Run::train(run, step);
@@ -142,8 +142,8 @@ fn two_halves_have_the_bits_of_one_run() {
     }
 }
 
-/// Every gradient is there when all of them are, though buffers are shared by what needs them in turn: the same as where
-/// each gradient is fetched and so has a buffer of its own.
+/// All gradients are available at the same time, though buffers are reused: they equal the gradients of a program that fetches
+/// each of them from a buffer of its own.
 #[test]
 fn every_gradient_can_be_read() {
     for table in [Table::Dense, Table::SelectedRows] {
@@ -168,7 +168,7 @@ fn every_gradient_can_be_read() {
     }
 }
 
-/// What is put in the place of a gradient is what moves the parameter, and no other one.
+/// A replaced gradient moves its parameter, and no other parameter.
 #[test]
 fn a_gradient_is_replaced() {
     for (table, threads) in [(Table::Dense, 1), (Table::SelectedRows, 3)] {
@@ -223,7 +223,7 @@ fn replicas_step_together() {
     let cut = |part: std::ops::Range<usize>| {
         [&words, &labels].map(|value| value.slice_sequences(part.clone()).unwrap())
     };
-    // Of the mean over all rows, a part has a share by its rows.
+    // A part counts in the mean over all rows by the number of its rows.
     let parts = [cut(0..2), cut(2..5)];
     let mut whole = (model.executor(&[], 1), Scope::of(&model.program).unwrap());
     run(&[(model.words, &words), (model.labels, &labels)], &[0, 1, 2, 3, 4], &mut whole.0, &mut whole.1);
@@ -318,7 +318,7 @@ fn a_replaced_gradient_is_checked() {
     executor.update(&mut scope).unwrap();
 }
 
-/// What does not fit is refused with the parameter, and the gradient stays what it was.
+/// A gradient that does not fit is refused with the parameter's name, and the stored gradient does not change.
 #[test]
 fn a_gradient_that_does_not_fit() {
     let model = model(Table::SelectedRows, &sgd);
@@ -394,7 +394,7 @@ fn the_order_of_calls() {
     says(&error, "update: expected a program that an optimizer has completed, got one without updates");
 }
 
-/// A program that continues after an update may have reused the buffer of a gradient by then.
+/// Operators after an update may reuse the buffer of a gradient.
 #[test]
 fn a_program_that_goes_on_after_an_update() {
     let net = Builder::new();

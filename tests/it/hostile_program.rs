@@ -1,5 +1,4 @@
-//! Programs of damaged or hostile files: what is well formed enough to load prints, and compiles and runs, or is
-//! refused.
+//! Programs of damaged or hostile files: a program that loads prints, and it compiles and runs, or it is refused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -24,8 +23,8 @@ fn program(model: &Model) -> (Program, VarId) {
     (program, made.loss.id())
 }
 
-/// Everything that a user does with a program that was loaded: its loss, all that its root block holds, and some other
-/// variable are computed and fetched. Whether that worked for the loss, and for all.
+/// Does everything that a user does with a loaded program: its loss, all variables of its root block, and some other variable are
+/// computed and fetched. Returns whether this succeeded for the loss, and for all.
 fn use_up(
     program: &Program,
     loss: VarId,
@@ -34,7 +33,7 @@ fn use_up(
     random: &mut Random,
 ) -> [bool; 2] {
     let _ = (program.to_string(), program.dot());
-    // What a well-formed program says is large takes the memory that it takes.
+    // A well-formed program with large variables needs memory for them.
     let count = |spec: &Spec| spec.shape.iter().filter_map(|e| e.known()).fold(1usize, usize::saturating_mul);
     if program.vars().filter_map(|(_, v)| v.spec()).any(|spec| count(spec) > 1 << 20) {
         return [false; 2];
@@ -56,7 +55,7 @@ fn use_up(
     [run(&[loss]) && feeds.len() == model.feeds.len(), run(&root)]
 }
 
-/// Bytes are changed behind the checksum, most often to numbers that stand elsewhere in the file.
+/// Changes bytes and updates the checksum, most often to numbers that occur elsewhere in the file.
 fn change(model: &Model) {
     let (program, loss) = program(model);
     let body = program.to_section().unwrap();
@@ -111,7 +110,7 @@ fn a_changed_program_over_two_levels_never_panics() {
     change(&TRAINED_NESTED);
 }
 
-/// What an operator writes lies in its own block. A gradient may lie around it: where those of its variable do.
+/// An operator's outputs belong to its own block. A gradient may belong to an outer block: the block of its variable's gradients.
 #[test]
 fn an_operator_writes_in_its_own_block() {
     let (whole, _) = program(&LOOP_IN_LOOP);

@@ -1,4 +1,4 @@
-//! Files for inference: the same predictions and scores from fewer bytes, and no training to go on with.
+//! Files for inference: the same predictions and scores from fewer bytes, without the state of the training.
 
 use std::path::PathBuf;
 
@@ -154,7 +154,7 @@ fn a_file_for_inference_predicts_and_scores_as_the_whole_one() {
     }
 }
 
-/// A language model carries its states through what it is scored on, as in training.
+/// A language model carries its states through the evaluated data, as in training.
 #[test]
 fn scores_carry_states_from_batch_to_batch() {
     let text = |from: i64| (from..from + 90).map(|i| i * i % 11 % 5).collect::<Vec<_>>();
@@ -176,7 +176,7 @@ fn scores_carry_states_from_batch_to_batch() {
     trainer.fit(&data(0), &data(40), Until::Epochs(2)).unwrap();
     trainer.use_best().unwrap();
     let predictor = Predictor::new(trainer.for_inference().unwrap(), &ops::catalogue()).unwrap();
-    // It does not look at what a batch has left of the states.
+    // Evaluation ignores the states that a prediction has left.
     predictor.run(&[("x", &Variable::from_sequence(vec![1i64, 2]).unwrap())], &["logits"]).unwrap();
     assert_eq!(bits(&predictor.evaluate(&data(40)).unwrap()), bits(&trainer.evaluate(&data(40)).unwrap()));
 }
@@ -216,7 +216,7 @@ fn what_cannot_be_made_or_scored_says_why() {
         missing.for_inference(),
         "variable `linear_0.bias`: checkpoint: expected a value for it, got none",
     );
-    // What is of a training does not stand in a file that says to be for inference.
+    // A file that is marked as for inference contains no training state.
     let mut mixed = whole.clone().for_inference().unwrap();
     mixed.position.step = 1;
     refused(
@@ -238,7 +238,7 @@ fn what_cannot_be_made_or_scored_says_why() {
     let error = scored.evaluate(&odd).unwrap_err().to_string();
     assert!(error.starts_with("name of a feed in the data: expected one of `label`, `words`"), "{error}");
 
-    // What a file says of metrics is not believed.
+    // The metrics of a file are validated.
     let told = |change: &dyn Fn(&mut Checkpoint)| {
         let mut other = trainer_file();
         change(&mut other);

@@ -1,4 +1,4 @@
-//! The same bits on any number of threads, and for a sequence alone, in any batch and in any order of it.
+//! Bit-identical results on any number of threads, and for a sequence alone, in any batch and in any order of the batch.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use unpadded::{Builder, Mode, Program, Variable, ops};
 
 use crate::models::{self, Model, Random};
 
-/// A model with its gradients, and what is looked at.
+/// A model with its gradients, and the variables that are compared.
 struct Differentiated {
     program: Program,
     feeds: Vec<VarId>,
@@ -80,7 +80,7 @@ fn same(got: &Variable, expected: &Variable, what: &str) {
 
 const SEQUENCES: usize = 64;
 
-/// Where most of the bits would differ if any did: many sequences of up to `words` words.
+/// Compares the results of many sequences of up to `words` words, which are most sensitive to a difference.
 fn check(model: Model, words: usize) {
     let this = Differentiated::new(&model);
     let mut random = Random(17);
@@ -165,8 +165,8 @@ fn static_rows() {
     check(models::STATIC_ROWS, 100);
 }
 
-/// A long sequence goes on alone, where threads share the columns of its products; so they do sooner, since the weights
-/// are large.
+/// A long sequence continues alone, where threads share the columns of its products; they start to share sooner, since the
+/// weights are large.
 #[test]
 fn a_long_sequence_among_short_ones() {
     let this = Differentiated::new(&models::WIDE);

@@ -18,7 +18,7 @@ use unpadded::{Builder, DType, Result};
 use crate::models::Random;
 use crate::thorough::times;
 
-/// Where the other process keeps its checkpoint.
+/// The folder of the other process's checkpoint.
 const FOLDER: &str = "UNPADDED_KILL_FOLDER";
 const THREADS: &str = "UNPADDED_KILL_THREADS";
 /// How often to kill.
@@ -26,7 +26,7 @@ const KILLS: usize = 4;
 
 const FILE: &str = "x.ckpt";
 
-/// Whether a sentence has more large words than small ones; some sentences are empty.
+/// Sentences, labelled by whether they have more large words than small words; some sentences are empty.
 fn data(part: std::ops::Range<u64>) -> Result<Loader> {
     let sample = |i: u64| {
         let mut random = Random(i);
@@ -109,7 +109,7 @@ fn killed_and_resumed_is_the_same_to_the_byte() {
         loop {
             let clock = Instant::now();
             let mut child = spawn(&folder, 1 + random.below(2));
-            // One that ends before it is killed ends its training; after the last kill it is waited for.
+            // A process that ends before it is killed ends its training; after the last kill the process runs to its end.
             if places.len() < wanted {
                 sleep(Duration::from_micros(random.below(most.as_micros() as usize) as u64));
             } else {
@@ -128,7 +128,7 @@ fn killed_and_resumed_is_the_same_to_the_byte() {
             let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
             let half = |name: &std::ffi::OsString| name.to_string_lossy().ends_with(".tmp");
             writing += names.filter(half).count();
-            // What is there is whole; there may be nothing yet.
+            // An existing file is complete; there may be no file yet.
             let path = folder.join(FILE);
             places.push(path.exists().then(|| Checkpoint::load(&path).unwrap().position.step));
         }

@@ -77,7 +77,7 @@ fn case(levels: usize, build: impl FnOnce(&Builder, Feeds) -> Vec<Var>) -> Resul
         let part = net.sum(net.square(result));
         loss = Some(loss.map_or(part, |sum| sum + part));
     }
-    // What is not read has no place, and is still fed.
+    // A feed that is not read has no buffer, and is still fed.
     let used =
         net.sum(net.cast(net.lod_of(net.sequence_slice(feeds.x, feeds.from, feeds.count)), DType::F64));
     let loss = net.add(loss.unwrap(), net.add(used, net.sum(net.tanh(feeds.x))));
@@ -174,7 +174,7 @@ fn a_loop_over_what_a_step_made() {
                 let rows = step.sequence_slice(x, others, step.lod_of(left));
                 let rows = step.dropout(rows, 0.3);
                 let before = step.memory_of(DType::F64, &[3]);
-                // They start with what the outer step before left, so that these loops run step by step.
+                // They start with the state of the previous outer step, so that these loops run step by step.
                 let read = step.recurrent(left, |inner, id| {
                     let h = inner.memory_from(before);
                     let word = inner.dropout(looked_up(inner, id, table), 0.2);
@@ -293,7 +293,7 @@ fn a_memory_may_not_decide() {
     assert!(error.contains(refused.split("made in a step: ").last().unwrap()), "{error}");
 }
 
-/// What a run of the executor, and of the interpreter, says about a batch.
+/// Returns the errors of the executor and of the interpreter for a batch.
 fn refused(case: &Case, batch: &[(VarId, Variable)]) -> [String; 3] {
     let feeds: Vec<(VarId, &Variable)> = batch.iter().map(|(id, value)| (*id, value)).collect();
     let numbers: Vec<u64> = (0..case.feeds[0].1.batch_size() as u64).map(|i| 40 + i).collect();
@@ -378,15 +378,15 @@ fn a_listing_shows_the_calls() {
     let offsets = at("sequence_erase #0 (ids.step) -> the offsets of level");
     assert!(at("before the loop, one step after the other") < offsets);
     assert!(offsets < at("before its output has room, for one step after the other"));
-    // What no memory reaches runs over all steps at once.
+    // An operator that depends on no memory runs over all steps at once.
     let all = at("before the loop, over all steps at once");
     assert!(all < at("sequence_erase #0 (ids.step) -> sequence_erase:") && all < at("embedding #1"));
     assert!(!listing.contains("at every step"), "{listing}");
 }
 
 operator! {
-    /// Each sequence of f64 rows in groups of two levels: each row twice, as a group of its own. The offsets follow from
-    /// offsets, or are said to be data, as the attribute `how` says; some of its words are lies.
+    /// Each sequence of f64 rows in groups of two levels: each row twice, as a group of its own. By the attribute `how`, the
+    /// offsets follow from offsets or are declared as data; some values of `how` declare falsely.
     struct Groups = "test.groups" { how: String }
     inputs { X = x: one }
     outputs { OUT = out: one }

@@ -17,8 +17,8 @@ fn listing(build: impl FnOnce(&Builder) -> Var) -> String {
     executor.listing().to_string()
 }
 
-/// The lines stand in the listing one after another, but for the numbers of instructions and of buffers and the lines of
-/// this file.
+/// Checks that the listing contains the lines in this order, apart from the numbers of instructions and of buffers and the lines
+/// of this file.
 #[track_caller]
 fn stands(listing: &str, expected: &str) {
     let plain = |line: &str| {

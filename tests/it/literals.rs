@@ -1,5 +1,5 @@
 //! Literals in the slots of operators: scalars, strings and lists that a program carries, read at the root and in step
-//! blocks, in direct calls, compiled and interpreted, trained, saved and loaded; and what is refused.
+//! blocks, in direct calls, compiled and interpreted, trained, saved and loaded; and refusals.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -29,7 +29,7 @@ operator! {
     outputs { OUT = out: one }
 }
 
-/// Which columns change.
+/// Returns for each column whether it changes.
 fn changed<'a>(columns: impl ExactSizeIterator<Item = LiteralRef<'a>>, width: usize) -> Result<Vec<bool>> {
     let mut changed = vec![columns.len() == 0; width];
     for list in columns {
@@ -186,7 +186,8 @@ fn a_direct_call_reads_them() {
     );
 }
 
-/// At the root, in a step block and in one inside it, made inside and outside of the block; with what it all gives.
+/// Builds a model with literals at the root, in a step block and in an inner block, made inside and outside of the block; returns
+/// its outputs.
 fn model() -> (Builder, Var, Var, Var) {
     let net = Builder::with_registry(registry()).seed(3);
     let x = net.feed("x", DType::F32, &[3], 1);
@@ -270,7 +271,7 @@ fn they_are_read_at_the_root_and_in_step_blocks() {
     assert_eq!(said, "variable `change.columns` as a list ([0, 1]) in place of a list ([0, 2])");
 }
 
-/// What a user reads who binds what does not fit.
+/// The messages for a literal that does not fit.
 #[test]
 fn what_does_not_fit_is_refused_at_the_users_line() {
     let net = Builder::with_registry(registry());

@@ -16,7 +16,7 @@ const WIDTH: usize = 20;
 struct Model {
     program: Program,
     x: VarId,
-    /// Of every step.
+    /// The output of every step.
     y: VarId,
     /// y, the loss and the gradient of every parameter and of x.
     wanted: Vec<VarId>,
@@ -60,7 +60,7 @@ impl Model {
         self.wanted.iter().map(numbers).collect()
     }
 
-    /// Runs it on 1, 2 and 3 threads and by the interpreter; returns what is wanted.
+    /// Runs the program on 1, 2 and 3 threads and by the interpreter; returns the requested values.
     #[track_caller]
     fn agrees(&self, x: &Variable) -> Vec<Vec<f32>> {
         let one = self.run(x, 1);
@@ -80,7 +80,7 @@ impl Model {
         one
     }
 
-    /// The same, and sequence by sequence; returns the listing.
+    /// Runs the program also sequence by sequence; returns the listing.
     #[track_caller]
     fn holds(&self) -> String {
         let lengths = [3, 0, 9, 1, 30, 2];
@@ -182,7 +182,7 @@ fn terms_of_any_number_and_order() {
         let a = step.product(h, frozen, None);
         let b = step.linear(h, Linear::new(WIDTH).without_bias());
         let c = step.linear(h, Linear::new(3).without_bias());
-        // One with a bias, one that is added to another of them, one that leaves the step.
+        // A product with a bias, a product that is added to another product, and a product that leaves the step.
         let d = step.linear(h, WIDTH);
         let sum = step.add(
             step.linear(h, Linear::new(WIDTH).without_bias()),
@@ -197,7 +197,7 @@ fn terms_of_any_number_and_order() {
     assert!(listing.contains("as one, since all read `memory`"), "{listing}");
 }
 
-/// What runs once, before the loop or after it, is left as it was written.
+/// Products that run once, before or after the loop, are not merged.
 #[test]
 fn outside_the_loop_there_is_nothing_to_gain() {
     let listing = model(|step, x| {
@@ -239,7 +239,7 @@ fn weights_of_the_block_around() {
     assert!(listing.contains("as one, since all read"), "{listing}");
 }
 
-/// Products of what was a product itself, and of sums of them: each reads its own part of what was merged before.
+/// Products of products, and of sums of products: each reads its own part of the earlier merged product.
 #[test]
 fn products_of_products() {
     let listing = model(|step, x| {

@@ -1,4 +1,4 @@
-//! Programs with mistakes: each is one message, with the user's line, and what follows from it says nothing more.
+//! Programs with mistakes: each mistake is one message, with the user's line, and its consequences are not reported.
 
 use unpadded::layers::{Embedding, Gru, Instance, Layer, Linear, Lstm, Stacked, init};
 use unpadded::ops::Pool;
@@ -46,7 +46,7 @@ fn three_mistakes_are_three_messages() {
     says(&net, &expected);
     assert_eq!(net.describe(loss), "unknown");
     assert!(net.spec(loss).is_none());
-    // The trainer says the same, and so does the program that is never made.
+    // The trainer and the finished builder report the same errors.
     let all = messages(&net);
     let error = Trainer::new(net.clone(), loss, &Adam::new(1e-3)).err().unwrap();
     assert_eq!(error.all().map(Error::to_string).collect::<Vec<_>>(), all);
@@ -71,7 +71,7 @@ fn a_mistake_in_a_step_leaves_what_stands_outside() {
     });
     assert!(net.spec(wrong).is_none());
     assert_eq!(net.spec(right), net.spec(x));
-    // What was captured in a step that failed can be used in another.
+    // A variable that was captured in a failed step can be used in another step.
     let h = net.recurrent(x, |step, x_t| {
         let h_prev = step.memory_from(row);
         let h = (x_t + row * h_prev).tanh();
@@ -143,7 +143,7 @@ fn memories_are_updated() {
     assert_eq!(net.spec(y), net.spec(x));
 }
 
-/// Whatever is wrong, it is said once, with the user's line.
+/// Every mistake is reported once, with the user's line.
 #[test]
 fn one_mistake_is_one_message() {
     #[track_caller]
@@ -244,7 +244,7 @@ fn a_program_is_finished_outside_its_steps() {
     assert!(net.finish().is_ok());
 }
 
-/// The outer builder's own step, opened inside another one, captures what it needs itself.
+/// A step of the outer builder that is opened inside another step captures the variables that it needs.
 #[test]
 fn a_step_of_the_outer_builder_inside_a_step() {
     let net = Builder::new();
@@ -307,7 +307,7 @@ fn an_update_the_wrong_way_round() {
     says(&net, &[("variable `add`: memory: expected one made by this step, got another variable", line)]);
 }
 
-/// In a layer of the user's own: the line that called it, and the one in it.
+/// An error in a layer of the user's own names the line that called the layer, and the line in it.
 #[test]
 fn a_mistake_in_a_layer_of_ones_own() {
     #[track_caller]
@@ -322,7 +322,7 @@ fn a_mistake_in_a_layer_of_ones_own() {
     assert!(messages(&net)[0].contains(&inside), "{inside} in {:?}", messages(&net));
 }
 
-/// What is built after the trainer, for a metric or an output, is looked at before the first step.
+/// Operators that are built after the trainer, for a metric or an output, are checked before the first step.
 #[test]
 fn a_mistake_after_the_trainer() {
     use unpadded::data::{Field, Loader, Samples};
@@ -338,7 +338,7 @@ fn a_mistake_after_the_trainer() {
     assert!(error.starts_with("slice #") && error.contains(&format!("mistakes.rs:{line}:")), "{error}");
 }
 
-/// Both lines: where it is used, and where it was made.
+/// The error names both lines: the line of the use, and the line that made the variable.
 #[test]
 fn a_variable_of_a_step_is_used_outside() {
     let net = Builder::new();
@@ -384,7 +384,7 @@ fn a_variable_of_a_step_is_used_outside() {
     assert_eq!(messages(&net).len(), 1);
 }
 
-/// A builder that is gone: an error that the thread keeps, with its line, and never a panic.
+/// A dropped builder: the thread keeps the error with its line, and nothing panics.
 #[test]
 fn variables_without_their_builder() {
     let gone = {
@@ -462,7 +462,7 @@ fn layers_in_layers_share_weights_and_name_the_users_line() {
     let ids = net.feed("ids", DType::I64, &[], 1);
     let gated = net.scope("encoder", |net| net.layer(Gated));
     assert!(gated.weights().is_none());
-    // What is unknown makes no weights; the next call does.
+    // A layer over an unknown variable makes no weights; the next call does.
     let first = line!() + 1;
     gated.of(x.slice(3..9));
     let one = gated.of(x);

@@ -22,13 +22,13 @@ pub(crate) fn divided(mut executor: Executor) -> Executor {
     executor
 }
 
-/// What a model gives: its loss, and what a test looks at.
+/// The results of a model: its loss, and the variables that a test compares.
 pub(crate) struct Made {
     pub(crate) loss: Var,
     pub(crate) outputs: Vec<Var>,
 }
 
-/// A model: how it is built, and what its feeds hold, by name.
+/// A model: how it is built, and the contents of its feeds, by name.
 #[derive(Clone, Copy)]
 pub(crate) struct Model {
     pub(crate) name: &'static str,
@@ -36,7 +36,7 @@ pub(crate) struct Model {
     pub(crate) feeds: &'static [Feed],
 }
 
-/// A feed of a batch, by what it holds.
+/// The contents of a feed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Feed {
     /// `x`: rows of floats, one level.
@@ -234,7 +234,7 @@ pub(crate) const LOOP_IN_LOOP: Model = Model {
     },
 };
 
-/// Some words are erased, and pieces taken of what is left, at the root and in a step over sentences.
+/// A model that erases some words, and slices the rest, at the root and in a step over sentences.
 pub(crate) const ERASED: Model = Model {
     name: "erased words",
     feeds: &[Feed::NestedWords],
@@ -361,7 +361,7 @@ pub(crate) const WIDE: Model = Model {
     },
 };
 
-/// A model that says its words again: its logits are so wide that they are fused with the loss.
+/// A model that predicts its input words: its logits are so wide that they are fused with the loss.
 pub(crate) const MANY_CLASSES: Model = Model {
     name: "many classes",
     feeds: &[Feed::Words],
@@ -373,7 +373,7 @@ pub(crate) const MANY_CLASSES: Model = Model {
     },
 };
 
-/// The same over documents of sentences.
+/// The trained classifier over documents of sentences.
 pub(crate) const TRAINED_NESTED: Model = Model {
     name: "trained nested classifier",
     feeds: &[Feed::NestedWords, Feed::Label],

@@ -1,4 +1,4 @@
-//! NaN is not lost on the way: what it goes into is NaN, and a training says so.
+//! NaN propagates: every result that depends on NaN is NaN, and a training reports it.
 
 use ndarray::{Array2, array};
 use unpadded::executor::{Executor, Run, Scope};
@@ -22,7 +22,7 @@ fn functions_of_nan_are_nan() {
     for (kind, attributes) in
         plain.into_iter().chain([("elu", alpha.clone()), ("leaky_relu", alpha), ("clamp", clamp)])
     {
-        // As many as a vector has and more, so that the tail is met too.
+        // More numbers than a vector has, so that the tail is covered, too.
         let x = Array2::from_shape_fn((3, 9), |(i, j)| if (i + j) % 4 == 0 { f64::NAN } else { 0.5 });
         let wide = called(kind, &attributes, x.clone().into());
         let narrow = called(kind, &attributes, x.mapv(|x| x as f32).into());
@@ -51,7 +51,7 @@ fn the_maximum_of_a_row_with_nan_is_nan() {
     assert!(found[..3].iter().all(|x| x.is_nan()) && found[3] == 3.0, "{found:?}");
 }
 
-/// What losses of each row come to, where x or y is NaN in the first row.
+/// Returns the losses of the rows, where x or y is NaN in the first row.
 fn losses(width: &[usize], loss: impl Fn(Var, Var, Var) -> Var) -> Vec<f64> {
     let net = Builder::new();
     let [x, y] = ["x", "y"].map(|name| net.feed(name, DType::F64, &[1], 0));

@@ -1,5 +1,5 @@
-//! The page of operators (`src/ops/operators.md`): each operator of the catalogue stands there once, with its nearest names elsewhere;
-//! and what the page says of LoD, empty sequences and storages is what the operators declare and do.
+//! The page of operators (`src/ops/operators.md`) lists each operator of the catalogue once, with its nearest names elsewhere;
+//! its columns on LoD, empty sequences and storages agree with the declarations and the behaviour of the operators.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,11 +10,11 @@ use unpadded::op::{Attributes, CheckCase, LodEffect, Op, Operand, Slot, Spec};
 use unpadded::tensor::StorageKind;
 use unpadded::{Builder, DType, Lod, Variable, layers::init, ops};
 
-/// Where the page stands, in the project.
+/// The path of the page in the project.
 const PAGE: &str = "src/ops/operators.md";
 /// The cells of a row: operator, formula, what is computed, and three names.
 const CELLS: usize = 8;
-/// What is said of most operators.
+/// The text for most operators.
 const STAYS: &str = "stays empty";
 
 #[test]
@@ -39,7 +39,7 @@ fn the_page_is_what_the_operators_declare_and_do() {
     }
 }
 
-/// A line of the page as it has to be; a row of a table with its computed cells.
+/// Returns the expected line of the page; in a row of a table, some cells are computed.
 fn computed(line: &str, seen: &mut BTreeMap<String, usize>) -> String {
     let Some(rest) = line.strip_prefix("| [`") else { return line.to_owned() };
     let kind = rest.split('`').next().unwrap();
@@ -62,7 +62,7 @@ fn computed(line: &str, seen: &mut BTreeMap<String, usize>) -> String {
     format!("| {} |", cells.join(" | "))
 }
 
-/// What is different among them, in their order; a dash for none.
+/// Joins the distinct texts, in their order; a dash if there are none.
 fn each(found: impl Iterator<Item = String>) -> String {
     let mut different: Vec<String> = Vec::new();
     for one in found {
@@ -73,7 +73,7 @@ fn each(found: impl Iterator<Item = String>) -> String {
     if different.is_empty() { "–".to_owned() } else { different.join(", or ") }
 }
 
-/// What an operator does to one of its samples.
+/// An operator's results on one of its samples.
 struct Case {
     lod: Option<String>,
     of_empty: Option<String>,
@@ -111,7 +111,7 @@ impl Case {
     }
 }
 
-/// What comes of an empty sequence of the last level, if the sample has one beside others.
+/// Describes the result for an empty sequence of the last level, if the sample has one beside others.
 fn of_empty(op: &Arc<dyn Op>, sample: &CheckCase, deciding: Option<&str>) -> Option<String> {
     let lods = sample.operands.iter().filter(|operand| deciding.is_none_or(|slot| operand.slot == slot));
     let lod = lods.filter(|operand| operand.batched).find_map(|operand| operand.value.lod())?;
@@ -139,7 +139,7 @@ fn of_empty(op: &Arc<dyn Op>, sample: &CheckCase, deciding: Option<&str>) -> Opt
     Some(if rows == 0 { STAYS.to_owned() } else { format!("{rows} rows") })
 }
 
-/// What stands in a row.
+/// Describes the contents of a row.
 fn row_of(out: &Variable, row: usize, attributes: &Attributes) -> String {
     let Ok(dense) = out.storage().as_dense() else { return "a row".to_owned() };
     let numbers = dense.cast(DType::F64);
@@ -181,7 +181,7 @@ fn gradients(op: &dyn Op, sample: &CheckCase, slots: &[Slot]) -> Vec<String> {
     slots.iter().enumerate().filter_map(stored).collect()
 }
 
-/// The storages that there are kernels for, and those of gradients.
+/// Lists the storages that kernels accept, and the storages of gradients.
 fn storages(kind: &str, cases: &[Case]) -> String {
     let signature = ops::catalogue().declaration(kind).unwrap().signature;
     let kernels = signature.kernels.iter().map(|kernel| {

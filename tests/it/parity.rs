@@ -103,8 +103,8 @@ pub(crate) fn turned(weight: ArrayD<f32>) -> ArrayD<f32> {
     from_torch(weight.into_dimensionality::<Ix2>().unwrap().view()).into_dyn()
 }
 
-/// Within 1e-5, relative. Near zero nothing is relative, and what is small beside its neighbours is a difference of large
-/// terms: numbers below 0.02, or below a fiftieth of the array's largest, count as that.
+/// Checks numbers within 1e-5, relative. Small numbers are differences of large terms: numbers below 0.02, or below a fiftieth of
+/// the array's largest, count as this bound.
 #[track_caller]
 pub(crate) fn close(got: &Variable, expected: ArrayD<f32>, what: &str) {
     within(1e-5, got, expected, what);

@@ -12,7 +12,7 @@ use unpadded::{Builder, DType, Lod, Var, Variable, ops};
 use crate::fixture::Fixture;
 use crate::parity::{BOTH, Net, close, turned};
 
-/// What PyTorch appends to the names of its weights, layer by layer and direction by direction.
+/// Returns the suffixes of PyTorch's weight names, layer by layer and direction by direction.
 fn suffixes(case: &Fixture) -> Vec<String> {
     let directions: &[&str] =
         if case.metadata("bidirectional") == Some("true") { &["", "_reverse"] } else { &[""] };
@@ -66,7 +66,7 @@ where
         let parts: Vec<(Var, Var)> = [(y, r)].into_iter().chain((0..last.len()).flat_map(of_last)).collect();
         let loss = net.loss(&parts);
 
-        // What is looked at, by PyTorch's names.
+        // The compared variables, by PyTorch's names.
         let (mut values, mut wrt) =
             (vec![("loss".to_owned(), 0, loss), ("y".to_owned(), 0, y)], vec![("x".to_owned(), 0, x)]);
         for (k, suffix) in suffixes.iter().enumerate() {

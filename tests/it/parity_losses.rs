@@ -1,4 +1,5 @@
-//! Norms, losses, convolutions, attention and the adaptive softmax against PyTorch's (`fixtures/make_losses.py`), and batch norm over the steps of a training.
+//! Norms, losses, convolutions, attention and the adaptive softmax against PyTorch's (`fixtures/make_losses.py`), and batch norm
+//! over the steps of a training.
 
 use ndarray::{Array2, array};
 use unpadded::executor::{Executor, Run, Scope};
@@ -11,8 +12,8 @@ use unpadded::{Builder, DType, Lod, Var, Variable};
 use crate::fixture::Fixture;
 use crate::parity::{BOTH, Net, close};
 
-/// One call of a case: its inputs by name, those that stand in the rows of sequences and those that are constants, and whether a
-/// gradient of them was computed.
+/// One call of a case: its inputs by name, as rows of sequences or as constants, and whether the gradient of each input was
+/// computed.
 struct Call<'a> {
     name: &'a str,
     rows: &'a [&'a str],
@@ -136,7 +137,7 @@ fn the_adaptive_softmax_is_that_of_pytorch() {
     }
 }
 
-/// What a batch norm keeps.
+/// Returns a running statistic of a batch norm.
 fn kept(scope: &mut Scope, slot: &str) -> Variable {
     Variable::new(scope.value(&format!("bn.{slot}")).unwrap(), None).unwrap()
 }

@@ -40,7 +40,7 @@ pub(crate) fn rmsprop(epsilon: f64) -> Rule {
     Rule { kind: "rmsprop", attributes, state: &["square"] }
 }
 
-/// With the same attributes.
+/// Returns centred RMSProp with the same attributes.
 pub(crate) fn rmsprop_centred(momentum: f64) -> Rule {
     let Rule { attributes, .. } = rmsprop(1e-8);
     match momentum == 0.0 {

@@ -188,7 +188,7 @@ fn what_does_not_fit_is_said_with_its_row() {
     assert!(other.contains("expected a Parquet file, which begins with `PAR1`, got other bytes"), "{other}");
 }
 
-/// What is wrong with a file, however it is read.
+/// Returns the error of a file, which does not depend on how the file is read.
 #[cfg(feature = "parquet")]
 fn wrong(file: &Path) -> Vec<String> {
     let labels = ReadOptions::new().text("label");
@@ -219,7 +219,7 @@ fn damaged_files_are_errors() {
         let (mut refused, mut stopped, count) = (0, 0, times(300));
         for turn in 0..count {
             let mut bytes = bytes.clone();
-            // What the file says of itself stands at its end.
+            // A Parquet file has its metadata at the end.
             let from = if turn % 3 == 0 { 0 } else { bytes.len() - bytes.len() / 3 };
             match random.below(8) {
                 0 => bytes.truncate(random.below(bytes.len())),

@@ -29,7 +29,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The most bytes that there were beyond those before, while `body` ran, and what it returned.
+/// Returns the peak of bytes allocated while `body` runs, beyond the bytes before, and the result of `body`.
 pub(crate) fn of<T>(body: impl FnOnce() -> T) -> (usize, T) {
     let before = NOW.load(Relaxed);
     MOST.store(before, Relaxed);

@@ -1,4 +1,4 @@
-//! Predictors: what they need, what they compute, and what they say when something is missing.
+//! Predictors: their inputs, their results, and their errors when an input is missing.
 
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::{Executor, Run, Scope};
@@ -16,7 +16,7 @@ fn feeds<'a>(batch: &'a [(&'static str, Variable)]) -> Vec<(&'static str, &'a Va
     batch.iter().filter(|(name, _)| FEEDS.contains(name)).map(|(name, value)| (*name, value)).collect()
 }
 
-/// The last parameters give what the training program gives when it infers.
+/// A predictor with the last parameters computes the results of the training program in inference.
 #[test]
 fn it_computes_what_training_computes() {
     let mut checkpoint = trained::checkpoint(6);
@@ -124,7 +124,7 @@ fn errors_say_what_there_is() {
     );
 }
 
-/// A file whose parameters are not finite would predict what is no number.
+/// A file whose parameters are not finite is refused, as its predictions would be NaN.
 #[test]
 fn parameters_that_are_not_finite_are_refused() {
     let file = std::env::temp_dir().join(format!("unpadded-predictor-{}.ckpt", std::process::id()));
@@ -134,7 +134,7 @@ fn parameters_that_are_not_finite_are_refused() {
         let mut numbers = weight.as_dense().unwrap().as_slice::<f32>().unwrap().to_vec();
         numbers[3] = number;
         let odd = Dense::from_vec(weight.shape(), numbers).unwrap();
-        // The best parameters are those that predict; the last ones may be what they are.
+        // The best parameters predict; the last parameters do not matter.
         checkpoint.tensors.insert("linear_0.weight".to_owned(), odd.clone().into());
         assert!(Predictor::new(checkpoint.clone(), &ops::catalogue()).is_ok());
         checkpoint.best.insert("linear_0.weight".to_owned(), odd.into());
@@ -149,7 +149,7 @@ fn parameters_that_are_not_finite_are_refused() {
     std::fs::remove_file(file).unwrap();
 }
 
-/// Finite parameters and feeds may overflow all the same; what comes out is then an error and no prediction.
+/// Finite parameters and feeds may overflow all the same; the result is then an error and no prediction.
 #[test]
 fn an_output_that_is_no_number_is_an_error() {
     let net = Builder::new();
@@ -164,14 +164,14 @@ fn an_output_that_is_no_number_is_an_error() {
     assert_eq!(error.kind(), ErrorKind::NotFinite);
     let expected = "output `share`: expected numbers, got NaN in row 1 (at tests/it/predictor.rs:";
     assert!(error.to_string().starts_with(expected), "{error}");
-    // Infinity is a number to say: that of a logarithm of zero, say.
+    // Infinity is a valid output: the logarithm of zero, for example.
     assert_eq!(
         some.run(&[("x", &rows)], &["large"]).unwrap()[0].as_slice::<f32>().unwrap()[3],
         f32::INFINITY
     );
 }
 
-/// That it compiles is the test.
+/// The test is that this compiles.
 #[test]
 fn a_predictor_may_be_cloned_and_shared_by_threads() {
     fn holds<T: Clone + Send + Sync>() {}
@@ -228,7 +228,7 @@ fn threads_that_predict_at_once_get_the_bits_of_one() {
     }
 }
 
-/// Whatever goes first, the others have their weights.
+/// Whichever clone is dropped first, the others keep their weights.
 #[test]
 fn clones_are_dropped_in_any_order() {
     let (checkpoint, batches) = (trained::checkpoint(6), batches());

@@ -1,4 +1,4 @@
-//! Profiles: what is counted, that it adds up, that results do not change, and that traces stay small and valid.
+//! Profiles: the counts are complete, results do not change, and traces stay small and valid.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use unpadded::{Builder, DType, ErrorKind, Variable, ops};
 
 use crate::models::{self, HIDDEN, INPUT, Model};
 
-/// Trains for some steps, profiled or not: the losses, and what was written down.
+/// Trains for some steps, profiled or not; returns the losses and the profile.
 fn train(
     model: &Model,
     documents: &[Vec<usize>],
@@ -158,7 +158,7 @@ fn each_entry_says_what_bounds_it() {
         found += 1;
     }
     assert!(found > 5, "{text}");
-    // The lanes of the loop are written down as such, what runs outside of it is not.
+    // Entries of the loop are recorded with their lanes, entries outside of the loop without.
     let cell = profile.entries.iter().find(|e| e.kind == "lstm_cell").unwrap();
     assert!(cell.side_by_side.iter().all(|busy| !busy.is_zero()), "{:?}", cell.side_by_side);
     let update = profile.entries.iter().find(|e| e.kind == "sgd").unwrap();
@@ -195,7 +195,7 @@ fn a_run_that_fails_does_not_spoil_the_next() {
     assert!(executor.take_profile().is_none());
 }
 
-/// What a failed run did is in the table, so its time is too: shares stay below 100 %.
+/// The table includes the operators and the time of a failed run: shares stay below 100 %.
 #[test]
 fn the_time_of_a_run_that_fails_counts() {
     let net = Builder::new();
@@ -219,14 +219,14 @@ fn the_time_of_a_run_that_fails_counts() {
     json(&profile.chrome_trace());
 }
 
-/// Reads JSON to its end, or says where it is none.
+/// Checks that a text is valid JSON, or panics at the first error.
 #[track_caller]
 fn json(text: &str) {
     let rest = value(text.trim_start()).unwrap_or_else(|at| panic!("no JSON at {:.60}", at));
     assert!(rest.trim().is_empty(), "{rest:.60} behind the JSON");
 }
 
-/// What comes after a value; else where it goes wrong.
+/// Parses a JSON value and returns the text after it, or the text where parsing fails.
 fn value(text: &str) -> Result<&str, &str> {
     let text = text.trim_start();
     match text.as_bytes().first() {

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The modules that promise to stay as they are, with what is at the root.
+/// The stable modules; the items at the root are stable, too.
 const STABLE: [&str; 9] =
     ["checkpoint", "data", "layers", "metrics", "optimizer", "predict", "recipes", "store", "train"];
 
@@ -36,7 +36,7 @@ impl<'a> Items<'a> {
         self.found.insert(path, kind);
     }
 
-    /// An item at a path: what it exports, if it is a module or a `use`, else itself with its methods, fields and variants.
+    /// Adds an item at a path: the exports of a module or a `use`, else the item with its methods, fields and variants.
     fn add(&mut self, id: &Value, path: &str, name: Option<&str>) {
         let Some(item) = self.item(id) else { return };
         let inner = &item["inner"];

@@ -1,4 +1,4 @@
-//! A queue answers every request with the bits that it has alone, whatever comes beside it.
+//! A queue answers every request with the bits of a lone run, whatever requests arrive at the same time.
 
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::op::{Attributes, CheckCase, Facts, Forward, InferShape, Op};
@@ -81,7 +81,7 @@ fn everyone_gets_the_bits_of_his_own() {
     });
 }
 
-/// What does not fit is said to whom it does not fit, and none of its samples becomes another one's.
+/// A request that does not fit is refused to its own caller, and none of its samples reaches another request.
 #[test]
 fn requests_that_do_not_fit_are_not_joined() {
     let net = Builder::new().seed(4);

@@ -43,7 +43,7 @@ fn simulations_conform() {
     conformance::TOGETHER.into_iter().for_each(|case| run(simulated(3, delays), case));
 }
 
-/// What one rank met: its exchanges with the right bytes, and the error that ended them.
+/// The result of one rank: the number of correct exchanges, and the error that ended them.
 type Met = (u64, Option<ExchangeFailure>);
 
 /// The ranks, exchanges and faults of a seed: a quarter has delays alone, a quarter drops beside, a quarter deaths, the last all.
@@ -55,7 +55,7 @@ fn schedule(seed: u64) -> (usize, u64, Faults) {
     (size, exchanges, Faults { seed, delays: 0.3, drops, deaths })
 }
 
-/// What each rank of a schedule meets.
+/// Returns the result of each rank of a schedule.
 fn simulate(seed: u64) -> Vec<Met> {
     let (size, exchanges, faults) = schedule(seed);
     let rank = |mut rank: ThreadRank| {
@@ -123,7 +123,7 @@ fn count(seeds: Range<u64>) -> Counts {
     counts
 }
 
-/// Whatever is delayed, dropped or dies, each exchange gives the bytes that were sent, or an error; nothing hangs.
+/// Whatever is delayed, dropped or dies, each exchange returns the bytes that were sent, or an error; nothing hangs.
 #[test]
 fn schedules_are_right_or_errors() {
     let schedules =
@@ -134,7 +134,7 @@ fn schedules_are_right_or_errors() {
         thread::spawn(move || done.send(count(seeds)))
     });
     drop(done);
-    // A hundredth of a second each is thirty times what they take.
+    // A hundredth of a second per schedule is thirty times the usual duration.
     let limit = Duration::from_secs(60) + Duration::from_millis(10) * schedules as u32;
     for _ in &workers {
         match counted.recv_timeout(limit.saturating_sub(began.elapsed())) {

@@ -69,7 +69,7 @@ fn a_label_that_comes_first_does_so_in_a_test_file() -> Result<()> {
     // A table of another kind has the same columns.
     let TestData { data, .. } = tested(&model, place.file("test.csv", "good,fine\nbad,dull\n"))?;
     assert_eq!(words(&model.1, "words", &*data)?, ["fine", "dull"]);
-    // What the config sets for the test goes before.
+    // The config's settings for the test take precedence.
     let mut other = model.0.clone();
     (other.data.text, other.data.label) = (vec!["1".into()], Some("2".into()));
     let test = place.file("other.tsv", "fine\tgood\ndull\tbad\n");

@@ -9,7 +9,7 @@ use unpadded::recipes::{
 };
 use unpadded::train::{Progress, Until};
 
-/// Trains, and returns the file for prediction and what it reached, first and last.
+/// Trains, and returns the file for prediction and the first and last values of the metric.
 fn trained(name: &str, config: &Config) -> Result<(PathBuf, [f64; 2])> {
     let path = std::env::temp_dir().join(format!("unpadded-recipe-{name}-{}.ckpt", std::process::id()));
     let prepared = prepare(config)?;

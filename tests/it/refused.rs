@@ -1,11 +1,11 @@
-//! What a call that does not fit returned, or wrote down.
+//! Access to the error that a wrong call returned, or recorded.
 
 use unpadded::program::Vars;
 use unpadded::{Builder, Error, Result, Var};
 
 /// The outcome of a call: a result, or variables of a builder.
 pub(crate) trait Outcome: Sized {
-    /// The error, if there is one: of variables the last one of the builder, which made one of them unknown.
+    /// Returns the error, if any: for variables, the last error of the builder, which made a variable unknown.
     fn error(self) -> Option<Error>;
 
     /// The error of a call that does not fit.

@@ -1,5 +1,5 @@
-//! Row-sparse parameters: a training is that of a dense table that starts with the same rows, to the bits; saving, resuming,
-//! predicting; and what is refused.
+//! Row-sparse parameters: training equals, to the bit, the training of a dense table that starts with the same rows; saving,
+//! resuming, predicting; and refusals.
 
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Batching, Field, Loader, Samples};
@@ -70,7 +70,7 @@ fn batch(random: &mut Random, below: usize) -> Variable {
     Variable::from_sequences(&sequences).unwrap()
 }
 
-/// Every row of the row-sparse table as it is, by looking all of them up.
+/// Returns every row of the row-sparse table, by looking up all of them.
 fn all_rows(scope: &mut Scope, dtype: DType) -> Dense {
     let Model { program, registry, words, x, .. } = model(Table::RowSparse, dtype, None);
     let mut executor = Executor::new(&program, &registry, &[x], 1).unwrap();
@@ -257,7 +257,7 @@ fn a_training_is_saved_and_goes_on_to_the_bit() {
     assert_eq!(rows.shape(), [1_000_000_000_000, 6]);
     assert!(expected.len() < 60_000, "{} bytes", expected.len());
 
-    // A predictor knows words that were never seen, by what they start with.
+    // A predictor returns the initial row of a word that was never seen.
     let predict = |predictor: &Predictor| {
         let words = Variable::from_sequences(&[vec![23_456_789_017i64, 5], vec![999_999_999_999]]).unwrap();
         predictor.run(&[("words", &words)], &["logits"]).unwrap()
@@ -491,7 +491,7 @@ fn a_program_with_a_table_is_saved_and_loaded() {
     assert!(printed.contains("f32[40, 5] selected_rows") && printed.contains("storage"), "{printed}");
 }
 
-/// Pooled rows of a row-sparse table, weighted or not, with their gradients, are those of a dense one to the bit.
+/// Pooled rows of a row-sparse table, weighted or not, and their gradients equal the results of a dense table to the bit.
 #[test]
 fn bags_read_a_row_sparse_table() {
     use unpadded::ops::{BagPool, LookupBag};

@@ -17,7 +17,7 @@ fn numbers(rows: usize, width: usize, salt: f64) -> Array2<f64> {
     Array2::from_shape_fn((rows, width), |(i, j)| ((i * width + j) as f64 * 1.3 + salt).sin())
 }
 
-/// The loss of each row and what was drawn for it, by an operator over rows in sequences of these lengths.
+/// The loss of each row and the classes drawn for it, by an operator over rows in sequences of these lengths.
 struct Drawn {
     losses: Vec<f64>,
     samples: Vec<i64>,
@@ -56,7 +56,7 @@ fn label(row: usize) -> usize {
     row * 2 % CLASSES
 }
 
-/// How often a class is expected among the samples.
+/// Returns the expected frequency of a class among the samples.
 fn expected(class: usize) -> f64 {
     let share = ((class + 2) as f64 / (class + 1) as f64).ln() / ((CLASSES + 1) as f64).ln();
     SAMPLES as f64 * share
@@ -122,7 +122,8 @@ fn sampled_softmax_is_its_formula_and_counts_the_label_among_the_samples() {
     });
 }
 
-/// The cross-entropy that a softmax over all classes comes to when it has learnt 20 classes by a sampled one, beside their entropy.
+/// The cross-entropy that a softmax over all classes comes to when it has learnt 20 classes by a sampled one, beside their
+/// entropy.
 #[test]
 fn a_sampled_softmax_learns_how_frequent_the_classes_are() {
     let classes = 20;

@@ -1,4 +1,4 @@
-//! Where a training saves: alone, tried before the first step, and also when the system asks it to end.
+//! Saving of checkpoints: locked against other trainings, tried before the first step, and also when the system ends the process.
 
 use std::path::{Path, PathBuf};
 #[cfg(unix)]
@@ -17,7 +17,7 @@ use unpadded::{ErrorKind, Result};
 
 use crate::trainer::{dev, train, trainer};
 
-/// Where the other process trains.
+/// The folder of the other process's training.
 const FOLDER: &str = "UNPADDED_SAVING_FOLDER";
 
 /// An empty folder of a test's own, which anybody may enter.
@@ -95,7 +95,7 @@ fn fit(file: &Path) -> Report {
     trainer().checkpoint(file).fit(&train(), &dev(), Until::Epochs(1)).unwrap()
 }
 
-/// The other process: in each epoch it says that it is there, and waits until it may go on. By itself it has nothing to do.
+/// The other process: in each epoch it reports, and waits until it may continue. Run as an ordinary test it does nothing.
 #[test]
 fn child() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
@@ -166,7 +166,7 @@ fn two_trainings_do_not_save_to_one_file() {
     assert_eq!(names(&folder), [".x.ckpt.lock", "there"]); // the other's, untouched
     fit(&folder.join("y.ckpt"));
 
-    // Its lock dies with it, and what it leaves stands in nobody's way.
+    // Its lock is released when it dies, and its remaining files block no other process.
     child.kill().unwrap();
     child.wait().unwrap();
     fit(&x);
@@ -181,7 +181,7 @@ fn two_trainings_of_one_process_do_not_either() {
     let mut outer = trainer().checkpoint(&x);
     let inner = calling(|| assert!(refused_at_once(&x).contains("expected no other training")));
     outer.fit(&inner, &dev(), Until::Epochs(1)).unwrap();
-    // It has ended, so another one may train, though this one is still there.
+    // Its training has ended, so another trainer may train, though this trainer still exists.
     let mut second = trainer().checkpoint(&x);
     second.resume(&x).unwrap();
     // From here on: what was saved after it was loaded would be replaced.
@@ -218,7 +218,7 @@ fn what_is_no_checkpoint_is_not_replaced() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Where nothing is left to save, nothing is asked of the folder: it may be full, or not to be written in.
+/// A finished training does not touch the folder, which may be full or read-only.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_training_that_is_done_needs_no_room() {
@@ -235,7 +235,7 @@ fn a_training_that_is_done_needs_no_room() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// What the other process says, run by these words as another user; `None` if that cannot be done here.
+/// Returns the output of the other process, started by these words as another user; `None` if this is impossible here.
 #[cfg(unix)]
 fn as_nobody(folder: &Path) -> Option<String> {
     let out = Command::new("setpriv")
@@ -317,7 +317,7 @@ fn ended(folder: &Path, status: ExitStatus) -> String {
     std::fs::read_to_string(folder.join("ended")).unwrap()
 }
 
-/// Whether this program was started so that a hangup means nothing to it and to what it starts, as `nohup` does.
+/// Returns whether this program and its children ignore hangups, as under `nohup`.
 #[cfg(unix)]
 fn hangups_are_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -364,7 +364,7 @@ fn a_training_that_waits_for_data_ends_when_it_is_asked_to() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// `nohup` has a program go on when its terminal is gone.
+/// Under `nohup` a program continues when its terminal is closed.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_ignored_hangup_stays_ignored() {

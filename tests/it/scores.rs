@@ -1,4 +1,4 @@
-//! What models score on test files: figures, classes, labels that training never saw, and two models side by side.
+//! Scores of models on test files: figures, classes, labels that training never saw, and two models side by side.
 
 use std::path::PathBuf;
 
@@ -175,7 +175,7 @@ fn a_unit_comes_from_the_metric() -> Result<()> {
         let mut prepared = prepare(&config)?;
         let selected = prepared.trainer.selected().map(|metric| (metric.name(), metric.unit()));
         assert_eq!(selected, Some((prepared.metric, unit)), "{task:?}");
-        // The file tells it, too.
+        // The file contains the units, too.
         let units = Unit::of_metrics(&prepared.trainer.for_inference()?, &ops::catalogue());
         assert!(units.contains(&(prepared.metric.to_owned(), unit)), "{units:?}");
         assert!(units.contains(&("loss".to_owned(), Unit::Number)), "{units:?}");

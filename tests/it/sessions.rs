@@ -1,4 +1,4 @@
-//! Sessions: row by row a model has the bits of whole sequences, whatever the model and on any number of threads.
+//! Sessions: row by row, every model has the bits of whole sequences, on any number of threads.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) fn predictor(program: &Program, registry: &Registry, outputs: &[VarId
     Predictor::new(checkpoint, registry).unwrap()
 }
 
-/// The rows that every sequence has at step `t`: of one that has ended, its last one, or the first of all.
+/// Returns the rows of all sequences at step `t`: an ended sequence has its last row, an empty sequence the first row of all.
 fn rows_at(value: &Variable, t: usize) -> Variable {
     let offsets = value.lod().unwrap().offsets();
     let rows: Vec<usize> = offsets
@@ -37,7 +37,7 @@ fn rows_at(value: &Variable, t: usize) -> Variable {
 }
 
 /// Runs outputs, all with the rows of one feed's sequences, whole and row by row, and compares every row. Half-way the session
-/// is saved, and another one goes on.
+/// is saved, and another session continues.
 #[track_caller]
 fn check(predictor: &Predictor, feeds: &[(&str, &Variable)], outputs: &[&str], what: &str) {
     let whole = predictor.run(feeds, outputs).unwrap();
@@ -146,7 +146,7 @@ fn the_bits_of_whole_sequences() {
     }
 }
 
-/// Whatever a program at random computes row by row has the bits of the whole.
+/// Row by row, random programs have the bits of whole runs.
 #[test]
 fn programs_at_random_have_the_same_bits_row_by_row() {
     let mut stepped = 0;

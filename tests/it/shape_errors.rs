@@ -1,5 +1,4 @@
-//! What a user reads who appends an operator that does not fit: the slot, what was expected and what came, and the
-//! line of the call.
+//! The errors for an operator that does not fit: the slot, the expected and the given value, and the line of the call.
 
 use crate::refused::{Outcome, last};
 use ndarray::Array2;
@@ -278,7 +277,7 @@ fn a_batch_wide_operator_does_not_stand_in_a_step() {
     );
 }
 
-/// Of several weights side by side the one that does not fit is named.
+/// Of several weights side by side, the error names the weight that does not fit.
 #[test]
 fn one_weight_of_many() {
     let net = Builder::new();

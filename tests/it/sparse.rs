@@ -1,4 +1,4 @@
-//! Sparse variables in programs: feeds, steps, fallback to dense, and what is stored.
+//! Sparse variables in programs: feeds, steps, fallback to dense, and storages.
 
 use ndarray::{Array1, array};
 use unpadded::data::{Field, FirstIndex, LabelledRows, Loader, Samples, Target, TextFile};

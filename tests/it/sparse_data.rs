@@ -163,7 +163,7 @@ fn ten_thousand_damaged_lines() -> Result<()> {
         assert!(row.label.is_finite() && row.values.iter().all(|value| value.is_finite()));
         assert_eq!(row.indices.len(), row.values.len());
     }
-    // What was read is what stands there: written and read again, it is the same.
+    // Rows survive a round trip: written and read again, they are equal.
     assert_eq!(rows(&read.iter().map(written).collect::<String>())?, read);
     let mut all = LabelledRows::new("f", read);
     let entries = |all: &LabelledRows| all.records().iter().map(|row| row.indices.len()).sum::<usize>();

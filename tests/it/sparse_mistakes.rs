@@ -157,7 +157,7 @@ fn what_is_refused_leaves_nothing_behind() {
     assert!(found[1].contains("less #0 in block 1: ") && found[1].contains("3] csr"), "{}", found[1]);
     assert!(found[2].contains("less #0 in block 1: ") && found[2].contains("3] csr"), "{}", found[2]);
     assert!(net.warnings().is_empty(), "{:?}", net.warnings());
-    // What is accepted afterwards has the numbers that it would have had.
+    // Operators accepted afterwards have the numbers that they would have had.
     x.softmax();
     let warnings: Vec<String> = net.warnings().iter().map(ToString::to_string).collect();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
@@ -174,7 +174,7 @@ fn a_feed_of_unknown_dimensions_is_refused_with_its_shape() {
     says(&net, &["shape of a feed: expected known dimensions after the first, got [Some(2), None]"]);
 }
 
-/// A memory holds dense rows: one that began as csr, and stayed it, was an error of the run.
+/// A memory holds dense rows: a memory that began as csr, and stayed csr, was an error of the run.
 #[test]
 fn a_memory_does_not_start_as_sparse_rows() {
     let net = Builder::new();

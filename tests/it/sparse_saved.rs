@@ -1,4 +1,4 @@
-//! Variables in every storage, written and read again; and what comes of damaged bytes.
+//! Variables in every storage, written and read again; and damaged bytes.
 
 use bincode::config::{Configuration, Fixint, Limit, LittleEndian, standard};
 use ndarray::array;
@@ -8,7 +8,7 @@ use unpadded::{DType, Lod, Variable};
 use crate::damage::{file, sections};
 use crate::models::Random;
 
-/// As in files of ours: without a limit, bincode believes the length of a text.
+/// The settings of this crate's files: without a limit, bincode trusts the length of a text.
 const CONFIG: Configuration<LittleEndian, Fixint, Limit<0x10000>> =
     standard().with_fixed_int_encoding().with_limit();
 
@@ -115,7 +115,7 @@ fn damaged_bytes_are_refused_or_make_a_whole_variable() {
             Ok(read) => {
                 assert!(!read.storage().kind().name().is_empty() && !format!("{read:?}").is_empty());
                 assert!(read.batch_size() == read.lod().map_or(read.rows(), |lod| lod.sequences()));
-                // What was believed is whole: it is written, and read again as it is.
+                // Accepted values are well formed: they are written, and read again unchanged.
                 let again = bytes(&read);
                 assert_eq!(bytes(&self::read(&again).unwrap()), again);
             }

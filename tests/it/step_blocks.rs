@@ -43,7 +43,7 @@ pub(crate) fn compiled(
     used.run(feeds, numbers)
 }
 
-/// A compiled program with what there is to fetch.
+/// A compiled program and the variables to fetch.
 struct Compiled {
     scope: Scope,
     executor: Executor,
@@ -85,15 +85,15 @@ pub(crate) fn distance(a: &Dense, b: &Dense, all: f64) -> f64 {
     a.iter().zip(&b).map(far).fold(0.0, f64::max) / scale
 }
 
-/// The farthest that anything was off, and what the programs held.
+/// The largest deviations, and statistics of the programs.
 #[derive(Default, Debug)]
 struct Worst {
     off: HashMap<&'static str, f64>,
-    /// Programs in which something was merged, and those whose loss is not finite or that differences say nothing of.
+    /// Programs with merged products, and programs whose loss is not finite or cannot be checked by differences.
     merged: usize,
     not_finite: usize,
     rough: usize,
-    /// What the builder refused.
+    /// The refusals of the builder.
     refused: BTreeMap<String, usize>,
 }
 
@@ -171,7 +171,7 @@ fn hold(seeds: impl Iterator<Item = u64>, mut check: impl FnMut(u64, &mut Worst)
     assert!(10 * (not_finite + rough) <= count, "{not_finite} not finite and {rough} too rough of {count}");
 }
 
-/// `UNPADDED_SEEDS=first..end` runs other seeds than the suite's: one that failed alone, say.
+/// Returns the seeds: `UNPADDED_SEEDS=first..end` replaces the suite's seeds, for example by a failed seed.
 fn seeds(count: usize) -> std::ops::Range<u64> {
     let asked = std::env::var("UNPADDED_SEEDS").ok();
     let range = asked.as_ref().and_then(|text| text.split_once(".."));
@@ -223,7 +223,7 @@ fn made(seed: u64, kind: Kind, worst: &mut Worst) -> Result<Case, String> {
     }
 }
 
-/// An operator that is added to the catalogue stands in random programs, or this says that the generator cannot call it.
+/// Random programs contain every operator of the catalogue; this fails for a new operator that the generator cannot call.
 #[test]
 fn every_operator_stands_in_programs_at_the_root_and_in_blocks() {
     let registry = catalogue();
@@ -231,7 +231,7 @@ fn every_operator_stands_in_programs_at_the_root_and_in_blocks() {
     for kind in callable(&registry) {
         let sample = registry.samples(kind).unwrap().remove(0);
         let op = registry.parse(kind, &sample.attributes).unwrap();
-        // Rows that are not dense stand in no block.
+        // No block has rows that are not dense.
         let kernels = op.signature().kernels;
         let dense = |kernel: &Kernel| kernel.iter().all(|storages| storages.contains(&StorageKind::Dense));
         let sparse = !kernels.is_empty() && !kernels.iter().any(dense);
@@ -284,7 +284,7 @@ fn one_mistake_is_one_error() {
         };
         let place = error.place();
         let line = place.caller.as_deref().is_some_and(|line| line.contains("attempts.rs"));
-        // What is made dense for the call comes before it, and has a number too.
+        // Conversions to dense come before the call, and have numbers, too.
         let known = place.operator.as_ref().is_some_and(|named| {
             let (kind, number) = numbered(&operator);
             let (named, at) = numbered(named);

@@ -1,4 +1,4 @@
-//! The key-value store: what is pushed, pulled and merged, and what is refused.
+//! The key-value store: pushing, pulling, merging, and refusals.
 
 use std::thread;
 use std::time::Duration;
@@ -160,7 +160,7 @@ fn gradients_that_do_not_fit_change_nothing() {
             let words = ["weight of a gradient", "a finite number from 0"];
             says(worker.push(&key("t"), with(1.0).into(), weight), &words);
         }
-        // Decay that goes through the moments of Adam moves all rows at once.
+        // Decay that is added to the gradient of Adam moves all rows at once.
         says(
             worker.push(&key("m"), rows(5, 1), 1.0),
             &["variable `m`", "moves the untouched rows too", "`.lazy()`"],
@@ -234,7 +234,7 @@ impl Whole {
     }
 }
 
-/// Rules that take rows by themselves, each with what says so of gradients of selected rows.
+/// Rules that update rows by themselves, each with the setting for gradients of selected rows.
 pub(crate) fn rules() -> Vec<Box<dyn Optimizer>> {
     vec![
         Box::new(Sgd::new(0.1)),
@@ -317,11 +317,11 @@ fn without_a_rule_a_push_adds() {
     assert_eq!(worker.pull(&key("t")).unwrap(), expected.into());
 }
 
-/// The weighted mean of what the workers push, in the same bits whoever comes first.
+/// The store applies the weighted mean of the pushed gradients, with the same bits in any order of the workers.
 #[test]
 fn a_round_merges_in_the_order_of_the_workers() {
     let weights = [2.0, 0.0, 5.0, 1.0];
-    // Of mixed ones, one in four is dense.
+    // One in four mixed gradients is dense.
     let gradient = |worker: usize, round: u64, mixed: bool| -> Storage {
         match mixed && worker != 2 {
             true => some_rows(9, 4, 6, 7 * round + worker as u64).into(),
@@ -402,7 +402,7 @@ fn rounds_of_rows_touch_those_alone() {
     workers[0].pull(&key("t")).unwrap();
 }
 
-/// What is finite alone may not be in sum; then nothing has moved, and all workers hear of it.
+/// The sum of finite gradients may overflow; then no parameter moves, and all workers get an error.
 #[test]
 fn sums_beyond_all_numbers() {
     let store = store(2);

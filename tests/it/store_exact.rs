@@ -34,7 +34,7 @@ pub(crate) fn exact_rules() -> Vec<Box<dyn Optimizer>> {
 
 const SHAPE: (usize, usize) = (9, 4);
 
-/// The same rule on dense gradients, in a program.
+/// The rule on dense gradients, in a program.
 struct Reference {
     executor: Executor,
     scope: Scope,

@@ -42,7 +42,7 @@ fn same(one: &[Dense], two: &[Dense]) {
     assert!(one.len() == two.len() && one.iter().zip(two).all(|(one, two)| one.bits_eq(two)));
 }
 
-/// With the same bits for every rule, into any number of shards. Only what rows owe is summed up as the shards have them.
+/// Restoring has the same bits for every rule, into any number of shards. Only the deferred updates are counted per shard.
 #[test]
 fn a_store_goes_on_where_it_was_saved() {
     let file = file("resumed");
@@ -73,7 +73,7 @@ fn a_store_goes_on_where_it_was_saved() {
                 true => near(&all(&mut other)[0], &end[0], "in other shards"),
             }
         }
-        // The store that has gone on goes back.
+        // The store that was updated further is restored to the saved state.
         worker.restore(&file).unwrap();
         (5..9).for_each(|step| push(&mut worker, step));
         same(&all(&mut worker), &end);
@@ -81,7 +81,7 @@ fn a_store_goes_on_where_it_was_saved() {
     fs::remove_file(file).unwrap();
 }
 
-/// Whatever is wrong with a file, the store is as it was, and goes on.
+/// Whatever is wrong with a file, the store is unchanged and usable.
 #[test]
 fn what_does_not_fit_is_refused_whole() {
     let file = file("refused");
@@ -107,7 +107,7 @@ fn what_does_not_fit_is_refused_whole() {
         same(&all(&mut worker), &before);
     };
     refused(None, &["none there"]);
-    // Every byte stands under a checksum.
+    // Every byte is covered by a checksum.
     for at in (0..whole.len()).step_by(37) {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;
@@ -126,7 +126,7 @@ fn what_does_not_fit_is_refused_whole() {
         bytes
     };
     let nothing = |_: &mut LocalWorker| {};
-    // A state of another rule, or of the same one with another setting or schedule.
+    // A state of another rule, or of the same rule with another setting or schedule.
     let words = ["variable `t`", "rule: expected that of the store, `adam`", "got `adagrad`"];
     refused(Some(&saved(&Adagrad::new(0.1), &nothing)), &words);
     refused(
@@ -183,7 +183,7 @@ fn missing_parts_are_named() {
         let mut part = whole.clone();
         part.tensors.remove(&name);
         let gone = part.program.find(&name).unwrap();
-        // A program without the variable would not be well formed, so it is one that is not kept.
+        // A program without the variable would not be well formed, so the variable is marked as not persistent.
         part.program.var_mut(gone).persistable = false;
         if part.save(&file).is_ok() {
             says(worker.restore(&file), &[&file.display().to_string()]);

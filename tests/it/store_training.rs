@@ -1,4 +1,4 @@
-//! Several trainers of one model over a key-value store: together they do what one trainer does, and apart they learn.
+//! Several trainers of one model over a key-value store: in step they equal one trainer, and asynchronously they learn.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -50,7 +50,7 @@ pub(crate) fn batch(number: u64, sequences: usize) -> [Variable; 2] {
     for _ in 0..sequences {
         let class = random.below(3);
         let length = 1 + random.below(7);
-        // Every other word tells the class.
+        // Every other word determines the class.
         let word = |random: &mut Random| match random.below(2) {
             0 => random.below(WORDS),
             _ => 3 * random.below(WORDS / 3) + class,
@@ -61,7 +61,7 @@ pub(crate) fn batch(number: u64, sequences: usize) -> [Variable; 2] {
     [Variable::from_sequences(&words).unwrap(), Variable::dense(Array1::from(labels))]
 }
 
-/// A store that counts what goes through it.
+/// A store that counts the rows and tables that pass through it.
 struct Counted {
     worker: LocalWorker,
     counts: &'static Counts,
@@ -69,7 +69,7 @@ struct Counted {
 
 #[derive(Default)]
 struct Counts {
-    /// What the names of the parameters have in them whose gradients are rows.
+    /// A part of the names of the parameters whose gradients are rows.
     table: &'static str,
     rows_pulled: AtomicUsize,
     rows_pushed: AtomicUsize,
@@ -171,7 +171,7 @@ fn together(model: &Model, workers: usize) -> (Vec<(String, Dense)>, Vec<f64>) {
     (names.map(|name| (name.clone(), worker.pull(&Key::from(&*name)).unwrap())).collect(), losses)
 }
 
-/// The same of one trainer on the joined batches.
+/// Returns the parameters and losses of one trainer on the joined batches.
 fn one(model: &Model) -> (Vec<(String, Dense)>, Vec<f64>) {
     let mut scope = Scope::of(&model.program).unwrap();
     let mut executor = Executor::new(&model.program, &ops::catalogue(), &[model.loss], 1).unwrap();
@@ -243,7 +243,7 @@ fn workers_that_run_ahead_learn() {
                     for step in 0..STEPS {
                         let [words, label] = batch(WORKERS as u64 * step + number as u64, SEQUENCES);
                         let feeds = [(model.words, &words), (model.label, &label)];
-                        // Its step ends its round, and may wait. Whoever has begun round r has ended r − 1.
+                        // Its step ends its round, and may wait. A worker that has begun round r has ended round r − 1.
                         begun[number].store(step + 1, Ordering::SeqCst);
                         losses.push(trainer.step(&feeds, &[]).unwrap());
                         let slowest = begun.iter().map(|one| one.load(Ordering::SeqCst)).min().unwrap();
@@ -258,7 +258,7 @@ fn workers_that_run_ahead_learn() {
         for losses in losses {
             let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
             let (first, last) = (mean(&losses[..10]), mean(&losses[50..]));
-            // How far they are apart is up to the machine, and so is how fast they learn.
+            // The machine decides how far the workers are apart, and how fast they learn.
             assert!(last < 0.92 * first, "{last} after {first}");
         }
     }
@@ -357,7 +357,8 @@ fn a_loss_beyond_all_numbers() {
 
 type RowLoss = fn(root: Var, y: Var, x: Var) -> Var;
 
-/// What two workers get of each step, the second with other rows: √(x w) and y v, of 1 word and of one number a sequence.
+/// Returns the losses of two workers in each step, the second with other rows: √(x w) and y v, of 1 word and of one number per
+/// sequence.
 fn in_step(loss: RowLoss, steps: [[f64; 2]; 4]) -> [Vec<Result<f64>>; 2] {
     let net = Builder::new().seed(2);
     let (x, y) = (net.feed("x", DType::F64, &[], 1), net.feed("y", DType::F64, &[], 0));
@@ -392,7 +393,7 @@ fn in_step(loss: RowLoss, steps: [[f64; 2]; 4]) -> [Vec<Result<f64>>; 2] {
     outcomes
 }
 
-/// Where one worker's gradient is not finite after the workers have met, each gets an error, and all go on.
+/// If one worker's gradient is not finite after the workers have met, each worker gets an error, and all continue.
 #[test]
 fn a_gradient_that_is_not_finite_fails_the_step_of_all_workers() {
     let counted: RowLoss = |x, y, _| x.mean() + y.mean() * 0.3;
@@ -447,7 +448,7 @@ fn an_operator_that_looks_at_a_whole_batch_is_warned_of() {
     assert!(warnings.len() == 1 && warnings[0].starts_with(&words), "{warnings:?}");
 }
 
-/// A classifier of sparse rows: the columns that occur are what travels of its weight.
+/// A classifier of sparse rows: only the occurring columns of its weight are sent.
 #[test]
 fn rows_of_a_sparse_product_travel_alone() {
     const COLUMNS: usize = 40;

@@ -1,4 +1,5 @@
-//! Workers of a key-value store on threads: none of what they push is lost, none is too far ahead, and those that die harm nobody.
+//! Workers of a key-value store on threads: no pushed gradient is lost, no worker is too far ahead, and a dead worker harms no
+//! other.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +16,7 @@ use unpadded::{Result, operator, ops};
 use crate::models::Random;
 use crate::store::{ALONE, alone, key, says, store};
 
-/// A worker whose thread panics is not waited for, and what was pushed of the round moves nothing.
+/// A worker whose thread panics is not waited for, and the gradients pushed in its round are dropped.
 #[test]
 fn a_worker_that_dies() {
     let store = store(2);
@@ -90,7 +91,7 @@ fn no_push_is_lost() {
     }
 }
 
-/// No worker is further ahead than it may be, and one that could be is held there.
+/// No worker is further ahead than allowed, and a faster worker waits at the bound.
 #[test]
 fn staleness_is_bounded() {
     const ROUNDS: u64 = 40;
@@ -111,7 +112,7 @@ fn staleness_is_bounded() {
                             thread::sleep(Duration::from_millis(2));
                         }
                         worker.push(&key("t"), Array2::<f64>::ones((4, 1)).into(), 1.0).unwrap();
-                        // What is counted here is at least what the store has counted.
+                        // This count is at least the count of the store.
                         ended[number].store(round, Ordering::SeqCst);
                         worker.end_round().unwrap();
                         let slowest = ended.iter().map(|one| one.load(Ordering::SeqCst)).min().unwrap();
@@ -189,8 +190,8 @@ impl Optimizer for FragileRule {
     }
 }
 
-/// An operator that fails amid its rows leaves its key half updated: the store says so from then on, goes on with all others, and
-/// is whole again after it was restored.
+/// An operator that fails amid its rows leaves its key half updated: the store reports the key from then on, serves all other
+/// keys, and is whole again after a restore.
 #[test]
 fn an_update_that_breaks_off() {
     let file = std::env::temp_dir().join(format!("unpadded-store-broken-{}", std::process::id()));
@@ -219,7 +220,7 @@ fn an_update_that_breaks_off() {
                     let push =
                         std::panic::AssertUnwindSafe(|| worker.push(&key("t"), bad.clone().into(), 1.0));
                     let push = std::panic::catch_unwind(push);
-                    // Whoever is not the one to apply it hears of it.
+                    // A worker that does not apply the update gets the error, too.
                     if let Ok(Ok(())) = push {
                         assert!(worker.pull(&key("t")).is_err());
                     }

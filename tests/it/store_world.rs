@@ -1,4 +1,4 @@
-//! The store over the ranks of a world, on threads: the numbers of a store in one process, whoever fails, and its files.
+//! The store over the ranks of a world, on threads: its numbers equal a store in one process; failures of ranks; and its files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::store::{alone, key, numbers, rule, rules, says, some_rows, store};
 use crate::store_exact::exact_rules;
 use crate::store_workers::{Fragile, FragileRule};
 
-/// What `body` returns on each of this many ranks.
+/// Runs `body` on `size` ranks, and returns the result of each.
 pub(crate) fn ranks<T: Send>(size: usize, body: impl Fn(World) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let run = |rank| {
@@ -30,7 +30,7 @@ pub(crate) fn ranks<T: Send>(size: usize, body: impl Fn(World) -> T + Sync) -> V
     })
 }
 
-/// What `body` returns on each worker of a store in one process, with a shard per worker.
+/// Runs `body` on each worker of a store in one process, with a shard per worker, and returns the results.
 fn workers<T: Send>(count: usize, body: impl Fn(usize, LocalWorker) -> T + Sync) -> Vec<T> {
     let workers = store(count).workers(count, Consistency::Synchronous).unwrap();
     thread::scope(|scope| {
@@ -80,7 +80,7 @@ fn push(store: &mut dyn KeyValueStore, rank: usize, step: u64) -> Result<()> {
     store.end_round()
 }
 
-/// What a worker sees: the rows of each step, sums, and in the end the values.
+/// Returns the numbers that a worker sees: the rows of each step, sums, and at the end the values.
 fn trained(store: &mut dyn KeyValueStore, rank: usize, steps: std::ops::Range<u64>) -> Result<Vec<Dense>> {
     let mut seen = Vec::new();
     for step in steps {
@@ -130,7 +130,7 @@ fn ranks_are_workers_to_the_bit() {
     }
 }
 
-/// Whatever a rank cannot do, all return an error that names it, nothing has changed, and all go on.
+/// If a rank fails, all ranks return an error that names it, nothing changes, and all continue.
 #[test]
 fn an_error_of_one_rank_is_one_of_all() {
     type Wrong = fn(&mut WorldStore, usize) -> Result<()>;
@@ -211,7 +211,7 @@ fn an_update_that_breaks_off_on_one_rank() {
     assert!(said[1].contains("variable `t`"), "{}", said[1]);
 }
 
-/// What was pushed before a file that cannot be restored is applied as without it.
+/// Gradients pushed before a failed restore are applied as without the restore.
 #[test]
 fn a_restore_that_fails_changes_nothing() {
     let folder = folder("refused");
@@ -308,7 +308,7 @@ fn what_ranks_save_goes_on_elsewhere() {
                 (0..5).for_each(|step| push(&mut store, rank, step).unwrap());
                 store.save(&file).unwrap();
                 let saved = all(&mut store).unwrap();
-                // The next has other names, and those of the first are gone once it is there.
+                // The next save has other file names, and removes the files of the first once it is complete.
                 store.save(&file).unwrap();
                 push(&mut store, rank, 5).unwrap();
                 store.restore(&file).unwrap();
@@ -318,7 +318,7 @@ fn what_ranks_save_goes_on_elsewhere() {
             let files: Vec<String> = (0..size).map(|rank| format!("store.b.{rank}-of-{size}")).collect();
             let files = if size == 1 { Vec::new() } else { files };
             assert_eq!(names(&folder), [vec!["store".to_owned()], files].concat());
-            // All further steps are those of one worker, so that the number of workers is none of the difference.
+            // One worker makes all further steps, so that the number of workers makes no difference.
             let go_on = |store: &mut dyn KeyValueStore| {
                 for step in 5..8 {
                     let rows = some_rows(SHAPE.0, SHAPE.1, 4, step);
@@ -407,7 +407,7 @@ fn files_that_are_no_set_are_refused() {
     fs::write(&file, &head[..head.len() - 3]).unwrap();
     refused(2, &["store`", "cut short"]);
     fs::write(&file, &head).unwrap();
-    // A save that fails on one rank leaves the set that was there, and the next one removes what it left.
+    // A save that fails on one rank leaves the previous set, and the next save removes its remains.
     fs::create_dir(folder.join("store.a.2-of-3")).unwrap();
     ranks(3, |world| {
         let rank = world.rank();
@@ -426,8 +426,8 @@ fn files_that_are_no_set_are_refused() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// A trained model of the rows that batches touch, over ranks, is that of the workers of a store to the bit; one that starts from its
-/// initialisers, row by row, too.
+/// Ranks that hold only the rows that batches touch train the same model as the workers of a store, to the bit; so do ranks that
+/// start from the initialisers, row by row.
 #[test]
 fn trainers_over_ranks_are_those_of_workers() {
     use crate::store_training::{batch, model, part};
@@ -476,7 +476,7 @@ fn trainers_over_ranks_are_those_of_workers() {
     }
 }
 
-/// A batch that is wrong on one rank is an error of all, and they go on with the next.
+/// A batch that is wrong on one rank is an error of all ranks, and they continue with the next batch.
 #[test]
 fn a_batch_that_fails_on_one_rank() {
     use crate::store_training::{batch, model};

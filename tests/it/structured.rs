@@ -1,4 +1,4 @@
-//! Chains of tags and labels of frames: against PyTorch, in trainings, and given what is wrong.
+//! Chains of tags and labels of frames: compared with PyTorch, in trainings, and with wrong inputs.
 
 use ndarray::{Array1, Array2, array};
 use unpadded::data::{Field, Loader, Samples, TagScheme, Vocabulary};
@@ -22,7 +22,7 @@ fn ctc_is_that_of_pytorch() {
         net.net.watch(logits);
         let labels = net.others("labels", case.array::<i64>("labels").into(), &lengths);
         let cost = net.net.ctc_loss(logits, labels, case.number("blank", f64::NAN) as usize, false);
-        // PyTorch's mean is that of the losses for each label.
+        // PyTorch averages the losses per label.
         let shares: Array1<f32> = lengths.iter().map(|&n| 1.0 / (n * lengths.len()) as f32).collect();
         let shares = net.states("shares", shares.into_dyn());
         let loss = net.loss(&[(cost, shares)]);
@@ -33,7 +33,7 @@ fn ctc_is_that_of_pytorch() {
     }
 }
 
-/// Numbers whose tags follow from those before: a chunk begins at each 3, and goes on while numbers grow.
+/// Numbers whose tags follow from the previous numbers: a chunk begins at each 3, and continues while numbers grow.
 fn numbers(seed: u64) -> Samples {
     let sample = |i: u64| {
         let words: Vec<i64> = (0..3 + i % 7).map(|k| ((i * 31 + k * k * 7 + seed) % 9) as i64).collect();

@@ -1,4 +1,4 @@
-//! A tagger is made of columns, whatever they are and however their tags are spelled.
+//! Taggers of column files, with any columns and any spelling of tags.
 
 use unpadded::Result;
 use unpadded::recipes::{Config, Model, Preparation, Task, Value, prepare, test_data};
@@ -33,7 +33,7 @@ fn label(name: &str) -> [(&'static str, Value); 1] {
     [("data.label", Value::Text(name.into()))]
 }
 
-/// How often each tag occurs.
+/// Returns the frequency of each tag.
 fn tags(prepared: &Preparation) -> Vec<(String, u64)> {
     let (_, tags) = prepared.trainer.vocabularies().find(|(name, _)| *name == "tags").unwrap();
     tags.tokens().zip(0..).map(|(tag, id)| (tag.to_owned(), tags.count(id))).collect()
@@ -201,7 +201,7 @@ fn a_scheme_that_is_set_rules() -> Result<()> {
     Ok(())
 }
 
-/// Each part may keep a scheme of its own; a test file is held against that of the training.
+/// Each part may keep a scheme of its own; a test file is compared with the scheme of the training.
 #[test]
 fn parts_of_other_schemes_are_translated_or_refused() -> Result<()> {
     let train = texts("iob2.txt", |i| format!("in{i} O\nNew B-X\nYork I-X\n\n"));

@@ -1,10 +1,10 @@
-//! How much the suite tries at random: enough to meet every kind of case, and more where the environment asks for it.
+//! The number of random cases of the suite: enough for every kind of case, and more if the environment asks for it.
 
-/// By how much to multiply every number of random programs, damaged files, kills and the like.
+/// The factor of every number of random programs, damaged files, kills and the like.
 const TIMES: &str = "UNPADDED_THOROUGH";
 
-/// So many, times `UNPADDED_THOROUGH`. What is tried first stays the same: what failed with a larger number fails with it
-/// again.
+/// Returns `usual` times `UNPADDED_THOROUGH`. The first attempts are the same for every number, so a failure repeats with the
+/// same number.
 pub(crate) fn times(usual: usize) -> usize {
     let times = std::env::var(TIMES).map_or(1, |times| times.parse().expect("UNPADDED_THOROUGH: a number"));
     usual.saturating_mul(times)

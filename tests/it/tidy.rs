@@ -1,4 +1,4 @@
-//! The invariants of the architecture, read off the sources: imports point downwards, modules say what they are,
+//! The invariants of the architecture, checked in the sources: imports point downwards, modules have a description,
 //! `unsafe` stays in `kernels/`, bincode in `wire/`, and files stay readable in one sitting. Files do not use each other
 //! in circles, but for those in [`circles::ALLOWED`]. Names keep to the glossary ([`words`]), and models to the public API.
 
@@ -40,7 +40,7 @@ const LAYERS: [&str; 26] = [
 ];
 const MAX_LINES: usize = 600;
 
-/// What is wrong with a source file, by its path below `src/`.
+/// Returns the complaints about a source file, by its path below `src/`.
 fn complaints(path: &str, source: &str) -> Vec<String> {
     let layer = path.split(['/', '.']).next().unwrap_or_default();
     let is_test = path.ends_with("/tests.rs") || path.contains("/tests/");
@@ -196,7 +196,7 @@ fn models_use_the_public_api_and_stay_short() {
     }
 }
 
-/// Every rule can fail, and none fails on what is right.
+/// Every rule can fail, and no rule fails on correct code.
 #[test]
 fn each_rule_bites() {
     let check = |path: &str, source: &str, expected: &[&str]| {

@@ -1,4 +1,4 @@
-//! Products with weights that lie transposed, and what they are for: one table that embeds words and makes logits.
+//! Products with transposed weights, and their purpose: one table that embeds words and computes logits.
 
 use crate::refused::Outcome;
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
@@ -14,7 +14,7 @@ const WORDS: usize = 300;
 const WIDTH: usize = 6;
 const LENGTHS: [usize; 5] = [3, 0, 17, 1, 30];
 
-/// How the table of the language model is used.
+/// The use of the language model's table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct How {
     /// The table makes the logits too; else a parameter of its own does, transposed as well.
@@ -105,8 +105,8 @@ fn close(ours: &[f64], theirs: &[f64], what: &str) {
     }
 }
 
-/// The gradient of the tied table is the sum of those of two tables with the same numbers: one of them by rows if the
-/// embedding is sparse, both together dense.
+/// The gradient of the tied table is the sum of the gradients of two tables with the same numbers: one gradient is by rows if the
+/// embedding is sparse, the sum is dense.
 #[test]
 fn the_gradient_of_a_tied_table_is_the_sum_over_its_uses() {
     for (sparse, whole) in [(false, false), (true, false), (true, true)] {
@@ -176,7 +176,7 @@ fn optimizers_update_a_tied_table_as_a_dense_one() {
     close(&step(true), &step(false), "the table after three steps");
 }
 
-/// The same numbers transposed give the same bits, one weight or many, with and without a bias.
+/// Transposed weights give the same bits, with one weight or many, with and without a bias.
 #[test]
 fn a_transposed_weight_gives_the_same_bits() {
     let build = |transposed: bool| {
@@ -212,7 +212,7 @@ fn a_transposed_weight_gives_the_same_bits() {
     assert!(build(true) == build(false));
 }
 
-/// Of products in a loop that read one variable, those with transposed weights become one, and so do the others.
+/// Products in a loop that read one variable are merged: products with transposed weights into one, the others into another.
 #[test]
 fn merging_keeps_transposed_weights_apart() {
     let net = Builder::new().seed(5);
@@ -253,7 +253,7 @@ fn merging_keeps_transposed_weights_apart() {
     }
 }
 
-/// A product says that its weight lies transposed only where it does: other programs are as they were before.
+/// A product has the attribute for transposed weights only if its weight lies transposed: other programs are unchanged.
 #[test]
 fn what_is_not_transposed_is_not_written() {
     let net = Builder::new();

@@ -1,5 +1,5 @@
-//! Tokenizers of Hugging Face's (`fixtures/make_tokenizers.py`): the numbers that the package `tokenizers` finds in Python, and recipes
-//! that cut by them.
+//! Tokenizers of Hugging Face's (`fixtures/make_tokenizers.py`): the numbers that the package `tokenizers` finds in Python, and
+//! recipes that cut by them.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ fn without_the_feature_an_error_names_it() {
                     `tokenizers`";
     let said = Tokenizer::hugging_face(fixture("tokenizer_bpe.json")).unwrap_err().to_string();
     assert!(said.contains(expected), "{said}");
-    // As a checkpoint has it.
+    // The name as in a checkpoint.
     let said = Tokenizer::from_name("tokenizer.json {}").unwrap_err().to_string();
     assert!(said.starts_with(&format!("tokenizer `tokenizer.json` {expected}")), "{said}");
 }

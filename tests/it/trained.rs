@@ -47,10 +47,10 @@ pub(crate) fn batch() -> [(&'static str, Variable); 4] {
     ]
 }
 
-/// What a predictor is fed: no labels.
+/// The feeds of a predictor: no labels.
 pub(crate) const FEEDS: [&str; 3] = ["words", "h", "c"];
 
-/// After so many steps.
+/// Returns the checkpoint after `steps` steps.
 pub(crate) fn checkpoint(steps: u64) -> Checkpoint {
     let (program, loss, [logits, h, c]) = program();
     let id = |name: &str| program.find(name).unwrap();

@@ -1,5 +1,5 @@
-//! The trainer: N steps are k steps, a save, everything built again, and N − k steps, byte for byte; and what else it
-//! promises about evaluation, stopping, and errors.
+//! The trainer: N steps equal k steps, a save, everything built again, and N − k steps, byte for byte; and its other
+//! guarantees about evaluation, stopping, and errors.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -86,7 +86,7 @@ pub(crate) fn path(name: &str) -> PathBuf {
     path
 }
 
-/// The bytes of a training as it stands.
+/// Returns the bytes of the current state of a training.
 pub(crate) fn bytes(trainer: &mut Trainer) -> Vec<u8> {
     let path = path("bytes");
     trainer.save(&path).unwrap();
@@ -160,7 +160,7 @@ fn it_learns_and_reports() {
     // The best parameters give the best value again.
     trainer.use_best().unwrap();
     assert_eq!(trainer.evaluate(&dev()).unwrap().get("accuracy"), Some(best.value));
-    // Done is done: there is nothing to train, and the scores are those of now.
+    // The training is done: no step runs, and the scores describe the current model.
     let again = fit(&mut trainer, Until::Epochs(12));
     assert_eq!((again.steps, again.tokens, again.last.get("accuracy")), (120, 0, Some(best.value)));
     let mut fresh = self::trainer();
@@ -174,7 +174,7 @@ fn patience_ends_it_early_also_when_it_is_resumed() {
     let file = path("patience");
     let stuck = || trainer().select("loss").patience(2).checkpoint(&file);
     let mut first = stuck();
-    // With these labels nothing can be learned that helps on dev, so that soon no epoch is better.
+    // These labels are random, so that soon no epoch is better on dev.
     let random: Samples = (0..77u64)
         .map(|i| vec![Field::Ints(vec![(i % 20) as i64]), Field::Int((i * i % 3 % 2) as i64)])
         .collect();
@@ -243,7 +243,7 @@ fn the_stop_flag_finishes_the_step_and_saves() {
     std::fs::remove_file(file).unwrap();
 }
 
-/// What is written to it, to be read elsewhere.
+/// A writer whose text can be read elsewhere.
 #[derive(Clone, Default)]
 pub(crate) struct Written(pub(crate) Arc<Mutex<Vec<u8>>>);
 
@@ -272,7 +272,7 @@ fn it_says_what_it_does_in_plain_lines() {
     let shown = |line: &&str| !line.contains(", batch ") || !line.starts_with("epoch");
     let (slow, lines): (Vec<&str>, Vec<&str>) =
         text.lines().filter(shown).partition(|line| line.starts_with("debug build: "));
-    // Each trainer says it once, in its first run, and only if it is one.
+    // Each trainer prints the note once, in its first run, and only in an unoptimised build.
     let unoptimised = env!("UNPADDED_OPT_LEVEL") == "0";
     assert_eq!(slow.len(), if unoptimised { 2 } else { 0 }, "{text}");
     assert!(!unoptimised || text.starts_with("debug build: ") && slow[0].contains("opt-level = 3"), "{text}");
@@ -343,7 +343,7 @@ fn a_carried_state_goes_on_from_batch_to_batch() {
 fn a_checkpoint_comes_every_so_many_steps() {
     let file = path("every");
     let mut training = trainer().checkpoint(&file).every(Steps(4));
-    // The data fails in batch 6: what was saved at step 4 stands, and the error says so.
+    // The data fails in batch 6: the checkpoint of step 4 stays, and the error names it.
     struct Failing(Loader);
     impl Data for Failing {
         fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
@@ -368,7 +368,7 @@ fn a_checkpoint_comes_every_so_many_steps() {
     let mut whole = trainer();
     fit(&mut whole, Until::Steps(12));
     let expected = bytes(&mut whole);
-    // Both go on: the one that saw the error, and one from the file.
+    // Both continue: the trainer that saw the error, and a trainer from the file.
     assert_eq!(training.position().step, 6);
     fit(&mut training, Until::Steps(12));
     assert!(bytes(&mut training) == expected);

@@ -1,4 +1,4 @@
-//! Update rules against their formulas, written out in f64; what decay, groups and clipping do beside any rule.
+//! Update rules compared with their formulas in f64; and the effects of decay, groups and clipping on any rule.
 
 use ndarray::{Array2, arr2};
 use unpadded::Variable;
@@ -160,7 +160,7 @@ fn nadam_is_its_formula_after_many_steps() {
     let fields = Fields::start(&rule, Variable::dense(arr2(&[[0.0f64]])));
     let grad = Variable::dense(arr2(&[[1.0f64]]));
     let after = fields.update(&rule, "exact", 0.5, grad, facts(u64::MAX >> 12, 1));
-    // By then the corrections are gone and the momentum is beta1.
+    // By then the bias corrections are negligible and the momentum is beta1.
     let expected = -0.5 * (0.1 + 0.9 * 0.1) / (0.001f64.sqrt() + 1e-8);
     close(&values(&after.0[0]), &[expected], 1e-12, "nadam");
 }
@@ -193,7 +193,7 @@ fn lion_and_ftrl_are_their_formulas() {
     );
 }
 
-/// At one rate σ is (√(n + g²) − √n) / rate, as in the paper; a rate that falls to nothing leaves what was learnt.
+/// At a constant rate σ is (√(n + g²) − √n) / rate, as in the paper; a rate that falls to 0 leaves the parameters.
 #[test]
 fn ftrl_at_a_lower_rate_keeps_what_it_has_learnt() {
     let rule = ftrl();
@@ -265,7 +265,7 @@ fn lazy_lamb_is_that_of_the_touched_rows() {
     }
 }
 
-/// Where a gradient is 0 nothing moves, so the rows of a table are those of the densified gradient, also at other rates.
+/// Where a gradient is 0 nothing moves, so the rows of a table equal the rows under the densified gradient, also at other rates.
 #[test]
 fn ftrl_of_selected_rows_is_exact() {
     let rule = ftrl().with("l1", 0.01);
@@ -329,7 +329,7 @@ fn a_factor_multiplies_the_rate() {
         let half = rule.clone().with("rate_factor", 0.5);
         assert_eq!(step(&half, 0.25), step(&rule, 0.125), "{}", rule.kind);
         assert_ne!(step(&half, 0.25), step(&rule, 0.25), "{}", rule.kind);
-        // A group at the rate 0 stays where it is.
+        // A group at rate 0 does not move.
         assert_eq!(step(&rule.clone().with("rate_factor", 0.0), 0.25).0[0], fields.0[0], "{}", rule.kind);
     }
 }
@@ -345,7 +345,7 @@ fn a_held_parameter_moves_after_its_steps_alone() {
         let first = step(&held, &start, 0);
         let second = step(&held, &first, 1);
         assert_eq!(second.0[0], start.0[0], "{}", rule.kind);
-        // As at a rate of 0, under which the moments go on.
+        // As at rate 0, at which the moments are still updated.
         let none = rule.clone().with("rate_factor", 0.0);
         assert_eq!(second, step(&none, &step(&none, &start, 0), 1), "{}", rule.kind);
         assert_eq!(step(&held, &second, 2), step(&rule, &second, 2), "{}", rule.kind);

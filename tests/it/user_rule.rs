@@ -20,7 +20,7 @@ update_rule! {
 }
 
 update_rule! {
-    /// The same with decay, and with what it owes in a closed form until the mean has faded.
+    /// The rule with decay, and with its deferred updates in a closed form until the mean has faded.
     struct Fading = "acme.fading" { beta: f64 => settings::fraction }
     decay { weight_decay => settings::or_zero, decoupled = true }
     states { MEAN = mean }

@@ -1,4 +1,5 @@
-//! Weights in safetensors files: what PyTorch trained says the same here (`fixtures/make_torch_models.py`), and goes back to it.
+//! Weights in safetensors files: a model that PyTorch trained gives the same outputs here (`fixtures/make_torch_models.py`), and
+//! is exported back.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,13 +38,13 @@ fn tagger<L: RecurrentLayer>(layer: L, dtype: DType) -> Checkpoint {
     Checkpoint::of(net.finish().unwrap(), outputs)
 }
 
-/// What the attributes are called in PyTorch's.
+/// Returns PyTorch's names of the weights of a layer.
 fn names(layer: &str) -> Names {
     let layer = format!("{layer}_0");
     Names::new().rename("embedding_0", "words").rename(&layer, "rnn").rename("linear_0", "out")
 }
 
-/// The values that a program starts with.
+/// Returns the model with the initial values of its program.
 fn started(mut model: Checkpoint) -> Checkpoint {
     let mut scope = Scope::of(&model.program).unwrap();
     let names: Vec<String> = scope.names().map(str::to_owned).collect();
@@ -61,7 +62,7 @@ fn logits(model: &Checkpoint) -> Vec<f64> {
     got[0].storage().as_dense().unwrap().cast(DType::F64).as_slice::<f64>().unwrap().to_vec()
 }
 
-/// How far two lists are apart at most.
+/// Returns the largest difference of two lists.
 fn apart(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len());
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
@@ -238,7 +239,7 @@ fn floats_of_any_width_are_read() {
         let off = apart(&logits(&model), &expected);
         assert!(off <= most, "{dtype:?}: {off}");
     }
-    // What f64 holds and f32 does not.
+    // A number that f64 holds and f32 does not.
     let mut other = exact;
     other.insert(
         "out.bias".into(),
@@ -250,7 +251,7 @@ fn floats_of_any_width_are_read() {
     fs::remove_file(file).unwrap();
 }
 
-/// A file of this head, and so many bytes of numbers.
+/// Returns a file with this head and `numbers` bytes of numbers.
 fn headed(head: &str, numbers: usize) -> Vec<u8> {
     [&(head.len() as u64).to_le_bytes()[..], head.as_bytes(), &vec![0; numbers]].concat()
 }
@@ -336,7 +337,7 @@ fn layers_are_modules() {
     };
     let plain = |program: &Program, parameter: &str| first(Names::new(), program, parameter);
 
-    // Those of one size over one another are one module; another size begins another one.
+    // Stacked layers of one size are one module; another size begins another module.
     let three = program(|_, x| {
         let _ = x.lstm(4).dropout(0.5).lstm(4).lstm(5);
     });
@@ -344,7 +345,7 @@ fn layers_are_modules() {
     assert_eq!(plain(&three, "lstm_2.weight_ih"), "lstm_2.weight_ih_l0");
     let names = Names::new().rename("lstm_1", "");
     assert_eq!(first(names, &three, "lstm_1.weight_ih"), "weight_ih_l0");
-    // Another cell, other parameters, and what stands between, too.
+    // Another cell, other parameters, or an operator in between begins another module, too.
     let mixed = program(|_, x| {
         let _ = x.gru(4).rnn(4).rnn(Rnn::new(4).without_bias()).tanh().rnn(Rnn::new(4).without_bias());
     });
@@ -369,7 +370,7 @@ fn layers_are_modules() {
     });
     assert_eq!(plain(&residual, "lstm_1.bias"), "lstm_0.bias_ih_l1");
     assert_eq!(plain(&residual, "lstm_2.bias"), "lstm_2.bias_ih_l0");
-    // A scope goes along, and is renamed with all in it.
+    // A scope is exported too, and is renamed with all names in it.
     let scoped = program(|net, x| {
         let _ = net.scope("encoder", |_| x.lstm(4).linear(2));
     });
@@ -382,7 +383,7 @@ fn layers_are_modules() {
         "model.encoder.linear_0.bias"
     );
 
-    // What PyTorch does not have stays as it is.
+    // Variants that PyTorch does not have keep their names.
     for lstm in [Lstm::new(4).peepholes(), Lstm::new(4).cell_clip(1.0)] {
         let program = program(|_, x| {
             let _ = x.lstm(lstm.clone());

@@ -1,4 +1,4 @@
-//! Inference in windows: the bits of whole sequences, whatever the model, the windows and the threads.
+//! Inference in windows has the bits of whole sequences, for every model, every window and any number of threads.
 
 use unpadded::layers::{Embedding, Gru, Lstm, Mgu, Rnn, Stacked, init};
 use unpadded::op::{Attributes, CheckCase, Facts, Forward, InferShape, Op};
@@ -115,7 +115,7 @@ fn layer(net: &Builder, random: &mut Random, x: Var, topic: Var) -> Var {
     }
 }
 
-/// A model of a seed over ids: what it computes, all of which can be run in windows.
+/// Builds a model of a seed over ids; returns its outputs, all of which can be run in windows.
 fn model(net: &Builder, random: &mut Random) -> Result<Vec<VarId>> {
     let (words, topic) = (net.feed("words", DType::I64, &[], 1), net.feed("topic", DType::F32, &[WIDTH], 0));
     let mut x = net.embedding(words, Embedding::new(models::VOCABULARY, WIDTH));
@@ -176,7 +176,7 @@ fn models_at_random_have_the_same_bits_in_windows() {
     }
 }
 
-/// Whatever a program at random computes, it computes in windows or, where that cannot be, whole.
+/// Random programs compute the same results in windows or, where windows are impossible, whole.
 #[test]
 fn programs_at_random_have_the_same_bits_in_windows() {
     let (mut streamed, mut whole) = (0, 0);
@@ -187,7 +187,7 @@ fn programs_at_random_have_the_same_bits_in_windows() {
             |id: &&VarId| case.program.spec(**id).is_ok_and(|spec| spec.storage == StorageKind::Dense);
         let (mut outputs, rest): (Vec<VarId>, Vec<VarId>) =
             case.values.iter().filter(dense).partition(|&id| can(id));
-        // Over the sequences of one feed at a time: those of two feeds are not cut together.
+        // Over the sequences of one feed at a time: sequences of two feeds are not cut together.
         while !outputs.is_empty() && case.program.streamed(&case.registry, &outputs).is_err() {
             outputs.pop();
         }
@@ -205,7 +205,7 @@ fn programs_at_random_have_the_same_bits_in_windows() {
     assert!(streamed > 20 && whole > 100, "{streamed} in windows, {whole} whole");
 }
 
-/// What is wrong with the feeds is found before the first window, and an error in a late one leaves nothing behind.
+/// Wrong feeds are found before the first window, and an error in a late window leaves no state behind.
 #[test]
 fn errors_are_those_of_the_whole() {
     let net = Builder::new();

@@ -9,9 +9,9 @@ struct Line([u8; 64]);
 
 #[derive(Clone)]
 enum Lines {
-    /// The buffer's own.
+    /// Memory of one buffer.
     Own(Vec<Line>),
-    /// That of the buffers of several arenas, which only read it.
+    /// Memory that the buffers of several arenas share and only read.
     Common(Arc<Vec<Line>>),
 }
 
@@ -19,18 +19,18 @@ enum Lines {
 /// which would read beside the writes of other threads and end the right of a lent address to write.
 pub(super) struct Memory {
     lines: Lines,
-    /// Where the lines begin. Of own lines it comes from `Vec::as_mut_ptr`, after whatever moved them last.
+    /// The start of the lines. For own lines it comes from `Vec::as_mut_ptr`, after the last operation that moved them.
     start: *mut u8,
     bytes: usize,
 }
 
-// SAFETY: the address is that of lines that this memory owns, which are `Send`, or has in common and never writes.
+// SAFETY: the address points to lines that this memory owns, which are `Send`, or that it has in common and never writes.
 unsafe impl Send for Memory {}
 // SAFETY: `&Memory` reads these fields and, to clone them, the lines; a lane that writes them has the arena borrowed.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// No bytes.
+    /// Returns memory without bytes.
     pub(super) fn new() -> Self {
         Self::of(Lines::Own(Vec::new()))
     }
@@ -41,55 +41,55 @@ impl Memory {
         memory
     }
 
-    /// Takes down where the lines are, after they changed.
+    /// Stores the address of the lines, after they changed.
     fn settle(&mut self) {
         let count;
         (self.start, count) = match &mut self.lines {
             Lines::Own(lines) => (lines.as_mut_ptr().cast(), lines.len()),
-            // Only read, which `is_common` says.
+            // Only read, as `is_common` reports.
             Lines::Common(lines) => (lines.as_ptr().cast::<u8>().cast_mut(), lines.len()),
         };
         self.bytes = count * size_of::<Line>();
     }
 
-    /// The first byte's address, on a cache line. If the memory is not in common, the address may be written through.
+    /// Returns the first byte's address, on a cache line. If the memory is not in common, the address may be written through.
     #[inline]
     pub(super) fn start(&self) -> *mut u8 {
         self.start
     }
 
-    /// Bytes from the start on that are there.
+    /// Returns the number of bytes.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether other buffers may have the same memory, so that it is only read.
+    /// Returns whether other buffers may have the same memory, so that it is only read.
     #[inline]
     pub(super) fn is_common(&self) -> bool {
         matches!(self.lines, Lines::Common(_))
     }
 
-    /// Lets clones have the same memory.
+    /// Makes the memory common, so that clones share it.
     pub(super) fn make_common(&mut self) {
         if let Lines::Own(lines) = &mut self.lines {
             *self = Self::of(Lines::Common(Arc::new(std::mem::take(lines))));
         }
     }
 
-    /// Makes memory that is in common its own: by a copy, unless no other buffer has it any more.
+    /// Makes common memory the buffer's own: by a copy, unless no other buffer shares it any more.
     pub(super) fn make_own(&mut self) {
         if let Lines::Common(lines) = &mut self.lines {
             *self = Self::of(Lines::Own(Arc::unwrap_or_clone(std::mem::take(lines))));
         }
     }
 
-    /// Makes room for this number of bytes; what it held stays, new room is zero.
+    /// Grows the memory to `bytes` bytes; its contents stay, new bytes are zero.
     pub(super) fn grow(&mut self, bytes: usize) {
         self.grow_by(bytes, |_, _| true);
     }
 
-    /// [`Self::grow`], unless there is no memory for it: then the bytes stay, and it is `false`.
+    /// Grows like [`Self::grow`]; returns `false` and changes nothing if the allocation fails.
     pub(super) fn try_grow(&mut self, bytes: usize) -> bool {
         self.grow_by(bytes, |lines, more| lines.try_reserve_exact(more).is_ok())
     }

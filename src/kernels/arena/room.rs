@@ -1,9 +1,9 @@
-//! Room that there may be no memory for.
+//! Reservation of memory that may fail.
 
 use super::Lane;
 
 impl Lane<'_> {
-    /// [`Self::reserve`], unless there is no memory for it: then nothing changes, and it is `false`.
+    /// Reserves like [`Self::reserve`]; returns `false` and changes nothing if the allocation fails.
     ///
     /// # Panics
     /// As [`Self::reserve`].

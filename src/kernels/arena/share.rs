@@ -1,4 +1,4 @@
-//! Which rows of each buffer the lanes of a split loop have.
+//! The rows of each buffer that belong to each lane of a split loop.
 
 use crate::kernels::view::Extent2;
 
@@ -18,7 +18,7 @@ pub struct Region {
 }
 
 impl Region {
-    // Saturating, so that no number wraps into a buffer: `Lane::resolve` refuses what is beyond it.
+    // Saturating, so that no number wraps into a buffer: `Lane::resolve` refuses regions beyond the buffer.
     pub(super) fn first(&self) -> usize {
         self.row.saturating_mul(self.extent.stride).saturating_add(self.column)
     }
@@ -43,7 +43,7 @@ impl Region {
     }
 }
 
-/// What the lanes of a split loop may do with a buffer.
+/// How the lanes of a split loop share a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
     /// All lanes read it, none writes it.
@@ -60,15 +60,15 @@ pub enum Share {
         /// Width of the buffer's rows.
         stride: usize,
     },
-    /// Each sequence has a run of rows: those of sequence `i` begin at `bounds[first + i]`, in the [bounds](StepRows::bounds).
+    /// Each sequence has a run of rows: the run of sequence `i` begins at `bounds[first + i]`, in the [bounds](StepRows::bounds).
     Runs {
         /// The place of the first sequence's bound.
         first: usize,
         /// Width of the buffer's rows.
         stride: usize,
     },
-    /// The same again for each step, with the runs of the sequences that still run: those of step `t` begin at row
-    /// `base + bounds[starts + t]`, and the run of sequence `i` so many rows behind that as `bounds[first + i]` says.
+    /// Each step has the runs of rows of the sequences that still run: the runs of step `t` begin at row
+    /// `base + bounds[starts + t]`, and the run of sequence `i` begins `bounds[first + i]` rows after it.
     SteppedRuns {
         /// The first row of step 0.
         base: usize,
@@ -81,20 +81,20 @@ pub enum Share {
     },
 }
 
-/// How the rows of buffers belong to the sequences and steps of a loop that is split.
+/// The assignment of buffer rows to the sequences and steps of a split loop.
 #[derive(Clone, Copy)]
 pub struct StepRows<'a> {
     /// First row of each step, and one more for the end.
     pub starts: &'a [usize],
     /// How each buffer is shared.
     pub shares: &'a [Share],
-    /// Where runs of rows begin and end, of all buffers that have some.
+    /// The starts and ends of the runs of rows of all buffers that have runs.
     pub bounds: &'a [usize],
 }
 
 impl StepRows<'_> {
-    /// Whether no two lanes of so many sequences can meet: else the rows of one at one step could be those of another at
-    /// another step, or of a neighbour.
+    /// Returns whether lanes of `sequences` sequences in total have disjoint rows: no row belongs to two sequences, or to
+    /// two steps.
     pub(super) fn are_apart(&self, sequences: usize) -> bool {
         let sorted = |first: usize, len: usize| {
             let end = first.saturating_add(len).saturating_add(1);
@@ -117,12 +117,12 @@ pub struct LanePart<'a> {
     pub from: usize,
     /// One past the last sequence.
     pub to: usize,
-    /// Which rows these sequences have.
+    /// The rows that these sequences have.
     pub steps: StepRows<'a>,
 }
 
 impl LanePart<'_> {
-    /// Whether a region that has rows lies in this part.
+    /// Returns whether a region that has rows lies in this part.
     #[inline]
     pub(super) fn has(&self, region: &Region, write: bool) -> bool {
         let (row, end) = (region.row, region.row.saturating_add(region.extent.rows));
@@ -142,7 +142,7 @@ impl LanePart<'_> {
                     && end <= bounds[first + self.to]
             }
             Share::SteppedRuns { base, starts, first, stride } => {
-                // A step behind the last would read the numbers of another list.
+                // A step after the last would read the numbers of another list.
                 let steps = self.steps.starts.len().saturating_sub(1);
                 let begin = base.saturating_add(bounds[starts + region.step]);
                 region.step < steps

@@ -1,4 +1,4 @@
-//! Lending is checked.
+//! Tests of the checks of lending.
 
 use super::*;
 
@@ -49,7 +49,7 @@ fn what_was_written_is_lent_again() {
     assert_eq!(firsts, [1.0, 1.0, 1.0, 2.0, 0.0, 3.0]);
 }
 
-/// Two threads write their rows of one buffer, out of a region that both read and rows that each reads alone.
+/// Two threads write their rows of one buffer; both read one region, and each thread reads rows of its own.
 #[test]
 fn halves_of_operands_are_written_together() {
     let (mut arena, mut room) = (arena(), OperandRoom::default());
@@ -203,7 +203,7 @@ fn steps_that_share_rows_are_refused() {
     arena().lane().split(&[0, 2, 4], steps, &mut [(), ()], &run).unwrap();
 }
 
-/// Clones read common buffers in the same memory, on any thread; whoever writes has a copy of its own from then on.
+/// Clones read common buffers in the same memory, on any thread; a clone that writes has a copy of its own from then on.
 #[test]
 fn clones_read_common_buffers() {
     let mut first = arena();
@@ -234,7 +234,7 @@ fn clones_read_common_buffers() {
     second.own(0);
     fill(&mut second, 2.0);
     assert_eq!((read(&mut first), read(&mut second).0), (of_first, 2.0));
-    // The last one has it to itself, without a copy.
+    // The last arena owns the memory without a copy.
     drop(second);
     first.own(0);
     assert_eq!(read(&mut first), of_first);
@@ -248,7 +248,7 @@ fn a_common_buffer_is_not_written() {
     arena.lane().operands(&mut room, &[], &[region(0, 0, 2, 0, 4, 4)]);
 }
 
-/// A buffer that was made the arena's own may be written, and is another version; exchanged, it keeps its number.
+/// A buffer that was made the arena's own may be written, and has a new version; an exchange keeps the version.
 #[test]
 fn versions_tell_values_apart() {
     let (mut first, mut other) = (arena(), arena());

@@ -1,5 +1,4 @@
-//! Softmax attention of one query, as the state of a decoder is: to cut it into tiles and to pack its keys would cost more than the
-//! products.
+//! Softmax attention of a single query, such as the state of a decoder: tiles and packed keys would cost more than the products.
 
 use std::ops::Range;
 
@@ -17,7 +16,7 @@ pub(super) struct Single<'a, T> {
     pub(super) seen: Range<usize>,
 }
 
-/// What [`Single::attend`] made, and the gradients of it that there are.
+/// The results of [`Single::attend`], and their gradients, where given.
 pub(super) struct SingleResult<'a, T> {
     pub(super) out: &'a [T],
     pub(super) log_sum: T,
@@ -25,7 +24,7 @@ pub(super) struct SingleResult<'a, T> {
     pub(super) dlog_sum: Option<T>,
 }
 
-/// A gradient that is asked for, and how it goes to its place.
+/// The target of a requested gradient, and whether the gradient is written or added.
 type AttentionTarget<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
 impl<T: Float> Single<'_, T> {
@@ -34,7 +33,7 @@ impl<T: Float> Single<'_, T> {
         sweep(Attend { single: self, out, room })
     }
 
-    /// The gradients of query, keys and values that are asked for; keys that the query does not see have none.
+    /// Computes the requested gradients of query, keys and values; keys that the query does not see have no gradient.
     pub(super) fn descend(
         self,
         result: SingleResult<'_, T>,
@@ -44,7 +43,7 @@ impl<T: Float> Single<'_, T> {
         sweep(Descend { single: self, result, gradients, room });
     }
 
-    /// The scores of the keys that are seen.
+    /// Computes the scores of the keys that the query sees.
     #[inline(always)]
     fn scores<A: Arithmetic>(&self, room: &mut Vec<T>) {
         room.clear();
@@ -83,7 +82,7 @@ impl<T: Float> Sweep for Attend<'_, '_, T> {
         let Self { single, out, room } = self;
         single.scores::<A>(room);
         let most = room.iter().fold(T::NEG_INFINITY, |most, &x| if x > most { x } else { most });
-        // Where all scores are −∞.
+        // All scores are −∞.
         let less = if most == T::NEG_INFINITY { T::ZERO } else { most };
         let mut sum = T::ZERO;
         for weight in room.iter_mut() {
@@ -127,7 +126,7 @@ impl<T: Float> Sweep for Descend<'_, '_, '_, T> {
         let [dq, mut dk, mut dv] = gradients;
         let (k, v, seen) = (single.keys, single.values, single.seen.clone());
         let SingleResult { out, log_sum, dout, dlog_sum } = result;
-        // What reaches all scores alike: of the attended values, less what comes by the logarithm of the sum.
+        // The term common to all scores: from the attended values, minus the gradient of the logarithm of the sum.
         let reaches = dout.map_or(T::ZERO, |dout| dot::<T, A>(dout, out)) - dlog_sum.unwrap_or(T::ZERO);
         single.scores::<A>(room);
         for gradient in [&mut dk, &mut dv] {

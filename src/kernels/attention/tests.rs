@@ -1,9 +1,9 @@
-//! Attention beside loops that hold every score.
+//! Attention compared with loops that hold every score.
 
 use super::*;
 use crate::kernels::numbers;
 
-/// Sizes, and what a query sees.
+/// Sizes, and the keys that a query sees.
 #[derive(Clone, Copy)]
 struct Case {
     n: usize,
@@ -31,7 +31,7 @@ fn cases() -> Vec<Case> {
         Case { n: 300, m: 300, d: 5, e: 4, before: 20, after: 3, ..all },
         Case { n: 140, m: 260, d: 16, e: 16, radius: Some(4), ..all },
         Case { n: 150, m: 150, d: 6, e: 7, after: 0, radius: Some(200), ..all },
-        // Behind the last key, a query sees none.
+        // A query behind the last key sees no key.
         Case { n: 20, m: 3, before: 1, after: 0, radius: Some(0), ..all },
     ]
 }
@@ -167,7 +167,7 @@ fn tiles_are_the_whole_in_f32() {
     check::<f32>(2e-4);
 }
 
-/// Scores far from zero, and a tile whose largest score is far below that of the one before.
+/// Scores far from zero, and a tile whose largest score is far below the largest score of the previous tile.
 #[test]
 fn large_scores_overflow_nothing() {
     let (n, m) = (2, 2 * KEYS);

@@ -1,11 +1,11 @@
-//! Bags of rows, against loops that are written as the formulas read.
+//! Bags of rows, compared with loops that follow the formulas.
 
 use super::*;
 use crate::kernels::numbers;
 use crate::kernels::view::Extent2;
 
 const HEIGHT: usize = 40;
-/// Bags of no, one, few and many rows, with rows that repeat; one is longer than what is asked for ahead, and than a block.
+/// Bags of no, one, few and many rows, with rows that repeat; one bag is longer than the prefetched rows, and than a block.
 const STARTS: [usize; 7] = [0, 0, 1, 4, 4, 64, 70];
 
 fn rows() -> Vec<i64> {
@@ -15,7 +15,7 @@ fn rows() -> Vec<i64> {
         .collect()
 }
 
-/// Widths of whole registers, of parts of them, and of none.
+/// Widths of whole registers and of parts of registers, and width 0.
 const WIDTHS: [usize; 10] = [0, 1, 3, 8, 15, 31, 63, 64, 100, 129];
 
 struct Case {
@@ -116,7 +116,7 @@ fn rows_get_the_sum_over_their_occurrences() {
         let mut plan = RowMerge::new();
         plan.prepare(&case.rows);
         for share in [BagShare::Whole, BagShare::Factors(&case.factors), BagShare::Maxima(&which)] {
-            // What each occurrence gives to its row.
+            // The contribution of each occurrence to its row.
             let mut expected = vec![0.0; HEIGHT * width];
             for (at, (&row, &bag)) in case.rows.iter().zip(&bags).enumerate() {
                 for j in 0..width {
@@ -143,7 +143,7 @@ fn rows_get_the_sum_over_their_occurrences() {
                     assert!(near(got, expected), "width {width}, row {id}: {got} for {expected}");
                 }
             }
-            // In two parts, into a table that has something.
+            // In two parts, added to a table that is not zero.
             let mut table = vec![1.0; HEIGHT * width];
             let (middle, all) = (plan.ids().len() / 2, plan.ids().len());
             let first = plan.ids()[middle] as usize;

@@ -11,26 +11,26 @@ use crate::kernels::float::Float;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::View;
 
-/// What the best paths of a sequence are found in, used again for the next.
+/// Scratch for finding the best paths of a sequence, reused for the next.
 #[derive(Debug, Default)]
 pub struct BestPaths {
-    /// The highest scores of paths that end in each tag, best first, now and a row before.
+    /// The highest scores of paths that end in each tag, best first, at this row and at the previous row.
     now: Vec<f64>,
     before: Vec<f64>,
-    /// How many there are of each tag.
+    /// The number of paths that end in each tag.
     counts: Vec<usize>,
     counts_before: Vec<usize>,
-    /// By row, tag and rank: which path it goes on from.
+    /// The predecessor of each path, by row, tag and rank.
     back: Vec<u32>,
     /// The ends of the best paths, and the scores of these.
     ends: Vec<(f64, usize)>,
     path: Vec<usize>,
-    /// The next of the paths behind each tag.
+    /// The next candidate paths, one per preceding tag.
     next: BinaryHeap<NextPath>,
 }
 
 impl BestPaths {
-    /// Room to find the way back, of so many rows with so many paths each: of many tags and many paths it is what memory ends with.
+    /// Reserves memory to trace the paths back over `rows` rows of `per_row` paths each; with many tags and paths it may fail.
     fn reserve(&mut self, rows: usize, per_row: usize) -> Result<()> {
         let too_much = || {
             let expected = "a sequence whose rows · tags · paths, 4 bytes each, fit into memory";
@@ -47,7 +47,7 @@ impl BestPaths {
     }
 }
 
-/// One of a list of paths, best first, that go on by the same pair of tags. The greatest is the one to be taken next.
+/// An entry of a list of paths, best first, that continue with the same pair of tags. The greatest entry is taken next.
 #[derive(Debug)]
 struct NextPath {
     score: f64,
@@ -58,7 +58,7 @@ struct NextPath {
 
 impl Ord for NextPath {
     fn cmp(&self, other: &Self) -> Ordering {
-        // None is NaN. Of equal scores the smaller number is first.
+        // No score is NaN. Of equal scores the smaller number is first.
         self.score.partial_cmp(&other.score).unwrap_or(Ordering::Equal).then(other.at.cmp(&self.at))
     }
 }
@@ -77,12 +77,14 @@ impl PartialEq for NextPath {
 
 impl Eq for NextPath {}
 
-/// The `most` paths of the highest scores, best first: of each its rank, its score and its tags to `each`. Of equal ones the one with
-/// the smaller tag at the last place where they differ comes first. There are fewer if the others are forbidden; if all are, the best
-/// one has tag 0 everywhere, and the score minus infinity. What is NaN is as if it were forbidden.
+/// Finds the `most` paths of the highest scores, best first, and passes the rank, the score and the tags of each to `each`.
+///
+/// Of equal paths, the path with the smaller tag at the last position where they differ comes first. There are fewer paths if the
+/// others are forbidden; if all paths are, the only path has tag 0 everywhere, and the score minus infinity. A NaN score counts
+/// as forbidden.
 ///
 /// # Errors
-/// If there is no memory to find the way back: 4 bytes for each row, tag and path.
+/// If there is no memory to trace the paths back: 4 bytes for each row, tag and path.
 pub fn best_paths<T: Float>(
     transitions: &Transitions,
     rows: View<'_, T>,
@@ -120,8 +122,8 @@ pub fn best_paths<T: Float>(
     Ok(())
 }
 
-/// The `most` best, best first, of lists of paths that are each in that order: where the list of each tag begins, `most` behind each
-/// other, how many it has, and what its paths go on by.
+/// Merges lists of paths, each best first, into the `most` best paths, best first. Each tag has a list: its start (a multiple of
+/// `most`), its length, and the score that its paths continue with.
 fn merge(
     next: &mut BinaryHeap<NextPath>,
     (scores, counts, most): (&[f64], &[usize], usize),
@@ -184,7 +186,7 @@ fn several<T: Float>(transitions: &Transitions, rows: View<'_, T>, most: usize, 
     merge(next, (now, counts, most), |tag| transitions.end(tag)[1], ends);
 }
 
-/// The best path alone.
+/// The search for the single best path.
 struct Best<'a, T> {
     transitions: &'a Transitions,
     rows: View<'a, T>,

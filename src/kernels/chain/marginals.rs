@@ -1,4 +1,4 @@
-//! Sums over all paths: their logarithm, how likely each tag is in each row, and each pair of tags.
+//! Sums over all paths: the logarithm of the sum, the probability of each tag in each row, and of each pair of tags.
 
 use super::transitions::{LANES, Transitions};
 use super::vanished::{SMALL, VanishedMass};
@@ -6,32 +6,33 @@ use crate::kernels::float::Float;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::View;
 
-/// What a sequence is computed in, used again for the next.
+/// Scratch for one sequence, reused for the next.
 #[derive(Debug, Default)]
 pub struct ChainRoom {
-    /// e^score over the largest of its row; by logarithms, the scores.
+    /// e^score over the largest of its row; with logarithms, the scores.
     rows: Vec<f64>,
-    /// Sums over paths that end in a tag, over all sums of the row; and over paths from it on, over the largest. Their logarithms,
-    /// if numbers vanish.
+    /// Sums over paths that end in a tag, divided by the sum of the row (`alpha`), and over paths from the tag on, divided by the
+    /// largest (`beta`). Their logarithms, if numbers underflow.
     alpha: Vec<f64>,
     beta: Vec<f64>,
-    /// What the sums of each row were.
+    /// The sums of each row before division.
     sums: Vec<f64>,
     step: Vec<f64>,
 }
 
-/// Sums over sequences of how likely each pair of tags is, `[tags + 2, tags]` with the ends behind the pairs; rows filled up.
+/// Sums over sequences of the probability of each pair of tags, `[tags + 2, tags]` with the ends behind the pairs; rows filled
+/// up.
 #[derive(Debug, Clone, Default)]
 pub struct PairSums {
     stride: usize,
-    /// To be multiplied by e^score.
+    /// Sums that are still to be multiplied by e^score.
     scaled: Vec<f64>,
-    /// As they are.
+    /// Complete sums.
     whole: Vec<f64>,
 }
 
 impl PairSums {
-    /// Nothing yet.
+    /// Resets the sums to zero.
     pub fn start(&mut self, transitions: &Transitions) {
         self.stride = transitions.stride;
         self.scaled.clear();
@@ -45,7 +46,7 @@ impl PairSums {
         self.whole[row * self.stride + tag] += more;
     }
 
-    /// Makes none of them a number, but those of pairs that are forbidden.
+    /// Sets the sums of all pairs to NaN, except for forbidden pairs.
     fn spoil(&mut self, transitions: &Transitions) {
         for (sum, &score) in self.whole.iter_mut().zip(&transitions.scores) {
             if score != f64::NEG_INFINITY {
@@ -54,14 +55,14 @@ impl PairSums {
         }
     }
 
-    /// Adds those of other sequences.
+    /// Adds the sums of other sequences.
     pub fn join(&mut self, others: &Self) {
         for (own, others) in [(&mut self.scaled, &others.scaled), (&mut self.whole, &others.whole)] {
             own.iter_mut().zip(others).for_each(|(own, other)| *own += other);
         }
     }
 
-    /// Of a row of scores and a tag.
+    /// Returns the sum for a row of scores and a tag.
     pub fn get(&self, transitions: &Transitions, row: usize, tag: usize) -> f64 {
         let place = row * self.stride + tag;
         let scaled = self.scaled.get(place).map_or(0.0, |sum| sum * transitions.forth[place]);
@@ -69,15 +70,17 @@ impl PairSums {
     }
 }
 
-/// ln of the sum of e^score over all paths of tags of a sequence. 0 without rows; minus infinity if every path is forbidden; NaN if a
-/// score is, or is infinite.
+/// Returns ln of the sum of e^score over all paths of tags of a sequence. 0 without rows; minus infinity if every path is
+/// forbidden; NaN if a score is NaN or infinite.
 pub fn log_sum<T: Float>(transitions: &Transitions, rows: View<'_, T>, room: &mut ChainRoom) -> f64 {
     sweep(LogSum { transitions, rows, room }).0
 }
 
-/// How likely each tag is in each row of a sequence, given to `each` row by row; and each pair of tags, added to `pairs` with a weight.
-/// Zeros where there is no path; NaN where the sum is, and then in all of `pairs` that are not forbidden: what one sequence spoils is not
-/// to be lost in the sums of others.
+/// Computes the probability of each tag in each row and passes it to `each` row by row; adds the probability of each pair of
+/// tags, times a weight, to `pairs`.
+///
+/// The probabilities are zero if no path is allowed, and NaN if the sum is NaN; then all pairs that are not forbidden become NaN,
+/// so that a NaN in one sequence is not lost in the sums of the others.
 pub fn marginals<T: Float>(
     transitions: &Transitions,
     rows: View<'_, T>,
@@ -112,7 +115,7 @@ pub fn marginals<T: Float>(
     total
 }
 
-/// out = x · table, whose rows are `stride` long.
+/// Computes out = x · table, whose rows are `stride` long.
 #[inline(always)]
 fn product<A: Arithmetic>(x: &[f64], table: &[f64], stride: usize, out: &mut [f64]) {
     let mut at = 0;
@@ -143,7 +146,7 @@ fn columns<A: Arithmetic, const N: usize>(
     out[at..at + N].copy_from_slice(&sums);
 }
 
-/// The smallest number above 0; infinity if there is none.
+/// Returns the smallest number above 0; infinity if there is none.
 #[inline(always)]
 fn least(x: &[f64]) -> f64 {
     let mut least = [f64::INFINITY; LANES];
@@ -155,7 +158,7 @@ fn least(x: &[f64]) -> f64 {
     least.into_iter().fold(f64::INFINITY, f64::min)
 }
 
-/// The sum, in an order that the length alone decides.
+/// Returns the sum, in an order that depends on the length alone.
 #[inline(always)]
 fn sum(x: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
@@ -172,7 +175,7 @@ struct LogSum<'a, T> {
 }
 
 impl<T: Float> Sweep for LogSum<'_, T> {
-    /// ln of the sum, and what vanished if the sums of the room are numbers, not logarithms.
+    /// ln of the sum, and the bound on underflow if the sums of the room are not logarithms.
     type Output = (f64, Option<VanishedMass>);
     const PORTABLE: bool = T::PORTABLE;
 
@@ -247,7 +250,7 @@ impl<T: Float> Sweep for LogSum<'_, T> {
                 vanished.some(small * tags as f64);
             }
             if of_row < SMALL {
-                // It may have vanished, or there is no path.
+                // The sum may have underflowed, or no path is allowed.
                 return log_sums(transitions, rows, room);
             }
             let scale = 1.0 / of_row;
@@ -265,14 +268,14 @@ impl<T: Float> Sweep for LogSum<'_, T> {
     }
 }
 
-/// ln Σ e^x; minus infinity of none.
+/// Returns ln Σ e^x; minus infinity without numbers.
 pub(in crate::kernels) fn log_sum_exp(numbers: impl Iterator<Item = f64> + Clone) -> f64 {
     let most =
         numbers.clone().fold(f64::NEG_INFINITY, |most, x| if x > most || x.is_nan() { x } else { most });
     if most == f64::NEG_INFINITY { most } else { most + numbers.map(|x| (x - most).exp()).sum::<f64>().ln() }
 }
 
-/// The same by logarithms.
+/// Computes the forward sums with logarithms.
 #[inline(never)]
 fn log_sums<T: Float>(
     transitions: &Transitions,
@@ -298,7 +301,7 @@ fn log_sums<T: Float>(
     (log_sum_exp((0..tags).map(|tag| last[tag] + transitions.end(tag)[1])), None)
 }
 
-/// Sums over paths from each tag on; whether nothing vanished that could be seen.
+/// Computes sums over paths from each tag on, and returns whether underflow cannot have changed them.
 struct BackwardSums<'a> {
     transitions: &'a Transitions,
     room: &'a mut ChainRoom,
@@ -346,7 +349,7 @@ impl Sweep for BackwardSums<'_> {
                     vanished.step(growth[1], most.ln());
                 }
             }
-            // What is lost counts by what paths through this row are of all that end and begin in it.
+            // Underflow is weighted by the part that the paths through this row have in all pairs of ends and starts.
             let part: f64 =
                 alpha[at..at + stride].iter().zip(&beta[at..at + stride]).map(|(a, b)| a * b).sum();
             if part.min(part * sums[row]) < SMALL {
@@ -358,7 +361,7 @@ impl Sweep for BackwardSums<'_> {
     }
 }
 
-/// Alpha becomes how likely each tag is.
+/// Turns alpha into the probability of each tag.
 struct Multiplied<'a, 'b> {
     transitions: &'a Transitions,
     room: &'a mut ChainRoom,
@@ -408,7 +411,7 @@ impl Sweep for Multiplied<'_, '_> {
     }
 }
 
-/// The same, where alpha and the rows are logarithms.
+/// Computes the probabilities, where alpha and the rows are logarithms.
 #[inline(never)]
 fn by_logarithms(
     transitions: &Transitions,

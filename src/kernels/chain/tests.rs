@@ -1,4 +1,4 @@
-//! Against all paths, one by one.
+//! Chains compared with an enumeration of all paths.
 
 use ndarray::Array2;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::kernels::numbers;
 use crate::kernels::view::View;
 
-/// Every path of so many rows, with its score, in f64.
+/// Returns every path over the rows, with its score, in f64.
 fn paths(transitions: &Transitions, rows: View<'_, f64>) -> Vec<(Vec<usize>, f64)> {
     let tags = transitions.tags;
     let mut all = vec![vec![]];
@@ -84,7 +84,7 @@ fn sums_and_marginals_are_those_over_all_paths() {
 
 #[test]
 fn what_only_seems_to_vanish_is_found() {
-    // From tag 0 one cannot leave, and the last tag must be 1: of all paths the one remains whose numbers are the smallest.
+    // Tag 0 has no successor, and the last tag must be 1: only the path with the smallest numbers remains.
     let no = f64::NEG_INFINITY;
     let transitions = of(&[0.0, no, no, 0.0, 0.0, 0.0, no, 0.0], 2, &[]);
     for (count, score) in [(3usize, -200.0), (9, -100.0), (400, -50.0)] {
@@ -125,7 +125,7 @@ fn numbers_that_are_none_stay_so() {
             assert!(if (row, tag) == (0, 1) { sum == 0.0 } else { sum.is_nan() }, "{row}, {tag}: {sum}");
         }
     }
-    // A row of which nothing may be, and a tag that may not.
+    // A row without an allowed tag, and a forbidden tag.
     let none = [f64::NEG_INFINITY; 4];
     assert_eq!(log_sum(&transitions, View::new(&none, 2, 2), &mut room), f64::NEG_INFINITY);
     let one = [0.0, f64::NEG_INFINITY, 0.5, f64::NEG_INFINITY];
@@ -160,7 +160,7 @@ fn the_best_paths_are_the_best_of_all() {
                     (score - highest).abs() < 1e-9 * highest.abs().max(1.0),
                     "{case}: {score} for {highest}"
                 );
-                // Which of equal paths comes first is said; sums in another order may differ in the last bit.
+                // The order of equal paths is specified; sums in another order may differ in the last bit.
                 let own = transitions.score(rows, path.iter().copied());
                 assert!((own - score).abs() < 1e-9 * score.abs().max(1.0), "{case}: {path:?} for {best:?}");
             }
@@ -199,7 +199,7 @@ fn scores_far_below_others_still_count() {
     let total = log_sum(&far, View::new(&scores, 20, 2), &mut room);
     assert!((total + 800.0).abs() < 1e-6, "{total}");
 
-    // Each tag keeps to itself; of the one that begins best and the one that ends best neither has a whole path.
+    // Each tag follows only itself; neither the tag with the best start nor the tag with the best end has a whole path.
     let own = of(&[0.0, no, no, no, 0.0, no, no, no, 0.0, 0.0, 0.0, no, 0.0, 0.0, 0.0], 3, &[]);
     let rows = [0.0, -276.0, 0.0, 0.0, -276.0, 0.0, no, -92.0, 0.0, no, -276.0, 0.0];
     let total = marginals(&own, View::new(&rows, 4, 3), &mut room, None, |row, likely| {

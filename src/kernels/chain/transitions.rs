@@ -1,4 +1,4 @@
-//! Scores of tags that follow each other.
+//! Scores of successive tags.
 
 use super::vanished::SMALL;
 use crate::kernels::float::Float;
@@ -7,31 +7,31 @@ use crate::kernels::view::View;
 /// Columns of tables are filled up to a multiple of this, so that a step has no remainder.
 pub(super) const LANES: usize = 16;
 
-/// Scores of tags that follow each other, ready for any number of sequences.
+/// Scores of successive tags, prepared for any number of sequences.
 #[derive(Debug, Default)]
 pub struct Transitions {
     pub(super) tags: usize,
-    /// Tags, and what fills up rows.
+    /// The length of a row: the tags, filled up.
     pub(super) stride: usize,
-    /// The scores, a row for each tag that goes before; behind them those of the first tag, and of the last. Minus infinity
-    /// forbids, and fills up.
+    /// The scores, one row per preceding tag; then the scores of the first tag, and of the last tag. Minus infinity forbids, and
+    /// fills up.
     pub(super) scores: Vec<f64>,
-    /// e^score over the largest of each kind: by the tag before, by the tag behind, of the first tag, and of the last.
+    /// e^score over the largest of each kind: by the preceding tag, by the following tag, of the first tag, and of the last.
     pub(super) forth: Vec<f64>,
     pub(super) back: Vec<f64>,
     pub(super) first: Vec<f64>,
     pub(super) last: Vec<f64>,
     /// The largest scores: of pairs, of the first tag, and of the last one.
     pub(super) most: [f64; 3],
-    /// ln of what a step can grow by, forth and back: the largest sums of rows.
+    /// ln of the largest growth of a step, forward and backward: the largest sums of rows.
     pub(super) growth: [f64; 2],
     /// The smallest number above 0.
     pub(super) least: f64,
 }
 
 impl Transitions {
-    /// Of scores `[tags + 2, tags]`: by the tag before and the tag behind, then those of the first tag, and of the last one. Pairs
-    /// for which `forbidden` says so are as if their score were minus infinity.
+    /// Prepares scores `[tags + 2, tags]`: one row per preceding tag, then the scores of the first tag, and of the last tag.
+    /// Pairs in `forbidden` count as minus infinity.
     pub fn prepare<T: Float>(&mut self, scores: View<'_, T>, forbidden: &[i64]) {
         let tags = scores.width();
         let stride = tags.next_multiple_of(LANES);
@@ -84,17 +84,17 @@ impl Transitions {
         }
     }
 
-    /// The score of a tag behind another.
+    /// Returns the score of tag `to` after tag `from`.
     pub fn pair(&self, from: usize, to: usize) -> f64 {
         self.scores[from * self.stride + to]
     }
 
-    /// The scores of a tag as the first one, and as the last one.
+    /// Returns the scores of a tag as the first tag, and as the last tag.
     pub fn end(&self, tag: usize) -> [f64; 2] {
         [self.pair(self.tags, tag), self.pair(self.tags + 1, tag)]
     }
 
-    /// The score of a path.
+    /// Returns the score of a path.
     pub fn score<T: Float>(&self, rows: View<'_, T>, path: impl Iterator<Item = usize>) -> f64 {
         let (mut score, mut before) = (0.0, None);
         for (row, tag) in rows.iter().zip(path) {

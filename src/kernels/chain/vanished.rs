@@ -1,53 +1,53 @@
-//! What is lost where numbers get so small that they become zero.
+//! A bound on the probability mass that underflows to zero.
 
-/// A bound of what vanished, beside the sum of all that is left. Numbers that vanish grow from step to step as all do, and at
-/// most by the most that a step can grow by; what is left grows by what it does. So the bound is exact where nothing vanishes,
-/// and safe where something does.
+/// A bound on the mass that underflowed, relative to the sum of the remaining numbers. The lost mass would have grown at each
+/// step by at most the largest growth of the step; the remaining sum grows by its actual growth. So the bound is exact where
+/// nothing underflows, and safe elsewhere.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::kernels) struct VanishedMass {
-    /// ln of the bound now, and of the largest that it was.
+    /// ln of the current bound, and of its maximum so far.
     now: f64,
     most: f64,
-    /// The most that vanished at a step.
+    /// The largest part that underflowed at one step.
     once: f64,
 }
 
-/// f64 numbers from here down may vanish in the next product.
+/// f64 numbers below this may underflow in the next product.
 pub(in crate::kernels) const SMALL: f64 = 1e-290;
 
-/// ln of a part of a sum that nobody sees.
+/// ln of the part of a sum that is negligible.
 const UNSEEN: f64 = -32.0;
 
 impl VanishedMass {
-    /// Nothing.
+    /// Returns a bound of zero.
     pub(in crate::kernels) fn new() -> Self {
         Self { now: f64::NEG_INFINITY, most: f64::NEG_INFINITY, once: 0.0 }
     }
 
-    /// A step, by ln of the most that any number can grow by and of what the sum grew by.
+    /// Records a step: `growth` is ln of the largest growth of any number, `grown` is ln of the growth of the sum.
     pub(in crate::kernels) fn step(&mut self, growth: f64, grown: f64) {
         self.now += growth - grown;
         self.most = self.most.max(self.now);
     }
 
-    /// Numbers of at most so much of the sum may have vanished.
+    /// Records that numbers of at most `part` of the sum may have underflowed.
     pub(in crate::kernels) fn some(&mut self, part: f64) {
         self.once = self.once.max(part);
         self.now = self.now.max(part.ln());
         self.most = self.most.max(self.now);
     }
 
-    /// The most that vanished at a step, as a part of the sum then.
+    /// Returns the largest part of the sum that underflowed at one step.
     pub(in crate::kernels) fn once(self) -> f64 {
         self.once
     }
 
-    /// Whether anything vanished.
+    /// Returns whether anything underflowed.
     pub(in crate::kernels) fn anything(self) -> bool {
         self.most > f64::NEG_INFINITY
     }
 
-    /// Whether it would not be seen, also where what is left is `part` of the sum.
+    /// Returns whether the underflow is negligible, even beside `part` of the sum.
     pub(in crate::kernels) fn is_unseen(self, part: f64) -> bool {
         !self.anything() || self.most - part.ln() < UNSEEN
     }

@@ -10,12 +10,12 @@ use super::super::fork::join;
 use super::rows::ConvRows;
 use super::window::Source;
 
-/// Columns whose sums are made at once, in registers.
+/// Columns that are summed at once, in registers.
 const COLUMNS: usize = 64;
 /// Below this many multiply-adds a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 19;
 
-/// Each column by the column of `w` `[taps, width]` beside it. An element has the same bits whatever other sequences there are.
+/// Convolves each column with the same column of `w`, `[taps, width]`. An element's bits do not depend on other sequences.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -76,8 +76,8 @@ impl<T: Float> Sweep for DepthwiseRows<'_, '_, T> {
     }
 }
 
-/// `dw[j][c] = Σ_t x[t + offset(j)][c] · dy[t][c]`. Threads share the columns, with the same bits for any number of them: sums are
-/// made block by block of rows.
+/// Computes `dw[j][c] = Σ_t x[t + offset(j)][c] · dy[t][c]`. Threads share the columns, with the same bits for any number of
+/// threads: rows are summed in blocks.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -154,8 +154,8 @@ impl<T: Float> Sweep for Sums<'_, '_, T> {
     }
 }
 
-/// The gradient of padding rows: for each the sum of `dy[t] · w[j]` over all rows and taps that read it; `dy` stands in
-/// the place of what is read.
+/// Computes the gradient of each padding row: the sum of `dy[t] · w[j]` over all rows and taps that read it; `dy.x` holds the
+/// gradient of the result.
 ///
 /// # Panics
 /// If the shapes do not fit.

@@ -8,15 +8,15 @@ use crate::kernels::view::{Extent2, View, ViewMut};
 
 use super::rows::ConvRows;
 
-/// What a convolution works in, kept from call to call.
+/// Scratch of a convolution, kept from call to call.
 #[derive(Debug, Default)]
 pub struct ConvRoom<T> {
     tile: Vec<T>,
 }
 
-/// `out = bias + Σ_j x[t + offset(j)] · W_j` for every row t, or `out += …`: of each group of columns by its own weights, with
-/// the rows of the window side by side. Up to `threads` threads share the columns of the result. An element has the same
-/// bits whatever other sequences there are.
+/// Computes `out = bias + Σ_j x[t + offset(j)] · W_j` for every row t, or `out += …`: each group of columns by its own weights,
+/// with the rows of the window side by side. Up to `threads` threads share the columns of the result. An element's bits do not
+/// depend on other sequences.
 ///
 /// # Panics
 /// Unless there are G weights of K × N, the rows of `x` are G · K / taps wide, and `out` has as many rows of G · N numbers, as
@@ -37,7 +37,7 @@ pub fn conv_forward<T: Float>(
     assert_eq!(rows.x.width(), width * weights.len(), "the width of what a convolution reads");
     assert_eq!((out.rows(), out.width()), (rows.x.rows(), n * weights.len()), "the shape of a convolution");
     assert!(bias.is_none_or(|bias| bias.len() == out.width()), "the length of a bias");
-    // Rows that follow each other do not fall into the same places of a cache.
+    // With this stride, successive rows do not fall into the same cache sets.
     let stride = k.next_multiple_of(ALIGNMENT / size_of::<T>()) + ALIGNMENT / size_of::<T>();
     let block = cpu().conv_rows::<T>(stride);
     if room.tile.len() < stride * block.min(out.rows()) {

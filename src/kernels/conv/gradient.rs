@@ -1,5 +1,5 @@
-//! The gradients of a convolution's filter, bias and padding rows. That of what it reads is a convolution itself, with the window
-//! turned and the filter of each tap transposed.
+//! The gradients of a convolution's filter, bias and padding rows. The gradient of its input is a convolution itself, with the
+//! window turned and the filter of each tap transposed.
 
 use crate::kernels::float::{Assign, Float};
 use crate::kernels::gradient::picked_gradient;
@@ -16,7 +16,7 @@ use super::window::Source;
 /// Below this many multiply-adds a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 20;
 
-/// What the gradients of a convolution work in, kept from call to call.
+/// Scratch of the gradients of a convolution, kept from call to call.
 #[derive(Debug, Default)]
 pub struct ConvGradient<T> {
     threads: Vec<ThreadRoom<T>>,
@@ -24,15 +24,16 @@ pub struct ConvGradient<T> {
     sums: Vec<T>,
 }
 
-/// What a thread works in.
+/// Scratch of one thread.
 #[derive(Debug, Default)]
 struct ThreadRoom<T> {
     room: GradientRoom<T>,
     index: Vec<usize>,
 }
 
-/// `dW_j = Σ_t x[t + offset(j)]ᵀ · dy[t]` of every tap, the taps below each other, each of `groups` groups of columns by itself;
-/// and the column sums of `dy`. Threads share the rows of the result, with the same bits for any number of them.
+/// Computes `dW_j = Σ_t x[t + offset(j)]ᵀ · dy[t]` for every tap, the taps below each other, separately for each of `groups`
+/// groups of columns; and the column sums of `dy`. Threads share the rows of the result, with the same bits for any number of
+/// threads.
 ///
 /// # Panics
 /// Unless `dy` has as many rows as `x`, both can be divided into the groups, and the gradients have the shapes of filter
@@ -62,7 +63,7 @@ pub fn conv_gradient<T: Float>(
     shares.divide((dw, 0), db, &mut room.threads[..threads]);
 }
 
-/// What threads have in common.
+/// The inputs that all threads share.
 #[derive(Clone, Copy)]
 struct Shares<'a, T> {
     rows: ConvRows<'a, T>,
@@ -73,7 +74,7 @@ struct Shares<'a, T> {
 }
 
 impl<T: Float> Shares<'_, T> {
-    /// Halves the rows of the gradient, of which the first is row `first` of the whole, until each thread has some.
+    /// Halves the rows of the gradient until each thread has some; the first is row `first` of the whole gradient.
     fn divide(
         self,
         (dw, first): (ViewMut<'_, T>, usize),
@@ -90,7 +91,7 @@ impl<T: Float> Shares<'_, T> {
         join(|| self.divide((dw, first), db, left), || self.divide((rest, first + middle), None, right));
     }
 
-    /// Some rows of the gradient: those of a tap together, then those of the next.
+    /// Computes some rows of the gradient, tap by tap.
     fn taps(
         self,
         (mut dw, first): (ViewMut<'_, T>, usize),
@@ -120,7 +121,7 @@ impl<T: Float> Shares<'_, T> {
 }
 
 impl<T: Float> ConvRows<'_, T> {
-    /// For each row the number of the row that a tap reads, behind those of `x` that of a padding row.
+    /// Lists for each row the number of the row that a tap reads; padding rows are numbered after the rows of `x`.
     fn index(&self, tap: usize, index: &mut Vec<usize>) {
         let rows = self.x.rows();
         index.clear();
@@ -133,9 +134,9 @@ impl<T: Float> ConvRows<'_, T> {
     }
 }
 
-/// The gradient of padding rows: for each the sum, over all rows and taps that read it, of `dy · W_jᵀ`. `weights` are those of the
-/// turned window, as for the gradient of `x`; `dy` stands in the place of what is read. The sum over the rows comes first, so that
-/// the products are few.
+/// Computes the gradient of each padding row: the sum, over all rows and taps that read it, of `dy · W_jᵀ`. `weights` are the
+/// weights of the turned window, as for the gradient of `x`; `dy.x` holds the gradient of the result. The rows are summed first,
+/// so that the products are few.
 ///
 /// # Panics
 /// If the shapes do not fit.

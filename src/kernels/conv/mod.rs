@@ -2,8 +2,8 @@
 //!
 //! Row t of a sequence is a product of the rows that its [`Window`] reads, side by side, with the filter. A block of rows at a
 //! time has these rows copied side by side into a tile that stays in the core's own cache, whatever sequences they belong to,
-//! and is then multiplied like any other matrix. Each number that is copied goes into as many multiply-adds as the filter has
-//! columns. What lies outside of a sequence is a row of zeros, or a padding row of the caller's.
+//! and is then multiplied like any other matrix. Each copied number is used in one multiply-add per column of the filter. A row
+//! outside of a sequence reads as zeros, or as a padding row of the caller's.
 
 mod depthwise;
 mod forward;

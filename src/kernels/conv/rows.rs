@@ -1,4 +1,4 @@
-//! What a convolution reads: rows of sequences, and rows beyond their ends.
+//! The input rows of a convolution: rows of sequences, and padding rows beyond their ends.
 
 use crate::kernels::float::Float;
 use crate::kernels::view::View;
@@ -10,23 +10,23 @@ use super::window::{Source, Window};
 pub struct ConvRows<'a, T> {
     /// The rows of all sequences.
     pub x: View<'a, T>,
-    /// What stands above and below each sequence, as [`Window::padding_rows`] counts them; zeros if there is nothing.
+    /// The padding rows above and below each sequence, as [`Window::padding_rows`] counts them; zeros if missing.
     pub padding: Option<View<'a, T>>,
-    /// Where the sequences begin, and where the last one ends. The first begins at row 0 of `x`, whatever its offset.
+    /// The starts of the sequences, then the end of the last. The first sequence begins at row 0 of `x`, whatever its offset.
     pub offsets: &'a [usize],
-    /// Which rows each row reads.
+    /// The rows that each row reads.
     pub window: Window,
 }
 
 impl<'a, T: Float> ConvRows<'a, T> {
-    /// The rows in a range of columns.
+    /// Returns the rows in a range of columns.
     #[must_use]
     pub fn columns(&self, from: usize, to: usize) -> Self {
         let padding = self.padding.map(|padding| padding.columns(from, to));
         Self { x: self.x.columns(from, to), padding, ..*self }
     }
 
-    /// The numbers that come from there; `None` are zeros.
+    /// Returns the numbers of a source; `None` means zeros.
     pub(super) fn numbers(&self, from: Source) -> Option<&'a [T]> {
         match from {
             Source::Row(row) => Some(self.x.row(row)),

@@ -1,4 +1,4 @@
-//! The convolutions beside plain loops, on every path, on any number of threads and in any batch.
+//! The convolutions compared with plain loops, on every path, on any number of threads and in any batch.
 
 use super::*;
 use crate::kernels::float::{Assign, Float};
@@ -7,7 +7,7 @@ use crate::kernels::path::Path;
 use crate::kernels::products::{PackedMatrix, Transpose};
 use crate::kernels::view::{View, ViewMut};
 
-/// What a convolution is of.
+/// The sizes of a convolution.
 struct Case {
     window: Window,
     lengths: &'static [usize],
@@ -36,7 +36,7 @@ fn cases() -> impl Iterator<Item = Case> {
 }
 
 fn offsets(lengths: &[usize]) -> Vec<usize> {
-    // They begin anywhere.
+    // The first offset need not be 0.
     let mut offsets = vec![3];
     for length in lengths {
         offsets.push(offsets[offsets.len() - 1] + length);
@@ -44,7 +44,7 @@ fn offsets(lengths: &[usize]) -> Vec<usize> {
     offsets
 }
 
-/// Calls `each` with a row, a tap and what is read there: a row of x, or behind them a padding row.
+/// Calls `each` with a row, a tap and the number of the row that is read: a row of x, or after them a padding row.
 fn naive(case: &Case, offsets: &[usize], mut each: impl FnMut(usize, usize, usize)) {
     let rows = offsets[offsets.len() - 1] - offsets[0];
     for pair in offsets.windows(2) {

@@ -1,19 +1,19 @@
-//! Which rows of its sequence a row of a convolution reads.
+//! The window of a convolution: the rows of its sequence that each row reads.
 
 use std::ops::Range;
 
-/// Which rows of its sequence a convolution reads for row t: t + start, t + start + step, …
+/// The rows of its sequence that a convolution reads for row t: t + start, t + start + step, …
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// The first, counted from row t.
+    /// The offset of the first row from row t.
     pub start: isize,
-    /// From one to the next.
+    /// The distance of successive rows.
     pub step: isize,
-    /// How many they are.
+    /// The number of rows.
     pub taps: usize,
 }
 
-/// Where numbers come from.
+/// The source of a row that a convolution reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     /// A row of the sequence, counted among all rows.
@@ -23,35 +23,35 @@ pub(super) enum Source {
 }
 
 impl Window {
-    /// Which row tap `tap` reads, counted from row t.
+    /// Returns the row that tap `tap` reads, counted from row t.
     pub fn offset(&self, tap: usize) -> isize {
         self.start + tap as isize * self.step
     }
 
-    /// How many rows above a sequence its first row reads.
+    /// Returns how many rows above a sequence its first row reads.
     pub fn above(&self) -> usize {
         let first = self.start.min(self.offset(self.taps.saturating_sub(1)));
         first.min(0).unsigned_abs()
     }
 
-    /// How many rows below a sequence its last row reads.
+    /// Returns how many rows below a sequence its last row reads.
     pub fn below(&self) -> usize {
         let last = self.start.max(self.offset(self.taps.saturating_sub(1)));
         last.max(0).unsigned_abs()
     }
 
-    /// The padding rows: those above a sequence, then those below.
+    /// Returns the number of padding rows: the rows above a sequence, then the rows below.
     pub fn padding_rows(&self) -> usize {
         self.above() + self.below()
     }
 
-    /// Which rows of the result read a row, tap by tap: what the gradient of that row is made of.
+    /// Returns the turned window: the rows of the result that read a row, tap by tap, as for the gradient of the row.
     #[must_use]
     pub fn turned(self) -> Self {
         Self { start: -self.start, step: -self.step, taps: self.taps }
     }
 
-    /// Where `tap` reads for a row of a sequence.
+    /// Returns the source that `tap` reads for a row of a sequence.
     #[inline(always)]
     pub(super) fn source(&self, sequence: &Range<usize>, row: usize, tap: usize) -> Source {
         let place = row as isize + self.offset(tap);
@@ -65,8 +65,8 @@ impl Window {
         }
     }
 
-    /// Calls `each` with every row of a range and where `tap` reads for it. The sequences are given by their offsets, of which
-    /// the first is that of row 0.
+    /// Calls `each` with every row of a range and the source that `tap` reads for it. The sequences are given by their offsets;
+    /// the first offset belongs to row 0.
     #[inline(always)]
     pub(super) fn each(
         &self,

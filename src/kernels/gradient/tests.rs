@@ -1,10 +1,10 @@
-//! The gradients beside naive sums, on every path, on any number of threads and for other machines.
+//! The gradients compared with naive sums, on every path, on any number of threads and for other machines.
 
 use super::*;
 use crate::kernels::cpu::tests::CPUS;
 use crate::kernels::{double, numbers};
 
-/// The sums of the products, and of their magnitudes, in f64; one by one.
+/// Computes the sums of the products, and of their magnitudes, in f64 with naive loops.
 fn naive<T: Float>(x: View<'_, T>, dy: View<'_, T>) -> [Vec<f64>; 2] {
     let n = dy.width();
     let mut dw = [vec![0.0; x.width() * n], vec![0.0; x.width() * n]];
@@ -20,7 +20,7 @@ fn naive<T: Float>(x: View<'_, T>, dy: View<'_, T>) -> [Vec<f64>; 2] {
     dw
 }
 
-/// The same by the gradient in f64.
+/// Computes the sums of the products, and of their magnitudes, by the gradient in f64.
 fn in_double(x: View<'_, f32>, dy: View<'_, f32>) -> [Vec<f64>; 2] {
     let of = |x: View<'_, f32>, map: fn(f64) -> f64| -> Vec<f64> {
         x.iter().flatten().map(|&x| map(f64::from(x))).collect()
@@ -36,7 +36,7 @@ fn in_double(x: View<'_, f32>, dy: View<'_, f32>) -> [Vec<f64>; 2] {
     })
 }
 
-/// How a type's gradients are made, and what they are to be, up to a few roundings of so much.
+/// How a type's gradients are computed, their expected values, and the magnitudes that bound their rounding errors.
 struct Kind<T: Float> {
     gradients: fn(PathCpu, Gradients<'_, T>, &mut GradientRoom<T>, usize),
     expected: fn(View<'_, T>, View<'_, T>) -> [Vec<f64>; 2],
@@ -127,7 +127,7 @@ fn weight_gradients_match_the_sums_in_double_and_are_the_same_for_every_machine(
     }
 }
 
-/// So each number of columns of `x` that a tile takes has its turn, and each number of columns of `dy` that do not fill a panel.
+/// Covers each number of columns of `x` that a tile takes, and each number of columns of `dy` that do not fill a panel.
 #[test]
 fn weight_gradients_of_any_size_match_the_sums_in_double() {
     for path in Path::available() {
@@ -243,7 +243,7 @@ fn bias_gradients_match_the_naive_sum() {
     }
 }
 
-/// So it does not matter where the rows of a batch are cut into calls, if it is between two blocks.
+/// Cutting the rows of a batch into several calls does not change a bit, if each cut is between two blocks.
 #[test]
 fn sums_go_on_from_call_to_call_by_whole_blocks() {
     sums_go_on::<f32>();

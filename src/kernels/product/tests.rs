@@ -1,11 +1,11 @@
-//! The products beside naive sums and those in f64, on every path, in any part and for other machines.
+//! The products compared with naive sums and with products in f64, on every path, in any part and for other machines.
 
 use super::*;
 use crate::kernels::cpu::tests::CPUS;
 use crate::kernels::numbers;
 use crate::kernels::view::Extent2;
 
-/// The sums of the products, and of their magnitudes, in f64; one by one.
+/// Computes the sums of the products, and of their magnitudes, in f64 with naive loops.
 fn naive<T: Float>(a: View<'_, T>, b: View<'_, T>, transpose: Transpose) -> [Vec<f64>; 2] {
     let n = if transpose == Transpose::No { b.width() } else { b.rows() };
     let at = |k: usize, j: usize| if transpose == Transpose::No { b.row(k)[j] } else { b.row(j)[k] };
@@ -20,7 +20,7 @@ fn naive<T: Float>(a: View<'_, T>, b: View<'_, T>, transpose: Transpose) -> [Vec
     out
 }
 
-/// The same by the product in f64.
+/// Computes the sums of the products, and of their magnitudes, by the product in f64.
 fn in_double(a: View<'_, f32>, b: View<'_, f32>, transpose: Transpose) -> [Vec<f64>; 2] {
     let of = |x: View<'_, f32>, map: fn(f64) -> f64| -> Vec<f64> {
         x.iter().flatten().map(|&x| map(f64::from(x))).collect()
@@ -37,7 +37,7 @@ fn in_double(a: View<'_, f32>, b: View<'_, f32>, transpose: Transpose) -> [Vec<f
 
 type Expected<T> = fn(View<'_, T>, View<'_, T>, Transpose) -> [Vec<f64>; 2];
 
-/// Sums may be off by a few roundings, `epsilon` each, of what their magnitudes sum up to.
+/// Checks that sums are off by at most a few roundings, `epsilon` each, relative to the sum of their magnitudes.
 fn check<T: Float>(
     path: Path,
     (m, k, n): (usize, usize, usize),
@@ -122,7 +122,7 @@ fn products_match_the_sums_in_double() {
     }
 }
 
-/// So each number of rows and of panels of a tile has its turn, and each number of columns that do not fill a panel.
+/// Covers each number of rows and of panels of a tile, and each number of columns that do not fill a panel.
 #[test]
 fn products_of_any_size_match_the_sums_in_double() {
     for path in Path::available() {
@@ -165,7 +165,7 @@ fn parts_pack_as_the_whole<T: Float>(path: Path, len: fn(&PackedMatrix<T>) -> us
         let numbers = |p: &PackedMatrix<T>| p.numbers()[..len(p)].to_vec();
         let room = || {
             let mut parts = PackedMatrix::on(path);
-            // What was there before does not shine through.
+            // The previous contents leave no trace.
             parts.pack(View::new(&self::numbers::<T>(200 * 90, 3), 200, 90), Transpose::No);
             let (k, n) = transpose.shape((k, n));
             parts.resize(k, n);
@@ -197,7 +197,7 @@ fn bits_depend_on_neither_rows_nor_columns() {
     }
 }
 
-/// Of `matrixmultiply`, which cuts rows, columns and long sums for its caches.
+/// Covers the blocks of `matrixmultiply`, which cuts rows, columns and long sums for its caches.
 #[test]
 fn a_row_has_the_same_bits_in_a_batch_of_any_size() {
     for (k, n) in [(1, 1), (5, 3), (300, 7), (257, 36)] {

@@ -6,12 +6,12 @@ use crate::kernels::float::{Assign, Float};
 use crate::kernels::rows::RowMerge;
 use crate::kernels::view::{View, ViewMut};
 
-/// Columns are counted in a table if there are at most so many for each entry, and sorted if there are more.
+/// The most columns per entry for which columns are counted in a table; beyond it, the entries are sorted.
 const COLUMNS_AN_ENTRY: usize = 4;
 
 /// The columns that occur in a sparse matrix, ascending, each with its entries in ascending order of rows: the plan of `xᵀ·d`.
 ///
-/// It is scratch that is used again for every batch; once grown it allocates nothing.
+/// It is scratch that is reused for every batch; once grown it allocates nothing.
 #[derive(Debug, Clone)]
 pub struct Columns<T> {
     ids: Vec<i64>,
@@ -47,7 +47,7 @@ impl<T: Float> Columns<T> {
     /// Plans the products of `xᵀ`.
     ///
     /// # Panics
-    /// If there are 2^32 entries or rows or more, or a column is negative or not below those of `x`.
+    /// If there are 2^32 entries or rows or more, or a column is negative or not below the number of columns of `x`.
     pub fn prepare(&mut self, x: CsrView<'_, T>) {
         let entries = x.entries();
         let fits = u32::try_from(entries).is_ok() && u32::try_from(x.rows()).is_ok();
@@ -68,7 +68,7 @@ impl<T: Float> Columns<T> {
         if x.columns() <= COLUMNS_AN_ENTRY.saturating_mul(entries) { self.count(x) } else { self.sort(x) }
     }
 
-    /// By a table of all columns.
+    /// Plans by counting in a table of all columns.
     fn count(&mut self, x: CsrView<'_, T>) {
         self.next.clear();
         self.next.resize(x.columns(), 0);
@@ -95,7 +95,7 @@ impl<T: Float> Columns<T> {
         }
     }
 
-    /// By sorting the entries, where a table would be larger than they are.
+    /// Plans by sorting the entries, where a table would be larger than the entries.
     fn sort(&mut self, x: CsrView<'_, T>) {
         self.row_of.clear();
         for r in 0..x.rows() {
@@ -115,19 +115,20 @@ impl<T: Float> Columns<T> {
         }
     }
 
-    /// The columns that occur, ascending.
+    /// Returns the columns that occur, ascending.
     pub fn ids(&self) -> &[i64] {
         &self.ids
     }
 
-    /// `xᵀ` without its empty rows: row `i` is column `ids[i]` of `x`.
+    /// Returns `xᵀ` without its empty rows: row `i` is column `ids[i]` of `x`.
     pub fn transposed(&self) -> CsrView<'_, T> {
         // Empty before anything was planned.
         let starts = if self.starts.is_empty() { &[0] } else { &self.starts[..] };
         CsrView::new(self.height, starts, &self.rows, &self.values)
     }
 
-    /// Row `i` of `out` = row `ids[i]` of `xᵀ·d`, or added to it; on up to `threads` threads, with the same bits for any number.
+    /// Computes row `i` of `out` = row `ids[i]` of `xᵀ·d`, or adds it; on up to `threads` threads, with the same bits for any
+    /// number.
     ///
     /// # Panics
     /// Unless `d` has the rows of `x`, and `out` one for each id, equally wide.
@@ -136,7 +137,7 @@ impl<T: Float> Columns<T> {
         super::csr_dense(x, d, out, assign, threads);
     }
 
-    /// The same, added to the rows of a result that has them all; the others are not touched.
+    /// Adds `xᵀ·d` to `out`, which has a row for each column of `x`; rows of columns that do not occur are not touched.
     ///
     /// # Panics
     /// Unless `d` has the rows of `x`, and `out` one for each of its columns, equally wide.
@@ -157,7 +158,7 @@ mod tests {
     fn agrees<T: Float>() {
         let mut columns = Columns::<T>::default();
         assert_eq!((columns.ids().len(), columns.transposed().rows()), (0, 0));
-        // The widest is sorted, the others are counted.
+        // The widest matrix is sorted, the others are counted.
         for (rows, many, most) in [(0, 4, 3), (5, 0, 0), (1, 1, 9), (23, 11, 9), (40, 300, 60), (6, 900, 9)] {
             let x = Sparse::<T>::any(rows, many, most, 3);
             columns.prepare(x.view());

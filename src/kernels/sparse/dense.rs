@@ -14,7 +14,7 @@ use crate::kernels::view::{View, ViewMut};
 const WORTH_A_THREAD: usize = 1 << 18;
 const ENTRY: usize = 16;
 
-/// `out = x·y`, or `out += x·y`, on up to `threads` threads, with the same bits for any number of them.
+/// Computes `out = x·y`, or `out += x·y`, on up to `threads` threads, with the same bits for any number of threads.
 ///
 /// # Panics
 /// Unless `x` is R × K, `y` K × N and `out` R × N; or if a column of `x` is not below K.
@@ -36,7 +36,7 @@ pub(super) struct Rows<'a, T> {
     pub(super) y: View<'a, T>,
     pub(super) out: ViewMut<'a, T>,
     pub(super) assign: Assign,
-    /// The row of the result that each row of `x` goes to, ascending; none for row by row.
+    /// The row of the result for each row of `x`, ascending; none if row `i` of `x` yields row `i`.
     pub(super) ids: Option<&'a [i64]>,
     /// The number of the first row of `out`, if there are ids.
     pub(super) first: usize,
@@ -145,7 +145,7 @@ struct Column<'a, T> {
 impl<T: Float> Column<'_, T> {
     #[inline(always)]
     fn at(self, index: i64) -> T {
-        // What is negative is far beyond.
+        // A negative index becomes a huge row, which is refused.
         let row = index as usize;
         if row >= self.rows {
             beyond(index, self.rows);
@@ -155,7 +155,7 @@ impl<T: Float> Column<'_, T> {
     }
 }
 
-/// The loop for one kind of width: each is compiled alone, or they would share the registers.
+/// The loop for one kind of width: each loop is compiled separately, so that the loops do not compete for registers.
 struct WidthLoop<'a, T, B> {
     rows: Rows<'a, T>,
     blocks: PhantomData<B>,
@@ -217,8 +217,9 @@ struct Row<'a, T> {
 }
 
 impl<T: Float> Row<'_, T> {
-    /// The columns of `V` vectors of `L` from one on, or as many as there are: then the last vector ends with them, and begins
-    /// before the one before it ends. Entries go to `K` sums in turn, as one sum would wait for itself.
+    /// Computes the columns of `V` vectors of `L` from a column on, or the columns that are left: then the last vector ends with
+    /// the last column, and overlaps its predecessor. Entries are added to `K` sums in turn, as a single sum would wait for
+    /// itself.
     #[inline(always)]
     fn block<A: Arithmetic, const L: usize, const V: usize, const K: usize>(
         self,
@@ -246,7 +247,7 @@ impl<T: Float> Row<'_, T> {
         for (v, sums) in total[..V - 1].iter().enumerate() {
             put(&mut out[v * L..], sums, assign);
         }
-        // What the block before has written, or the vector before, is not written again.
+        // Columns that the previous block or the previous vector has written are not written again.
         let done = from + (V - 1) * L - begin;
         if done == last {
             put(&mut out[last..], &total[V - 1], assign);
@@ -284,8 +285,8 @@ fn add<A: Arithmetic, T: Float, const L: usize, const V: usize>(
     let start = y.as_ptr().wrapping_add(row * y.stride());
     for (v, sums) in sums.iter_mut().enumerate() {
         let from = if v + 1 == V { last } else { v * L };
-        // SAFETY: `row` is one of the rows of `y`. `L` columns from `last` on are its last, and those of every vector before
-        // end before them or among them.
+        // SAFETY: `row` is one of the rows of `y`. `L` columns from `last` on are its last columns, and the columns of every
+        // earlier vector end before or among these.
         let y = unsafe { start.add(from).cast::<[T; L]>().read_unaligned() };
         for (sum, y) in sums.iter_mut().zip(y) {
             *sum = A::mul_add(value, y, *sum);
@@ -293,14 +294,14 @@ fn add<A: Arithmetic, T: Float, const L: usize, const V: usize>(
     }
 }
 
-/// Apart from the loops, which would keep what is told here.
+/// Panics outside of the loops, which would otherwise keep the arguments of the message in registers.
 #[cold]
 #[inline(never)]
 pub(super) fn beyond(column: i64, columns: usize) -> ! {
     panic!("column {column} of a sparse matrix of {columns}");
 }
 
-/// The sums of all turns, of two at a time.
+/// Adds up the sums of all turns, two at a time.
 #[inline(always)]
 fn total<T: Float, const L: usize, const V: usize, const K: usize>(
     mut sums: [[[T; L]; V]; K],

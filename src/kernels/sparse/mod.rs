@@ -3,9 +3,9 @@
 //! | file | what it computes |
 //! |---|---|
 //! | `dense.rs` | sparse · dense |
-//! | `columns.rs` | the same of a transposed matrix, only the columns that occur |
+//! | `columns.rs` | transposed sparse · dense, only the columns that occur |
 //! | `product.rs` | sparse · sparse |
-//! | `room.rs` | what that is computed in |
+//! | `room.rs` | scratch of sparse · sparse |
 //! | `sampled.rs` | gradients at the entries of a sparse factor |
 //! | `pattern.rs` | canonical form; two matrices entry by entry |
 //!
@@ -35,10 +35,10 @@ pub struct CsrView<'a, T> {
     values: &'a [T],
 }
 
-/// Where a sparse result is written: vectors that keep their memory from call to call. Each kernel clears and fills them.
+/// The output of a sparse result: vectors that keep their memory from call to call. Each kernel clears and fills them.
 #[derive(Debug)]
 pub struct CsrMut<'a, T> {
-    /// Where each row's entries begin, and at last how many there are.
+    /// The start of each row's entries, then the number of entries.
     pub indptr: &'a mut Vec<i64>,
     /// The column of each entry.
     pub indices: &'a mut Vec<i64>,
@@ -47,7 +47,8 @@ pub struct CsrMut<'a, T> {
 }
 
 impl<'a, T> CsrView<'a, T> {
-    /// Row `r` has the entries `indptr[r]..indptr[r + 1]`. The first may be greater than 0: a range of the rows of a larger matrix.
+    /// Row `r` has the entries `indptr[r]..indptr[r + 1]`. The first may be greater than 0: a range of the rows of a larger
+    /// matrix.
     ///
     /// # Panics
     /// If `indptr` is empty, begins below 0, falls, or ends beyond the entries, or there is not one value an index.
@@ -118,7 +119,7 @@ impl<'a, T> CsrView<'a, T> {
         Self { columns, indices, ..*self }
     }
 
-    /// Which entries row `r` has.
+    /// Returns the range of the entries of row `r`.
     #[inline(always)]
     fn range(&self, r: usize) -> std::ops::Range<usize> {
         assert!(r < self.rows(), "row {r} of a sparse matrix of {}", self.rows());
@@ -130,7 +131,7 @@ impl<'a, T> CsrView<'a, T> {
         (self.indptr[r] - self.indptr[0]) as usize
     }
 
-    /// The row before which `part` of `parts` of the work lies, an entry and a row being a unit each.
+    /// Returns the row before which `part` of `parts` of the work lies, where an entry and a row count one unit each.
     pub(crate) fn divided(&self, part: usize, parts: usize) -> usize {
         let all = (self.entries() + self.rows()) as u128;
         let goal = (all * part as u128 / parts as u128) as usize;
@@ -143,7 +144,7 @@ impl<'a, T> CsrView<'a, T> {
     }
 }
 
-/// An index as a place; what is negative becomes a place that nothing has, so that it is refused where it is used.
+/// Converts an index to a position; a negative index becomes a position beyond every array, so that its use is refused.
 #[inline(always)]
 fn place(index: i64) -> usize {
     usize::try_from(index).unwrap_or(usize::MAX)
@@ -186,7 +187,7 @@ mod tests {
 
         /// Filled by a kernel that writes a sparse result.
         pub(super) fn made(columns: usize, fill: impl FnOnce(CsrMut<'_, T>)) -> Self {
-            // What is there before has to go.
+            // The kernel has to replace the previous contents.
             let mut made = Self { columns, indptr: vec![7], indices: vec![-1; 3], values: vec![T::ONE; 3] };
             fill(CsrMut { indptr: &mut made.indptr, indices: &mut made.indices, values: &mut made.values });
             assert_eq!(made.indptr.last(), Some(&(made.indices.len() as i64)));

@@ -5,7 +5,7 @@ use super::{CsrMut, CsrView};
 use crate::kernels::float::Float;
 
 impl<T> CsrMut<'_, T> {
-    /// No rows yet.
+    /// Clears the output: no rows yet.
     pub(super) fn begin(&mut self) {
         self.indptr.clear();
         self.indptr.push(0);
@@ -19,16 +19,16 @@ impl<T> CsrMut<'_, T> {
         self.values.push(value);
     }
 
-    /// The row is complete.
+    /// Ends the current row.
     fn end_row(&mut self) {
         self.indptr.push(self.indices.len() as i64);
     }
 }
 
-/// Whether the columns of each row ascend and none repeats.
+/// Returns whether the columns of each row ascend without repeats.
 ///
 /// # Panics
-/// If `indptr` is not that of so many indices.
+/// If `indptr` does not fit the number of indices.
 pub fn is_canonical(indptr: &[i64], indices: &[i64]) -> bool {
     indptr.windows(2).all(|pair| ascends(&indices[pair[0] as usize..pair[1] as usize]))
 }
@@ -37,7 +37,7 @@ fn ascends(row: &[i64]) -> bool {
     row.is_sorted_by(|a, b| a < b)
 }
 
-/// The same matrix with ascending columns; repeated entries are added up in their order.
+/// Computes the canonical form: the same matrix with ascending columns; repeated entries are summed in their order.
 pub fn canonical<T: Float>(x: CsrView<'_, T>, mut out: CsrMut<'_, T>, room: &mut SparseRoom<T>) {
     out.begin();
     for r in 0..x.rows() {
@@ -49,7 +49,7 @@ pub fn canonical<T: Float>(x: CsrView<'_, T>, mut out: CsrMut<'_, T>, room: &mut
             let pairs = &mut room.pairs;
             pairs.clear();
             pairs.extend(indices.iter().copied().zip(0..));
-            // By column, then by place: no two are equal.
+            // By column, then by position: no two pairs are equal.
             pairs.sort_unstable();
             let mut last = None;
             for &(column, at) in &*pairs {
@@ -99,8 +99,8 @@ impl<'a, T: Float> Pairs<'a, T> {
     }
 }
 
-/// `f(x, y)` for each entry that `x` or `y` stores; the other is 0 there. Both are canonical, so the result is. `f`
-/// evaluates several pairs per call.
+/// Computes `f(x, y)` for each entry that `x` or `y` stores, with 0 for a missing entry. Both are canonical, so the result is.
+/// `f` evaluates several pairs per call.
 ///
 /// # Panics
 /// If the shapes differ.
@@ -130,8 +130,8 @@ pub fn union<T: Float>(x: CsrView<'_, T>, y: CsrView<'_, T>, f: Combine<'_, T>, 
     pairs.finish(&mut out);
 }
 
-/// `f(x, y)` for each entry that both store. Both are canonical, so the result is. `f` evaluates several pairs per
-/// call.
+/// Computes `f(x, y)` for each entry that both `x` and `y` store. Both are canonical, so the result is. `f` evaluates several
+/// pairs per call.
 ///
 /// # Panics
 /// If the shapes differ.

@@ -1,5 +1,5 @@
 //! Sparse · sparse: each row of the result is a sum of sparse rows (Gustavson, "Two fast algorithms for sparse matrices",
-//! 1978), made in a row of sums that is as wide as the right factor, or as its columns that occur.
+//! 1978), computed in a row of sums that is as wide as the right factor, or as the columns of the right factor that occur.
 
 use super::super::fork::join;
 use super::room::{Narrow, SparseRoom, ThreadSums};
@@ -11,8 +11,8 @@ use crate::kernels::path::{Arithmetic, Sweep, sweep};
 /// Below this many multiply-adds a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 15;
 
-/// `out = x·y`, canonical whatever the order of the entries of `x` and `y`, with an entry wherever a product of two entries is
-/// added, even if their sum is 0. On up to `threads` threads, with the same bits for any number of them.
+/// Computes `out = x·y`, canonical whatever the order of the entries of `x` and `y`, with an entry wherever a product of two
+/// entries is added, even if the sum is 0. Up to `threads` threads are used, with the same bits for any number of threads.
 ///
 /// # Panics
 /// Unless `x` is R × K and `y` K × N; if a column of one of them is negative or not below K, N; if `y` is very wide (far more
@@ -42,7 +42,7 @@ pub fn csr_csr<T: Float>(
     let threads = helpers(usize::try_from(sum).unwrap_or(usize::MAX), WORTH_A_THREAD, threads);
     let parts = SparseRoom::parts(parts, threads);
     let CsrMut { indptr, indices, values } = out;
-    // The first part is made where the result belongs, the others follow it there.
+    // The first part is computed in the result itself, the others are appended to it.
     let swap = |part: &mut ThreadSums<T>, indptr: &mut _, indices: &mut _, values: &mut _| {
         std::mem::swap(&mut part.indptr, indptr);
         std::mem::swap(&mut part.indices, indices);
@@ -63,11 +63,11 @@ pub fn csr_csr<T: Float>(
 struct Multiply<'a, T> {
     x: CsrView<'a, T>,
     y: CsrView<'a, T>,
-    /// What the columns of `y` are really; none for themselves.
+    /// The original numbers of the columns of `y`; none if they are not renumbered.
     ids: Option<&'a [i64]>,
     /// Multiply-adds up to each of the rows, and up to their end.
     work: &'a [u64],
-    /// One a thread.
+    /// One part per thread.
     parts: &'a mut [ThreadSums<T>],
 }
 

@@ -1,4 +1,4 @@
-//! What sparse · sparse computes in: sums of one row, and columns by other numbers where there are too many for that.
+//! Scratch of sparse · sparse: the sums of one row, and renumbered columns where a sum per column would be too much.
 
 use super::dense::beyond;
 use super::{CsrView, place};
@@ -6,26 +6,27 @@ use crate::kernels::float::Float;
 use crate::kernels::path::Arithmetic;
 use crate::kernels::rows::RowMerge;
 
-/// A row of sums has a place for each column, if there are at most so many for each entry of the matrix, or [`ALWAYS`].
+/// The most columns per entry of the matrix for which a row of sums has a sum for each column; up to [`ALWAYS`] columns it always
+/// has.
 const COLUMNS_AN_ENTRY: usize = 4;
 const ALWAYS: usize = 1 << 16;
-/// Columns whose marks are looked through together.
+/// Columns that share a mark.
 const BLOCK: usize = 256;
 
-/// What products of sparse matrices are computed in, kept from call to call. It grows with rows, entries and threads; with the
-/// columns only up to a few for each entry.
+/// Scratch of products of sparse matrices, kept from call to call. It grows with rows, entries and threads; with the columns
+/// only up to a few for each entry.
 #[derive(Debug, Default)]
 pub struct SparseRoom<T> {
-    /// One a thread.
+    /// One part per thread.
     pub(super) parts: Vec<ThreadSums<T>>,
     pub(super) narrow: Narrow,
     /// Multiply-adds up to each row.
     pub(super) work: Vec<u64>,
-    /// Column and place of the entries of a row.
+    /// Column and position of the entries of a row.
     pub(super) pairs: Vec<(i64, usize)>,
 }
 
-/// A thread's sums, and the rows that it made.
+/// A thread's sums, and the rows that it computed.
 #[derive(Debug, Default)]
 pub(super) struct ThreadSums<T> {
     pub(super) sums: Sums<T>,
@@ -42,18 +43,18 @@ impl<T: Float> SparseRoom<T> {
     }
 }
 
-/// A row of sums. One that nothing was added to is -0, which no sum ever is: so there is nothing to be marked beside it.
+/// A row of sums. An untouched sum is -0, which no other sum ever is: so no separate marks are needed.
 #[derive(Debug, Default)]
 pub(super) struct Sums<T> {
     sums: Vec<T>,
-    /// How many of them are in use.
+    /// The number of sums in use.
     columns: usize,
     /// 1 for each [`BLOCK`] of columns that was added to.
     blocks: Vec<u8>,
 }
 
 impl<T: Float> Sums<T> {
-    /// Makes room for so many columns.
+    /// Grows the row to `columns` columns.
     pub(super) fn reach(&mut self, columns: usize) {
         self.columns = columns;
         if columns > self.sums.len() {
@@ -74,7 +75,7 @@ impl<T: Float> Sums<T> {
         assert!(self.sums.len().min(self.blocks.len() * BLOCK) >= columns);
         let (sums, blocks) = (self.sums.as_mut_ptr(), self.blocks.as_mut_ptr());
         for (&column, &value) in indices.iter().zip(values) {
-            // What is negative is far beyond.
+            // A negative column becomes a huge position, which is refused.
             let at = column as usize;
             if at >= columns {
                 beyond(column, columns);
@@ -82,7 +83,7 @@ impl<T: Float> Sums<T> {
             // SAFETY: `at` is a column, and each has a sum and a block.
             unsafe {
                 let sum = &mut *sums.add(at);
-                // Adding 0 makes 0 of -0, and of all else what it is.
+                // Adding 0 turns -0 into 0, and leaves all else unchanged.
                 *sum = A::mul_add(factor, value, *sum) + T::ZERO;
                 if MARK {
                     *blocks.add(at / BLOCK) = 1;
@@ -111,7 +112,7 @@ impl<T: Float> Sums<T> {
             else {
                 return;
             };
-            // Each is written where the next one goes, which moves on if it counts: a branch would be guessed wrongly.
+            // Each sum is written to the next position, which advances if the sum counts: a branch would be mispredicted.
             let mut count = 0;
             for (at, sum) in sums.iter_mut().enumerate() {
                 to_indices[count].write((b * BLOCK + at) as i64);
@@ -119,7 +120,7 @@ impl<T: Float> Sums<T> {
                 count += usize::from(sum.to_f64().to_bits() != untouched);
                 *sum = -T::ZERO;
             }
-            // SAFETY: so many were written above.
+            // SAFETY: `count` elements of each were written above.
             unsafe {
                 indices.set_len(indices.len() + count);
                 values.set_len(values.len() + count);
@@ -137,7 +138,7 @@ impl<T: Float> Sums<T> {
         }
     }
 
-    /// Nothing was added to these columns.
+    /// Resets the sums of these columns.
     #[inline(always)]
     pub(super) fn clear(&mut self, indices: &[i64]) {
         for &column in indices {
@@ -145,7 +146,7 @@ impl<T: Float> Sums<T> {
         }
     }
 
-    /// The sum of a column.
+    /// Returns the sum of a column.
     #[inline(always)]
     pub(super) fn get(&self, column: i64) -> T {
         self.sums[..self.columns][place(column)]
@@ -161,24 +162,24 @@ pub(super) struct Narrow {
 }
 
 impl Narrow {
-    /// Whether a matrix has so many columns that a place for each of them would be more than its entries.
+    /// Returns whether a matrix has so few entries per column that renumbering its columns saves memory.
     pub(super) fn pays<T: Float>(x: CsrView<'_, T>) -> bool {
         x.columns() > x.entries().saturating_mul(COLUMNS_AN_ENTRY).max(ALWAYS)
     }
 
-    /// The same entries under the numbers of their columns.
+    /// Returns the matrix with its occurring columns renumbered without gaps, and the original column of each number.
     ///
     /// # Panics
-    /// If a column is negative or not below those of `x`, or there are 2^32 entries.
+    /// If a column is negative or not below the number of columns of `x`, or there are 2^32 entries.
     pub(super) fn of<'a, T: Float>(&'a mut self, x: CsrView<'a, T>) -> (CsrView<'a, T>, &'a [i64]) {
         self.number(x);
         (x.renamed(self.merge.ids().len(), &self.indices), self.merge.ids())
     }
 
-    /// The same of two matrices by the columns that occur in the first. All others are one, the last.
+    /// Renumbers the columns of two matrices by the columns that occur in `x`; all other columns of `y` share the last number.
     ///
     /// # Panics
-    /// As [`Self::of`], of both.
+    /// As [`Self::of`], for both matrices.
     pub(super) fn of_both<'a, T: Float>(
         &'a mut self,
         x: CsrView<'a, T>,

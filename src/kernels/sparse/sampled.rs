@@ -15,8 +15,10 @@ const ENTRY: usize = 16;
 /// Elements that are multiplied at once.
 const LANES: usize = 16;
 
-/// For every entry `e` of `x`, in row `r` and column `c`: `out[e] = a[r] · b[c]`, or that is added. It is the gradient of `x`
-/// in `x·b`, if `a` is that of the result. On up to `threads` threads, with the same bits for any number of them.
+/// Computes `out[e] = a[r] · b[c]`, or adds it, for every entry `e` of `x`, in row `r` and column `c`.
+///
+/// It is the gradient of `x` in `x·b`, if `a` is the gradient of the result. Up to `threads` threads are used, with the same bits
+/// for any number of threads.
 ///
 /// # Panics
 /// Unless `a` has the rows of `x`, `b` its columns, both are equally wide, and `out` has one number an entry; or if a column of
@@ -35,7 +37,7 @@ pub fn sampled_product<T: Float>(
     Sampled { x, a, b, out, assign }.share(helpers(work, WORTH_A_THREAD, threads));
 }
 
-/// Some rows of it.
+/// Some rows of a sampled product.
 struct Sampled<'a, T> {
     x: CsrView<'a, T>,
     a: View<'a, T>,
@@ -81,7 +83,7 @@ impl<T: Float> Sweep for Sampled<'_, T> {
     }
 }
 
-/// The sum of products, each lane's first.
+/// Returns the sum of products; each lane is summed first.
 #[inline(always)]
 fn dot<A: Arithmetic, T: Float>(a: &[T], b: &[T]) -> T {
     let mut sums = [[T::ZERO; LANES]; 2];
@@ -116,8 +118,8 @@ fn dot<A: Arithmetic, T: Float>(a: &[T], b: &[T]) -> T {
     sums[0]
 }
 
-/// The gradient of `x` in `c = x·y`, at its entries: `out[e] = Σⱼ dc[r][j] · y[k][j]` for the entry `e` in row `r` and column
-/// `k`, or that is added.
+/// Computes the gradient of `x` in `c = x·y`, at its entries: `out[e] = Σⱼ dc[r][j] · y[k][j]`, or adds it, for the entry `e` in
+/// row `r` and column `k`.
 ///
 /// # Panics
 /// Unless `x` is R × K, `y` K × N, `dc` R × N, and `out` has one number for each entry of `x`; if a column of one of them is
@@ -178,8 +180,8 @@ impl<T: Float> Sweep for LeftGradient<'_, T> {
     }
 }
 
-/// The gradient of `y` in `c = x·y`, at its entries: `out[e] = Σᵣ x[r][k] · dc[r][j]` for the entry `e` in row `k` and column
-/// `j`, or that is added. `columns` is left with the plan of `x`.
+/// Computes the gradient of `y` in `c = x·y`, at its entries: `out[e] = Σᵣ x[r][k] · dc[r][j]`, or adds it, for the entry `e` in
+/// row `k` and column `j`. `columns` holds the plan of `x` afterwards.
 ///
 /// # Panics
 /// As [`sampled_left`], where `out` has one number for each entry of `y`, and `x` less than 2^32 entries and rows.
@@ -209,7 +211,7 @@ struct Right<'a, T> {
     columns: &'a Columns<T>,
     y: CsrView<'a, T>,
     dc: CsrView<'a, T>,
-    /// Is added to.
+    /// The gradient, which is added to.
     out: &'a mut [T],
     part: &'a mut ThreadSums<T>,
 }
@@ -288,7 +290,7 @@ mod tests {
             let (xs, ys, dcs) = (x.dense(), y.dense(), dc.dense());
             let dx = at_entries(&naive(&dcs, &turned(&ys, inner, width), [rows, width, inner]), x.view());
             let dy = at_entries(&naive(&turned(&xs, rows, inner), &dcs, [inner, rows, width]), y.view());
-            // The same with columns that are far apart.
+            // The gradients of matrices whose columns are far apart.
             let far = |x: &Sparse<T>| {
                 let mut far = x.clone();
                 far.columns = width << 30;

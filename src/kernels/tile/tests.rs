@@ -1,4 +1,4 @@
-//! Every tile of every path beside the products in f64.
+//! Every tile of every path compared with the products in f64.
 
 use super::*;
 use crate::kernels::float::Assign;
@@ -10,16 +10,16 @@ use crate::kernels::view::{View, ViewMut};
 const K: usize = 9;
 const SPARE: usize = 3;
 
-/// What a tile does with its sums.
+/// How a tile uses its sums.
 #[derive(Debug, Clone, Copy)]
 struct Use {
     add: bool,
     bias: bool,
-    /// The first so many of the sums are stored, and go on from there.
+    /// The first `cut` terms of the sums are stored, and the sums continue from there.
     cut: usize,
 }
 
-/// The sums, and those of the magnitudes.
+/// Computes the sums of the products, and of their magnitudes, in f64.
 fn in_double(a: &[f32], b: &[f32], rows: usize) -> [Vec<f64>; 2] {
     let width = b.len() / K;
     let of = |x: &[f32], map: fn(f64) -> f64| x.iter().map(|&x| map(f64::from(x))).collect::<Vec<_>>();

@@ -60,7 +60,7 @@ pub(super) fn calls(calls: &mut Calls) {
     let gone = TextFile::open(&nowhere).unwrap();
     fs::remove_file(&nowhere).unwrap();
     calls.at("TextFile::fingerprint", || gone.fingerprint());
-    // What is wrong in a file is found while it is read, and named with the line that began to.
+    // An error in a file is found while the file is read, and names the line that began to read.
     calls.at("Records::read_all", || line.labelled()?.read_all());
     calls.at("Records::read_all", || TextFile::embedded("empty.txt", "").lines()?.read_all());
     calls.at("TextFile::labelled", || line.labelled()?.collect::<Result<Vec<_>>>());
@@ -150,7 +150,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("LabelledFiles::vocabulary", || files.vocabulary(&cut, &rare));
     calls.at("LabelledFiles::labels", || files.labels());
     calls.at("LabelledFiles::loader", || files.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
-    // An error of a sample has the line of whoever made it.
+    // An error of a sample has the line that made the sample.
     let none = files.clone().hold_out(0, 1).1;
     calls.at("Files::samples_by", || none.samples_by(1, |_| Ok(Vec::new())).map(drop));
     let none = LabelledTexts::new("none", []);

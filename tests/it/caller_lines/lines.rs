@@ -1,5 +1,5 @@
-//! What was told earlier is wrong at the line that told it; a row that is wrong is named by its sample; and what a
-//! program that ends with an error prints.
+//! A wrong setting is reported at the line that set it; a wrong row is named by its sample; and the output of a program that
+//! ends with an error.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -31,7 +31,7 @@ fn made<T>(it: T) -> Made<T> {
 }
 
 impl<T> Made<T> {
-    /// The error names a line where this was made, and says these words.
+    /// Checks that the error names the line where this was made, and contains these words.
     #[track_caller]
     fn at_fault(&self, outcome: impl Outcome, words: &str) {
         says(self.1..Location::caller().line(), outcome, words);
@@ -141,7 +141,7 @@ fn data_that_do_not_fit_are_wrong_where_they_were_made() {
     data.at_fault(fit(&data.0), "tokens of a batch: expected at least 1, got 0");
 }
 
-/// Where a word is looked up and its tag is held against what the model says.
+/// The place where a word is looked up and its tag is compared with the model's output.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Site {
     /// Over all words, behind a recurrent layer that runs from the end.
@@ -154,7 +154,7 @@ enum Site {
     Inner,
 }
 
-/// What a run needs of a model: documents of sentences, whose words have tags.
+/// The feeds and outputs of a model for a run: documents of sentences, whose words have tags.
 struct Model {
     registry: Registry,
     program: unpadded::Program,
@@ -267,7 +267,7 @@ fn a_row_out_of_range_is_named_by_its_sample() {
     }
 }
 
-/// In a training the number is the sample's place in the data, in a predictor that of the sequence in what was fed.
+/// In a training the number is the sample's position in the data, in a predictor the position of the sequence in the feed.
 #[test]
 fn trainers_and_predictors_name_the_sample() {
     let data = |bad: i64| {
@@ -299,22 +299,22 @@ fn trainers_and_predictors_name_the_sample() {
     );
 }
 
-/// What a `main` that returns a `Result` prints.
+/// The output of a `main` that returns a `Result`.
 #[test]
 fn an_error_of_main_can_be_read() {
     let error = Error::of(ErrorKind::Io, "file `a.ckpt`", "to be readable", "none")
-        .noted("the checkpoint in `b.ckpt` stands at epoch 2")
+        .noted("the checkpoint in `b.ckpt` is of epoch 2")
         .noted("in checkpoint `a.ckpt`");
     let line = line!() - 3;
     let place = format!("(at {}:{line}:17)", file!());
     let said = format!("file `a.ckpt`: expected to be readable, got none {place}");
     assert_eq!(
         format!("{error:?}"),
-        format!("{said}\n  the checkpoint in `b.ckpt` stands at epoch 2\n  in checkpoint `a.ckpt`")
+        format!("{said}\n  the checkpoint in `b.ckpt` is of epoch 2\n  in checkpoint `a.ckpt`")
     );
     assert_eq!(
         error.to_string(),
-        format!("{said}; the checkpoint in `b.ckpt` stands at epoch 2; in checkpoint `a.ckpt`")
+        format!("{said}; the checkpoint in `b.ckpt` is of epoch 2; in checkpoint `a.ckpt`")
     );
     let error = trainer().fit(&train(), &trainer_without_data(), Until::Epochs(1)).unwrap_err();
     let (said, note) = (

@@ -318,7 +318,7 @@ fn as_data(calls: &mut Calls) {
 }
 
 operator! {
-    /// An operator whose attribute says which of its context's calls is to fail.
+    /// An operator whose attribute names the call of its context that is to fail.
     struct Probe = probe { call: String }
     inputs { X = x: one, Y = y: one, Z = z: optional, L = l: literal }
     outputs { OUT = out: one }
@@ -402,7 +402,7 @@ fn probed(call: &str) -> Result<()> {
     executor.run(&mut Scope::of(&program)?, &Run::train(&[(x.id(), &fed), (y.id(), &label)], 0))
 }
 
-/// What an operator's context refuses is an error of the line that appended the operator.
+/// Errors of an operator's context name the line that appended the operator.
 fn of_operators(calls: &mut Calls) {
     let below = Attributes::new().with("a", -1.0).with("storage", "nowhere");
     calls.at("settings::fraction", || settings::fraction(&below, "a"));

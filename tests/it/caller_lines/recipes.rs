@@ -1,4 +1,4 @@
-//! Recipes: configs, what is prepared of them, and what answers out of a file.
+//! Recipes: configs, prepared trainings, and models that are loaded from a file.
 
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Field, Loader, Samples, Vocabulary};

@@ -28,7 +28,7 @@ pub(super) fn calls(calls: &mut Calls) {
         calls.at("World::broadcast", || rank.broadcast("settings", b""));
     }
     let until = Until::Epochs(1);
-    // Data without a line of their own: those of this call.
+    // Data without a line of their own are reported with the line of this call.
     struct Nothing;
     impl unpadded::data::Data for Nothing {
         fn batches(&self, _: Option<u64>, _: u64) -> unpadded::Result<unpadded::data::Batches> {

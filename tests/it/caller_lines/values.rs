@@ -135,7 +135,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Reader::end_section", || read().end_section());
 }
 
-/// Takes so many bytes.
+/// A writer that takes a limited number of bytes.
 struct Full(usize);
 
 impl std::io::Write for Full {

@@ -1,4 +1,4 @@
-//! The check tested: sound operators pass, and the same ones with a fault are reported under the rule that they break.
+//! Tests of the operator check: sound operators pass, and faulty copies are reported under the rule that they break.
 
 mod affine;
 mod product;
@@ -8,7 +8,7 @@ use unpadded::Registry;
 use unpadded::op::testing::Failures;
 use unpadded::op::{Op, testing};
 
-/// Nothing is wrong.
+/// No fault.
 const NONE: u8 = 0;
 
 fn failures<O: Op>() -> Option<Failures> {
@@ -17,7 +17,7 @@ fn failures<O: Op>() -> Option<Failures> {
     testing::check(&registry).err()
 }
 
-/// One of the failures is of this rule, and says that.
+/// Checks that a failure of this rule contains this text.
 #[track_caller]
 fn finds<O: Op>(rule: &str, words: &str) {
     let failures = failures::<O>();

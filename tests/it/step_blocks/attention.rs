@@ -46,7 +46,7 @@ fn batch(feeds: Feeds, source: &[Vec<usize>], target: &[usize]) -> Batch {
     ]
 }
 
-/// A case with a source of so many levels: below each sequence of [`SOURCES`] some of 1, 2 and 0 rows, and so on.
+/// A case with a source of `levels` levels: below each sequence of [`SOURCES`] sequences of 1, 2 and 0 rows, and so on.
 fn case(levels: usize, build: impl FnOnce(&Builder, Feeds) -> Vec<Var>) -> Case {
     let net = Builder::new().seed(7);
     let source = net.feed("source", DType::F64, &[WIDTH], levels);
@@ -56,7 +56,7 @@ fn case(levels: usize, build: impl FnOnce(&Builder, Feeds) -> Vec<Var>) -> Case 
     net.watch(source);
     net.watch(target);
     let results = build(&net, feeds);
-    // What is fed is used, whatever the case does.
+    // Every feed is used, whatever the case does.
     let unused = net.sum(net.tanh(net.cast(ids, DType::F64)));
     let mut loss = net.sum(net.square(source)) + net.sum(net.square(target)) + unused;
     for &result in &results {
@@ -90,7 +90,7 @@ fn held(levels: usize, build: impl FnOnce(&Builder, Feeds) -> Vec<Var>) -> Case 
     case
 }
 
-/// That the loops of a case run in lanes, forward and backward, and which calls their steps have.
+/// Checks that the loops of a case run in lanes, forward and backward, and the calls of their steps.
 #[track_caller]
 fn in_lanes(case: &Case) -> String {
     let fetch: Vec<_> = [case.loss].into_iter().chain(case.gradients.iter().copied()).collect();
@@ -104,7 +104,7 @@ fn spread(width: usize) -> Linear {
     Linear::new(width).weight_init(init::uniform(-0.8, 0.8)).bias_init(init::uniform(-0.8, 0.8))
 }
 
-/// A decoder whose state meets what `attend` makes of it.
+/// A decoder whose state is updated with the output of `attend`.
 fn decoder(net: &Builder, target: Var, attend: impl FnOnce(&Step, Var) -> Var) -> Vec<Var> {
     let (out, last) = net.recurrent(target, |step, x| {
         let h = step.memory_of(DType::F64, &[WIDTH]);
@@ -116,7 +116,7 @@ fn decoder(net: &Builder, target: Var, attend: impl FnOnce(&Step, Var) -> Var) -
     vec![out, last]
 }
 
-/// The lines of the listing's loops, without what runs before and after them.
+/// Returns the lines of the listing's loops, without the calls before and after the loops.
 fn steps(listing: &str) -> Vec<&str> {
     let mut inside = false;
     listing
@@ -155,7 +155,7 @@ fn additive_attention_as_one_operator_and_by_hand() {
             results
         });
         let text = in_lanes(&case);
-        // The product of the keys runs once before the loop, and its gradients behind it; with them that of `v`.
+        // The product of the keys runs once before the loop, its gradients and the gradient of `v` after the loop.
         let steps = steps(&text);
         assert!(!steps.iter().any(|line| line.contains("keys.weight")), "{text}");
         assert!(!steps.iter().any(|line| line.contains("-> v@grad")), "{text}");

@@ -32,7 +32,7 @@ fn spread(width: usize) -> Linear {
     Linear::new(width).weight_init(init::uniform(-0.8, 0.8)).bias_init(init::uniform(-0.8, 0.8))
 }
 
-/// Builds a case from what `net` returns, and holds the executor to the interpreter. Returns the values.
+/// Builds a case from the variables that `build` returns, and compares the executor with the interpreter. Returns the values.
 fn holds(feeds: &[(&str, Variable)], build: impl FnOnce(&Builder, &[Var]) -> Vec<Var>) -> (Case, Vec<Dense>) {
     let net = Builder::new().seed(5);
     let mut vars = Vec::new();

@@ -1,4 +1,4 @@
-//! What a random program is held to.
+//! The checks of a random program.
 
 use std::collections::HashSet;
 
@@ -12,8 +12,8 @@ use unpadded::{DType, Result};
 use super::generator::{Batch, Case, Dice, Kind, fed};
 use super::{Check, Compiled, Worst, alone, compiled, distance, largest, name, numbers, run};
 
-/// Everything that does not depend on the kind: values and gradients are the interpreter's, on any number of threads,
-/// whatever ran before, whatever is fetched, and of each sequence alone.
+/// Checks all properties that do not depend on the kind: values and gradients equal the interpreter's, on any number of threads,
+/// whatever ran before, whatever is fetched, and for each sequence alone.
 pub(super) fn check(case: &Case, kind: Kind, worst: &mut Worst) -> Check {
     let told = |what: String| format!("{what}\n{}", case.program);
     let err = |e: unpadded::Error| told(e.to_string());
@@ -87,7 +87,7 @@ pub(super) fn check(case: &Case, kind: Kind, worst: &mut Worst) -> Check {
     if kind.wide { Ok(()) } else { alone(case, &all, &one, &data).map_err(told) }
 }
 
-/// Variables that depend on more than their own sequence: on a sum over the batch, say.
+/// Returns the variables that depend on more than their own sequence, for example on a sum over the batch.
 pub(super) fn of_the_batch(case: &Case) -> HashSet<VarId> {
     let program = &case.program;
     let batched = |v: &VarId| program.var(*v).spec().is_some_and(|s| s.batched());
@@ -123,7 +123,7 @@ pub(super) fn directional(seed: u64, case: &Case, worst: &mut Worst) -> Check {
     executor.run(&mut scope, &run(&fed_, &data)).map_err(err)?;
     let mut forward = Executor::new(&case.program, &case.registry, &[case.loss], 1).map_err(err)?;
     let mut dice = Dice::new(!seed);
-    // What has no gradient has a derivative of zero, unless it was asked to have none.
+    // A variable without a gradient has a derivative of zero, unless its gradient was stopped.
     let trained: Vec<VarId> = case.program.trained_parameters().collect();
     let watched = case.feeds.iter().map(|(id, _)| *id).filter(|&id| {
         let var = case.program.var(id);
@@ -185,7 +185,7 @@ pub(super) fn directional(seed: u64, case: &Case, worst: &mut Worst) -> Check {
     }
 }
 
-/// Two steps of an optimizer leave the same parameters on any number of threads; those of plain descent follow from
+/// Two steps of an optimizer leave the same parameters on any number of threads; parameters of plain descent follow from
 /// the gradients.
 pub(super) fn updates(seed: u64, case: &Case) -> Check {
     let told = |what: String| format!("{what}\n{}", case.program);

@@ -1,9 +1,10 @@
-//! Programs at random: step blocks in step blocks, of every operator of the catalogue, over sequences of any lengths.
+//! Random programs: step blocks in step blocks, of every operator of the catalogue, over sequences of any lengths.
 //!
-//! A program grows call by call. The operands of a call are picked with little thought: what the builder refuses is
-//! noted and the program is made again without it, so that nothing here repeats the library's rules of what fits. Each file
-//! holds one family: `attempts` what making it again takes, and programs with a mistake; `operators` a call of one operator, `products` what merging is about, `constants` operators on parameters,
-//! `blocks` step blocks and layers, `feeds` the data, `optimizers` what a program is trained by.
+//! A program grows call by call. The operands of a call are picked with little thought: a call that the builder refuses is
+//! recorded and the program is made again without it, so that nothing here repeats the library's rules of shapes. Each file
+//! holds one family: `attempts` the remaking of programs, and programs with a mistake; `operators` a call of one operator,
+//! `products` products that can be merged, `constants` operators on parameters, `blocks` step blocks and layers, `feeds` the
+//! data, `optimizers` the optimizers.
 
 mod attempts;
 mod attention;
@@ -33,7 +34,7 @@ pub(crate) use dice::Dice;
 use feeds::Size;
 pub(crate) use optimizers::optimizer;
 
-/// What a program may hold.
+/// The contents that a program may have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kind {
     pub(crate) dtype: DType,
@@ -42,7 +43,7 @@ pub(crate) struct Kind {
     /// Enough numbers that loops are split over threads.
     pub(crate) wide: bool,
     pub(crate) tables: Tables,
-    /// What half of the calls of any operator are of.
+    /// The operator of half of the calls.
     pub(crate) often: Option<&'static str>,
 }
 
@@ -53,7 +54,7 @@ pub(crate) enum Tables {
     Some,
     /// Many, of various heights, most of them with gradients of selected rows.
     Rows,
-    /// The same with dense gradients.
+    /// Tables as in `Rows`, with dense gradients.
     Dense,
 }
 
@@ -72,10 +73,10 @@ impl Kind {
 /// A value for each feed.
 pub(crate) type Batch = Vec<(VarId, Variable)>;
 
-/// A program, its feeds, and what there is to fetch.
+/// A program, its feeds, and the variables to fetch.
 pub(crate) struct Case {
     pub(crate) program: Program,
-    /// The same before it was differentiated.
+    /// The program before it was differentiated.
     pub(crate) forward: Program,
     pub(crate) registry: Registry,
     pub(crate) loss: VarId,
@@ -86,9 +87,9 @@ pub(crate) struct Case {
     pub(crate) values: Vec<VarId>,
     /// Gradients of parameters and watched feeds.
     pub(crate) gradients: Vec<VarId>,
-    /// What the builder refused on the way, by its words.
+    /// The refusals of the builder, counted by their words.
     pub(crate) refused: BTreeMap<String, usize>,
-    /// Refusals that name no line of the call, or speak of what a user does not know.
+    /// Refusals that do not name the line of the call, or that mention internals.
     pub(crate) wrong: Vec<String>,
 }
 
@@ -138,10 +139,10 @@ impl Case {
 #[derive(Clone)]
 struct Item {
     var: Var,
-    /// Its number; where a mistake made it unknown, that without it.
+    /// Its id; for a variable that a mistake made unknown, the id without the mistake.
     id: VarId,
     spec: Spec,
-    /// No number of it is larger than about this; ids below [`TABLE`] can be looked up.
+    /// The approximate size of its largest number; ids below [`TABLE`] can be looked up.
     size: f64,
     memory: bool,
 }
@@ -160,7 +161,7 @@ struct Maker {
     dice: Dice,
     kind: Kind,
     width: usize,
-    /// How many calls a block has, about: small programs are read more easily when they fail.
+    /// The approximate number of calls of a block: small programs are easier to read when they fail.
     calls: usize,
     registry: Registry,
     /// The operators that a program may call itself, so all but those that update something.
@@ -202,7 +203,7 @@ fn often(registry: &Registry) -> Vec<&'static str> {
     callable(registry).into_iter().flat_map(|kind| std::iter::repeat_n(kind, times(&kind))).collect()
 }
 
-/// Grows the program of a seed: the builder, the feeds, what there is to fetch (the loss last), and the dice.
+/// Grows the program of a seed; returns the builder, the feeds, the variables to fetch (the loss last), and the dice.
 fn grown(seed: u64, kind: Kind, attempts: Attempts) -> Result<(Builder, Maker, feeds::Feeds, Vec<Var>)> {
     let mut dice = Dice::new(seed);
     let net = Builder::new().seed(seed);
@@ -236,7 +237,7 @@ fn grown(seed: u64, kind: Kind, attempts: Attempts) -> Result<(Builder, Maker, f
     Ok((net, maker, feeds, values))
 }
 
-/// The words of an error without what differs from program to program.
+/// Returns the words of an error without the parts that differ from program to program.
 pub(crate) fn words(error: &Error) -> String {
     let text = error.to_string();
     let text = text.split(" (at ").next().and_then(|text| text.split(", got f").next()).unwrap_or_default();
@@ -269,7 +270,7 @@ impl Maker {
         }
     }
 
-    /// Tries something; whether it added anything.
+    /// Makes an attempt, and returns whether it added anything.
     fn tried(
         &mut self,
         net: &Builder,
@@ -324,7 +325,7 @@ impl Maker {
         items[from + self.dice.below(items.len() - from)].clone()
     }
 
-    /// Floats of moderate size: an item, or what ids stand for.
+    /// Floats of moderate size: an item, or the rows looked up by ids.
     fn floats(&mut self, net: &Builder, items: &[Item]) -> Result<Item> {
         let memories: Vec<Item> = items.iter().filter(|i| i.memory && i.float()).cloned().collect();
         let item =
@@ -368,7 +369,7 @@ impl Maker {
         self.fit(net, &found, &item.spec)
     }
 
-    /// A sum over some of what was computed.
+    /// Builds a loss: a sum over some of the computed variables.
     fn loss(&mut self, net: &Builder, items: &[Item]) -> Var {
         let mut sum = None;
         let all: Vec<Item> = items.iter().chain(&self.made).cloned().collect();

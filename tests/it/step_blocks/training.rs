@@ -1,4 +1,4 @@
-//! Programs at random, trained: with gradients of tables as selected rows they come to what they come to with dense ones.
+//! Random programs, trained: gradients of tables as selected rows lead to the same parameters as dense gradients.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +14,7 @@ use super::{Check, F64, Worst, distance, hold, largest, numbers, seeds};
 
 /// How many programs the suite trains.
 const PROGRAMS: usize = 24;
-/// On how many batches, between which there are some of no sequence.
+/// The number of batches; batches without sequences lie between them.
 const BATCHES: usize = 20;
 
 /// A program that is trained.
@@ -25,23 +25,23 @@ struct Trained<'a> {
     made: Minimization,
 }
 
-/// One step: its batch, and what is done before it.
+/// A step: its batch, and the actions before it.
 struct Step<'a> {
     batch: &'a Batch,
     number: u64,
     numbers: Vec<u64>,
     /// Evaluates the batch instead.
     infers: bool,
-    /// What the rate is multiplied by from now on, where it can be.
+    /// The factor of the rate from now on, where the rate can change.
     scale: Option<f32>,
 }
 
-/// What a training comes to.
+/// The result of a training.
 #[derive(Debug)]
 struct Came {
-    /// Of each step, until one is not finite.
+    /// The loss of each step, until a loss is not finite.
     losses: Vec<f64>,
-    /// Parameters and what the optimizer keeps of them, settled.
+    /// Parameters and the optimizer's states, settled.
     values: BTreeMap<String, Dense>,
 }
 
@@ -56,11 +56,11 @@ impl<'a> Trained<'a> {
         self.program.root().ops.iter().filter(|op| op.role == Role::Settle).count()
     }
 
-    /// With all moves made that were owed.
+    /// Returns the result after all deferred updates.
     fn end(&self, mut scope: Scope, losses: Vec<f64>) -> Result<Came> {
         settle(&self.program, self.registry, &mut scope, 1)?;
         let names: Vec<String> = scope.names().map(str::to_owned).collect();
-        // What Adamax divides by is held above epsilon when it is next asked for.
+        // The divisor of Adamax is raised to epsilon when it is next used.
         let adamax = self.program.root().ops.iter().any(|op| op.kind == "adamax");
         let own = |name: &String| {
             name.ends_with(".settled") || name.ends_with(".history") || (adamax && name.ends_with(".largest"))
@@ -70,7 +70,7 @@ impl<'a> Trained<'a> {
         Ok(Came { losses, values })
     }
 
-    /// By a compiled program on some threads.
+    /// Trains with a compiled program on some threads.
     fn compiled(&self, mut scope: Scope, steps: &[Step<'_>], threads: usize) -> Result<Came> {
         let executor = Executor::new(&self.program, self.registry, &[self.loss], threads)?;
         let mut executor = if threads > 1 { crate::models::divided(executor) } else { executor };
@@ -87,7 +87,7 @@ impl<'a> Trained<'a> {
         self.end(scope, losses)
     }
 
-    /// By the interpreter, with updates of one operator after another.
+    /// Trains with the interpreter, with the updates of one operator after another.
     fn interpreted(&self, mut scope: Scope, steps: &[Step<'_>]) -> Result<Came> {
         let mut losses = Vec::new();
         for step in steps {
@@ -157,8 +157,8 @@ impl Step<'_> {
     }
 }
 
-/// Batches, now and then many of no sequence between them, at times one that is only looked at, and numbers that skip some or
-/// start again.
+/// Returns batches, now and then with many batches without sequences between them, at times a batch that is only evaluated, and
+/// step numbers that skip or start again.
 fn steps<'a>(dice: &mut Dice, twins: &'a Twins) -> Vec<Step<'a>> {
     let mut steps = Vec::new();
     let mut number = 0;
@@ -181,7 +181,7 @@ fn steps<'a>(dice: &mut Dice, twins: &'a Twins) -> Vec<Step<'a>> {
     steps
 }
 
-/// How far two trainings are apart at most, and in what.
+/// Returns the largest difference of two trainings, and the variable that has it.
 fn apart<'a>(a: &Came, b: &'a Came) -> Result<(f64, &'a str), String> {
     if a.losses.len() != b.losses.len() {
         return Err(format!("{} finite steps in place of {}", a.losses.len(), b.losses.len()));
@@ -216,7 +216,7 @@ fn shaken(program: &Program, dice: &mut Dice) -> Result<Scope> {
     Ok(scope)
 }
 
-/// What the programs trained had.
+/// Statistics of the trained programs.
 #[derive(Default, Debug)]
 struct Seen {
     /// Programs with rows that owe, with tables that are settled whole, with gradients of rows and nothing owed.

@@ -7,7 +7,7 @@ use super::uses::{Sources, Uses};
 /// The rooms of the modules that have them, bottom first: a file in one uses those before it.
 const ROOMS: [(&str, &[&str]); 2] = [
     ("program", &["description", "transform", "construction"]),
-    // What runs a plan and what prints it know nothing of how it comes about.
+    // The code that runs a plan and the code that prints it know nothing of compiling.
     ("executor", &["plan", "run", "observe", "rewrite", "compile", "reference"]),
 ];
 
@@ -35,7 +35,7 @@ pub(super) const ALLOWED: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// The circles that are not allowed, and what is allowed and is no circle.
+/// Returns the circles that are not allowed, and the allowed circles that do not exist.
 pub(super) fn complaints(uses: &BTreeMap<String, Uses>, allowed: &[(&[&str], &str)]) -> Vec<String> {
     let circles = circles(uses);
     let fits = |circle: &BTreeSet<&str>, files: &[&str]| circle.iter().all(|file| files.contains(file));

@@ -1,17 +1,17 @@
-//! Which file of `src/` uses which: read off its `use` declarations and the paths in its code.
+//! The uses between the files of `src/`: read from `use` declarations and the paths in the code.
 //!
 //! - An import of a name that is re-exported counts as an import of the file that defines it.
-//! - A re-export alone is no use: `pub use` counts only if the rest of the file says the name too. So a `mod.rs` that
-//!   hands out what its children define uses none of them.
+//! - A re-export alone is no use: `pub use` counts only if the rest of the file contains the name, too. So a `mod.rs` that
+//!   re-exports the items of its children uses none of them.
 //! - A child that imports a name *defined* in its parent's file uses the parent.
 //! - Unit tests are left out, and so is `mod child;`.
-//! - What a method call reaches is not seen: only the file of the type is, where that is named.
+//! - Method calls are not followed: only the file of the type counts, where the type is named.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 type Path = Vec<String>;
 
-/// The files of `src/` by module path, each with what it defines and imports.
+/// The files of `src/` by module path, each with its definitions and imports.
 #[derive(Default)]
 pub(super) struct Sources {
     modules: BTreeMap<Path, Module>,
@@ -31,7 +31,7 @@ struct Token {
     line: usize,
     /// Part of a `use` declaration.
     imports: bool,
-    /// How many modules are open around it that stand in the file itself.
+    /// The number of enclosing modules that are written in the file itself.
     inner: usize,
 }
 
@@ -43,7 +43,7 @@ struct Import {
     exported: bool,
 }
 
-/// What a path leads to.
+/// The target of a path.
 enum Target {
     Module(Path),
     /// The module whose file defines the item.
@@ -223,7 +223,7 @@ fn tokens(source: &str) -> Vec<Token> {
     found
 }
 
-/// Takes away what stands behind `#[cfg(test)]`.
+/// Removes the items marked `#[cfg(test)]`.
 fn without_tests(tokens: Vec<Token>) -> Vec<Token> {
     let (mut kept, mut rest) = (Vec::new(), tokens.into_iter().peekable());
     while let Some(token) = rest.next() {

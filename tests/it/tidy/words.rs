@@ -18,9 +18,9 @@ const FIELD_NAMES: [(&str, &str); 2] = [
 
 /// How many private types end like a participle.
 const PRIVATE_PARTICIPLES: usize = 33;
-/// How many names are those of several types that other files see.
+/// How many names belong to several types that other files see.
 const VISIBLE_TWICE: usize = 68;
-/// How many names are those of several types, private ones among them.
+/// How many names belong to several types, private types included.
 const TWICE: usize = 169;
 /// How many functions have a word of the second table as their name.
 const FUNCTIONS: usize = 43;
@@ -47,7 +47,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Adds a file by its path below `src/`. Unit tests are left out. So are operators: their names are those of their kinds.
+    /// Adds a file by its path below `src/`. Unit tests are left out. So are operators: their types are named like their kinds.
     pub(super) fn add(&mut self, file: &str, source: &str) {
         if file.ends_with("tests.rs") || file.contains("/tests/") {
             return;
@@ -79,7 +79,7 @@ impl Names {
         }
     }
 
-    /// What breaks a rule. `reserved` are the words of the second table.
+    /// Returns the violations of the rules. `reserved` are the words of the second table.
     pub(super) fn complaints(&self, reserved: &BTreeSet<String>) -> Vec<String> {
         let mut found = Vec::new();
         let mut participles = 0;
@@ -172,7 +172,7 @@ pub(super) fn reserved() -> BTreeSet<String> {
     rows(2).iter().map(|(word, _)| word.trim().to_owned()).collect()
 }
 
-/// What the glossary says is true of the code: what it quotes is there.
+/// The glossary agrees with the code: every quoted name exists.
 #[test]
 fn what_the_glossary_quotes_is_in_the_sources() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -188,7 +188,7 @@ fn what_the_glossary_quotes_is_in_the_sources() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// Every rule can fail, and none fails on what is right.
+/// Every rule can fail, and no rule fails on correct code.
 #[test]
 fn each_rule_of_names_bites() {
     let reserved = BTreeSet::from(["part".to_owned(), "place".to_owned()]);

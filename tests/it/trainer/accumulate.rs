@@ -1,4 +1,4 @@
-//! Several batches a step: the step of all of them in one, whatever interrupts it.
+//! Gradient accumulation: several batches per step equal one step of the joined batch, whatever interrupts the step.
 
 use unpadded::layers::init;
 use unpadded::optimizer::{Adagrad, AdamW, Optimizer};
@@ -89,7 +89,7 @@ fn what_parts_do_not_tell_is_refused_unless_it_is_told() {
         assert!(text.contains(words), "{text}");
     }
     assert!(error.place().caller.as_ref().is_some_and(|c| c.contains("accumulate.rs")), "{text}");
-    // Told, it is the weighted mean of the batches: in what is reported, and in a step.
+    // With a weight, the loss is the weighted mean of the batches: in the report, and in a step.
     let told = || centred(Some(|rows| rows));
     let loss_of = |data: &Loader| told().evaluate(data).unwrap().loss();
     let expected = (4.0 * loss_of(&points(0..4, 4)) + 3.0 * loss_of(&points(4..7, 4))) / 7.0;
@@ -105,7 +105,7 @@ fn what_parts_do_not_tell_is_refused_unless_it_is_told() {
         let expected = (4.0 * (first[i] - before[i]) + 3.0 * (second[i] - before[i])) / 7.0;
         assert!((both[i] - before[i] - expected).abs() < 1e-12, "{first:?}, {second:?}, {both:?}");
     }
-    // What is no weight.
+    // Wrong weights.
     for (told, words) in [
         (centred(Some(|rows| -rows)).accumulate(2), "got -4"),
         (centred(Some(|rows| -rows)), "got -4"),
@@ -144,7 +144,7 @@ fn an_operator_that_looks_at_a_whole_batch_is_warned_of() {
     }
 }
 
-/// Where development data come in several batches, what sees each by itself is warned of; a batch norm evaluates by its averages.
+/// Metrics that see each batch of development data by itself cause a warning; a batch norm evaluates by its averages.
 #[test]
 fn a_whole_batch_is_warned_of_on_development_data_of_several_batches() {
     type Rows = fn(&Builder, Var, Var) -> Var;
@@ -192,7 +192,7 @@ impl Data for Unnumbered {
     }
 }
 
-/// Feeds tell how many sequences a batch has: to both terms of a loss, to metrics and to carried states.
+/// The feeds determine the number of sequences of a batch: for both terms of a loss, for metrics and for carried states.
 #[test]
 fn batches_without_numbers_are_counted_by_their_feeds() {
     let made = || {

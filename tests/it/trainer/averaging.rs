@@ -1,4 +1,4 @@
-//! Averages of the parameters: what is evaluated, saved, resumed and predicted with.
+//! Averages of the parameters: evaluation, saving, resuming and prediction with them.
 
 use unpadded::predict::Predictor;
 use unpadded::train::Averaging;
@@ -63,7 +63,7 @@ fn it_evaluates_and_predicts_with_averages_and_goes_on_bit_by_bit() {
     let report = fit(&mut whole, Until::Epochs(3));
     let expected = bytes(&mut whole);
 
-    // What it evaluated is what the averages are as parameters.
+    // The evaluation equals an evaluation with the averages as parameters.
     let mut plain = model();
     for name in NAMES {
         let value = whole.scope().value(&format!("{name}.average")).unwrap();
@@ -97,7 +97,7 @@ fn it_evaluates_and_predicts_with_averages_and_goes_on_bit_by_bit() {
         std::fs::remove_file(file).unwrap();
     }
 
-    // The best epoch was chosen by averages, and is what they were.
+    // The best epoch was chosen by averages, and its parameters are the averages.
     let best = whole.position().best.unwrap();
     whole.use_best().unwrap();
     let metric = whole.evaluate(&dev()).unwrap().get("accuracy").unwrap();
@@ -121,7 +121,7 @@ fn what_cannot_be_averaged_is_named() {
     refused(wrong, line, "parameter not to average: expected one that is trained (");
     let (wrong, line) = (model().averaged(Averaging::mean()).averaged(Averaging::mean()), line!());
     refused(wrong, line, "averages of the parameters: expected one kind of them, got a second one");
-    // That of `trainer` is looked up sparsely.
+    // The table of `trainer` is looked up sparsely.
     let (wrong, line) = (trainer().averaged(Averaging::ema(0.9)), line!());
     refused(
         wrong,

@@ -1,10 +1,10 @@
-//! The best epoch stands for the data and the metric that chose it, and for nothing else.
+//! The best epoch belongs to the data and the metric that chose it, and to nothing else.
 
 use unpadded::checkpoint::{Checkpoint, Criterion};
 
 use super::*;
 
-/// As [`dev`], of other samples: every label is 1, so that it looks easy.
+/// Returns data like [`dev`] with other samples: every label is 1, so that the scores are high.
 fn easy() -> Loader {
     let sample = |i: i64| vec![Field::Ints(vec![10 + i % 10]), Field::Int(1)];
     loader((0..16).map(sample).collect())
@@ -33,7 +33,7 @@ fn other_development_data_are_refused() {
     assert_eq!((criterion.metric.as_str(), criterion.data), ("accuracy", dev().fingerprint()));
     let mut second = resumed(&file, trainer());
     let before = bytes(&mut second);
-    // Also where nothing is left to train, and only the report would say it.
+    // Also if no step is left, and only the report would contain it.
     for until in [Until::Epochs(3), Until::Epochs(5), Until::Steps(33)] {
         let error = second.fit(&train(), &easy(), until).unwrap_err().to_string();
         let expected = format!(
@@ -55,7 +55,7 @@ fn other_development_data_are_refused() {
     std::fs::remove_file(file).unwrap();
 }
 
-/// The file is not needed for it: a trainer that has trained knows by what it chose.
+/// No file is needed: a trainer that has trained knows the metric and the data of its choice.
 #[test]
 fn another_metric_is_refused() {
     let mut other = trainer();
@@ -66,7 +66,7 @@ fn another_metric_is_refused() {
                     the best epoch so far (epoch ";
     assert!(error.starts_with(expected), "{error}");
     assert!(error.contains("), got `loss`, where lower is better ("), "{error}");
-    // Nothing was chosen yet: nothing stands for something else.
+    // No best epoch was chosen yet, so no data or metric can differ.
     let mut none = trainer();
     fit(&mut none, Until::Steps(4));
     none.fit(&train(), &easy(), Until::Epochs(1)).unwrap();
@@ -86,7 +86,7 @@ fn the_best_epoch_is_measured_anew_on_request() {
     let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
     let said = format!("the best epoch so far, {}, measured anew: accuracy {:.4}\n", best.epoch, anew.value);
     assert!(text.contains(&said), "{text}");
-    // It is what those parameters reach there, and what the file says from now on.
+    // The value is the score of these parameters on this data, and is stored in the file from now on.
     second.save(&file).unwrap();
     second.use_best().unwrap();
     assert_eq!(second.evaluate(&easy()).unwrap().get("accuracy"), Some(anew.value));
@@ -115,13 +115,13 @@ fn patience_starts_again_with_the_measure() {
     assert_eq!(run(trainer(), &dev()), StopReason::Early);
     let saving = trainer().remeasure_best().checkpoint(&file);
     assert_eq!(run(saving, &easy()), StopReason::Done);
-    // It was saved, and what was measured anew needs no word when it goes on.
+    // The new value was saved, so the resumed training need not ask for measuring again.
     assert_eq!(Checkpoint::load(&file).unwrap().position.epoch, 4);
     assert_eq!(run(trainer(), &easy()), StopReason::Done);
     std::fs::remove_file(file).unwrap();
 }
 
-/// A file of before does not say by what its best epoch was chosen, so its value is that of no data.
+/// An old file does not record which data chose its best epoch, so its value is measured anew.
 #[test]
 fn the_best_epoch_of_an_old_file_is_measured_anew() {
     let (file, best) = saved("old", 3);
@@ -134,7 +134,7 @@ fn the_best_epoch_of_an_old_file_is_measured_anew() {
     let mut whole = trainer();
     fit(&mut whole, Until::Epochs(5));
     fit(&mut second, Until::Epochs(5));
-    assert!(bytes(&mut second) == bytes(&mut whole), "goes on in another way than without the stop");
+    assert!(bytes(&mut second) == bytes(&mut whole), "differs from the training without the stop");
     let easy = resumed(&file, trainer()).fit(&train(), &easy(), Until::Epochs(3)).unwrap();
     assert_ne!(easy.best.map(|b| b.value), Some(best.value));
     // Without its parameters it cannot be measured, and is none.

@@ -7,7 +7,7 @@ use unpadded::Var;
 
 use super::*;
 
-/// Keeps what is written to it.
+/// A writer that keeps its text.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -68,7 +68,8 @@ fn an_operator_without_a_gradient_is_warned_of_once() {
     assert!(found.len() == 1 && found[0].contains("`greater`"), "{found:?}");
 }
 
-/// Where nothing is lost: constants, lengths, labels, what no loss needs, and what the user stopped.
+/// No warning if no gradient is lost: constants, lengths, labels, variables that no loss needs, and gradients that the user
+/// stopped.
 #[test]
 fn where_no_gradient_is_lost_nothing_is_said() {
     let nothing = |loss: fn(&Builder, Var) -> Var| assert_eq!(warnings(loss), [""; 0]);
@@ -84,7 +85,7 @@ fn where_no_gradient_is_lost_nothing_is_said() {
         [scores, fixed].into_iter().for_each(|var| net.stop_gradient(var));
         (scores.crf_marginals(fixed, &[]) * h).mean()
     });
-    // The output itself, or what is computed from it.
+    // The output itself, or a variable computed from it.
     nothing(|net, h| {
         let likely = h.crf_marginals(transitions(net), &[]);
         net.stop_gradient(likely);

@@ -1,11 +1,11 @@
-//! Metrics of one's own whose number of sums changes; what a metric of a loss is the sum of.
+//! User-defined metrics whose number of sums changes; the sums of a loss metric.
 
 use unpadded::metrics::{Better, Loss, Metric};
 use unpadded::{Var, Variable};
 
 use super::*;
 
-/// Has `counts[n]` sums after the n-th update, of which there is one more for each batch.
+/// A metric with `counts[n]` sums after the n-th update; each batch is one update.
 struct Unsteady {
     label: Var,
     counts: &'static [usize],
@@ -47,7 +47,7 @@ fn unsteady(counts: &'static [usize]) -> Trainer {
     trainer.metric(Unsteady { label, counts, sums: vec![0.0; counts[0]], updates: 0 })
 }
 
-/// In a step of one batch, in one of several, and where the held-out data is evaluated.
+/// The change is refused in a step of one batch, in a step of several batches, and in the evaluation of held-out data.
 #[test]
 fn a_changed_number_of_sums_is_an_error() {
     for (counts, before, now) in
@@ -89,7 +89,7 @@ fn a_weight_replaces_the_trainers_own_loss_alone() {
     }
 }
 
-/// Without the program nothing tells what a scalar loss of several batches is.
+/// Without the program, the scalar loss of several batches is unknown.
 #[test]
 fn a_scalar_loss_needs_its_builder() {
     let net = Builder::new();
@@ -155,7 +155,7 @@ impl Metric for Refusing {
     }
 }
 
-/// Parameters are those after the last whole step, and the metrics have seen what it saw.
+/// After an error, the parameters are the parameters after the last whole step, and the metrics have seen the same batches.
 #[test]
 fn a_batch_that_a_metric_refuses_moves_nothing() {
     for accumulated in [1, 2] {
@@ -214,7 +214,7 @@ fn a_number_that_is_not_finite_comes_before_a_refusal() {
     }
 }
 
-/// The loss of batches without rows is that of one batch without rows.
+/// The loss of batches without rows equals the loss of one batch without rows.
 #[test]
 fn a_function_of_a_mean_without_rows_is_computed() {
     let evaluated = |lengths: &[usize], sequences| {
@@ -233,7 +233,7 @@ fn a_function_of_a_mean_without_rows_is_computed() {
     assert!(evaluated(&[0, 0, 2], 3) > 1.5);
 }
 
-/// A metric of a scalar that another thread makes says that it was made there.
+/// A metric of a scalar loss that another thread makes is refused, and the error names the other thread's loss.
 #[test]
 fn a_scalar_loss_needs_the_thread_of_its_builder() {
     for shape_of_one in [false, true] {

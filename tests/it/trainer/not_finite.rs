@@ -27,7 +27,7 @@ fn refused(net: Builder, loss: Var, field: &str, fields: Vec<Field>, set: impl F
     error
 }
 
-/// The same of a loss of sequences `x` of numbers and a parameter `w`, which is one.
+/// Returns the error of a training whose loss is computed from sequences `x` of numbers and a parameter `w`, initially one.
 fn of(values: &[&[f32]], set: Option<f32>, loss: impl Fn(&Builder, Var, Var) -> Var) -> Error {
     let net = Builder::new();
     let x = net.feed("x", DType::F32, &[], 1);
@@ -42,7 +42,7 @@ fn of(values: &[&[f32]], set: Option<f32>, loss: impl Fn(&Builder, Var, Var) -> 
     })
 }
 
-/// The operator, the variable, and what the message must hold.
+/// Checks the operator and the variable of an error, and the text that its message must contain.
 fn check(error: &Error, operator: Option<&str>, variable: &str, holds: &str) {
     let place = error.place();
     let found = (place.operator.as_deref(), place.variable.as_deref());
@@ -138,7 +138,7 @@ fn what_is_not_finite_is_not_saved() {
     std::fs::remove_file(file).unwrap();
 }
 
-/// Nor is it gone on with: neither parameters, nor the optimizer's state, nor the best epoch.
+/// A resumed training with numbers that are not finite is refused: in parameters, in the optimizer's state, in the best epoch.
 #[test]
 fn what_is_not_finite_is_not_resumed() {
     let file = path("not-resumed");
@@ -201,7 +201,7 @@ impl Metric for Odd {
     }
 }
 
-/// The parameters can be trained further, whatever a metric makes of them: the training is saved, and goes on to the same bits.
+/// A metric that is not finite does not end a training: the training is saved, and continues to the same bits.
 #[test]
 fn a_metric_that_is_not_finite_is_saved_and_resumed_within_an_epoch() {
     let of = || {

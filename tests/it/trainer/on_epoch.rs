@@ -1,4 +1,4 @@
-//! What is called at the end of each epoch, and what it may decide.
+//! The callback at the end of each epoch, and its decisions.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -17,7 +17,7 @@ fn it_is_called_once_an_epoch_after_the_save_and_may_stop_the_training() {
     let calls = Rc::new(RefCell::new(Vec::new()));
     let (seen, saved) = (calls.clone(), file.clone());
     let mut stopped = trainer().checkpoint(&file).on_epoch(move |epoch| {
-        // The file has this epoch already, and stands at its end.
+        // The file includes this epoch already, and is at its end.
         let saved = Checkpoint::load(&saved).unwrap();
         assert_eq!(
             (saved.position.epoch, saved.position.batch, saved.position.step),
@@ -30,7 +30,7 @@ fn it_is_called_once_an_epoch_after_the_save_and_may_stop_the_training() {
     let report = fit(&mut stopped, Until::Epochs(4));
     assert_eq!((report.ended, report.epochs, report.steps), (StopReason::Stopped, 2, 20));
     assert_eq!(*calls.borrow(), [(1, 10), (2, 20)]);
-    // It goes on behind that epoch, which is not told again, to what it would have come to.
+    // Training continues after that epoch, which is not reported again, to the same result as without the stop.
     let report = fit(&mut stopped, Until::Epochs(4));
     assert_eq!((report.ended, report.epochs, report.steps), (StopReason::Done, 4, 40));
     assert_eq!(*calls.borrow(), [(1, 10), (2, 20), (3, 30), (4, 40)]);

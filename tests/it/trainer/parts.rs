@@ -1,4 +1,5 @@
-//! A loss of several batches is that of one batch of all: in an accumulated step, on development data, and among workers.
+//! The loss of several batches equals the loss of one joined batch: in an accumulated step, on development data, and among
+//! workers.
 
 use unpadded::executor::Scope;
 use unpadded::layers::init;
@@ -18,15 +19,15 @@ use crate::thorough::times;
 const HEIGHT: usize = 20;
 pub(super) const SEQUENCES: usize = 14;
 
-/// What losses are made of.
+/// The terms of losses.
 pub(super) struct Rows {
     net: Builder,
-    /// By word, and by sentence.
+    /// Losses by word, and by sentence.
     words: Var,
     sentences: Var,
-    /// Each word's, some of which do not count; and how much each counts.
+    /// The loss of each word, with some words ignored; and the weight of each word.
     some: [Var; 2],
-    /// The same with class weights.
+    /// Losses with class weights.
     weighted: [Var; 2],
     /// A parameter that words are multiplied by, and the table that they are looked up in.
     weight: Var,
@@ -57,7 +58,7 @@ fn rows(dtype: DType, sparse: bool) -> Rows {
 
 pub(super) type Loss = (&'static str, fn(&Rows) -> Var);
 
-/// Of each kind of loss: one total, several, factors known from the numbers of rows, from values, penalties.
+/// Losses of each kind: one total, several totals, factors that follow from the numbers of rows or from values, penalties.
 pub(super) const LOSSES: [Loss; 23] = [
     ("mean", |r| r.words.mean()),
     ("a scaled mean", |r| r.words.mean() * 2.0),
@@ -90,8 +91,8 @@ pub(super) const LOSSES: [Loss; 23] = [
     }),
 ];
 
-/// A loss at random: sums, differences, products, quotients and functions of totals and of what parameters alone reach. Nothing
-/// comes near a zero of a divisor or a root.
+/// Draws a random loss: sums, differences, products, quotients and functions of totals and of terms of parameters alone. No
+/// divisor and no argument of a root comes near zero.
 fn drawn(dice: &mut Dice, rows: &Rows, depth: usize) -> Var {
     if depth == 0 || dice.chance(15) {
         return match dice.below(9) {
@@ -153,7 +154,7 @@ fn a_step_of_parts_is_that_of_one_batch_for_losses_at_random() {
     println!("largest difference: f64 {:e}, f32 {:e}", worst[0], worst[1]);
 }
 
-/// What is fed without rows where a loss asks for it.
+/// Returns the value of the feed without rows.
 fn fixed(dtype: DType) -> Variable {
     let numbers = Dense::from(ndarray::array![0.25f64, 1.0, -0.5]).cast(dtype);
     Variable::new(numbers, None).unwrap()
@@ -214,7 +215,7 @@ pub(super) fn trainer_of(loss: &dyn Fn(&Rows) -> Var, dtype: DType, sparse: bool
 const PARAMETERS: [&str; 7] =
     ["scale", "table", "w", "linear_0.weight", "linear_0.bias", "linear_1.weight", "linear_1.bias"];
 
-/// How far apart two are, by the largest number of each array.
+/// Returns the largest difference of two arrays, relative to their largest number.
 fn apart(a: &[f64], b: &[f64]) -> f64 {
     let largest = a.iter().map(|x| x.abs()).fold(f64::MIN_POSITIVE, f64::max);
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / largest
@@ -237,7 +238,7 @@ fn a_step_of_parts_is_that_of_one_batch() {
             let all = data_for(&joined, SEQUENCES);
             let before = joined.evaluate(&*all).unwrap().loss();
             let expected = joined.fit(&*all, &*all, Until::Steps(3)).unwrap();
-            // What is reported of the first step is the loss before its update.
+            // The reported loss of the first step is the loss before its update.
             let of_train = expected.history[0].train("loss").unwrap();
             assert!(
                 loss.0 == "a random penalty" || (of_train - before).abs() < tolerance * before.abs(),

@@ -1,4 +1,4 @@
-//! Several ranks that train together have the bits of one with as many parts, for every kind of loss, layer and update.
+//! Several ranks that train together have the bits of one rank with as many parts, for every kind of loss, layer and update.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::step_blocks::F32;
 use crate::step_blocks::generator::{Dice, model, optimizer};
 use crate::thorough::times;
 
-/// Runs `train` on this many ranks. What came of each.
+/// Runs `train` on `ranks` ranks, and returns the results.
 fn on_ranks<T: Send>(ranks: usize, train: impl Fn(World) -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
         let run = |rank: ThreadRank| {
@@ -24,7 +24,7 @@ fn on_ranks<T: Send>(ranks: usize, train: impl Fn(World) -> T + Sync) -> Vec<T> 
     })
 }
 
-/// The bytes of the training's file, and of what it reports.
+/// Returns the bytes of the training's file, and its report as text.
 fn state(trainer: &mut Trainer, report: &Report, name: &str) -> (Vec<u8>, String) {
     let path = path(name);
     trainer.save(&path).unwrap();
@@ -150,7 +150,7 @@ fn a_checkpoint_goes_on_with_any_number_of_processes() {
                 Some(world) => trainer.distributed(world),
                 None => trainer,
             };
-            // The others take what the first one has read.
+            // The other ranks take the state that the first rank has read.
             if let Some(from) = from.filter(|_| first) {
                 trainer.resume(from).unwrap();
             }
@@ -159,7 +159,7 @@ fn a_checkpoint_goes_on_with_any_number_of_processes() {
         };
         let (mut alone, report) = fit(None, None, Until::Steps(17));
         let expected = state(&mut alone, &report, "alone");
-        let file = path("goes-on");
+        let file = path("continued");
         for (first, then) in [(3, 1), (1, 2), (4, 3)] {
             on_ranks(first, |world| {
                 let rank = world.rank();
@@ -197,7 +197,7 @@ fn one_asked_to_stop_stops_all_behind_the_same_step() {
     }
 }
 
-/// What each rank's error says, where one differs from the others.
+/// Returns each rank's error, where one rank differs from the others.
 fn errors(size: usize, fit: impl Fn(World) -> Result<Report> + Sync) -> Vec<String> {
     on_ranks(size, |world| fit(world).unwrap_err().to_string())
 }
@@ -330,7 +330,7 @@ impl Data for Made {
     }
 }
 
-/// A part that had no sequence has no state for one that comes later.
+/// A part without a sequence has no state for a later sequence.
 #[test]
 fn a_larger_batch_than_before_is_refused_in_parts() {
     let batch = |sequences: usize| {

@@ -111,14 +111,14 @@ fn who_resumes_may_change_the_rate_if_that_is_said() {
     refused(other.resume(&file), line!(), "attribute `base` 0.02 in place of 0.01");
     let error = other.resume(&file).unwrap_err();
     assert!(error.to_string().contains("`Trainer::change_rate` goes on"), "{error}");
-    // Who runs a program has no method to call.
+    // A user of the command has no method to call.
     assert!(!format!("{error:#}").contains("::"), "{error:#}");
     let mut other = with(&adam(0.01).epsilon(1e-3)).plateau(Plateau::new(0.5)).change_rate();
     let error = other.resume(&file).unwrap_err().to_string();
     assert!(!error.contains("Trainer::change_rate"), "{error}");
     assert_eq!((other.position().step, scale(&mut other)), (0, 1.0));
 
-    // The same rate goes on as it was, whether said or not.
+    // An unchanged rate continues as before, with or without `change_rate`.
     let resumed = |trainer: Trainer| {
         let mut trainer = trainer;
         trainer.resume(&file).unwrap();

@@ -1,4 +1,4 @@
-//! What a trainer refuses, and what it says.
+//! Refusals of a trainer, and their messages.
 
 use unpadded::data::{Sample, SampleStream};
 
@@ -151,7 +151,7 @@ fn feeds_that_are_alike_have_the_same_lengths_in_every_sample() {
     let longer = "length of part 1 of field `tags` of sample 40: expected 0, as in field `words`, got 1";
     refused(tagger(2).evaluate(&nested(&[2, 1, 3])), longer);
 
-    // What is streamed is known when it comes; then the batch's message says which sample it is.
+    // Streamed samples are checked on arrival; then the batch's message names the sample.
     let streamed = SampleStream::new(1, move || {
         let samples = (0..).zip(data(7)).map(|(number, fields)| Ok(Sample::new(number, fields)));
         Ok(Box::new(samples.skip(1)))
@@ -230,7 +230,7 @@ fn resuming_needs_the_same_model_vocabularies_and_data() {
         "{error}"
     );
     fit(&mut second, Until::Epochs(2));
-    // A training that has finished its epoch, and was not loaded, may go on with other data.
+    // A training that has finished its epoch, and was not loaded, may continue with other data.
     second.fit(&others, &dev(), Until::Epochs(3)).unwrap();
     std::fs::remove_file(file).unwrap();
 }

@@ -6,7 +6,7 @@ use unpadded::metrics::{CalibrationError, ConfusionMatrix};
 
 use super::*;
 
-/// So many that a file with a number for each pair of them would be too long.
+/// Enough classes that a file with a number for each pair of classes would be too long.
 const CLASSES: usize = 1200;
 
 fn classifier(told: impl FnOnce(Trainer, Var, Var) -> Trainer) -> Trainer {
@@ -36,7 +36,7 @@ fn a_training_with_a_metric_of_many_sums_is_saved_and_goes_on() {
     let counted = sums.sums.iter().map(|(_, sum)| sum).sum::<f64>();
     assert!((6.0 * 8.0..=7.0 * 8.0).contains(&counted), "{counted}");
     assert_eq!(position.running.keys().collect::<Vec<_>>(), ["loss"]);
-    // One that has looked at data before it goes on.
+    // A trainer that has evaluated data before it resumes.
     let mut second = with_matrix();
     second.evaluate(&dev()).unwrap();
     second.resume(&file).unwrap();

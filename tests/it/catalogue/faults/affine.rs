@@ -1,4 +1,4 @@
-//! A product with weights, with one fault at a time in what it says of its constants.
+//! A product with weights, with one fault at a time in the declaration of its constants.
 
 use ndarray::array;
 use unpadded::op::{

@@ -49,7 +49,7 @@ const TWO: &[Slot] = &[Slot::one("out"), Slot::one("extra").without_gradient()];
 /// out = x · y.
 struct Product<const FAULT: u8>;
 
-/// out = (factor · x + offset) · y: what `scale` and a product can be.
+/// out = (factor · x + offset) · y: the fused form of `scale` and a product.
 struct Scaled<const FAULT: u8> {
     factor: f64,
     offset: f64,
@@ -107,7 +107,7 @@ impl<const FAULT: u8> DeclaredOp for Scaled<FAULT> {
     }
 }
 
-/// How often a call was made with this memory.
+/// The number of calls that used this memory.
 #[derive(Default)]
 struct Calls(usize);
 

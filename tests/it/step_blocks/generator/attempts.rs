@@ -1,4 +1,4 @@
-//! Programs are made until nothing in them is refused, each time without what was; and once more with one mistake.
+//! Programs are remade without the refused calls until no call is refused; and once more with one mistake.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,23 +10,23 @@ use unpadded::{Builder, Error, Result, Var, Variable};
 use super::{Case, Dice, Item, Kind, Maker, Size, Tables, Twins, grown, words};
 use crate::step_blocks::F32;
 
-/// What making a program again knows of the times before.
+/// The record of earlier attempts to make a program.
 #[derive(Default)]
 pub(super) struct Attempts {
-    /// The number of the next one.
+    /// The number of the next attempt.
     next: usize,
-    /// Those that are not made, since they were refused.
+    /// The attempts to skip, since they were refused.
     left_out: BTreeSet<usize>,
-    /// The one that was refused this time, and its errors; all that follow are not made.
+    /// The attempt that was refused this time, and its errors; all later attempts are skipped.
     failed: Option<(usize, Error)>,
-    /// Those that gave something, and what each variable looked at was.
+    /// The attempts that added something, and the spec of each variable that was inspected.
     succeeded: Vec<usize>,
     seen: Vec<(VarId, Spec)>,
-    /// Where a mistake is made, with what then stands in the place of what was seen the time before.
+    /// The mistake to make; it supplies the variables that the previous run recorded.
     mistake: Option<Mistake>,
 }
 
-/// A mistake at an attempt: what it gave is unknown from then on.
+/// A mistake at an attempt; its results are unknown from then on.
 struct Mistake {
     at: usize,
     seen: std::vec::IntoIter<(VarId, Spec)>,
@@ -38,11 +38,11 @@ struct Mistake {
 /// Words of errors that are no user's business.
 const INTERNAL: [&str; 4] = ["merged", "malformed", "a place inside its step", "internal"];
 
-/// What the builder refused on the way, by its words; and refusals that do not name the line of the call, or speak of what
-/// a user does not know.
+/// The refusals of the builder, counted by their words; and the refusals that do not name the line of the call, or that mention
+/// internals.
 type Refused = (BTreeMap<String, usize>, Vec<String>);
 
-/// What to leave out so that nothing of a seed's program is refused.
+/// Finds the attempts to leave out so that no call of a seed's program is refused.
 fn fitting(seed: u64, kind: Kind) -> Result<(BTreeSet<usize>, Refused)> {
     let (mut left_out, mut refused) = (BTreeSet::new(), Refused::default());
     loop {
@@ -76,7 +76,7 @@ pub(crate) fn case(seed: u64, kind: Kind) -> Result<Case> {
     Ok(Case { others, refused, wrong, ..case })
 }
 
-/// The model of a seed, its loss, and batches of what its feeds are called.
+/// Returns the model of a seed, its loss, and batches by the names of its feeds.
 #[allow(clippy::type_complexity)]
 pub(crate) fn model(
     seed: u64,
@@ -97,7 +97,7 @@ pub(crate) fn model(
     Ok((net, values[values.len() - 1], batches))
 }
 
-/// The program of a seed whose tables have gradients of selected rows, the same with dense ones, and batches for both.
+/// Returns the program of a seed with gradients of tables as selected rows, its twin with dense gradients, and batches for both.
 pub(crate) fn twins(seed: u64, kind: Kind, batches: usize) -> Result<Twins> {
     let rows = Kind { tables: Tables::Rows, ..kind };
     let (left_out, _) = fitting(seed, rows)?;
@@ -123,8 +123,8 @@ pub(crate) fn twins(seed: u64, kind: Kind, batches: usize) -> Result<Twins> {
     })
 }
 
-/// The program of a seed with one wrong call, whose result is used wherever that of a right one was: all errors of the
-/// program, and the operator and the block that the one has to name. `None` if nothing in the program can be wrong.
+/// Builds the program of a seed with one wrong call, whose result replaces the correct result wherever it is used. Returns all
+/// errors of the program, and the operator and the block that the error has to name; `None` if no call can be wrong.
 #[allow(clippy::type_complexity)]
 pub(crate) fn mistake(seed: u64) -> Result<Option<(Vec<Error>, (String, Option<usize>))>> {
     let (left_out, _) = fitting(seed, F32)?;
@@ -144,7 +144,7 @@ pub(crate) fn mistake(seed: u64) -> Result<Option<(Vec<Error>, (String, Option<u
 }
 
 impl Maker {
-    /// What a variable is. Where a program is made again with a mistake, what it was without it.
+    /// Returns the item of a variable. In a program with a mistake, it describes the variable of the program without the mistake.
     pub(super) fn item(&mut self, net: &Builder, var: Var, size: f64) -> Result<Item> {
         let refused = || Error::new("a call", "to fit", "a refusal");
         let seen = match &mut self.attempts.mistake {
@@ -179,7 +179,7 @@ impl Maker {
 }
 
 impl Attempts {
-    /// The number of the next one.
+    /// Returns the number of the next attempt.
     pub(super) fn number(&self) -> usize {
         self.next
     }
@@ -198,7 +198,7 @@ impl Attempts {
         let program = net.program().expect("no mistake was made yet");
         let writes = |op: &unpadded::program::OpDesc| op.writes().any(|written| written == before.id());
         let place = program.blocks().find_map(|(id, block)| Some((id, block.ops.iter().position(writes)?)));
-        // What is computed from sparse rows of a step is an input of it, which no operator writes there.
+        // A variable computed from sparse rows of a step is an input of the step, which no operator writes there.
         let Some((block, index)) = place else { return };
         let width = item.spec.width();
         let inputs: [(&str, &[Var]); 1] = [("x", &[before])];

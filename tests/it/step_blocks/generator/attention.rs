@@ -29,7 +29,7 @@ impl Maker {
         if kind == "additive_attention" {
             return self.additive(net, &k, &v, items);
         }
-        // One query a sequence, or those of a sequence with the same levels above.
+        // One query per sequence, or the queries of a sequence with the same levels above.
         let above = &x.spec.lod[..x.spec.lod.len() - 1];
         let beside = |i: &&Item| i.spec.lod.len() == x.spec.lod.len() && i.spec.lod.starts_with(above);
         let others: Vec<Item> = sequences.iter().filter(beside).cloned().collect();

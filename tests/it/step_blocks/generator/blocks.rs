@@ -40,7 +40,7 @@ impl Maker {
             sizes = bounds;
             results
         });
-        // What the block has computed ends with it.
+        // The block's variables end with the block.
         self.made.truncate(made);
         results.into_iter().zip(sizes).map(|(var, size)| self.item(net, var, size)).collect()
     }
@@ -100,7 +100,7 @@ impl Maker {
         let wanted: Vec<Item> =
             items.iter().filter(|i| i.spec.lod.iter().all(|l| own.contains(l))).cloned().collect();
         for _ in 0..self.dice.below(3) {
-            // At times what is below another's sequences, which is refused with all of the block.
+            // At times an item below another item's sequences, which is refused with the whole block.
             let item = if self.dice.chance(2) { self.any(&items) } else { self.any(&wanted) };
             results.push(item.var);
             sizes.push(item.size);
@@ -137,7 +137,7 @@ impl Maker {
         }
     }
 
-    /// What a memory holds next: something of its own shape.
+    /// Returns the next value of a memory: an item of the memory's shape.
     fn next(&mut self, step: &Step, memory: &Item, items: &[Item]) -> Result<Var> {
         let Spec { dtype, shape, .. } = &memory.spec;
         let fits: Vec<Item> = items.iter().filter(|i| i.spec == memory.spec).cloned().collect();
@@ -153,7 +153,7 @@ impl Maker {
         } else if fits.is_empty() || self.dice.chance(8) {
             memory.clone()
         } else if self.dice.chance(50) {
-            // What was made last depends on most.
+            // The last item depends on most other items.
             fits[fits.len() - 1].clone()
         } else {
             self.any(&fits)

@@ -6,7 +6,7 @@ use unpadded::{Builder, DType, Result};
 
 use super::{Item, Maker, TABLE};
 
-/// Which they are.
+/// The operators of this file.
 pub(super) const CLASSES: [&str; 7] = [
     "class_clusters",
     "gather_rows",

@@ -1,4 +1,4 @@
-//! Parameters, and what operators make of them, in whatever block is at hand.
+//! Parameters, and operators on parameters, in the current block.
 
 use unpadded::layers::init;
 use unpadded::{Builder, Result};
@@ -21,7 +21,7 @@ impl Maker {
         Ok(item)
     }
 
-    /// A constant of these dimensions: a parameter, old or new, or what operators make of some, at most `depth` deep.
+    /// Returns a constant of these dimensions: a parameter, old or new, or operators on parameters, at most `depth` deep.
     pub(super) fn constant(&mut self, net: &Builder, dims: &[usize], depth: usize) -> Result<Item> {
         let fits = |i: &&Item| {
             i.spec.dtype == self.kind.dtype

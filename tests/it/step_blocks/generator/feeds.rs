@@ -1,4 +1,4 @@
-//! What is fed: the feeds of a program, and batches of several sizes for them.
+//! The feeds of a program, and batches of several sizes for them.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ struct Feed {
     dtype: DType,
     dims: Vec<usize>,
     group: usize,
-    /// What ids are below.
+    /// The exclusive upper bound of the ids.
     below: usize,
 }
 
-/// What a batch looks like.
+/// The shape of a batch.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Size {
     Usual,

@@ -1,5 +1,5 @@
-//! One call of one operator of the catalogue. Most are called by what they declare of themselves, with the attributes of
-//! one of their samples; those whose operands must fit each other by width or by value have lines of their own.
+//! One call of one operator of the catalogue. Most operators are called by their declarations, with the attributes of
+//! one of their samples; operators whose operands must fit each other by width or by value have code of their own.
 
 use unpadded::kernels::Transpose;
 use unpadded::op::{Arity, Attributes, ROWS, Spec};
@@ -48,7 +48,7 @@ const ROUGH: [&str; 29] = [
     "sequence_topk_pool",
 ];
 
-/// Operators that most rows can be put through: what makes something else of one item.
+/// Operators with one operand that most rows fit.
 const CHANGES: [&str; 16] = [
     "assign",
     "scale",
@@ -179,8 +179,8 @@ impl Maker {
         (0..TABLE as i64).filter(|_| self.dice.chance(40)).collect()
     }
 
-    /// A piece of each sequence. Where it lies is told by ids in the same sequences: it begins behind as many rows as some
-    /// ids have, and has as many as others.
+    /// A slice of each sequence. Ids in the same sequences give its position: it begins after as many rows as one list of ids
+    /// has, and has as many rows as another list.
     fn sliced(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
         let sequences = ids_of_sequences(items, TABLE);
         if sequences.is_empty() {
@@ -269,7 +269,7 @@ impl Maker {
         }
     }
 
-    /// The rows of a table that ids stand for.
+    /// The rows of a table, looked up by ids.
     pub(super) fn lookup(&mut self, net: &Builder, ids: &Item) -> Result<Item> {
         let depth = if self.dice.chance(80) { 0 } else { 2 };
         let height = self.height(ids);
@@ -282,7 +282,7 @@ impl Maker {
         self.item(net, var, table.size)
     }
 
-    /// What some ids stand for, one by one or pooled.
+    /// Rows looked up by ids, one by one or pooled.
     pub(super) fn of_ids(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
         if self.dice.chance(60) { self.looked_up(net, items) } else { self.bags(net, items) }
     }
@@ -298,7 +298,7 @@ impl Maker {
         Ok(vec![self.lookup(net, &ids)?])
     }
 
-    /// How many rows a table has that ids are looked up in.
+    /// Returns the number of rows of a table for ids.
     fn height(&mut self, ids: &Item) -> usize {
         match self.kind.high() {
             false => TABLE,
@@ -381,7 +381,7 @@ impl Maker {
         self.item(net, var, 1.5)
     }
 
-    /// A call of what an operator declares: `given` fill its first slots, the others get what seems to fit.
+    /// Calls an operator by its declaration: `given` fill its first slots, the other slots get items that seem to fit.
     fn by_signature(
         &mut self,
         net: &Builder,
@@ -389,14 +389,14 @@ impl Maker {
         given: &[Item],
         items: &[Item],
     ) -> Result<Vec<Item>> {
-        // What it does to numbers, whatever their storage.
+        // The operator's effect on numbers, whatever their storage.
         let does = kind.strip_prefix("sparse_").unwrap_or(kind);
         if self.kind.smooth && ROUGH.contains(&does) {
             return Ok(Vec::new());
         }
         let samples = self.registry.samples(kind).unwrap();
         let attributes = self.dice.pick(&samples).attributes.clone();
-        // Where the first operand of the samples has sequences, this one mostly has.
+        // If the first operand of the samples has sequences, this operand mostly has sequences, too.
         let ragged = samples.iter().filter_map(|s| s.operands.first()).any(|o| o.value.lod().is_some());
         let sequences: Vec<Item> = items.iter().filter(|i| !i.spec.lod.is_empty()).cloned().collect();
         let preferred =
@@ -432,7 +432,7 @@ impl Maker {
             }
             bound.push((slot.name, vars));
         }
-        // Kernels that take nothing dense in some slot are given what they take.
+        // Slots whose kernels take no dense variable get a storage that they take.
         if !signature.kernels.is_empty() && does != kind {
             let kernel = *self.dice.pick(signature.kernels);
             for ((_, items), storages) in bound.iter_mut().zip(kernel) {
@@ -563,7 +563,7 @@ pub(super) fn ids_of_sequences(items: &[Item], below: usize) -> Vec<Item> {
     items.iter().filter(fits).cloned().collect()
 }
 
-/// About how large the numbers of an output are, by those of the inputs. An operator that is not named here may do anything.
+/// Returns the approximate size of an output's numbers, from the sizes of the inputs. An unlisted operator may do anything.
 fn grown(kind: &str, sizes: &[f64]) -> f64 {
     let (x, largest) = (sizes.first().copied().unwrap_or(1.0), sizes.iter().copied().fold(0.0, f64::max));
     match kind {

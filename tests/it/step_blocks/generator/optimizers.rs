@@ -1,4 +1,4 @@
-//! Optimizers at random: every rule with a form that waits for the rows it is owed by, and all that can stand beside it.
+//! Random optimizers: every rule, also in its deferred form for selected rows, with every setting that it can be combined with.
 
 use unpadded::optimizer::{
     Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Group, Lion, NAdam, Optimizer, RmsProp, Schedule, Sgd,
@@ -25,9 +25,9 @@ fn schedule(dice: &mut Dice, rate: f64) -> Schedule {
 /// An optimizer that is exact under gradients of selected rows.
 pub(crate) fn optimizer(dice: &mut Dice) -> Box<dyn Optimizer> {
     let decay = if dice.chance(50) { 0.2 * (1.0 + dice.number()) } else { 0.0 };
-    // How many rules there are.
+    // The number of rules.
     let rule = dice.below(16);
-    // Where it is in the gradient, only plain descent can wait with it; FTRL has none.
+    // Decay in the gradient can be deferred only by plain descent; FTRL has no decay.
     let decays = rule != 15;
     macro_rules! finished {
         ($optimizer:expr, $rate:expr) => {{
@@ -88,7 +88,7 @@ pub(crate) fn optimizer(dice: &mut Dice) -> Box<dyn Optimizer> {
         ),
         11 => finished!(of_squares!(RmsProp::new(0.005).epsilon(epsilon)), 0.005),
         12 => finished!(of_squares!(RmsProp::new(0.005).epsilon(epsilon).momentum(momentum)), 0.005),
-        // Where the deviation is all but 0, what is rounded in it counts.
+        // Where the deviation is almost 0, its rounding errors matter.
         13 => finished!(of_squares!(RmsProp::new(0.005).centred().epsilon(1e-3)), 0.005),
         14 => finished!(of_squares!(RmsProp::new(0.005).centred().epsilon(1e-3).momentum(momentum)), 0.005),
         _ if dice.chance(50) => {

@@ -35,7 +35,7 @@ impl Maker {
     /// Products of products, which share inputs and at times weights, and sums of some.
     pub(super) fn products(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
         let memories: Vec<Item> = items.iter().filter(|i| i.memory && i.float()).cloned().collect();
-        // Only what a memory reaches is merged.
+        // Only products that depend on a memory are merged.
         let own = if memories.is_empty() || self.dice.chance(30) { items } else { &memories };
         let x = self.floats(net, own)?;
         let y = self.partner(net, &x, items)?;

@@ -9,7 +9,7 @@ use super::{Item, LARGE, Maker, TABLE};
 /// Most rows of a sequence that is padded.
 const PLACES: usize = 3;
 
-/// What has lines here.
+/// The operators of this file.
 pub(super) const SEQUENCES: [&str; 14] = [
     "sequence_conv",
     "row_conv",

@@ -75,7 +75,7 @@ impl Maker {
         Ok(vec![self.item(net, var, size)?])
     }
 
-    /// Of a table that is not dense.
+    /// Calls an operator on a table that is not dense.
     fn of_table(&mut self, net: &Builder, kind: &str, items: &[Item]) -> Result<Vec<Item>> {
         let w = self.width;
         let table = self.constant(net, &[TABLE, w], 0)?;

@@ -5,7 +5,7 @@ use unpadded::{Builder, DType, Result, Var};
 use super::operators::ids_of_sequences;
 use super::{Item, LARGE, Maker, TABLE};
 
-/// Which they are.
+/// The operators of this file.
 pub(super) const STRUCTURED: [&str; 6] =
     ["linear_chain_crf", "crf_marginals", "viterbi_decode", "ctc_loss", "ctc_align", "edit_distance"];
 
@@ -52,7 +52,7 @@ impl Maker {
         }
     }
 
-    /// The loss of the labels that other sequences say, whose class the last one, the blank, is not among.
+    /// Returns the loss of labels given by other sequences; no label is the last class, the blank.
     fn labelled(&mut self, net: &Builder, x: &Item, items: &[Item]) -> Result<Vec<Item>> {
         let blank = x.spec.width() - 1;
         let ids = ids_of_sequences(items, TABLE);
@@ -67,7 +67,7 @@ impl Maker {
         Ok(vec![self.item(net, var, f64::INFINITY)?])
     }
 
-    /// Class 0 or 1 of so many, by ids.
+    /// Class 0 or 1 of `count` classes, by ids.
     fn classes(&mut self, net: &Builder, ids: &Item, count: usize) -> Var {
         let below = if count > 1 { self.dice.below(TABLE) } else { 0 };
         net.cast(net.less(ids.var, below as f64), DType::I64)
