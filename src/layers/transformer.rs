@@ -134,8 +134,8 @@ impl Layer for TransformerBlock {
 builder_methods! { TransformerBlock, Builder, Var;
     /// A transformer block (Vaswani et al., "Attention is all you need", 2017), in the rows and LoD of `x`:
     /// y = x + attention(norm(x)), then y + gelu(norm(y)·W₁ + b₁)·W₂ + b₂, with the norms before the parts (Xiong et al., "On layer
-    /// normalization in the transformer architecture", 2020). The block adds no positions to those of its
-    /// [`Attention`]: causal, rotary, relative or a window. Parameters: the parameters of [`Attention`] under `attention` and, with a
+    /// normalization in the transformer architecture", 2020). Only its [`Attention`] uses positions: causal, rotary, relative or a
+    /// window. Parameters: the parameters of [`Attention`] under `attention` and, with a
     /// memory, `over`; `inner` `[width, 4 · width]` and `outer` `[4 · width, width]`, each a weight and a bias; a gain and a bias for each
     /// norm.
     ///

@@ -87,7 +87,7 @@ impl File {
         Ok(Self { shown, input, begin, tensors: tensors.into_iter().collect() })
     }
 
-    /// What errors call it.
+    /// The file's name in errors.
     pub(super) fn shown(&self) -> &str {
         &self.shown
     }
