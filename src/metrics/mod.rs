@@ -184,7 +184,7 @@ pub(crate) fn check_count(metric: &mut dyn Metric, before: usize) -> Result<()> 
         (format!("sums of metric `{}`", metric.name()), format!("{before}, as before the update"));
     let error = Error::new(what, expected, now.to_string());
     Err(error
-        .noted("`Metric::sums` has to return the same number of sums at all times; sums without a value yet are 0"))
+        .noted("`Metric::sums` must always return the same number of sums; a sum without a value yet is 0"))
 }
 
 /// Restores the sums of a metric. If their number has changed, the common sums are restored, and added sums are 0.
