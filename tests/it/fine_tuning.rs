@@ -133,11 +133,7 @@ fn all_that_does_not_fit_is_said_and_nothing_is_loaded() {
     // In the midst of a training it would be neither one nor the other.
     let mut begun = trainer(2, 3, &Adam::new(0.05));
     begun.fit(&data(), &data(), Until::Steps(1)).unwrap();
-    refused(
-        begun,
-        &from,
-        &["expected one before its first step, got one at epoch 1, batch 2 (step 1)"],
-    );
+    refused(begun, &from, &["expected one before its first step, got one at epoch 1, batch 2 (step 1)"]);
 }
 
 #[test]

@@ -317,10 +317,8 @@ fn an_error_of_main_can_be_read() {
         format!("{said}; the checkpoint in `b.ckpt` is at epoch 2; in checkpoint `a.ckpt`")
     );
     let error = trainer().fit(&train(), &trainer_without_data(), Until::Epochs(1)).unwrap_err();
-    let (said, note) = (
-        format!("{error:?}"),
-        "\n  the training is at epoch 1, batch 11 (step 10); it has no checkpoint",
-    );
+    let (said, note) =
+        (format!("{error:?}"), "\n  the training is at epoch 1, batch 11 (step 10); it has no checkpoint");
     assert!(said.ends_with(note) && !said.contains("Details"), "{said}");
 }
 
