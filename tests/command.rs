@@ -439,7 +439,7 @@ fn files_of_others_are_left_alone() {
     let before = kept();
     place.write("reviews.tsv", &(reviews() + "another\tgood\n"));
     let said = place.refused(&["train", "--resume", "mine", "--epochs", "2"]);
-    assert!(said.contains("that of the training so far"), "{said}");
+    assert!(said.contains("the data of the training so far"), "{said}");
     assert!(kept() == before);
     // While a training runs its last checkpoint answers.
     fs::remove_file(place.0.join("mine/best.ckpt")).unwrap();

@@ -1,4 +1,4 @@
-//! The checkpoint: its parts, how they are written and read, and that they fit each other.
+//! The checkpoint: its parts, writing and reading them, and checking that they are consistent.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,9 +28,9 @@ use crate::tensor::{Storage, StorageKind, Variable};
 use crate::wire::record::to_bytes;
 use crate::wire::{self, Reader, Target, Writer};
 
-/// A training at one moment, or a model to predict with. Everything is found by name.
+/// A checkpoint: a training at one moment, or a model to predict with. Everything is found by name.
 ///
-/// [`Self::for_inference`] makes the second of the first: a file of the parameters alone.
+/// [`Self::for_inference`] makes a model of a training: without the optimizer's state.
 ///
 /// ```
 /// use unpadded::executor::Scope;
@@ -56,53 +56,53 @@ use crate::wire::{self, Reader, Target, Writer};
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Checkpoint {
-    /// What it is for.
+    /// The purpose: training or inference.
     pub purpose: Purpose,
-    /// The program that trains: forward, backward and updates. For inference, what outputs and metrics need of it.
+    /// The training program: forward, backward and updates. For inference, only the operators that outputs and metrics need.
     pub program: Program,
-    /// Its persistent variables: parameters and the optimizer's state. For inference, those that the program reads.
-    /// Of row-sparse ones it is the rows that were touched.
+    /// The values of the persistent variables: parameters and the optimizer's state. For inference, only the variables that the
+    /// program reads. Of row-sparse variables, the rows that were touched.
     pub tensors: BTreeMap<String, Storage>,
-    /// The parameters as they were after the best epoch so far; empty if none was kept.
+    /// The parameters after the best epoch so far; empty if none were kept.
     pub best: BTreeMap<String, Storage>,
-    /// By what the best epoch was chosen; `None` if there is none.
+    /// The criterion by which the best epoch was chosen; `None` if there is no best epoch.
     pub criterion: Option<Criterion>,
-    /// What numbers the tokens and the labels.
+    /// The vocabularies of tokens and labels, by name.
     pub vocabularies: BTreeMap<String, Vocabulary>,
     /// The user's own strings, such as the name of a tokenizer.
     pub notes: BTreeMap<String, String>,
-    /// The names under which a predictor gives variables of the program: name to variable's name.
+    /// The outputs of a predictor: name to variable's name.
     pub outputs: BTreeMap<String, String>,
-    /// By what a predictor scores data, the loss first.
+    /// The metrics by which a predictor scores data, the loss first.
     pub metrics: Vec<MetricDesc>,
-    /// What each finished epoch came to, in their order.
+    /// The scores of each finished epoch, in order.
     pub history: Vec<EpochScores>,
-    /// Values that pass from batch to batch, by the name of the feed that takes them.
+    /// Values that pass from batch to batch, by the name of the feed that gets them.
     pub carried: BTreeMap<String, Variable>,
-    /// How far the training is.
+    /// The training's position.
     pub position: Position,
 }
 
 impl Checkpoint {
-    /// A training of a program before its first step, without tensors; `outputs` are the names under which a predictor returns
-    /// variables, each with the variable's name.
+    /// A checkpoint of a training before its first step, without tensors; `outputs` maps the names of a predictor's outputs to
+    /// names of variables.
     pub fn of(program: Program, outputs: impl Into<BTreeMap<String, String>>) -> Self {
         Self { program, outputs: outputs.into(), ..Self::default() }
     }
 
-    /// Writes the file: whole, or not at all.
+    /// Saves the checkpoint to a file, whole or not at all.
     ///
     /// # Errors
-    /// If the parts do not fit each other, such as a tensor that the program does not have, or the operating system
-    /// refuses. What stood at `path` is then untouched.
+    /// If the parts are inconsistent, such as a tensor that the program does not have, or the file cannot be written. An
+    /// existing file at `path` is then unchanged.
     #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         self.check_all(&unfit).at_caller()?;
         wire::write_atomically(path.as_ref(), |out| self.write(out, &mut |name| self.tensor(name)))
     }
 
-    /// The same with the tensors of a scope in place of [`Self::tensors`], which are not looked at. They are never
-    /// copied all at once.
+    /// Saves the checkpoint with the tensors of a scope; [`Self::tensors`] is ignored. The tensors are never copied all at
+    /// once.
     ///
     /// # Errors
     /// As [`Self::save`], or if the scope lacks a persistent variable of the program.
@@ -111,12 +111,12 @@ impl Checkpoint {
         self.save_to(scope, &Target::find(path.as_ref()).at_caller()?).at_caller()
     }
 
-    /// What [`Self::save_from`] does.
+    /// [`Self::save_from`], to a target that was resolved before.
     pub(crate) fn save_to(&self, scope: &mut Scope, target: &Target) -> Result<()> {
         self.save_each(target, &mut |name| scope.value(name).map(Cow::Owned))
     }
 
-    /// What [`Self::save_from`] writes.
+    /// Serializes to the bytes that [`Self::save_from`] writes.
     pub(crate) fn bytes_from(&self, scope: &mut Scope) -> Result<Vec<u8>> {
         self.check(&unfit)?;
         let mut out = Writer::new(Vec::new())?;
@@ -124,7 +124,7 @@ impl Checkpoint {
         out.finish()
     }
 
-    /// The same with tensors from anywhere, asked for one by one.
+    /// Saves the checkpoint with the tensors that `tensor` returns, one by one.
     pub(crate) fn save_each<'a>(
         &self,
         target: &Target,
@@ -134,10 +134,10 @@ impl Checkpoint {
         target.write(|out| self.write(out, tensor))
     }
 
-    /// What [`Self::save`] writes.
+    /// Serializes to the bytes that [`Self::save`] writes.
     ///
     /// # Errors
-    /// If the parts do not fit each other.
+    /// If the parts are inconsistent.
     #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         self.check_all(&unfit).at_caller()?;
@@ -146,22 +146,22 @@ impl Checkpoint {
         out.finish()
     }
 
-    /// Reads a file. No operator needs to be known.
+    /// Loads a checkpoint from a file. Its operators need not be registered.
     ///
     /// # Errors
-    /// If the file is damaged, foreign or of a future version, or its parts do not fit each other. The error names the
+    /// If the file is damaged, foreign or of a future version, or its parts are inconsistent. The error names the
     /// file and the section.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::load_file(path.as_ref()).at_caller()
     }
 
-    /// [`Self::load`], compiled once and not by every crate that calls it.
+    /// [`Self::load`] without a generic parameter, so that it is compiled once and not by every crate that calls it.
     fn load_file(path: &Path) -> Result<Self> {
         Self::read(wire::open(path)?)
     }
 
-    /// What [`Self::load`] reads.
+    /// Deserializes the bytes of a file, as [`Self::load`] does.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -173,10 +173,10 @@ impl Checkpoint {
     /// Moves the tensors into a scope; [`Self::tensors`] is empty after it.
     ///
     /// # Errors
-    /// If the scope has one of another shape, dtype or storage.
+    /// If the scope has a variable of another shape, dtype or storage.
     #[track_caller]
     pub fn restore(&mut self, scope: &mut Scope) -> Result<()> {
-        // One at a time, so that no more than one tensor is there twice.
+        // One at a time, so that at most one tensor is in memory twice.
         while let Some((name, value)) = self.tensors.pop_first() {
             scope.set_of(&self.program, &name, value).at_caller()?;
         }
@@ -288,7 +288,7 @@ impl Checkpoint {
                     named(&reader, what, &mut read.vocabularies, name, value)?;
                 }
                 TENSOR | BEST | ROWS | BEST_ROWS | CARRIED => {
-                    // What it says of a tensor is held against the program's word before there is room for it.
+                    // A tensor's head is checked against the program before memory is allocated for it.
                     let Some(program) = &program else { return present(&reader, PROGRAM, None) };
                     let (name, value) = tensor::read(&mut reader, what, program)?;
                     if what == CARRIED {
@@ -299,7 +299,7 @@ impl Checkpoint {
                         named(&reader, what, all, name, value.into_parts().0)?;
                     }
                 }
-                // Of a later release.
+                // A section of a later release.
                 _ => reader.end_section()?,
             }
         }
@@ -313,13 +313,13 @@ impl Checkpoint {
         Ok(read)
     }
 
-    /// Checks what [`Self::check`] does, and the tensors.
+    /// Checks the tensors, and everything that [`Self::check`] checks.
     fn check_all(&self, wrong: MakeError<'_>) -> Result<()> {
         complete(TENSOR, &self.kept(), &self.tensors, wrong)?;
         self.check(wrong)
     }
 
-    /// The variables of the program that it has a tensor for.
+    /// Returns the variables of the program that have a tensor.
     fn kept(&self) -> BTreeMap<&str, &VarDesc> {
         let mut kept = persistent(&self.program);
         if self.purpose == Purpose::Inference {
@@ -330,7 +330,7 @@ impl Checkpoint {
         kept
     }
 
-    /// Checks that the parts but for the tensors fit each other.
+    /// Checks that the parts without the tensors are consistent.
     fn check(&self, wrong: MakeError<'_>) -> Result<()> {
         let bare = self.best.is_empty() && self.carried.is_empty() && self.criterion.is_none();
         let bare = bare && self.history.is_empty();

@@ -1,4 +1,4 @@
-//! Values that a program is fed, as bytes: where a text stands in a model that reads it step by step.
+//! Values of feeds as bytes: the state of a model that reads a text step by step.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::program::Program;
 use crate::tensor::Variable;
 use crate::wire::{Reader, Writer};
 
-/// The section that counts the steps.
+/// The section with the number of steps.
 const STEPS: &str = "steps";
 
-/// Dense values of feeds, by name, after so many steps: a file of its own.
+/// Serializes dense values of feeds, by name, after `steps` steps, as a file of its own.
 pub(crate) fn feeds_to_bytes<'a>(
     steps: u64,
     values: impl Iterator<Item = (&'a str, &'a Variable)>,
@@ -31,10 +31,10 @@ pub(crate) fn feeds_to_bytes<'a>(
     writer.finish()
 }
 
-/// What [`feeds_to_bytes`] wrote, held against the program that is fed: how many steps, and the values.
+/// Deserializes the bytes of [`feeds_to_bytes`], checked against the program: the number of steps, and the values.
 ///
 /// # Errors
-/// Bytes that are damaged, of a future version, or of other feeds than the program has.
+/// If the bytes are damaged, of a future version, or have other feeds than the program.
 pub(crate) fn feeds_from_bytes(program: &Program, bytes: &[u8]) -> Result<(u64, BTreeMap<String, Variable>)> {
     let mut reader = Reader::new("saved state", bytes, bytes.len() as u64)?;
     let (mut steps, mut values) = (None, BTreeMap::new());

@@ -1,20 +1,20 @@
-//! What each epoch of a training came to.
+//! The history of a training: the scores of each epoch.
 
 use super::position::Position;
 use super::sections::{EPOCH, MakeError, about};
 use crate::error::Result;
 
-/// What an epoch of a training came to, when it ended.
+/// The scores of a finished epoch of a training.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct EpochScores {
-    /// Its number, from 1 on.
+    /// The epoch's number, from 1.
     pub epoch: u64,
-    /// The steps that had been made, over all runs of the training.
+    /// The number of steps at its end, over all runs of the training.
     pub step: u64,
     /// The learning rate of its last step.
     pub rate: Option<f64>,
-    /// The loss and the metrics over its batches, by name, while the parameters moved.
+    /// The loss and the metrics over its training batches, by name, while the parameters changed.
     pub train: Vec<(String, f64)>,
     /// The loss and the metrics on the development data at its end, by name.
     pub dev: Vec<(String, f64)>,
@@ -23,17 +23,17 @@ pub struct EpochScores {
 }
 
 impl EpochScores {
-    /// The value of this name on the development data.
+    /// Returns the value of this name on the development data.
     pub fn dev(&self, name: &str) -> Option<f64> {
         of(&self.dev, name)
     }
 
-    /// The value of this name over the batches of the epoch.
+    /// Returns the value of this name over the training batches of the epoch.
     pub fn train(&self, name: &str) -> Option<f64> {
         of(&self.train, name)
     }
 
-    /// Checks that epochs follow each other from the first one up to those that are finished, and so their steps.
+    /// Checks that epochs and steps ascend and do not exceed the training's position.
     pub(super) fn check(all: &[Self], at: &Position, wrong: MakeError<'_>) -> Result<()> {
         let refused = |what: &str, expected: &str, got: &str| Err(wrong(&about(EPOCH, what), expected, got));
         for pair in all.windows(2) {

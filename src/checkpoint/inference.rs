@@ -11,9 +11,9 @@ use crate::ops;
 use crate::optimizer::averages;
 
 impl Checkpoint {
-    /// The same for inference alone: what the outputs and the metrics need of the program, and the parameters of that, those of
-    /// the best epoch if there are some, as a [`Predictor`](crate::predict) takes them. The optimizer's state, gradients, updates
-    /// and the place in the data are left out, so no training can be resumed from it.
+    /// Returns the checkpoint for inference alone: the operators that outputs and metrics need, and the parameters that these read,
+    /// of the best epoch if they were kept, as a [`Predictor`](crate::predict) uses them. The optimizer's state, gradients, updates
+    /// and the position in the data are left out, so no training can be resumed from it.
     ///
     /// ```no_run
     /// # use unpadded::checkpoint::Checkpoint;
@@ -22,17 +22,17 @@ impl Checkpoint {
     /// ```
     ///
     /// # Errors
-    /// If it names no outputs, if one of them is not a forward value, or if it lacks a parameter.
+    /// If it names no outputs, if an output is not a forward value, or if it lacks a parameter.
     #[track_caller]
     pub fn for_inference(self) -> Result<Self> {
         self.bare().at_caller()
     }
 
-    /// The same with all rows of parameters where they would be if their [moves](crate::executor::settle) had not waited: a
-    /// checkpoint holds a training as it was. The best parameters owe nothing.
+    /// Returns the checkpoint with all pending [moves](crate::executor::settle) of parameters' rows applied: a saved training
+    /// keeps them pending. The best parameters have no pending moves.
     ///
     /// # Errors
-    /// If it lacks a parameter that may owe something, or a state of its rule.
+    /// If it lacks a parameter that may have pending moves, or a state of its rule.
     #[track_caller]
     pub fn settled(self) -> Result<Self> {
         self.settle().at_caller()
@@ -61,14 +61,14 @@ impl Checkpoint {
         Ok(self)
     }
 
-    /// Whether it predicts with the parameters that it holds: none of them owes a move or has an average.
+    /// Returns whether it predicts with its parameters unchanged: no parameter has pending moves or an average.
     pub(crate) fn predicts_as_it_is(&self) -> bool {
         let plain = || self.program.settling().is_none() && averages(&self.program).next().is_none();
         !self.best.is_empty() || plain()
     }
 
-    /// The same with the parameters to predict with: those of the best epoch if there are some, else the last ones, settled, and
-    /// averages where a training has them.
+    /// Returns the checkpoint with the parameters to predict with: the best epoch's if they were kept, else the last parameters,
+    /// settled and replaced by their averages where a training has averages.
     ///
     /// # Errors
     /// As [`Self::settled`].
@@ -100,7 +100,7 @@ impl Checkpoint {
             program.find(name).ok_or_else(missing)
         };
         let mut wanted: Vec<VarId> = named.map(find).collect::<Result<_>>()?;
-        // What is computed in a step block is there with the block.
+        // A variable of a step block is computed whenever the block runs.
         wanted.retain(|&id| program.var(id).block == BlockId(0));
         wanted.extend(program.carried_states().map(|state| state.after));
         let program = program.inference(&wanted)?.shortened(&wanted);

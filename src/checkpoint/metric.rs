@@ -1,17 +1,17 @@
-//! What a file says of a metric.
+//! The description of a metric in a file.
 
 use crate::operator::Attributes;
 
-/// A metric of the training, for a predictor to compute it too.
+/// The description of a training's metric, from which a predictor makes the metric.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct MetricDesc {
-    /// What scores call it.
+    /// The metric's name in scores.
     pub name: String,
-    /// Which of the library's metrics it is.
+    /// The kind of metric.
     pub kind: String,
-    /// The names of the variables that it looks at.
+    /// The names of the variables that it reads.
     pub variables: Vec<String>,
-    /// What it was told beside them.
+    /// The metric's options.
     pub attributes: Attributes,
 }

@@ -1,4 +1,4 @@
-//! Checkpoints: everything that a training needs to go on exactly where it was, in one file.
+//! Checkpoints: everything that a training needs to resume exactly, in one file.
 //!
 //! The file is a frame with a magic number, a version and sections with checksums (`src/wire.rs`). Its sections:
 //!
@@ -25,10 +25,10 @@
 //! numbers = row-major, little-endian, every bit as it was; a bool is 0 or 1
 //! ```
 //!
-//! The first four are there once, `program` first. Names are sorted and nothing comes from a clock, so equal states
-//! give equal bytes. Structure is stored as records (`src/wire.rs`), by the structs of `stored/`. What later releases have to
-//! add goes into fields with a default, or into sections of other names: a reader skips those it does not know, once their
-//! checksums are right.
+//! Each of the first four sections is there once, `program` first. Names are sorted and nothing comes from a clock, so equal states
+//! give equal bytes. Structure is stored as records (`src/wire.rs`), by the structs of `stored/`. Later releases add
+//! fields with a default, or sections with new names: a reader skips sections that it does not know if their checksums are
+//! right.
 
 #[allow(clippy::module_inception)]
 mod checkpoint;

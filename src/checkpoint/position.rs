@@ -1,4 +1,4 @@
-//! How far a training is, and by what its best epoch was chosen.
+//! The position of a training, and the criterion of its best epoch.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,40 +9,40 @@ use super::sums::SparseSums;
 use crate::error::Result;
 use crate::tensor::named::named;
 
-/// Counts are exact as floats too, and there is room to count on.
+/// The limit of counts: below it counts are exact as floats, too, and can be incremented without an overflow.
 const MOST: u64 = 1 << 53;
 
-/// How far a training is. A count is below 2^53.
+/// The position of a training. A count is below 2^53.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Position {
-    /// Epochs that are finished.
+    /// The number of finished epochs.
     pub epoch: u64,
-    /// Batches of the epoch after them that are finished.
+    /// The number of finished batches of the current epoch.
     pub batch: u64,
-    /// Steps in all.
+    /// The number of all steps.
     pub step: u64,
-    /// Tokens in all.
+    /// The number of all tokens.
     pub tokens: u64,
-    /// The fingerprint of the data that it trains on.
+    /// The fingerprint of the training data.
     pub data: u64,
     /// The best epoch so far.
     pub best: Option<Best>,
-    /// Epochs since the best one.
+    /// The number of epochs since the best epoch.
     pub since_best: u64,
-    /// Epochs that were not the best so far, since the last that was or the rate was lowered
+    /// The number of epochs without a better one, since the best epoch or since the rate was lowered
     /// ([`Trainer::plateau`](crate::train::Trainer)).
     pub stalled: u64,
-    /// How many batches make a step; 0 stands for one.
+    /// The number of batches per step (gradient accumulation); 0 means one.
     pub accumulate: u64,
     /// The number of parts of a batch; 0 means one.
     pub parts: u64,
-    /// The learning rate of the last step, with all that goes into it; `None` before the first.
+    /// The learning rate of the last step, with schedule, warm-up and plateau applied; `None` before the first step.
     pub rate: Option<f64>,
-    /// Running sums of the loss and of metrics over the epoch so far; they need not be finite. Those that are all zero are left out, as
-    /// at an epoch's end.
+    /// The running sums of the loss and of metrics over the epoch so far; they need not be finite. Metrics whose sums are all zero, as
+    /// at an epoch's end, are left out.
     pub running: BTreeMap<String, Vec<f64>>,
-    /// Those of metrics with many of them, as a number for each pair of classes.
+    /// The running sums of metrics with many sums, such as a number for each pair of classes.
     pub sparse: BTreeMap<String, SparseSums>,
 }
 
@@ -50,22 +50,22 @@ pub struct Position {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Best {
-    /// What it reached: the metric that decides.
+    /// The value of the metric that decides.
     pub value: f64,
-    /// The epoch, from 1 on.
+    /// The epoch's number, from 1.
     pub epoch: u64,
-    /// The steps that had been made when it ended.
+    /// The number of steps at its end.
     pub step: u64,
 }
 
-/// As `epoch 2, batch 31 (step 97)`, of the batch that comes next.
+/// Prints `epoch 2, batch 31 (step 97)`, with the number of the next batch.
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "epoch {}, batch {} (step {})", self.epoch + 1, self.batch + 1, self.step)
     }
 }
 
-/// Metrics with more sums than this have them in sections of their own.
+/// The most sums of a metric that are stored in the section `position`; more sums are in sections of their own.
 const MANY: usize = 1 << 10;
 
 impl Position {
@@ -81,13 +81,13 @@ impl Position {
         }
     }
 
-    /// The running sums of a metric.
+    /// Returns the running sums of a metric.
     pub(crate) fn sums_of(&self, metric: &str) -> Option<Cow<'_, SparseSums>> {
         let few = || self.running.get(metric).map(|sums| Cow::Owned(SparseSums::of(sums)));
         self.sparse.get(metric).map(Cow::Borrowed).or_else(few)
     }
 
-    /// Forgets all running sums.
+    /// Removes all running sums.
     pub(crate) fn clear_sums(&mut self) {
         (self.running, self.sparse) = (BTreeMap::new(), BTreeMap::new());
     }
@@ -110,7 +110,7 @@ impl Position {
                 return Err(wrong(&about(POSITION, what), "a count below 2^53", &count.to_string()));
             }
         }
-        // Not so `running`: a metric may be NaN, and its training be sound.
+        // `running` need not be finite: a metric may be NaN in a sound training.
         for (what, number) in [("best value", best.value), ("rate", self.rate.unwrap_or_default())] {
             if !number.is_finite() {
                 return Err(wrong(&about(POSITION, what), "a finite number", &number.to_string()));
@@ -120,32 +120,32 @@ impl Position {
     }
 }
 
-/// By what the best epoch was chosen. Its value says nothing about other data, or by another metric.
+/// The criterion by which the best epoch was chosen. Its values are comparable only on the same data and by the same metric.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Criterion {
     /// The name of the metric that decides.
     pub metric: String,
-    /// Which of two of its values is the better one.
+    /// Whether higher or lower values are better.
     pub better: Better,
-    /// The fingerprint of the data that was evaluated on.
+    /// The fingerprint of the evaluation data.
     pub data: u64,
 }
 
-/// Which of two values of a metric is the better one.
+/// Whether higher or lower values of a metric are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Better {
-    /// The higher one: accuracy.
+    /// Higher values are better, such as an accuracy.
     #[default]
     Higher,
-    /// The lower one: a loss.
+    /// Lower values are better, such as a loss.
     Lower,
 }
 
 named!(Better, "which of two values is better", Higher = "higher", Lower = "lower");
 
 impl Better {
-    /// Whether `value` is better than `than`. What is not finite never is.
+    /// Returns whether `value` is better than `than`. A value that is not finite is never better.
     pub fn than(self, value: f64, than: f64) -> bool {
         value.is_finite()
             && match self {

@@ -2,11 +2,11 @@
 
 use crate::tensor::named::named;
 
-/// What a checkpoint is for.
+/// The purpose of a checkpoint: training or inference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Purpose {
-    /// To go on with a training; a predictor takes it too.
+    /// To resume a training; a predictor accepts it, too.
     #[default]
     Training,
     /// To predict with, or to start another training from its parameters.

@@ -1,4 +1,4 @@
-//! The sections of a checkpoint's file, and what is said of one that does not fit.
+//! The sections of a checkpoint's file, and the errors of a section that does not fit.
 
 use std::io::Read;
 
@@ -20,15 +20,15 @@ pub(super) const ROWS: &str = "rows";
 pub(super) const BEST_ROWS: &str = "best_rows";
 pub(super) const CARRIED: &str = "carried";
 
-/// Bytes of the longest section of this name that is no tensor.
+/// Returns the most bytes of a section of this name that is not a tensor.
 pub(super) fn longest(section: &str) -> u64 {
     if section == VOCABULARY { wire::LONGEST } else { wire::STRUCTURED }
 }
 
-/// Makes an error of what is wrong, what was expected and what was found.
+/// Makes an error from its subject, what was expected and what was found.
 pub(super) type MakeError<'a> = &'a dyn Fn(&str, &str, &str) -> Error;
 
-/// The error for parts that a caller put together.
+/// Makes the error of an inconsistent checkpoint that a caller assembled.
 pub(super) fn unfit(what: &str, expected: &str, got: &str) -> Error {
     Error::of(ErrorKind::Program, format!("checkpoint: {what}"), expected, got)
 }

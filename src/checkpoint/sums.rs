@@ -1,30 +1,30 @@
-//! The running sums of metrics that have many of them, most of which are zero.
+//! The running sums of metrics with many sums, most of them zero.
 
 use std::collections::BTreeMap;
 
 use super::sections::MakeError;
 use crate::error::{Error, Result};
 
-/// Sums in one section at most: 12 MiB with their places, as items of records.
+/// The most sums in one section: 12 MiB with their indices, as items of records.
 const PIECE: usize = 1 << 19;
 
-/// Sums of which those that are +0 are left out. One may be NaN or infinite, as those in [`Position::running`](super::Position::running) may.
+/// Sparse sums: sums that are +0 are left out. A sum may be NaN or infinite, as in [`Position::running`](super::Position::running).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SparseSums {
-    /// How many there are, with those that are zero.
+    /// The number of all sums, with the zeros.
     pub count: u64,
-    /// The others, by their places, which ascend.
+    /// The index and the value of each sum that is not +0, by ascending index.
     pub sums: Vec<(u64, f64)>,
 }
 
 impl SparseSums {
-    /// What is not zero of all of them; −0 stays, so that what is read has the bits of what was saved.
+    /// Keeps the sums that are not zero; −0 is kept, too, so that a loaded checkpoint has the bits of the saved one.
     pub fn of(all: &[f64]) -> Self {
         let sums = all.iter().enumerate().filter(|(_, sum)| sum.to_bits() != 0);
         Self { count: all.len() as u64, sums: sums.map(|(place, &sum)| (place as u64, sum)).collect() }
     }
 
-    /// Writes all of them, of which there are to be as many.
+    /// Writes all sums, with the zeros, to `all`, which holds [`Self::count`] numbers.
     pub(crate) fn fill(&self, all: &mut [f64]) {
         all.fill(0.0);
         for &(place, sum) in &self.sums {
@@ -34,15 +34,15 @@ impl SparseSums {
         }
     }
 
-    /// What stands in a section each.
+    /// Divides the sums into the pieces of the sections.
     pub(super) fn pieces(&self) -> impl Iterator<Item = &[(u64, f64)]> {
         self.sums.chunks(PIECE)
     }
 
-    /// Takes in a piece of the sums of a metric, of which there are so many, behind those that came before.
+    /// Appends a piece of the sums of the metric `name` with `count` sums to the earlier pieces.
     ///
     /// # Errors
-    /// If it has more sums than places or fewer, or another number of sums than those before it.
+    /// If the piece has different numbers of sums and indices, or another `count` than the earlier pieces.
     pub(super) fn join(
         all: &mut BTreeMap<String, Self>,
         (name, count): (String, u64),
@@ -63,7 +63,7 @@ impl SparseSums {
         Ok(())
     }
 
-    /// Checks that each sum is at a place of its own. It may be no finite number: a metric may be NaN, and its training be sound.
+    /// Checks that the indices ascend. A sum need not be finite: a metric may be NaN in a sound training.
     pub(super) fn check(&self, what: &str, wrong: MakeError<'_>) -> Result<()> {
         let mut next = 0;
         for &(place, _) in &self.sums {

@@ -1,4 +1,4 @@
-//! Tensors in a checkpoint: what stands in a file is held against the program before there is room for it.
+//! Tensors in a checkpoint: a tensor in a file is checked against the program before memory is allocated for it.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -32,7 +32,7 @@ pub(super) fn write<W: Write>(
     })
 }
 
-/// Bytes of a head.
+/// Returns the number of bytes of a head; an error if there are too many.
 fn head_length(section: &str, name: &str, head: &[u8]) -> Result<u32> {
     u32::try_from(head.len()).ok().filter(|&n| u64::from(n) <= STRUCTURED).ok_or_else(|| {
         let expected = format!("a head of at most {STRUCTURED} bytes");
@@ -40,7 +40,7 @@ fn head_length(section: &str, name: &str, head: &[u8]) -> Result<u32> {
     })
 }
 
-/// Writes the value of a persistent variable to the section for its storage: `tensor` or `best`, or the one for rows.
+/// Writes the value of a persistent variable to the section for its storage: `tensor` or `best`, or `rows` or `best_rows`.
 pub(super) fn write_value<W: Write>(
     out: &mut Writer<W>,
     section: &str,
@@ -75,13 +75,13 @@ fn write_rows<W: Write>(out: &mut Writer<W>, section: &str, name: &str, value: &
     })
 }
 
-/// Bytes of a row number.
+/// The bytes of a row number.
 const ID: u64 = size_of::<i64>() as u64;
-/// Row numbers that are turned to bytes, or back, at once.
+/// The number of row numbers that are converted to bytes, or back, at once.
 const PIECE: usize = 1 << 12;
 
-/// Reads a tensor of the program: its name and its value. Nothing is allocated for it before it was found to be as the
-/// program says, and its size to be that of the section.
+/// Reads a tensor of the program: its name and its value. Memory is allocated only after dtype and shape were checked against
+/// the program, and the size against the section.
 pub(super) fn read(
     reader: &mut Reader<impl Read>,
     section: &str,
@@ -91,7 +91,7 @@ pub(super) fn read(
         ROWS | BEST_ROWS => rows_body(reader, section, program),
         _ => body(reader, section, program),
     };
-    // A checksum that is wrong says more than what its bytes seem to mean; but a forged length is not read to its end.
+    // A wrong checksum is the better error than a misfit of damaged bytes; but a forged length is not read to its end.
     if outcome.is_ok() || reader.section_left() <= LONGEST {
         reader.end_section()?;
     }
@@ -109,8 +109,8 @@ fn head_bytes(reader: &mut Reader<impl Read>, section: &str) -> Result<Vec<u8>> 
     reader.read_bytes(length)
 }
 
-/// The rows of a row-sparse variable. As many are there as the section has bytes for, so a number of rows that is made up asks
-/// for no memory.
+/// Reads the rows of a row-sparse variable. Their number is checked against the section's bytes, so a forged number allocates no
+/// memory.
 fn rows_body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Result<(String, Variable)> {
     let head = head_bytes(reader, section)?;
     let head = from_bytes::<StoredRowsHead>(&head).and_then(RowsHead::try_from);
@@ -171,24 +171,24 @@ fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Res
     Ok((name, value))
 }
 
-/// What a tensor is, but for its numbers.
+/// The layout of a tensor: everything but its numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Layout<'a> {
     pub(super) storage: StorageKind,
     pub(super) dtype: DType,
     pub(super) shape: &'a [usize],
-    /// Of offsets.
+    /// The number of levels of offsets.
     pub(super) levels: usize,
 }
 
 impl<'a> Layout<'a> {
-    /// Of a persistent variable's value.
+    /// The layout of a persistent variable's value.
     pub(super) fn of(value: &'a Storage) -> Self {
         Self { storage: value.kind(), dtype: value.dtype(), shape: value.shape(), levels: 0 }
     }
 }
 
-/// Checks that the program has such a tensor for a section.
+/// Checks that the program has a tensor of this name and layout for a section.
 pub(super) fn declared(
     program: &Program,
     section: &str,
@@ -214,7 +214,7 @@ pub(super) fn declared(
     if levels != expected {
         return Err(wrong(&what, &format!("{expected} levels of offsets"), &levels.to_string()));
     }
-    // How many rows are carried the program does not say.
+    // The program does not declare the number of carried rows.
     let bytes = shape.iter().fold(dtype.size_of() as u64, |bytes, &n| bytes.saturating_mul(n as u64));
     if section == CARRIED && bytes > LONGEST {
         return Err(wrong(&what, &format!("at most {LONGEST} bytes"), &bytes.to_string()));
@@ -222,13 +222,13 @@ pub(super) fn declared(
     Ok(())
 }
 
-/// The persistent variables of a program, by name.
+/// Returns the persistent variables of a program, by name.
 pub(super) fn persistent(program: &Program) -> BTreeMap<&str, &VarDesc> {
     let vars = program.vars().map(|(_, desc)| desc);
     vars.filter(|desc| desc.persistable && desc.spec().is_some()).map(|desc| (&*desc.name, desc)).collect()
 }
 
-/// Checks that there is a tensor for each variable, and none else.
+/// Checks that there is a tensor for each variable, and no other tensor.
 pub(super) fn complete(
     section: &str,
     vars: &BTreeMap<&str, &VarDesc>,

@@ -1,4 +1,4 @@
-//! Files of other frameworks, in and out. Each format is a feature of its own.
+//! Import and export of other frameworks' files. Each format is a cargo feature.
 
 #[cfg(feature = "safetensors")]
 pub mod safetensors;

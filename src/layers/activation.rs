@@ -1,8 +1,8 @@
-//! The functions that the options of cells choose from.
+//! The activation functions that the options of layers choose from.
 
 use crate::program::Var;
 
-/// A function of every number, by name, for the options of layers.
+/// An activation function, applied to every number, for the options of layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Activation {
@@ -17,7 +17,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// Its value at `x`.
+    /// Applies the function to `x`.
     pub(super) fn of(self, x: Var) -> Var {
         match self {
             Activation::Sigmoid => x.sigmoid(),

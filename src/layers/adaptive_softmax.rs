@@ -1,4 +1,4 @@
-//! The adaptive softmax: of many classes, the rare ones in clusters that only their own rows compute.
+//! The adaptive softmax: rare classes are in clusters that only rows with a label of the cluster compute.
 
 use super::layer::at_least_one;
 use crate::error::Error;
@@ -6,9 +6,9 @@ use crate::layers::{Instance, Layer, Linear};
 use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
-/// A softmax over many classes, ordered from the most frequent to the rarest, that costs what the frequent ones cost (Grave et al.,
-/// "Efficient softmax approximation for GPUs", 2017). The first cluster of classes stands in the head, beside one more class for each
-/// further cluster; a cluster's classes are computed only for the rows whose label is among them, from fewer numbers the rarer they are:
+/// An adaptive softmax over many classes, ordered from the most frequent to the rarest; it costs about as much as the frequent classes
+/// alone (Grave et al., "Efficient softmax approximation for GPUs", 2017). The head computes the first cluster of classes and one class
+/// for each further cluster. A further cluster is computed only for rows whose label is in it, from narrower vectors the rarer it is:
 /// p(class) = softmax(x · W_head)_cluster · softmax((x · P_cluster) · W_cluster)_class.
 ///
 /// ```
@@ -38,20 +38,20 @@ pub struct AdaptiveSoftmax {
 }
 
 impl AdaptiveSoftmax {
-    /// Over `classes` that are cut at `cutoffs`, ascending: the head has the classes below the first one, each cluster those up to the next,
-    /// the last one the rest. The width of the clusters' vectors falls by 4 from one to the next.
+    /// An adaptive softmax over `classes` classes, cut at the ascending `cutoffs`: the head has the classes below the first cutoff, each
+    /// cluster the classes up to the next cutoff, the last cluster the rest. Each cluster's vectors are a quarter as wide as the previous.
     pub fn new(classes: usize, cutoffs: &[usize]) -> Self {
         let ends = cutoffs.iter().copied().chain([classes]).collect();
         Self { ends, divide: 4, head_bias: true, name: None }
     }
 
-    /// The k-th cluster's vectors have the width of the input divided by `divide`^k, at least 1.
+    /// Sets the width of the k-th cluster's vectors: the input's width divided by `divide`^k, at least 1 (default: 4).
     #[must_use]
     pub fn divide(self, divide: usize) -> Self {
         Self { divide, ..self }
     }
 
-    /// No bias in the head.
+    /// Omits the bias of the head.
     #[must_use]
     pub fn without_bias(self) -> Self {
         Self { head_bias: false, ..self }
@@ -67,9 +67,9 @@ impl AdaptiveSoftmax {
 /// The layers of an [`AdaptiveSoftmax`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdaptiveWeights {
-    /// From the input to the first cluster's classes and the further clusters.
+    /// The layer from the input to the first cluster's classes and one class per further cluster.
     pub head: Instance<Linear>,
-    /// Of each further cluster: what makes the input narrower, and what makes its classes of that.
+    /// For each further cluster: the layer that narrows the input, and the layer from the narrow vectors to its classes.
     pub clusters: Vec<[Instance<Linear>; 2]>,
 }
 
@@ -113,7 +113,7 @@ impl Layer for AdaptiveSoftmax {
 }
 
 impl AdaptiveSoftmax {
-    /// The columns of the head. It does not overflow where the cutoffs ascend.
+    /// The number of columns of the head. The sum does not overflow where the cutoffs ascend.
     fn of_head(&self) -> usize {
         self.ends[0] + (self.ends.len() - 1)
     }
@@ -128,8 +128,8 @@ impl AdaptiveSoftmax {
         None
     }
 
-    /// Checks what was said, and that weights which were given have a cluster for each cutoff: those of other cutoffs would be a
-    /// softmax over other classes.
+    /// Checks the cutoffs, and that given weights have one cluster for each cutoff: weights made for other cutoffs would compute
+    /// a softmax over other classes.
     fn fits(&self, net: &Builder, weights: &AdaptiveWeights) -> Option<()> {
         self.ordered(net)?;
         let (cutoffs, clusters) = (self.ends.len() - 1, weights.clusters.len());
@@ -153,7 +153,7 @@ impl AdaptiveSoftmax {
     }
 }
 
-/// Logits, if they are of so many classes.
+/// Returns the logits if they have `expected` classes; else records an error.
 fn classes(net: &Builder, logits: Var, of: &str, expected: usize) -> Var {
     match net.spec_of_tensor(logits) {
         Some(spec) if spec.width() != expected => {
@@ -165,12 +165,12 @@ fn classes(net: &Builder, logits: Var, of: &str, expected: usize) -> Var {
 }
 
 impl Instance<AdaptiveSoftmax> {
-    /// −ln p(label) of each row of `x`, `[rows]`: a cluster's classes are computed for the rows alone whose label is among them.
+    /// −ln p(label) of each row of `x`, `[rows]`. A cluster's classes are computed only for the rows whose label is in the cluster.
     ///
     /// # Errors
     /// If `x` has no LoD or does not hold rows of floats, `labels` are not whole numbers in its rows, the cutoffs do not ascend, or
-    /// weights that were given ([`Builder::layer_with`]) are of other cutoffs; when it runs, if a label is not below the number of
-    /// classes. In a step block, if a memory reaches the labels.
+    /// given weights ([`Builder::layer_with`]) were made for other cutoffs; when the program runs, if a label is not below the number of
+    /// classes; in a step block, if a memory reaches the labels.
     #[track_caller]
     pub fn loss(&self, x: Var, labels: Var) -> Var {
         let Some(net) = Builder::of(x) else { return unknown_of(x) };

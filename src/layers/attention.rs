@@ -20,25 +20,25 @@ pub struct Attention {
     name: Option<String>,
 }
 
-/// The parameters of an [`Attention`]: layers that project queries, keys, values and what comes out, and the numbers by head and
-/// distance that are added to scores.
+/// The parameters of an [`Attention`]: layers that project queries, keys, values and the output, and the table of numbers by head
+/// and distance that are added to the scores.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AttentionWeights {
-    /// To the queries.
+    /// The projection to the queries.
     pub query: Instance<Linear>,
-    /// To the keys.
+    /// The projection to the keys.
     pub key: Instance<Linear>,
-    /// To the values.
+    /// The projection to the values.
     pub value: Instance<Linear>,
-    /// From the attended values.
+    /// The projection of the attended values to the output.
     pub out: Instance<Linear>,
-    /// `[heads, 2r + 1]`.
+    /// `[heads, 2r + 1]`: the learned numbers added to the scores, by head and distance.
     pub relative: Option<Var>,
 }
 
 impl Attention {
-    /// Attention of the rows of each sequence to one another, in so many heads, as wide as its input, with biases.
+    /// Self-attention within each sequence, with `heads` heads, as wide as its input, with biases.
     pub fn new(heads: usize) -> Self {
         let scores = DotAttention::heads(heads);
         Self {
@@ -53,51 +53,51 @@ impl Attention {
         }
     }
 
-    /// So many numbers a row in all heads together, and in the output.
+    /// Sets the width: the numbers per row in all heads together, and in the output (default: the input's width).
     #[must_use]
     pub fn width(self, width: usize) -> Self {
         Self { width: Some(width), ..self }
     }
 
-    /// To the rows of the sequences of `memory`: those of an encoder, say. The layer's input has as many sequences, of any lengths, or
-    /// one row for each of them.
+    /// Makes it cross-attention to the rows of `memory`, such as an encoder's output. The layer's input has as many sequences as
+    /// `memory`, of any lengths, or one row for each sequence.
     #[must_use]
     pub fn over(self, memory: Var) -> Self {
         Self { memory: Some(memory), ..self }
     }
 
-    /// A row sees none behind it.
+    /// Makes attention causal: a row does not see later rows.
     #[must_use]
     pub fn causal(self) -> Self {
         Self { scores: self.scores.causal(), ..self }
     }
 
-    /// A row sees so many rows before it, and unless it is causal so many behind it.
+    /// Limits attention to a window: a row sees `rows` rows before it and, unless attention is causal, `rows` rows after it.
     #[must_use]
     pub fn window(self, rows: usize) -> Self {
         Self { scores: self.scores.window(rows), ..self }
     }
 
-    /// Queries and keys are [turned](Builder::rotary) by their places.
+    /// Applies rotary position embeddings: queries and keys are [rotated](Builder::rotary) by their positions.
     #[must_use]
     pub fn rotary(self) -> Self {
         Self { rotary: true, ..self }
     }
 
-    /// To each score a number is added that is learned by head and by how far the key is behind the query, up to `radius` rows; it starts
-    /// at zero.
+    /// Adds relative position biases: to each score a learned number by head and by distance from query to key, clipped at `radius`
+    /// rows. The numbers start at zero.
     #[must_use]
     pub fn relative(self, radius: usize) -> Self {
         Self { relative: Some(radius), ..self }
     }
 
-    /// Projections without biases.
+    /// Omits the biases of the projections.
     #[must_use]
     pub fn without_bias(self) -> Self {
         Self { bias: false, ..self }
     }
 
-    /// The first part of the parameters' names, instead of `attention_0` and so on.
+    /// Sets the first part of the parameters' names (default: `attention_0` and so on).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..self }
@@ -172,10 +172,10 @@ impl Layer for Attention {
 }
 
 builder_methods! { Attention, Builder, Var;
-    /// Multi-head attention (Vaswani et al., 2017) of the rows of each sequence of `x` to one another, or to those of a memory:
+    /// Multi-head attention (Vaswani et al., 2017) within each sequence of `x`, or to the rows of a memory m:
     /// attend(x·W_q, m·W_k, m·W_v)·W_o, by [`dot_attention`](Self::dot_attention). Parameters: `query.weight`, `key.weight` and
-    /// `value.weight` `[in, width]`, `out.weight` `[width, width]`, each with a `bias` `[width]`, and `relative` if it is asked for. The
-    /// output has the rows and the LoD of `x`; a sequence that has nothing to see gets the output's bias.
+    /// `value.weight` `[in, width]`, `out.weight` `[width, width]`, each with a `bias` `[width]`, and `relative` if it is requested. The
+    /// output has the rows and the LoD of `x`; rows that see no key get the output's bias.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -191,8 +191,8 @@ builder_methods! { Attention, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold sequences of rows of floats; if the heads do not divide the width; if the memory's sequences are others; if there
-    /// are places to go by (causal, a window, rotary, relative) and `x` has one row a sequence.
+    /// If `x` does not hold sequences of rows of floats; if the width is not a multiple of the heads; if `x` and the memory have different
+    /// numbers of sequences; if an option needs positions (causal, window, rotary, relative) and `x` has one row per sequence.
     pub fn attention(&self, x: Var, options: impl Into<Attention>) -> Var {
         self.layer(options.into()).run(self, x)
     }

@@ -1,4 +1,4 @@
-//! A convolution over the rows of sequences, with its filter.
+//! The convolution layer over the rows of sequences, with its filter.
 
 use super::layer::wide;
 use crate::builder_methods;
@@ -19,63 +19,63 @@ pub struct Conv {
 }
 
 impl Conv {
-    /// Rows of `channels` numbers, each made of the `length` rows around it, with a bias that starts at zero; the weight starts
-    /// by [`init::xavier`]. Beyond the ends of a sequence there are zeros.
+    /// A convolution to `channels` columns over the `length` rows around each row. The weight starts by [`init::xavier`], the bias
+    /// at zero. Rows beyond the ends of a sequence are zeros.
     pub fn new(length: usize, channels: usize) -> Self {
         let context = Context::new(length);
         Self { context, channels, bias: Some(init::zeros()), weight: None, padding: None, name: None }
     }
 
-    /// Made of the row itself and those before it: no row depends on a later one.
+    /// Makes the convolution causal: the window is the row itself and earlier rows, so no row depends on a later row.
     #[must_use]
     pub fn causal(self) -> Self {
         Self { context: self.context.causal(), ..self }
     }
 
-    /// Made of the rows from the one so many rows behind, of a negative number before, each.
+    /// Sets the first row of the window, relative to the current row (negative: earlier).
     #[must_use]
     pub fn starting_at(self, start: i64) -> Self {
         Self { context: self.context.starting_at(start), ..self }
     }
 
-    /// Made of every `dilation`-th row.
+    /// Sets the dilation: the window has every `dilation`-th row (default: 1).
     #[must_use]
     pub fn dilation(self, dilation: usize) -> Self {
         Self { context: self.context.dilation(dilation), ..self }
     }
 
-    /// Columns in so many groups of equal width, each made of one group of the input; as many groups as columns are a
-    /// "depthwise" convolution.
+    /// Divides the columns into `groups` groups of equal width; each output group depends on one group of the input. As many
+    /// groups as columns make a depthwise convolution.
     #[must_use]
     pub fn groups(self, groups: usize) -> Self {
         Self { context: self.context.groups(groups), ..self }
     }
 
-    /// No bias.
+    /// Omits the bias.
     #[must_use]
     pub fn without_bias(self) -> Self {
         Self { bias: None, ..self }
     }
 
-    /// Beyond the ends of a sequence there are rows that are learnt, instead of zeros.
+    /// Learns the rows beyond the ends of a sequence (default: zeros).
     #[must_use]
     pub fn padding_init(self, padding: Initializer) -> Self {
         Self { padding: Some(padding), ..self }
     }
 
-    /// How the weight `[length · in / groups, channels]` starts.
+    /// Sets the initializer of the weight `[length · in / groups, channels]`.
     #[must_use]
     pub fn weight_init(self, weight: Initializer) -> Self {
         Self { weight: Some(weight), ..self }
     }
 
-    /// How the bias starts.
+    /// Sets the initializer of the bias.
     #[must_use]
     pub fn bias_init(self, bias: Initializer) -> Self {
         Self { bias: Some(bias), ..self }
     }
 
-    /// The first part of the parameters' names, instead of `conv_0` and so on.
+    /// Sets the first part of the parameters' names (default: `conv_0` and so on).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..self }

@@ -8,10 +8,10 @@ use crate::layers::{Instance, Layer};
 use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
-/// A linear-chain conditional random field: scores of tags that follow each other, learnt beside the scores of each row's tags, which its
-/// input is (Lafferty, McCallum and Pereira, "Conditional random fields: probabilistic models for segmenting and labeling sequence data",
-/// 2001; on top of an LSTM: Huang, Xu and Yu, "Bidirectional LSTM-CRF models for sequence tagging", 2015). What it gives are
-/// the likeliest tags of each sequence together.
+/// A linear-chain conditional random field (CRF): it learns a score for each transition between tags; its input is the scores of each
+/// row's tags (Lafferty, McCallum and Pereira, "Conditional random fields: probabilistic models for segmenting and labeling sequence data",
+/// 2001; on top of an LSTM: Huang, Xu and Yu, "Bidirectional LSTM-CRF models for sequence tagging", 2015). Its output is
+/// the likeliest path of tags of each sequence.
 ///
 /// ```
 /// use unpadded::data::{TagScheme, Vocabulary};
@@ -22,7 +22,7 @@ use crate::program::{Builder, Var};
 /// let words = net.feed("words", DType::I64, &[], 1);
 /// let wanted = net.feed_like("tags", DType::I64, &[], words);
 /// let scores = words.embedding(Embedding::new(1000, 32)).lstm(32).linear(tags.len());
-/// // A chunk goes on only where it began: `I-place` is never found behind `O`.
+/// // A chunk continues only after its beginning: the output never has `I-place` after `O`.
 /// let crf = net.layer(Crf::new().forbidding(&TagScheme::Iob2.transitions(&tags)?));
 /// let loss = crf.loss(scores, wanted).mean(); // of each sentence
 /// let found = crf.of(scores); // i64, a tag for each word
@@ -32,8 +32,8 @@ use crate::program::{Builder, Var};
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// Parameter: `transitions` `[tags + 2, tags]`, from a tag (the row) to the next one (the column); behind them the scores of the first tag of a
-/// sequence, and of the last. They start at zero.
+/// Parameter: `transitions` `[tags + 2, tags]`, from a tag (the row) to the next tag (the column); the last two rows are the scores of a
+/// sequence's first tag and last tag. The scores start at zero.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Crf {
     forbidden: Vec<i64>,
@@ -42,21 +42,21 @@ pub struct Crf {
 }
 
 impl Crf {
-    /// Any tag may follow any other.
+    /// A CRF in which any tag may follow any tag.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Tags do not follow each other where `mask` `[tags + 2, tags]`, in the layout of the parameter, is minus infinity:
-    /// [`TagScheme::transitions`](crate::data::TagScheme::transitions) of a scheme of tags. They then cost infinitely much, so that the tags to
-    /// learn from have to keep to it.
+    /// Forbids the transitions where `mask` `[tags + 2, tags]`, in the layout of the parameter, is minus infinity:
+    /// [`TagScheme::transitions`](crate::data::TagScheme::transitions) makes the mask of a tag scheme. The loss of a forbidden transition
+    /// is infinite, so the tags to learn from must not contain one.
     #[must_use]
     pub fn forbidding(self, mask: &Array2<f32>) -> Self {
         let places = mask.iter().zip(0..).filter(|(score, _)| **score == f32::NEG_INFINITY);
         Self { forbidden: places.map(|(_, place)| place).collect(), shape: Some(mask.dim().into()), ..self }
     }
 
-    /// The first part of the parameter's name, instead of `crf_0` and so on.
+    /// Sets the first part of the parameter's name (default: `crf_0` and so on).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..self }
@@ -121,7 +121,7 @@ impl Instance<Crf> {
         (paths, of_paths)
     }
 
-    /// How likely each tag is in each row, `[rows, tags]`.
+    /// The probability of each tag in each row, `[rows, tags]`.
     ///
     /// # Errors
     /// As [`Builder::crf_marginals`], and if the mask does not fit.

@@ -1,4 +1,4 @@
-//! A table of vectors, looked up by id.
+//! The embedding layer: a table of vectors, looked up by id.
 
 use super::layer::wide;
 use crate::builder_methods;
@@ -21,7 +21,7 @@ pub struct Embedding {
     name: Option<String>,
 }
 
-/// Which rows of the table are in memory.
+/// The rows of the table that are in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rows {
     All,
@@ -29,22 +29,22 @@ enum Rows {
 }
 
 impl Embedding {
-    /// A table of `vocabulary` rows of `width` numbers, which start normal with a deviation of 1/√width, so that a
-    /// row's length is about 1.
+    /// An embedding table of `vocabulary` rows of `width` numbers. The numbers start normally distributed with a standard deviation of
+    /// 1/√width, so that a row's length is about 1.
     pub fn new(vocabulary: usize, width: usize) -> Self {
         let (sparse, padding, dtype, weight, name) = (false, None, DType::F32, None, None);
         Self { vocabulary, width, sparse, padding, dtype, weight, rows: Rows::All, name }
     }
 
-    /// The gradient holds only the rows that were looked up.
+    /// Makes the gradient sparse: it holds only the rows that were looked up.
     #[must_use]
     pub fn sparse(self) -> Self {
         Self { sparse: true, ..self }
     }
 
-    /// Only the rows that training has touched are in memory, and in checkpoints, so that the vocabulary may be as large as the
-    /// hashes of all words: the table is a [row-sparse parameter](Builder::row_sparse_parameter), which starts with other numbers
-    /// than it would otherwise. The gradient is [sparse](Self::sparse).
+    /// Makes the table row-sparse: only the rows that training has touched are in memory and in checkpoints, so that the vocabulary may
+    /// be as large as the range of a hash of words. The table is a [row-sparse parameter](Builder::row_sparse_parameter), which starts
+    /// with other numbers than a dense table. The gradient is [sparse](Self::sparse).
     ///
     /// ```
     /// use unpadded::layers::Embedding;
@@ -61,25 +61,25 @@ impl Embedding {
         Self { rows: Rows::Touched, sparse: true, ..self }
     }
 
-    /// The id whose row starts at zero and gets no gradient.
+    /// Sets the padding id: its row starts at zero and gets no gradient.
     #[must_use]
     pub fn padding(self, id: usize) -> Self {
         Self { padding: Some(id), ..self }
     }
 
-    /// Another dtype than f32.
+    /// Sets the dtype (default: f32).
     #[must_use]
     pub fn dtype(self, dtype: DType) -> Self {
         Self { dtype, ..self }
     }
 
-    /// How the table starts.
+    /// Sets the initializer of the table.
     #[must_use]
     pub fn weight_init(self, weight: Initializer) -> Self {
         Self { weight: Some(weight), ..self }
     }
 
-    /// The first part of the parameter's name, instead of `embedding_0` and so on.
+    /// Sets the first part of the parameter's name (default: `embedding_0` and so on).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..self }
@@ -111,7 +111,7 @@ impl Layer for Embedding {
 }
 
 impl Embedding {
-    /// Makes the table of a layer of this kind, which no input decides.
+    /// Makes the table of a layer of this kind; its shape does not depend on an input.
     pub(super) fn table(&self, net: &Builder, kind: &str) -> Option<Var> {
         let &Embedding { vocabulary, width, padding, dtype, ref weight, rows, .. } = self;
         wide(net, kind, width)?;
@@ -133,7 +133,7 @@ impl Embedding {
         })
     }
 
-    /// Checks that a table is as the options say; else it is written down, and the unknown variable given back.
+    /// Checks that a table has the options' shape; else records an error and returns the unknown variable.
     pub(super) fn check(&self, net: &Builder, table: Var, kind: &str) -> Result<(), Var> {
         let dims = [Extent::Known(self.vocabulary), Extent::Known(self.width)];
         match net.spec_of_tensor(table).filter(|spec| spec.shape.as_slice() != dims) {
@@ -146,12 +146,12 @@ impl Embedding {
         }
     }
 
-    /// The padding id as operators have it.
+    /// The padding id, in the type of the operators' attribute.
     pub(super) fn padding_id(&self) -> Option<i64> {
         self.padding.and_then(|id| i64::try_from(id).ok())
     }
 
-    /// Whether the gradient holds only the rows that were looked up.
+    /// Returns whether the gradient holds only the rows that were looked up.
     pub(super) fn is_sparse(&self) -> bool {
         self.sparse
     }

@@ -1,4 +1,4 @@
-//! A table of vectors, looked up by the ids of a bag and pooled.
+//! The embedding bag layer: a table of vectors, looked up by the ids of a bag and pooled.
 
 use super::embedding::Embedding;
 use crate::builder_methods;
@@ -16,49 +16,49 @@ pub struct EmbeddingBag {
 }
 
 impl EmbeddingBag {
-    /// Sums over a table of `vocabulary` rows of `width` numbers, which start as those of an
+    /// An embedding bag with sum pooling over a table of `vocabulary` rows of `width` numbers. The table starts like the table of an
     /// [`Embedding`](crate::layers::Embedding).
     pub fn new(vocabulary: usize, width: usize) -> Self {
         Self { table: Embedding::new(vocabulary, width), pool: BagPool::Sum, weights: None }
     }
 
-    /// What a bag makes of its rows.
+    /// Sets the pooling of a bag's rows (default: the sum).
     #[must_use]
     pub fn pool(self, pool: BagPool) -> Self {
         Self { pool, ..self }
     }
 
-    /// Multiplies the row of each id by a number of its own: one a row, in the rows and LoD of the ids. For sums only.
+    /// Weighs the ids: the row of each id is multiplied by its weight, `[rows]` in the LoD of the ids. For sums only.
     #[must_use]
     pub fn weighted(self, weights: Var) -> Self {
         Self { weights: Some(weights), ..self }
     }
 
-    /// The gradient holds only the rows that were looked up, each once.
+    /// Makes the gradient sparse: it holds only the rows that were looked up, each once.
     #[must_use]
     pub fn sparse(self) -> Self {
         Self { table: self.table.sparse(), ..self }
     }
 
-    /// The id that does not count. Its row starts at zero.
+    /// Sets the padding id, which does not count in the pooling. Its row starts at zero.
     #[must_use]
     pub fn padding(self, id: usize) -> Self {
         Self { table: self.table.padding(id), ..self }
     }
 
-    /// Another dtype than f32.
+    /// Sets the dtype (default: f32).
     #[must_use]
     pub fn dtype(self, dtype: DType) -> Self {
         Self { table: self.table.dtype(dtype), ..self }
     }
 
-    /// How the table starts.
+    /// Sets the initializer of the table.
     #[must_use]
     pub fn weight_init(self, weight: Initializer) -> Self {
         Self { table: self.table.weight_init(weight), ..self }
     }
 
-    /// The first part of the parameter's name, instead of `embedding_bag_0` and so on.
+    /// Sets the first part of the parameter's name (default: `embedding_bag_0` and so on).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { table: self.table.named(name), ..self }
@@ -92,8 +92,8 @@ impl Layer for EmbeddingBag {
 }
 
 builder_methods! { EmbeddingBag, Builder, Var;
-    /// The sum, mean or maximum of the rows of each bag of ids, a sequence of the last level, without the rows being made:
-    /// as an [`embedding`](Self::embedding) and a [`sequence_pool`](Self::sequence_pool), in a fraction of the time and
+    /// The sum, mean or maximum of the rows of each bag of ids, a sequence of the last level, without storing the rows: computes
+    /// the same as an [`embedding`](Self::embedding) and a [`sequence_pool`](Self::sequence_pool), in a fraction of the time and
     /// memory. Parameter: `weight` `[vocabulary, width]`. [`lookup_bag`](Self::lookup_bag) has the formulas.
     ///
     /// ```

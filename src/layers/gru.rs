@@ -20,10 +20,10 @@ pub struct Gru {
 #[doc(alias = "reset_after")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reset {
-    /// On the state's product, n = tanh(x·W_n + r ∘ (h·U_n + b)), as in PyTorch: hence a second bias.
+    /// The reset gate multiplies the state's product, n = tanh(x·W_n + r ∘ (h·U_n + b)), as in PyTorch: hence a second bias.
     #[default]
     After,
-    /// On the state, n = tanh(x·W_n + (r ∘ h)·U_n), as in the paper of Cho et al. (2014).
+    /// The reset gate multiplies the state, n = tanh(x·W_n + (r ∘ h)·U_n), as in the paper of Cho et al. (2014).
     Before,
 }
 
@@ -31,20 +31,20 @@ pub enum Reset {
 pub type GruWeights = RecurrentWeights;
 
 impl Gru {
-    /// `hidden` numbers of state. The input weight starts by [`init::xavier_gates`], the recurrent one by
+    /// A GRU with `hidden` numbers of state. The input weight starts by [`init::xavier_gates`], the recurrent weight by
     /// [`init::orthogonal_gates`], both biases at zero.
     pub fn new(hidden: usize) -> Self {
         Self { options: Options::new(hidden, Self::GATES), reset: Reset::After, update: UpdateGate::Keeps }
     }
 
-    /// Starts from these hidden states, one row a sequence, instead of zeros.
+    /// Sets the initial hidden states, one row per sequence (default: zeros).
     #[must_use]
     pub fn initial(mut self, h: Var) -> Self {
         self.options.initial = Some([h]);
         self
     }
 
-    /// Where the reset gate acts; [`Reset::After`] without it.
+    /// Sets where the reset gate acts (default: [`Reset::After`]).
     #[must_use]
     pub fn reset(self, reset: Reset) -> Self {
         Self { reset, ..self }
@@ -120,8 +120,8 @@ recurrent_methods! {
     /// Parameters: `weight_ih` `[in, 3H]`, `weight_hh` `[H, 3H]`, `bias_ih` and `bias_hh` `[3H]`, with [`Reset::Before`]
     /// one `bias`; gates r, z, n.
     ///
-    /// With r = σ(x_t·W_r + h_(t−1)·U_r + b_r), z likewise, and n as [`Reset`] says, h_t = (1 − z) ∘ n + z ∘ h_(t−1), or as
-    /// [`UpdateGate`](crate::ops::UpdateGate) says.
+    /// With r = σ(x_t·W_r + h_(t−1)·U_r + b_r), z likewise, and n by [`Reset`], h_t = (1 − z) ∘ n + z ∘ h_(t−1), or the other way
+    /// round by [`UpdateGate`](crate::ops::UpdateGate).
     ///
     /// ```
     /// use unpadded::layers::{Gru, Reset};

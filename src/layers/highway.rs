@@ -1,4 +1,4 @@
-//! A highway layer: how much of a row passes as it is, a gate decides for each number.
+//! The highway layer: for each number of a row, a gate decides which share passes unchanged.
 
 use crate::builder_methods;
 use crate::error::Error;
@@ -21,24 +21,24 @@ impl Default for Highway {
 }
 
 impl Highway {
-    /// Of rows as wide as they come, with ReLU as f and gates that start at σ(−1), so that most of a row passes at first.
+    /// A highway layer as wide as its input, with ReLU as f and gates that start at σ(−1), so that most of a row passes at first.
     pub fn new() -> Self {
         Self { activation: Activation::Relu, gate_bias: -1.0, name: None }
     }
 
-    /// Another f than ReLU.
+    /// Sets the activation f (default: ReLU).
     #[must_use]
     pub fn activation(self, activation: Activation) -> Self {
         Self { activation, ..self }
     }
 
-    /// What the bias of the gates starts at, a finite number.
+    /// Sets the initial bias of the gates, a finite number.
     #[must_use]
     pub fn gate_bias(self, gate_bias: f64) -> Self {
         Self { gate_bias, ..self }
     }
 
-    /// The first part of the parameters' names, instead of `highway_0` and so on.
+    /// Sets the first part of the parameters' names (default: `highway_0` and so on).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..self }
@@ -46,7 +46,7 @@ impl Highway {
 }
 
 impl Layer for Highway {
-    /// What makes the gates, and what makes the change.
+    /// The layer that computes the gates, and the layer that computes the change.
     type Weights = [Instance<Linear>; 2];
 
     fn kind(&self) -> &str {
@@ -70,7 +70,7 @@ impl Layer for Highway {
 
     fn run(&self, _: &Builder, x: Var, [gate, change]: &Self::Weights) -> Var {
         let g = gate.of(x).sigmoid();
-        // x + g · (f − x) has one product less than both shares.
+        // x + g · (f − x) has one product less than the weighted sum.
         x + g * (self.activation.of(change.of(x)) - x)
     }
 }
@@ -91,7 +91,7 @@ builder_methods! { Highway, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold rows of floats, or the bias of the gates is not to start at a finite number.
+    /// If `x` does not hold rows of floats, or the initial bias of the gates is not finite.
     pub fn highway(&self, x: Var, options: Highway) -> Var {
         self.layer(options).run(self, x)
     }

@@ -1,5 +1,5 @@
-//! Initialisers by name: what a parameter starts as. They are data in the program,
-//! and [`evaluate`] makes the numbers.
+//! Initializers by name: the values that a parameter starts with. They are data in the program,
+//! and [`evaluate`] computes the numbers.
 //!
 //! ```
 //! use unpadded::DType;
@@ -24,17 +24,17 @@ pub fn constant(value: f64) -> Initializer {
     Initializer::new(initialize::CONSTANT, Attributes::new().with("value", value))
 }
 
-/// Uniform in `low..high`.
+/// Uniformly distributed in `low..high`.
 pub fn uniform(low: f64, high: f64) -> Initializer {
     Initializer::new(initialize::UNIFORM, Attributes::new().with("low", low).with("high", high))
 }
 
-/// Normal around 0.
+/// Normally distributed around 0, with standard deviation `std`.
 pub fn normal(std: f64) -> Initializer {
     Initializer::new(initialize::NORMAL, Attributes::new().with("std", std))
 }
 
-/// Uniform in ±√(6 / (in + out)), which keeps the variance from layer to layer.
+/// Xavier (Glorot) initialization: uniform in ±√(6 / (in + out)), which keeps the variance from layer to layer.
 #[doc(alias = "glorot")]
 pub fn xavier() -> Initializer {
     xavier_gates(1)
@@ -45,7 +45,7 @@ pub fn xavier_gates(gates: usize) -> Initializer {
     Initializer::new(initialize::XAVIER_UNIFORM, Attributes::new().with("blocks", gates))
 }
 
-/// An orthogonal matrix: what it multiplies keeps its length.
+/// An orthogonal matrix: a vector multiplied by it keeps its length.
 pub fn orthogonal() -> Initializer {
     orthogonal_gates(1)
 }
@@ -73,11 +73,11 @@ pub fn gate_biases(values: &[f64]) -> Initializer {
     Initializer::new(initialize::GATE_BIASES, Attributes::new().with("values", values.to_vec()))
 }
 
-/// Chrono initialisation: the bias `[4H]` of an LSTM that remembers for up to `t_max` steps (Tallec & Ollivier 2018, "Can
+/// Chrono initialization: the bias `[4H]` of an LSTM that remembers for up to `t_max` steps (Tallec & Ollivier 2018, "Can
 /// recurrent neural networks warp time?").
 ///
-/// For each of the H numbers a u is drawn uniformly in 1..`t_max` − 1. The forget gate's bias is ln u, the input gate's −ln u, so that a
-/// number of the cell state is kept for about u steps; the other biases are 0. `t_max` is at least 2, which starts all at 0.
+/// For each of the H numbers, a number u is drawn uniformly in 1..`t_max` − 1. The forget gate's bias is ln u, the input gate's −ln u, so
+/// that a number of the cell state is kept for about u steps; the other biases are 0. `t_max` is at least 2, where all biases start at 0.
 ///
 /// ```
 /// use unpadded::DType;
@@ -92,7 +92,7 @@ pub fn chrono(t_max: usize) -> Initializer {
     Initializer::new(initialize::CHRONO, Attributes::new().with("t_max", t_max))
 }
 
-/// A table of embeddings: normal around 0, and zeros in the row of the padding id.
+/// A table of embeddings: normally distributed around 0, and zeros in the row of the padding id.
 pub fn embedding(std: f64, padding: Option<usize>) -> Initializer {
     let attributes = Attributes::new().with("std", std);
     Initializer::new(

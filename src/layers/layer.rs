@@ -1,4 +1,4 @@
-//! Layers as values: options, and the weights that a program has of them.
+//! Layers as values: their options and their weights in a program.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,8 +9,8 @@ use crate::error::{Error, ErrorKind};
 use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var, Vars};
 
-/// Operators with parameters of their own: [`Linear`](crate::layers::Linear), [`Lstm`](crate::layers::Lstm), and any of
-/// one's own, which may hold other layers. [`Builder::layer`] makes a value of it that can be called again and again.
+/// A layer: operators with parameters of their own, such as [`Linear`](crate::layers::Linear), [`Lstm`](crate::layers::Lstm) or
+/// your own type, which may hold other layers. [`Builder::layer`] makes an [`Instance`] that can be called many times.
 ///
 /// ```
 /// use unpadded::layers::{Instance, Layer, Linear};
@@ -49,54 +49,53 @@ use crate::program::{Builder, Var, Vars};
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 pub trait Layer {
-    /// Its parameters.
+    /// The parameters of the layer.
     type Weights: Clone;
 
-    /// What the names of its parameters begin with, before a count: `highway` in `highway_0.weight`. Empty if it has no
-    /// parameters but those of the layers that it holds; these are then named as if they stood alone.
+    /// The prefix of the parameters' names, before a count: `highway` in `highway_0.weight`. Empty if all parameters belong
+    /// to layers that it holds; these are then named as if they were layers of their own.
     fn kind(&self) -> &str;
 
-    /// What the names of its parameters begin with instead, if its options say so.
+    /// The prefix of the parameters' names that its options set, instead of kind and count.
     fn name(&self) -> Option<&str> {
         None
     }
 
-    /// Makes its parameters for the input `x`. `None` if `x` is unknown ([`Builder::spec`]) or does not fit, which is then
-    /// written down ([`Builder::refuse`]).
+    /// Makes its parameters for the input `x`. `None` if `x` is unknown ([`Builder::spec`]) or does not fit; a misfit is
+    /// recorded ([`Builder::refuse`]).
     fn weights(&self, net: &Builder, x: Var) -> Option<Self::Weights>;
 
-    /// Appends its operators.
+    /// Appends its operators and returns the output.
     fn run(&self, net: &Builder, x: Var, weights: &Self::Weights) -> Var;
 }
 
-/// A layer that gives the states of sequences after their last step too.
+/// A layer that also returns the states of sequences after their last step.
 pub trait Stateful: Layer {
-    /// The states, one row a sequence each.
+    /// The states, each with one row per sequence.
     type States;
 
-    /// Appends its operators: the output after every step, in the rows and LoD of `x`, and the states.
+    /// Appends its operators; returns the output after every step, in the rows and LoD of `x`, and the final states.
     fn states(&self, net: &Builder, x: Var, weights: &Self::Weights) -> (Var, Self::States);
 
-    /// States that are all the same variable.
+    /// States that are all the variable `var`.
     fn all_states(&self, var: Var) -> Self::States;
 }
 
-/// A layer that runs over sequences with states passing from step to step, the first of which is its output:
+/// A recurrent layer: states pass from step to step of a sequence, and the first state is the output:
 /// [`Lstm`](crate::layers::Lstm), [`Gru`](crate::layers::Gru), [`Rnn`](crate::layers::Rnn), [`Mgu`](crate::layers::Mgu),
-/// [`Sru`](crate::layers::Sru), [`Qrnn`](crate::layers::Qrnn), and any of your own that is to be stacked or run in both directions
-/// ([`Stacked`](crate::layers::Stacked)).
+/// [`Sru`](crate::layers::Sru), [`Qrnn`](crate::layers::Qrnn). Implement it for your own layer to stack it or to run it in both
+/// directions ([`Stacked`](crate::layers::Stacked)).
 pub trait RecurrentLayer: Stateful<States: Vars + Copy> + Clone {
     /// The same layer in the other direction.
     #[must_use]
     fn reversed(self) -> Self;
 
-    /// The same layer with these initial states, one row a sequence.
+    /// The same layer with these initial states, one row per sequence.
     #[must_use]
     fn starting_from(self, initial: Self::States) -> Self;
 }
 
-/// A layer in a program, with weights of its own, made for the input of its first call; later calls share them. A copy
-/// of it shares them too.
+/// A layer in a program. Its weights are made for the input of its first call; later calls and copies share them.
 ///
 /// ```
 /// use unpadded::layers::Lstm;
@@ -121,7 +120,7 @@ impl<L: Layer + Clone> Clone for Instance<L> {
     }
 }
 
-/// Two are the same if they have the same options and share their weights.
+/// Two instances are equal if they have equal options and share their weights.
 impl<L: Layer + PartialEq> PartialEq for Instance<L> {
     fn eq(&self, other: &Self) -> bool {
         self.layer == other.layer && Rc::ptr_eq(&self.shared, &other.shared)
@@ -143,15 +142,15 @@ struct LayerWeights<W> {
 }
 
 enum Weights<W> {
-    /// They are made at the first call.
+    /// The weights are made at the first call.
     None,
     Made(W),
-    /// The mistake was written down.
+    /// An error was recorded.
     Refused,
 }
 
 impl Builder {
-    /// A layer with weights of its own, as a value that can be called again and again.
+    /// Makes an instance of a layer, with weights of its own, that can be called many times.
     pub fn layer<L: Layer>(&self, layer: L) -> Instance<L> {
         let scope = match (layer.kind(), layer.name()) {
             ("", None) => self.scope_name(),
@@ -161,7 +160,7 @@ impl Builder {
         Instance { layer, shared: Rc::new(shared) }
     }
 
-    /// A layer with weights that exist: imported, or of another layer.
+    /// Makes an instance of a layer with existing weights: imported, or of another layer.
     pub fn layer_with<L: Layer>(&self, layer: L, weights: impl Into<L::Weights>) -> Instance<L> {
         let weights = RefCell::new(Weights::Made(weights.into()));
         let shared = LayerWeights { builder: self.number(), scope: self.scope_name(), weights };
@@ -170,7 +169,7 @@ impl Builder {
 }
 
 impl<L: Layer> Instance<L> {
-    /// Its output for `x`, appended to the innermost step block that is open.
+    /// Appends the layer's operators to the innermost open step block; returns the output for `x`.
     ///
     /// # Errors
     /// If `x` or an option does not fit.
@@ -182,7 +181,7 @@ impl<L: Layer> Instance<L> {
         }
     }
 
-    /// The layer with other options and the same weights.
+    /// Returns the layer with other options and the same weights.
     #[must_use]
     pub fn with(&self, change: impl FnOnce(L) -> L) -> Instance<L>
     where
@@ -191,7 +190,7 @@ impl<L: Layer> Instance<L> {
         Instance { layer: change(self.layer.clone()), shared: Rc::clone(&self.shared) }
     }
 
-    /// Its weights, once it was called.
+    /// The weights, once the layer was called.
     pub fn weights(&self) -> Option<L::Weights> {
         match &*self.shared.weights.borrow() {
             Weights::Made(weights) => Some(weights.clone()),
@@ -205,7 +204,7 @@ impl<L: Layer> Instance<L> {
         self.append(net, x, |layer, weights| layer.run(net, x, weights))
     }
 
-    /// Something else than [`Self::of`] that is made of the layer's options and weights, appended to the block of `net`.
+    /// Calls `f` with the layer's options and weights to append other operators than [`Self::of`] to the block of `net`.
     #[track_caller]
     pub(super) fn append(&self, net: &Builder, x: Var, make: impl FnOnce(&L, &L::Weights) -> Var) -> Var {
         let _line = net.called_from(Location::caller());
@@ -213,7 +212,7 @@ impl<L: Layer> Instance<L> {
         weights.map_or_else(|| net.unknown(), |weights| make(&self.layer, &weights))
     }
 
-    /// The weights, made if they were not; `None` if `x` is unknown or does not fit, or if another builder made the layer.
+    /// Returns the weights, made at the first call; `None` if `x` is unknown or does not fit, or if another builder made the layer.
     #[track_caller]
     pub(super) fn ready(&self, net: &Builder, x: Var) -> Option<L::Weights> {
         if self.shared.builder != net.number() {
@@ -248,8 +247,8 @@ impl<L: Layer> Instance<L> {
 }
 
 impl<L: Stateful> Instance<L> {
-    /// Its output for `x` after every step, and the states after each sequence's last one, one row a sequence. An empty
-    /// sequence has its initial ones.
+    /// The output for `x` after every step, and the states after each sequence's last step, one row per sequence. An empty
+    /// sequence has its initial states.
     ///
     /// # Errors
     /// As [`Self::of`].
@@ -271,13 +270,13 @@ impl<L: Stateful> Instance<L> {
     }
 }
 
-/// Checks the width of what a layer gives.
+/// Checks the width of a layer's output.
 #[track_caller]
 pub(super) fn wide(net: &Builder, layer: &str, width: usize) -> Option<()> {
     at_least_one(net, "width", layer, width)
 }
 
-/// Checks an option of a layer that is a number.
+/// Checks that a number among the options is at least 1.
 #[track_caller]
 pub(super) fn at_least_one(net: &Builder, option: &str, layer: &str, number: usize) -> Option<()> {
     if number > 0 {
@@ -287,7 +286,7 @@ pub(super) fn at_least_one(net: &Builder, option: &str, layer: &str, number: usi
     None
 }
 
-/// `number` times an option of a layer, if the machine can count it.
+/// Returns `number` times an option of a layer, or records an error if the product overflows.
 #[track_caller]
 pub(super) fn times(net: &Builder, number: usize, option: &str, layer: &str, value: usize) -> Option<usize> {
     let product = number.checked_mul(value);

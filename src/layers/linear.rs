@@ -1,4 +1,4 @@
-//! A product with a weight matrix, and a bias.
+//! The linear layer: a product with a weight matrix, and a bias.
 
 use super::layer::wide;
 use crate::builder_methods;
@@ -7,7 +7,7 @@ use crate::layers::{Embedding, Instance, Layer, init};
 use crate::operator::Extent;
 use crate::program::{Builder, Initializer, Var};
 
-/// Options of [`Builder::linear`]. A width alone is one too.
+/// Options of [`Builder::linear`]. A width alone converts into them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Linear {
     to: LinearTarget,
@@ -16,24 +16,24 @@ pub struct Linear {
     name: Option<String>,
 }
 
-/// What a row becomes.
+/// The output of a linear layer.
 #[derive(Debug, Clone, PartialEq)]
 enum LinearTarget {
-    /// So many numbers, by a weight of the layer's own.
+    /// Rows of this many numbers, by a weight of the layer's own.
     Width(usize),
-    /// One number for each row of a table, by the table.
+    /// One number for each row of an embedding's table, by the table itself.
     Words(Instance<Embedding>),
 }
 
 impl Linear {
-    /// Rows of `width` numbers, with a bias that starts at zero; the weight starts by [`init::xavier`].
+    /// A linear layer with `width` output columns. The weight starts by [`init::xavier`], the bias at zero.
     pub fn new(width: usize) -> Self {
         Self { to: LinearTarget::Width(width), bias: Some(init::zeros()), weight: None, name: None }
     }
 
-    /// Rows of one number for each word of an embedding, by its table `[vocabulary, width]`, x · Wᵀ + b: the weights of a
-    /// language model's input and output are tied (Press and Wolf, 2017). There is no copy of the table, and its gradient
-    /// is the sum of both uses, a dense one.
+    /// A linear layer tied to an embedding: x · Wᵀ + b with its table W `[vocabulary, width]`, one output column per word, as a
+    /// language model ties the weights of input and output (Press and Wolf, 2017). The table is not copied; its gradient is dense,
+    /// the sum over both uses.
     ///
     /// ```
     /// use unpadded::layers::{Embedding, Linear};
@@ -49,25 +49,25 @@ impl Linear {
         Self { to: LinearTarget::Words(embedding.clone()), ..Self::new(0) }
     }
 
-    /// No bias.
+    /// Omits the bias.
     #[must_use]
     pub fn without_bias(self) -> Self {
         Self { bias: None, ..self }
     }
 
-    /// How the weight `[in, out]` starts. A tied one starts as the embedding says, so this is refused with it.
+    /// Sets the initializer of the weight `[in, out]`. A tied layer refuses it: the embedding initializes the table.
     #[must_use]
     pub fn weight_init(self, weight: Initializer) -> Self {
         Self { weight: Some(weight), ..self }
     }
 
-    /// How the bias starts.
+    /// Sets the initializer of the bias.
     #[must_use]
     pub fn bias_init(self, bias: Initializer) -> Self {
         Self { bias: Some(bias), ..self }
     }
 
-    /// The first part of the parameters' names, instead of `linear_0` and so on.
+    /// Sets the first part of the parameters' names (default: `linear_0` and so on).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..self }
@@ -81,7 +81,7 @@ impl From<usize> for Linear {
 }
 
 impl Layer for Linear {
-    /// The weight `[in, out]`, of a tied layer `[out, in]`, and the bias `[out]`.
+    /// The weight `[in, out]` (tied: `[out, in]`) and the bias `[out]`.
     type Weights = (Var, Option<Var>);
 
     fn kind(&self) -> &str {
@@ -124,7 +124,7 @@ impl Layer for Linear {
     }
 
     fn run(&self, net: &Builder, x: Var, &(weight, bias): &Self::Weights) -> Var {
-        // Weights that were given, or made under other options.
+        // Weights that were given, or that were made with other options.
         if bias.is_some() != self.bias.is_some() {
             let told = |there: bool| if there { "one" } else { "none" };
             let expected = format!("{}, as the options say", told(self.bias.is_some()));

@@ -1,5 +1,5 @@
 //! The LSTM layer: two products, a sum and the pointwise cell, in a step block. With peepholes, a clipped cell state
-//! or other functions than the usual ones the cell is composed of plain operators instead.
+//! or other activations than sigmoid and tanh, the cell is composed of plain operators instead.
 
 use crate::error::Error;
 use crate::layers::activation::Activation;
@@ -21,7 +21,7 @@ pub struct Lstm {
     activations: [Activation; 3],
 }
 
-/// The weights of an LSTM: those of the gates i, f, g, o side by side, and what its options ask for.
+/// The weights of an LSTM: the weights of the gates i, f, g, o side by side, and the weights that its options add.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct LstmWeights {
@@ -42,22 +42,22 @@ impl From<RecurrentWeights> for LstmWeights {
 const USUAL: [Activation; 3] = [Activation::Sigmoid, Activation::Tanh, Activation::Tanh];
 
 impl Lstm {
-    /// `hidden` numbers of state. The input weight starts by [`init::xavier_gates`], the recurrent one by
-    /// [`init::orthogonal_gates`], the bias at zero but for the forget gate's, which starts at 1.
+    /// An LSTM with `hidden` numbers of state. The input weight starts by [`init::xavier_gates`], the recurrent weight by
+    /// [`init::orthogonal_gates`], the bias of the forget gate at 1, the other biases at zero.
     pub fn new(hidden: usize) -> Self {
         let options = Options::new(hidden, Self::GATES);
         let (peepholes, projection, cell_clip, activations) = (false, None, None, USUAL);
         Self { options, forget_bias: 1.0, peepholes, projection, cell_clip, activations }
     }
 
-    /// What the forget gate's bias starts as. With weights that are given ([`Builder::layer_with`]) it has no effect.
+    /// Sets the initial bias of the forget gate (default: 1). It has no effect with given weights ([`Builder::layer_with`]).
     #[must_use]
     pub fn forget_bias(self, forget_bias: f64) -> Self {
         Self { forget_bias, ..self }
     }
 
-    /// Chrono initialisation ([`init::chrono`]): biases start so that the cell state remembers for up to `t_max` steps, at least 2
-    /// (Tallec & Ollivier 2018). The last of this and [`Self::gate_biases`] counts; [`Self::forget_bias`] has no effect with either.
+    /// Chrono initialization ([`init::chrono`]): the biases start so that the cell state remembers for up to `t_max` steps, at least 2
+    /// (Tallec & Ollivier 2018). The last call of this or [`Self::gate_biases`] counts; either disables [`Self::forget_bias`].
     ///
     /// ```
     /// # use unpadded::layers::Lstm;
@@ -75,43 +75,42 @@ impl Lstm {
         self
     }
 
-    /// The gates see the cell state, number by number: i and f the old one, o the new one (Gers and Schmidhuber, 2000).
-    /// Adds the parameter `peephole` `[3H]`, which starts at zero.
+    /// Adds peepholes: the gates read the cell state, number by number: i and f the old state, o the new state (Gers and
+    /// Schmidhuber, 2000). Adds the parameter `peephole` `[3H]`, which starts at zero.
     #[must_use]
     pub fn peepholes(self) -> Self {
         Self { peepholes: true, ..self }
     }
 
-    /// Projects the hidden state: a product makes `width` numbers of what would be the hidden state without it (Sak et al.,
-    /// 2014).
+    /// Projects the hidden state to `width` numbers by a product at the end of each step (Sak et al., 2014).
     /// Adds the parameter `weight_hr` `[H, width]`.
     #[must_use]
     pub fn projection(self, width: usize) -> Self {
         Self { projection: Some(width), ..self }
     }
 
-    /// Keeps the new cell state within ±`bound`, before anything reads it.
+    /// Clips the new cell state to ±`bound`, before anything reads it.
     #[must_use]
     pub fn cell_clip(self, bound: f64) -> Self {
         Self { cell_clip: Some(bound), ..self }
     }
 
-    /// The functions of the gates (the sigmoid without this), of the candidate g and of the cell state on its way to
-    /// the output (tanh without this).
+    /// Sets the activations of the gates (default: sigmoid), of the candidate g and of the cell state on its way to
+    /// the output (default: tanh).
     #[must_use]
     pub fn activations(self, gates: Activation, candidate: Activation, output: Activation) -> Self {
         Self { activations: [gates, candidate, output], ..self }
     }
 
-    /// Starts from these hidden and cell states, one row a sequence, instead of zeros.
+    /// Sets the initial hidden and cell states, one row per sequence (default: zeros).
     #[must_use]
     pub fn initial(mut self, h: Var, c: Var) -> Self {
         self.options.initial = Some([h, c]);
         self
     }
 
-    /// The next hidden state, before a projection, and cell state, by plain operators. `pre` are the gates before
-    /// their functions, `peepholes` the weights of i, f and o.
+    /// Appends a step as plain operators; returns the next hidden state, before a projection, and the next cell state. `pre` are
+    /// the gates before their activations, `peepholes` the weights of i, f and o.
     fn composed(&self, pre: Var, c: Var, peepholes: Option<[Var; 3]>) -> [Var; 2] {
         let [gate, candidate, output] = self.activations;
         let [i, f, g, o] = pre.split([self.options.hidden; 4]);
@@ -126,7 +125,7 @@ impl Lstm {
         [open(o, 2, c) * output.of(c), c]
     }
 
-    /// Checks that a weight was given exactly if the options ask for it, and its shape.
+    /// Checks that a weight is given exactly if the options ask for it, and that it has the right shape.
     fn asked(
         &self,
         net: &Builder,

@@ -16,13 +16,13 @@ pub struct Mgu {
 pub type MguWeights = RecurrentWeights;
 
 impl Mgu {
-    /// `hidden` numbers of state. The input weight starts by [`init::xavier_gates`], the recurrent one by
-    /// [`init::orthogonal_gates`], the bias at zero.
+    /// A minimal gated unit with `hidden` numbers of state. The input weight starts by [`init::xavier_gates`], the recurrent weight
+    /// by [`init::orthogonal_gates`], the bias at zero.
     pub fn new(hidden: usize) -> Self {
         Self { options: Options::new(hidden, Self::GATES) }
     }
 
-    /// Starts from these states, one row a sequence, instead of zeros.
+    /// Sets the initial states, one row per sequence (default: zeros).
     #[must_use]
     pub fn initial(mut self, h: Var) -> Self {
         self.options.initial = Some([h]);

@@ -1,13 +1,12 @@
-//! What a model author calls: operators with their parameters and how these start.
+//! Layers: operators with their parameters and the parameters' initializers.
 //!
 //! A layer is a plain struct of options and a method of [`Builder`] and [`Var`] that appends ordinary
 //! operators: `x.lstm(16)`, or `x.lstm(Lstm::new(16).peepholes())` with options. [`Builder::layer`](crate::Builder::layer)
-//! makes a value of it, to be called again with the same weights. The recurrent layers are ordinary
-//! [`Builder::recurrent`](crate::Builder::recurrent) blocks: a cell of one's own, written the same way, is compiled the same
-//! way.
+//! makes a value that can be called several times with the same weights. The recurrent layers are ordinary
+//! [`Builder::recurrent`](crate::Builder::recurrent) blocks: your own cell, written like them, is compiled like them.
 //!
-//! A layer of your own is a function that is `#[track_caller]` and appends in a [`Builder::part`](crate::Builder::part), or,
-//! if it is to be a value with weights, a type that is a [`Layer`]. Either way its operators and errors name the line that
+//! A layer of your own is a `#[track_caller]` function that appends operators in a [`Builder::part`](crate::Builder::part), or
+//! a type that implements [`Layer`] if it has to be a value with weights. Either way its operators and errors name the line that
 //! called the layer, wherever they are appended.
 //!
 //! Parameters are named by layer and count (`lstm_0.weight_ih`, `lstm_1.weight_ih`) or by the layer's own name

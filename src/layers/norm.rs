@@ -1,4 +1,4 @@
-//! Rows or columns brought to mean 0 and variance 1: layer, root mean square and batch norm.
+//! Normalization of rows or columns to mean 0 and variance 1: layer norm, root mean square norm and batch norm.
 
 use crate::builder_methods;
 use crate::error::Error;
@@ -10,7 +10,7 @@ use crate::program::{Builder, Initializer, Var};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Norm {
     kind: Kind,
-    /// What was said, if anything was.
+    /// The momentum that the options set, if any.
     momentum: Option<f64>,
     epsilon: f64,
     gain: Option<Initializer>,
@@ -18,10 +18,10 @@ pub struct Norm {
     name: Option<String>,
 }
 
-/// How far each step moves what a batch norm keeps, if nothing is said.
+/// The default momentum: how far each step moves the running mean and variance of a batch norm.
 const MOMENTUM: f64 = 0.1;
 
-/// Over what numbers are normalised.
+/// The numbers over which a norm takes mean and variance.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Layer,
@@ -33,11 +33,11 @@ enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct NormWeights {
-    /// What each column is multiplied by.
+    /// The factor of each column.
     pub gain: Option<Var>,
-    /// What is added to each column.
+    /// The number added to each column.
     pub bias: Option<Var>,
-    /// Of batch norm, the mean and the variance that inference normalises by.
+    /// The running mean and variance of a batch norm, which inference normalizes by.
     pub running: Option<(Var, Var)>,
 }
 
@@ -46,26 +46,26 @@ impl Norm {
         Self { kind, momentum: None, epsilon: 1e-5, gain: Some(init::constant(1.0)), bias, name: None }
     }
 
-    /// Each row by its own mean and variance: [`Builder::layer_norm`], with a gain that starts at 1 and a bias that starts at 0.
+    /// Layer norm: each row by its own mean and variance ([`Builder::layer_norm`]). The gain starts at 1, the bias at 0.
     pub fn layer() -> Self {
         Self::of(Kind::Layer, Some(init::zeros()))
     }
 
-    /// Each row by its own root mean square: [`Builder::rms_norm`], with a gain that starts at 1.
+    /// Root mean square norm: each row by its own root mean square ([`Builder::rms_norm`]). The gain starts at 1.
     pub fn rms() -> Self {
         Self::of(Kind::Rms, None)
     }
 
-    /// Each column by its mean and variance over all rows of the batch, with a gain that starts at 1 and a bias that starts at 0.
+    /// Batch norm: each column by its mean and variance over all rows of the batch. The gain starts at 1, the bias at 0.
     ///
     /// out_ij = (x_ij − m_j) / √(v_j + epsilon) · gain_j + bias_j. While training, m and v are the mean and the variance over the rows
     /// of the batch, of all its sequences together; no padding counts. Beside the weights it has `mean` and `variance`, which start
-    /// at 0 and 1 and are not learned: each training step moves them by `momentum` (0.1) of the way to those of the batch, behind
-    /// the updates' look at all gradients. Inference and evaluation normalise by them, so that a row's result does not depend on
-    /// what else is in the batch. The variance that is kept is divided by n − 1 rows, as PyTorch's `BatchNorm1d` keeps it.
+    /// at 0 and 1 and are not learned: each training step moves them by `momentum` (0.1) of the way to the batch's mean and variance,
+    /// after the updates have checked all gradients. Inference and evaluation normalize by them, so that a row's result does not depend
+    /// on the rest of the batch. The running variance is divided by n − 1 rows, as in PyTorch's `BatchNorm1d`.
     ///
-    /// A batch of no rows, or of one, has no variance: it is normalised by the kept ones while training, too, and leaves them as they
-    /// are. If several batches make a step, each is normalised by itself, and the last one moves what is kept.
+    /// A batch of no rows, or of one row, has no variance: it is normalized by the running mean and variance while training, too, and
+    /// does not move them. If several batches make a step, each is normalized by itself, and the last batch moves the running values.
     ///
     /// ```
     /// use ndarray::array;
@@ -91,43 +91,43 @@ impl Norm {
         Self::of(Kind::Batch, Some(init::zeros()))
     }
 
-    /// What is added to the variance, 10⁻⁵ if nothing is said; above 0.
+    /// Sets the epsilon added to the variance, above 0 (default: 10⁻⁵).
     #[must_use]
     pub fn epsilon(self, epsilon: f64) -> Self {
         Self { epsilon, ..self }
     }
 
-    /// Of batch norm, how far each step moves the kept mean and variance, of 0 to 1. The others keep none, and are refused with it.
+    /// Sets the momentum of a batch norm, from 0 to 1: how far each step moves the running mean and variance. Other norms refuse it.
     #[must_use]
     pub fn momentum(self, momentum: f64) -> Self {
         Self { momentum: Some(momentum), ..self }
     }
 
-    /// No gain and no bias.
+    /// Omits the gain and the bias.
     #[must_use]
     pub fn plain(self) -> Self {
         Self { gain: None, bias: None, ..self }
     }
 
-    /// No bias.
+    /// Omits the bias.
     #[must_use]
     pub fn without_bias(self) -> Self {
         Self { bias: None, ..self }
     }
 
-    /// How the gain starts.
+    /// Sets the initializer of the gain.
     #[must_use]
     pub fn gain_init(self, gain: Initializer) -> Self {
         Self { gain: Some(gain), ..self }
     }
 
-    /// How the bias starts. Root mean square norm has none.
+    /// Sets the initializer of the bias. Root mean square norm has no bias.
     #[must_use]
     pub fn bias_init(self, bias: Initializer) -> Self {
         Self { bias: Some(bias), ..self }
     }
 
-    /// The first part of the variables' names, instead of `norm_0` and so on.
+    /// Sets the first part of the variables' names (default: `norm_0` and so on).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..self }
@@ -201,9 +201,9 @@ impl Layer for Norm {
 }
 
 builder_methods! { Norm, Builder, Var;
-    /// Rows or columns brought to mean 0 and variance 1, then scaled: [`Norm::layer`](crate::layers::Norm::layer),
+    /// Normalizes rows or columns to mean 0 and variance 1, then scales them: [`Norm::layer`](crate::layers::Norm::layer),
     /// [`rms`](crate::layers::Norm::rms) or [`batch`](crate::layers::Norm::batch). The LoD stays. Parameters: `gain` and `bias`
-    /// `[width]`; batch norm keeps `mean` and `variance` beside them.
+    /// `[width]`; batch norm has the running `mean` and `variance` beside them.
     ///
     /// ```
     /// use unpadded::layers::Norm;

@@ -7,7 +7,7 @@ use crate::layers::{Layer, RecurrentLayer, Stateful, init};
 use crate::ops::Context;
 use crate::program::{Builder, Recurrence, Step, Var, Vars};
 
-/// What the gates of a [`Qrnn`] do with candidate z and state c: section 2.1 of the paper.
+/// The pooling of a [`Qrnn`]: how the gates combine candidate z and state c (section 2.1 of the paper).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QrnnPool {
@@ -20,7 +20,7 @@ pub enum QrnnPool {
 }
 
 impl QrnnPool {
-    /// The candidate and the gates.
+    /// The number of convolutions: the candidate and the gates.
     fn parts(self) -> usize {
         match self {
             QrnnPool::F => 2,
@@ -45,50 +45,51 @@ pub struct Qrnn {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct QrnnWeights {
-    /// `[window · in, parts · H]`: the filters of the candidate z and of the gates f, o and i, as many as the pooling has, side by side;
-    /// above each other of the rows of the window, the current one last.
+    /// `[window · in, parts · H]`: the filters of the candidate z and of the pooling's gates among f, o and i, side by side; from top
+    /// to bottom the rows of the window, the current row last.
     pub weight: Var,
     /// `[parts · H]`.
     pub bias: Var,
 }
 
 impl Qrnn {
-    /// `hidden` numbers of state, a window of two rows, and [`QrnnPool::Fo`]. The weight starts by [`init::xavier`], the bias at zero.
+    /// A QRNN with `hidden` numbers of state, a window of two rows and [`QrnnPool::Fo`]. The weight starts by [`init::xavier`], the
+    /// bias at zero.
     pub fn new(hidden: usize) -> Self {
         Self { hidden, window: 2, pool: QrnnPool::Fo, reverse: false, initial: None, name: None }
     }
 
-    /// Gates made of the row itself and of `window` − 1 rows before it; zeros beyond the start of a sequence.
+    /// Sets the window of the convolutions: the row itself and `window` − 1 rows before it, zeros before the start of a sequence.
     #[must_use]
     pub fn window(self, window: usize) -> Self {
         Self { window, ..self }
     }
 
-    /// Another pooling.
+    /// Sets the pooling (default: [`QrnnPool::Fo`]).
     #[must_use]
     pub fn pool(self, pool: QrnnPool) -> Self {
         Self { pool, ..self }
     }
 
-    /// Starts from these states, one row a sequence, instead of zeros.
+    /// Sets the initial states, one row per sequence (default: zeros).
     #[must_use]
     pub fn initial(self, c: Var) -> Self {
         Self { initial: Some([c]), ..self }
     }
 
-    /// Each sequence runs from its own end, and the window reaches to the rows behind.
+    /// Reverses the direction: each sequence runs from its own end, and the window reaches to later rows.
     #[must_use]
     pub fn backwards(self) -> Self {
         Self { reverse: true, ..self }
     }
 
-    /// The first part of the parameters' names, instead of `qrnn_0` and so on.
+    /// Sets the first part of the parameters' names (default: `qrnn_0` and so on).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..self }
     }
 
-    /// How many columns the candidate and the gates have together, if the machine can count them.
+    /// The number of columns of the candidate and the gates together; records an error if it overflows.
     fn columns(&self, net: &Builder) -> Option<usize> {
         wide(net, "qrnn", self.hidden)?;
         times(net, self.pool.parts(), STATE, "qrnn", self.hidden)
@@ -106,7 +107,7 @@ impl Qrnn {
         if let Some([state]) = self.initial {
             state_width(net, "c", state, &spec, h)?;
         }
-        // What runs from the end is made of the turned sequence, so that the filter's parts lie in the same order.
+        // The reverse direction convolves the reversed sequence, so that the filter's rows keep their order.
         let turned = |x: Var| if self.reverse { net.sequence_reverse(x) } else { x };
         let context = Context::new(self.window).causal();
         let gates = net.sequence_conv_with(turned(x), weights.weight, Some(weights.bias), None, context);
@@ -120,7 +121,7 @@ impl Qrnn {
             let (z, f) = (part(0).tanh(), part(1).sigmoid());
             let c = match self.pool {
                 QrnnPool::Ifo => f * before + part(3).sigmoid() * z,
-                // One product less than with both shares.
+                // One product less than in the weighted sum.
                 QrnnPool::F | QrnnPool::Fo => z + f * (before - z),
             };
             let out = if self.pool == QrnnPool::F { c } else { part(2).sigmoid() * c };
@@ -186,8 +187,8 @@ impl RecurrentLayer for Qrnn {
 
 builder_methods! { Qrnn, Builder, Var;
     /// The output of a quasi-recurrent network after every step, in the rows and LoD of `x` (Bradbury et al., "Quasi-recurrent neural
-    /// networks", 2017): candidate z = tanh(W_z ∗ x), gates f = σ(W_f ∗ x) and o = σ(W_o ∗ x), convolutions over the row itself and those
-    /// before it; c = f ∘ c_prev + (1 − f) ∘ z, h = o ∘ c, or as [`QrnnPool`](crate::layers::QrnnPool) says. Runs over the sequences of the
+    /// networks", 2017): candidate z = tanh(W_z ∗ x), gates f = σ(W_f ∗ x) and o = σ(W_o ∗ x), convolutions over the row itself and earlier
+    /// rows; c = f ∘ c_prev + (1 − f) ∘ z, h = o ∘ c, or as [`QrnnPool`](crate::layers::QrnnPool) defines. Runs over the sequences of the
     /// last LoD level, without a product at each step. Parameters: `weight` `[window · in, 3H]`, `bias` `[3H]`.
     ///
     /// ```

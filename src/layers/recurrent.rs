@@ -1,4 +1,4 @@
-//! What the recurrent layers share: options, weights, the step block around a cell, and the builder's methods.
+//! Common code of the recurrent layers: options, weights, the step block around a cell, and the builder's methods.
 
 use std::ops::Range;
 
@@ -9,8 +9,8 @@ use crate::layers::init;
 use crate::operator::Spec;
 use crate::program::{Builder, Initializer, Recurrence, Step, Var, Vars};
 
-/// The weights of a recurrent layer, its gates side by side (G of them; LSTM: i, f, g, o; GRU: r, z, n). PyTorch's are
-/// the transposes: [`from_torch`](crate::layers::from_torch).
+/// The weights of a recurrent layer, its G gates side by side (LSTM: i, f, g, o; GRU: r, z, n). PyTorch stores their
+/// transposes: [`from_torch`](crate::layers::from_torch).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RecurrentWeights {
     /// `[in, G·H]`.
@@ -19,11 +19,11 @@ pub struct RecurrentWeights {
     pub w_hh: Var,
     /// `[G·H]`, added to the input's product.
     pub b_ih: Option<Var>,
-    /// `[G·H]`, added to the state's product: in a GRU that resets after it the part of n is inside the reset.
+    /// `[G·H]`, added to the state's product; a GRU's reset gate that acts after the product multiplies its part of n, too.
     pub b_hh: Option<Var>,
 }
 
-/// What errors call the width of a state.
+/// The name of a state's width in errors.
 pub(super) const STATE: &str = "numbers of state";
 
 /// The options that every recurrent layer has.
@@ -35,7 +35,7 @@ pub(super) struct Options<const STATES: usize> {
     pub(super) initial: Option<[Var; STATES]>,
     pub(super) input: Initializer,
     pub(super) recurrent: Initializer,
-    /// How the bias of the input's product starts, if not as is usual for the cell.
+    /// The initializer of the bias of the input's product; `None` is the cell's default.
     pub(super) input_bias: Option<Initializer>,
     pub(super) zoneout: [f64; STATES],
     pub(super) recurrent_dropout: f64,
@@ -43,7 +43,7 @@ pub(super) struct Options<const STATES: usize> {
 }
 
 impl<const STATES: usize> Options<STATES> {
-    /// `hidden` numbers of state and `gates` gates.
+    /// Options with `hidden` numbers of state and `gates` gates.
     pub(super) fn new(hidden: usize, gates: usize) -> Self {
         Self {
             hidden,
@@ -60,12 +60,12 @@ impl<const STATES: usize> Options<STATES> {
     }
 }
 
-/// What each recurrent layer of this crate has of its own.
+/// The code of one recurrent layer: names, weights and the cell.
 pub(super) trait Cell<const STATES: usize> {
-    /// Begins the names of its parameters.
+    /// The prefix of the parameters' names.
     const KIND: &'static str;
     const GATES: usize;
-    /// What errors call the states; the first one is the layer's output.
+    /// The names of the states in errors; the first state is the layer's output.
     const STATE_NAMES: [&'static str; STATES];
     type Weights: Copy;
 
@@ -76,14 +76,14 @@ pub(super) trait Cell<const STATES: usize> {
         [self.options().hidden; STATES]
     }
 
-    /// Name and start of the biases of the input's and the state's product, where it has any.
+    /// The name and the initializer of each bias, if there is one: of the input's product and of the state's product.
     fn biases(&self) -> [Option<(&'static str, Initializer)>; 2];
 
     /// Makes its parameters for the input `x`.
     fn make(&self, net: &Builder, x: Var) -> Option<Self::Weights>;
 
-    /// Runs it. `wanted` says what comes out: the output after every step, final memories, or both. `None` if something
-    /// does not fit or is unknown.
+    /// Appends the layer's operators. `wanted` selects the result: the output after every step, final memories, or both. `None`
+    /// if something does not fit or is unknown.
     fn run<O: Vars>(
         &self,
         net: &Builder,
@@ -93,57 +93,57 @@ pub(super) trait Cell<const STATES: usize> {
     ) -> Option<O>;
 }
 
-/// The methods that set [`Options`], for a layer that keeps them in its field `options`, and what makes it a
-/// [`RecurrentLayer`] of `$states` states.
+/// Implements the methods that set [`Options`], for a layer with a field `options`, and [`RecurrentLayer`] with
+/// `$states` states.
 macro_rules! recurrent_layer {
     ($layer:ident, $weights:ident, $states:literal) => {
         impl $layer {
-            /// No biases.
+            /// Omits the biases.
             #[must_use]
             pub fn without_bias(mut self) -> Self {
                 self.options.bias = false;
                 self
             }
 
-            /// Each sequence runs from its own end.
+            /// Reverses the direction: each sequence runs from its own end.
             #[must_use]
             pub fn backwards(mut self) -> Self {
                 self.options.reverse = true;
                 self
             }
 
-            /// How the weight `[in, G·H]` of the input starts, for G gates.
+            /// Sets the initializer of the input's weight `[in, G·H]`, for G gates.
             #[must_use]
             pub fn input_init(mut self, input: Initializer) -> Self {
                 self.options.input = input;
                 self
             }
 
-            /// How the weight `[H, G·H]` of the state starts, for G gates.
+            /// Sets the initializer of the state's weight `[H, G·H]`, for G gates.
             #[must_use]
             pub fn recurrent_init(mut self, recurrent: Initializer) -> Self {
                 self.options.recurrent = recurrent;
                 self
             }
 
-            /// What the bias of each gate starts as, in the order of the gates: of the input's product, where there are two. With
-            /// weights that are given ([`Builder::layer_with`](crate::Builder::layer_with)) it has no effect.
+            /// Sets the initial bias of each gate, in the order of the gates; with two biases, of the input's product. It has no
+            /// effect with given weights ([`Builder::layer_with`](crate::Builder::layer_with)).
             #[must_use]
             pub fn gate_biases(mut self, starts: [f64; <$layer as Cell<$states>>::GATES]) -> Self {
                 self.options.input_bias = Some($crate::layers::init::gate_biases(&starts));
                 self
             }
 
-            /// While training, each number of the states keeps its old value with these probabilities, one for each
-            /// state: [`Builder::zoneout`](crate::Builder::zoneout).
+            /// Sets the zoneout rates, one per state: while training, each number of a state keeps its old value with this
+            /// probability ([`Builder::zoneout`](crate::Builder::zoneout)).
             #[must_use]
             pub fn zoneout(mut self, rates: [f64; $states]) -> Self {
                 self.options.zoneout = rates;
                 self
             }
 
-            /// Variational dropout of the state where it is multiplied by its weight: while training, the same numbers
-            /// of it are left out at every step of a sequence
+            /// Sets the recurrent dropout rate: variational dropout of the state where its weight multiplies it. While training, the
+            /// same numbers of the state are dropped at every step of a sequence
             /// ([`Builder::variational_dropout`](crate::Builder::variational_dropout)).
             #[must_use]
             pub fn recurrent_dropout(mut self, rate: f64) -> Self {
@@ -151,7 +151,7 @@ macro_rules! recurrent_layer {
                 self
             }
 
-            /// The first part of the parameters' names, instead of the layer's kind and count.
+            /// Sets the first part of the parameters' names (default: the layer's kind and count).
             #[must_use]
             pub fn named(mut self, name: &str) -> Self {
                 self.options.name = Some(name.to_owned());
@@ -217,7 +217,7 @@ macro_rules! recurrent_layer {
 }
 pub(super) use recurrent_layer;
 
-/// The methods of [`Builder`] and [`Var`] that a layer has. `$state` are its states' names.
+/// Defines a layer's methods of [`Builder`] and [`Var`]. `$state` are the names of its states.
 macro_rules! recurrent_methods {
     (
         $layer:ident, [$($state:ident: $var:ty),+];
@@ -233,7 +233,7 @@ macro_rules! recurrent_methods {
             }
 
             #[doc = concat!("[`Builder::", stringify!($run), "`], and the states after each sequence's last step")]
-            #[doc = concat!("(", stringify!($($state),+), "), one row a sequence. An empty sequence has its initial ones.")]
+            #[doc = concat!("(", stringify!($($state),+), "), one row per sequence. An empty sequence has its initial states.")]
             ///
             /// # Errors
             #[doc = concat!("As [`Builder::", stringify!($run), "`].")]
@@ -276,18 +276,18 @@ pub(super) fn sliced<const N: usize>(
     })
 }
 
-/// What a cell makes its next states of, at one step.
+/// The inputs of a cell at one step.
 pub(super) struct CellInputs<const STATES: usize> {
     /// The input's product.
     pub(super) from_input: Var,
-    /// The first state, to be multiplied by its weight: without what recurrent dropout left out.
+    /// The first state after recurrent dropout, to be multiplied by its weight.
     pub(super) h: Var,
     /// The states.
     pub(super) states: [Var; STATES],
 }
 
-/// Runs a cell over the sequences of `x`. `next` gives the next states, and `wanted` says what comes out: of the output
-/// after every step, and of the memories that hold the states. `None` if `x` does not hold sequences of rows of floats, or a
+/// Runs a cell over the sequences of `x`. `next` computes the next states; `wanted` selects the results from the output after
+/// every step and the memories that hold the states. `None` if `x` does not hold sequences of rows of floats, or a
 /// weight, an option or an initial state does not fit.
 pub(super) fn run<const STATES: usize, C: Cell<STATES>, O: Vars>(
     net: &Builder,
@@ -331,8 +331,8 @@ pub(super) fn run<const STATES: usize, C: Cell<STATES>, O: Vars>(
 }
 
 builder_methods! { Builder;
-    /// The state after a step with zoneout (Krueger et al., 2016): while training each number of `before` stays with
-    /// probability `rate`, else it becomes that of `after`; without training the mean of the two cases. Composed as
+    /// Zoneout (Krueger et al., 2016), the state after a step: while training, each number keeps its value in `before` with
+    /// probability `rate` and takes its value in `after` otherwise; at inference it is the expected value. Composed as
     /// before + (1 − rate) · dropout(after − before).
     ///
     /// ```
@@ -362,8 +362,8 @@ builder_methods! { Builder;
     }
 }
 
-/// The spec of the input, after it and the weights were found to fit. A cell that takes its weights apart calls it
-/// before, so that an error names the weight.
+/// Checks the input and the weights; returns the spec of the input. A cell that slices its weights calls this first, so that an
+/// error names the weight.
 pub(super) fn checked<const STATES: usize, C: Cell<STATES>>(
     net: &Builder,
     x: Var,
@@ -380,14 +380,14 @@ pub(super) fn checked<const STATES: usize, C: Cell<STATES>>(
     Some(spec)
 }
 
-/// How many columns all gates have together, if the machine can count them; then it can count those of fewer gates too.
+/// The number of columns of all gates together; records an error if it overflows. The columns of fewer gates then cannot overflow.
 fn gate_columns<const STATES: usize, C: Cell<STATES>>(net: &Builder, cell: &C) -> Option<usize> {
     let hidden = cell.options().hidden;
     cell.widths().into_iter().try_for_each(|width| wide(net, C::KIND, width))?;
     times(net, C::GATES, STATE, C::KIND, hidden)
 }
 
-/// The spec of a recurrent layer's input.
+/// Returns the spec of a recurrent layer's input, or records an error if it does not hold sequences of rows of floats.
 pub(super) fn sequence_input(net: &Builder, layer: &str, x: Var) -> Option<Spec> {
     let spec = net.spec(x)?;
     if spec.lod.is_empty() || !spec.dtype.is_float() || spec.shape.len() != 2 {
@@ -416,7 +416,7 @@ pub(super) fn weight_shape(
     None
 }
 
-/// Checks a rate of the layer's options: the operator that takes it would name itself, which the user did not write.
+/// Checks a rate of the layer's options: the operator that reads it would name itself, which the user did not write.
 fn chance(net: &Builder, layer: &str, option: &str, rate: f64) -> Option<()> {
     if (0.0..1.0).contains(&rate) {
         return Some(());
@@ -426,7 +426,7 @@ fn chance(net: &Builder, layer: &str, option: &str, rate: f64) -> Option<()> {
     None
 }
 
-/// Checks the width of an initial state; that it has one row a sequence is checked by the memory that starts with it.
+/// Checks the width of an initial state. The memory that starts with it checks that it has one row per sequence.
 pub(super) fn state_width(net: &Builder, slot: &str, state: Var, like: &Spec, width: usize) -> Option<()> {
     let spec = net.spec(state)?;
     if spec.dtype == like.dtype && spec.batched() && spec.width() == width {

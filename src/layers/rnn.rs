@@ -19,19 +19,19 @@ pub struct Rnn {
 pub type RnnWeights = RecurrentWeights;
 
 impl Rnn {
-    /// `hidden` numbers of state, which are tanh of the sum of the two products. The input weight starts by
-    /// [`init::xavier`], the recurrent one by [`init::orthogonal`], the bias at zero.
+    /// A plain recurrent layer with `hidden` numbers of state and the activation tanh. The input weight starts by
+    /// [`init::xavier`], the recurrent weight by [`init::orthogonal`], the bias at zero.
     pub fn new(hidden: usize) -> Self {
         Self { options: Options::new(hidden, Self::GATES), activation: Activation::Tanh }
     }
 
-    /// Another function than tanh.
+    /// Sets the activation (default: tanh).
     #[must_use]
     pub fn activation(self, activation: Activation) -> Self {
         Self { activation, ..self }
     }
 
-    /// Starts from these states, one row a sequence, instead of zeros.
+    /// Sets the initial states, one row per sequence (default: zeros).
     #[must_use]
     pub fn initial(mut self, h: Var) -> Self {
         self.options.initial = Some([h]);

@@ -1,4 +1,4 @@
-//! The simple recurrent unit: its products depend on the input alone, so that the loop has none.
+//! The simple recurrent unit: its products depend on the input alone, so that the loop has no products.
 
 use super::layer::{times, wide};
 use super::recurrent::{STATE, sequence_input, state_width};
@@ -20,40 +20,40 @@ pub struct Sru {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct SruWeights {
-    /// `[in, 3H]`: the candidate, the forget gate and the reset gate side by side; `[in, 4H]` with what the input adds to the output,
-    /// where the input is not H wide.
+    /// `[in, 3H]`: the candidate, the forget gate and the reset gate side by side; `[in, 4H]` with the projection W_x of the input
+    /// to the output, where the input is not H wide.
     pub weight: Var,
-    /// `[2H]`: what the state counts in the two gates.
+    /// `[2H]`: the weights v_f and v_r of the state in the two gates.
     pub of_state: Var,
-    /// `[2H]`, of the two gates.
+    /// `[2H]`: the biases of the two gates.
     pub bias: Var,
 }
 
 impl Sru {
-    /// `hidden` numbers of state. The weight starts by [`init::xavier`], what the state counts and the biases at zero.
+    /// An SRU with `hidden` numbers of state. The weight starts by [`init::xavier`], the weights of the state and the biases at zero.
     pub fn new(hidden: usize) -> Self {
         Self { hidden, reverse: false, initial: None, name: None }
     }
 
-    /// Starts from these states, one row a sequence, instead of zeros.
+    /// Sets the initial states, one row per sequence (default: zeros).
     #[must_use]
     pub fn initial(self, c: Var) -> Self {
         Self { initial: Some([c]), ..self }
     }
 
-    /// Each sequence runs from its own end.
+    /// Reverses the direction: each sequence runs from its own end.
     #[must_use]
     pub fn backwards(self) -> Self {
         Self { reverse: true, ..self }
     }
 
-    /// The first part of the parameters' names, instead of `sru_0` and so on.
+    /// Sets the first part of the parameters' names (default: `sru_0` and so on).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..self }
     }
 
-    /// The parts of the weight, and how many columns they have together, if the machine can count them.
+    /// The number of matrices in the weight and of their columns together; records an error if it overflows.
     fn columns(&self, net: &Builder, input: &Spec) -> Option<(usize, usize)> {
         wide(net, "sru", self.hidden)?;
         let parts = if input.width() == self.hidden { 3 } else { 4 };
@@ -156,7 +156,7 @@ impl RecurrentLayer for Sru {
 builder_methods! { Sru, Builder, Var;
     /// The output of a simple recurrent unit after every step, in the rows and LoD of `x` (Lei et al., "Simple recurrent units for highly
     /// parallelizable recurrence", 2018): f = σ(x·W_f + v_f ∘ c + b_f), r = σ(x·W_r + v_r ∘ c + b_r), c' = f ∘ c + (1 − f) ∘ x·W,
-    /// h = r ∘ c' + (1 − r) ∘ x, where c is the state before; x·W_x in the place of x if it is not as wide as the state. Runs over the
+    /// h = r ∘ c' + (1 − r) ∘ x, where c is the previous state; x·W_x replaces x if x is not as wide as the state. Runs over the
     /// sequences of the last LoD level, without a product at each step. Parameters: `weight` `[in, 3H]` or `[in, 4H]`, `weight_state`
     /// `[2H]`, `bias` `[2H]`.
     ///

@@ -1,4 +1,4 @@
-//! Recurrent layers over one another, in one direction or both, with dropout between them and residual connections.
+//! Stacked recurrent layers, in one direction or both, with dropout between them and residual connections.
 
 use crate::builder_methods;
 use crate::error::Error;
@@ -6,7 +6,7 @@ use crate::layers::layer::{Instance, Layer, RecurrentLayer, Stateful};
 use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
-/// Options of [`Builder::stacked`]: several layers like one.
+/// Options of [`Builder::stacked`]: several recurrent layers of one kind, each over the output of the layer before.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stacked<L: RecurrentLayer> {
     layer: L,
@@ -19,54 +19,55 @@ pub struct Stacked<L: RecurrentLayer> {
 }
 
 impl<L: RecurrentLayer> Stacked<L> {
-    /// `layers` layers like `layer`, each with weights of its own, each over what the one before computed.
+    /// A stack of `layers` layers with the options of `layer`, each with weights of its own, each over the output of the layer before.
     pub fn new(layer: L, layers: usize) -> Self {
         let (bidirectional, dropout, variational_dropout, residual, initial) = (false, 0.0, 0.0, false, None);
         Self { layer, layers, bidirectional, dropout, variational_dropout, residual, initial }
     }
 
-    /// Each layer runs in both directions, and puts the two outputs side by side.
+    /// Makes each layer bidirectional: it runs in both directions and concatenates the two outputs.
     #[must_use]
     pub fn bidirectional(self) -> Self {
         Self { bidirectional: true, ..self }
     }
 
-    /// Dropout after each layer but the last.
+    /// Sets the rate of dropout after each layer but the last.
     #[must_use]
     pub fn dropout(self, rate: f64) -> Self {
         Self { dropout: rate, ..self }
     }
 
-    /// Dropout with one mask for all steps of a sequence ([`Builder::variational_dropout`]) on the input of every layer.
+    /// Sets the rate of variational dropout on the input of every layer: one mask for all steps of a sequence
+    /// ([`Builder::variational_dropout`]).
     #[must_use]
     pub fn variational_dropout(self, rate: f64) -> Self {
         Self { variational_dropout: rate, ..self }
     }
 
-    /// Adds to what each layer but the first computes what it was given. (The first one's input has a width of its own.)
+    /// Adds residual connections: each layer but the first adds its input to its output. (The first layer's input has a width of its own.)
     #[must_use]
     pub fn residual(self) -> Self {
         Self { residual: true, ..self }
     }
 
-    /// Starts from these states, one row a sequence: for each layer, or for each layer first the forward and then
-    /// the backward direction.
+    /// Sets the initial states, one row per sequence: one entry per layer, or for each layer first the forward and then the
+    /// backward direction (default: zeros).
     #[must_use]
     pub fn initial(self, states: Vec<L::States>) -> Self {
         Self { initial: Some(states), ..self }
     }
 }
 
-/// A number of layers that is no slip.
+/// The largest number of layers: a larger number is a mistake.
 const MOST: usize = 1 << 16;
 
 impl<L: RecurrentLayer> Stacked<L> {
-    /// How many layers there are in each direction and all directions.
+    /// The number of layers, counted in every direction.
     fn count(&self) -> usize {
         self.layers.saturating_mul(if self.bidirectional { 2 } else { 1 })
     }
 
-    /// Checks how many there are of something of which every layer and direction has one.
+    /// Checks the number of entries of a list with one entry per layer and direction.
     fn counted(&self, net: &Builder, what: &str, got: usize) -> Option<()> {
         if got == self.count() {
             return Some(());
@@ -84,7 +85,7 @@ impl<L: RecurrentLayer> Stacked<L> {
             net.refuse(Error::new("layers", expected, got));
             return None;
         }
-        // With one layer no operator takes the first rate, but it is wrong all the same.
+        // With one layer no operator reads the first rate, but an invalid rate is still an error.
         let rates = [("dropout", self.dropout), ("variational_dropout", self.variational_dropout)];
         if let Some((name, rate)) = rates.into_iter().find(|(_, rate)| !(0.0..1.0).contains(rate)) {
             let (what, expected) = (format!("`{name}` of layers"), "a number from 0 to below 1");
@@ -99,7 +100,7 @@ impl<L: RecurrentLayer> Stacked<L> {
 }
 
 impl<L: RecurrentLayer> Layer for Stacked<L> {
-    /// The layers, in each the forward direction before the backward one.
+    /// The instances layer by layer, the forward direction before the backward direction.
     type Weights = Vec<Instance<L>>;
 
     fn kind(&self) -> &str {
@@ -117,7 +118,7 @@ impl<L: RecurrentLayer> Layer for Stacked<L> {
 }
 
 impl<L: RecurrentLayer> Stateful for Stacked<L> {
-    /// Those of each layer; with both directions those of the forward one before those of the backward one.
+    /// The states layer by layer; with both directions, the forward direction's states before the backward direction's.
     type States = Vec<L::States>;
 
     fn states(&self, net: &Builder, x: Var, layers: &Self::Weights) -> (Var, Vec<L::States>) {
@@ -144,7 +145,7 @@ impl<L: RecurrentLayer> Stateful for Stacked<L> {
                 }
                 let (out, last) = layer.with(|_| options).run_states(net, input);
                 if net.errors() > before {
-                    // The other direction and the layers above would say the same again.
+                    // The other direction and the layers above would report the same error again.
                     return unknown();
                 }
                 outputs.push(out);
@@ -168,7 +169,7 @@ impl<L: RecurrentLayer> Stateful for Stacked<L> {
 }
 
 builder_methods! { Stacked, Builder, Var;
-    /// Recurrent layers over one another: the last one's output after every step, in the rows and LoD of `x`.
+    /// Stacked recurrent layers: returns the last layer's output after every step, in the rows and LoD of `x`.
     ///
     /// ```
     /// use unpadded::layers::{Lstm, Stacked};
@@ -186,7 +187,7 @@ builder_methods! { Stacked, Builder, Var;
         self.layer(options).run(self, x)
     }
 
-    /// A layer in both directions, with weights of their own: the two outputs side by side.
+    /// A bidirectional layer: it runs in both directions, each with its own weights, and concatenates the two outputs.
     ///
     /// # Errors
     /// As [`Builder::stacked`].
@@ -196,8 +197,8 @@ builder_methods! { Stacked, Builder, Var;
 }
 
 impl Builder {
-    /// [`Builder::stacked`], and the states of every layer after each sequence's last step, one row a sequence; with both
-    /// directions those of the forward one before those of the backward one.
+    /// [`Builder::stacked`], and the states of every layer after each sequence's last step, one row per sequence; with both
+    /// directions, the forward direction's states before the backward direction's.
     ///
     /// # Errors
     /// As [`Builder::stacked`].
@@ -207,7 +208,7 @@ impl Builder {
     }
 
     /// [`Builder::bidirectional`], and the states of the forward and the backward direction after their last steps, one row
-    /// a sequence.
+    /// per sequence.
     ///
     /// # Errors
     /// As [`Builder::stacked`].
@@ -221,7 +222,7 @@ impl Builder {
 }
 
 impl Var {
-    /// [`Builder::stacked_states`] of it.
+    /// [`Builder::stacked_states`] with this variable as the input.
     #[track_caller]
     pub fn stacked_states<L: RecurrentLayer>(self, options: Stacked<L>) -> (Var, Vec<L::States>) {
         match Builder::of(self) {
@@ -230,7 +231,7 @@ impl Var {
         }
     }
 
-    /// [`Builder::bidirectional_states`] of it.
+    /// [`Builder::bidirectional_states`] with this variable as the input.
     #[track_caller]
     pub fn bidirectional_states<L: RecurrentLayer>(self, layer: L) -> (Var, [L::States; 2]) {
         match Builder::of(self) {

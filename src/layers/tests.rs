@@ -1,4 +1,4 @@
-//! What layers append: shapes, names, starts, and errors at the user's line.
+//! The operators that layers append: shapes, names, initializers, and errors at the user's line.
 
 use super::*;
 use crate::operator::BlockId;
@@ -75,7 +75,7 @@ fn recurrent_layers_keep_rows_and_give_final_states() {
     for name in ["encoder.weight_ih", "encoder.weight_hh", "encoder.bias"] {
         assert!(program.find(name).is_some(), "{name}");
     }
-    // No operator but the step, the products, the sum and the cell.
+    // Only the step, the products, the sum and the cell, no other operator.
     let kinds: std::collections::BTreeSet<&str> =
         program.blocks().flat_map(|(_, b)| &b.ops).map(|op| op.kind.as_str()).collect();
     assert_eq!(
@@ -190,7 +190,7 @@ fn operators_name_the_line_that_called_the_layer() {
     });
 }
 
-/// A layer as a user's crate writes one, with a layer of this crate and a step block in it.
+/// A layer as in a user's crate, with a layer of this crate and a step block in it.
 #[track_caller]
 fn counted(net: &Builder, x: Var, width: usize) -> Var {
     net.part("counted", |net| {
@@ -278,7 +278,7 @@ fn final_states_of_stacked_and_bidirectional_layers() {
     for state in states.iter().flatten() {
         assert_eq!(net.spec(*state).unwrap().to_string(), "f32[batch, 4]");
     }
-    // Where a decoder starts.
+    // The states where a decoder starts.
     let y = net.stacked(x, Stacked::new(Gru::new(4), 4).initial(states));
     assert_eq!(net.spec(y).unwrap().width(), 4);
 }
@@ -325,7 +325,7 @@ fn a_tied_layer_has_no_weight_of_its_own() {
     let ids = net.feed("ids", DType::I64, &[], 1);
     let x = net.feed("x", DType::F32, &[4], 1);
     let table = net.layer(Embedding::new(9, 4).sparse());
-    // The table is made by whichever is called first.
+    // The first call makes the table.
     let logits = x.linear(Linear::tied(&table));
     let again = table.of(ids).linear(Linear::tied(&table).without_bias());
     assert_eq!(net.describe(logits), "`linear`: f32[rows1, 9] lod(1)");
@@ -342,7 +342,7 @@ fn a_tied_layer_has_no_weight_of_its_own() {
     );
 }
 
-/// What the options ask for is more than the machine can count: refused, not computed.
+/// Options whose sizes overflow are refused, not computed.
 #[test]
 fn numbers_that_overflow_are_refused() {
     const MOST: usize = usize::MAX;

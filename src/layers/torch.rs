@@ -1,4 +1,4 @@
-//! Weights as PyTorch names and lays them out, for layers of this crate.
+//! PyTorch's weights, by its names and in its layout, for layers of this crate.
 
 use ndarray::{Array2, ArrayView2, Ix2};
 
@@ -6,8 +6,8 @@ use crate::error::{AtCaller, Error, Result};
 use crate::executor::Scope;
 use crate::tensor::{DType, Dense};
 
-/// A weight `[out, in]`, as PyTorch stores it, in this crate's layout `[in, out]`. The order of the gates is the same
-/// (LSTM: i, f, g, o; GRU: r, z, n).
+/// Transposes a weight `[out, in]`, as PyTorch stores it, to this crate's layout `[in, out]`. The order of the gates is the
+/// same (LSTM: i, f, g, o; GRU: r, z, n).
 ///
 /// ```
 /// use ndarray::array;
@@ -20,9 +20,9 @@ pub fn from_torch<T: Clone>(weight: ArrayView2<'_, T>) -> Array2<T> {
     weight.t().as_standard_layout().into_owned()
 }
 
-/// Sets the parameters of the recurrent layer named `layer` (`"lstm_0"`) in the scope from PyTorch's: `read` gives
-/// the tensor of a name. `suffix` is what PyTorch appends for a layer and direction, `"_l0"` or `"_l1_reverse"`. Where
-/// this layer has one `bias`, it becomes the sum of PyTorch's two, which are only ever added.
+/// Sets the parameters of the recurrent layer named `layer` (`"lstm_0"`) in the scope from PyTorch's tensors: `read` returns
+/// the tensor of a name. `suffix` is PyTorch's suffix of a layer and direction, `"_l0"` or `"_l1_reverse"`. Where
+/// this layer has one `bias`, it becomes the sum of PyTorch's two biases, which are only ever added.
 ///
 /// ```
 /// use ndarray::array;
@@ -46,8 +46,8 @@ pub fn from_torch<T: Clone>(weight: ArrayView2<'_, T>) -> Array2<T> {
 /// ```
 ///
 /// # Errors
-/// If the scope has no such layer, it has a parameter that PyTorch's does not know (peepholes), `read` fails, or a
-/// tensor does not fit.
+/// If the scope has no such layer, the layer has a parameter that PyTorch's layer does not have (peepholes), `read` fails, or
+/// a tensor does not fit.
 #[track_caller]
 pub fn load_torch(
     scope: &mut Scope,
@@ -75,7 +75,7 @@ pub fn load_torch(
         let name = format!("{begin}{part}");
         values.push((value.map_err(|e| e.variable(&name)).at_caller()?, name));
     }
-    // Only now, when all are there, is anything changed; what does not fit is refused before the first one as well.
+    // All tensors are read before any parameter changes; shapes are checked before the first change as well.
     for (value, name) in values.iter_mut() {
         let here = scope.get(name)?;
         if here.shape() != value.shape() {

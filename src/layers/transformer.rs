@@ -1,4 +1,4 @@
-//! A block of a transformer: attention and two linear layers, each with a norm before it and its input added to what it gives.
+//! A transformer block: attention and a feed-forward part of two linear layers, each with a norm before and a residual connection.
 
 use crate::builder_methods;
 use crate::layers::{Attention, Instance, Layer, Linear, Norm};
@@ -20,17 +20,17 @@ pub struct TransformerBlock {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TransformerWeights {
-    /// Of the rows to one another.
+    /// Self-attention within each sequence.
     pub attention: (Instance<Norm>, Instance<Attention>),
-    /// To the rows of a memory.
+    /// Cross-attention to the rows of a memory.
     pub over: Option<(Instance<Norm>, Instance<Attention>)>,
-    /// Row by row.
+    /// The feed-forward part, row by row.
     pub feed_forward: (Instance<Norm>, Instance<Linear>, Instance<Linear>),
 }
 
 impl TransformerBlock {
-    /// With this attention of the rows to one another, or one of so many heads; four times as wide between the two linear layers, with a
-    /// layer norm before each part.
+    /// A transformer block with this self-attention; a number is a number of heads. The inner width is four times the width, and a
+    /// layer norm is before each part.
     pub fn new(attention: impl Into<Attention>) -> Self {
         Self {
             attention: attention.into(),
@@ -43,37 +43,37 @@ impl TransformerBlock {
         }
     }
 
-    /// Attends to a memory, too, behind the attention of the rows to one another: [`Attention::over`], as a decoder does.
+    /// Adds cross-attention to a memory after the self-attention, as in a decoder: give an [`Attention::over`].
     #[must_use]
     pub fn over(self, memory: Attention) -> Self {
         Self { over: Some(memory), ..self }
     }
 
-    /// So many numbers between the two linear layers.
+    /// Sets the inner width, between the two linear layers (default: four times the width).
     #[must_use]
     pub fn hidden(self, hidden: usize) -> Self {
         Self { hidden: Some(hidden), ..self }
     }
 
-    /// Another norm.
+    /// Sets the norm (default: [`Norm::layer`]).
     #[must_use]
     pub fn norm(self, norm: Norm) -> Self {
         Self { norm, ..self }
     }
 
-    /// Norms behind the sums instead of before the parts, as in the first paper.
+    /// Places the norms after the sums instead of before the parts, as in the first paper.
     #[must_use]
     pub fn norm_after(self) -> Self {
         Self { norm_after: true, ..self }
     }
 
-    /// Dropout of what each part gives, and between the two linear layers.
+    /// Sets the dropout rate of each part's output, and between the two linear layers.
     #[must_use]
     pub fn dropout(self, rate: f64) -> Self {
         Self { dropout: rate, ..self }
     }
 
-    /// The first part of the parameters' names, instead of `transformer_block_0` and so on.
+    /// Sets the first part of the parameters' names (default: `transformer_block_0` and so on).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..self }
@@ -132,10 +132,10 @@ impl Layer for TransformerBlock {
 }
 
 builder_methods! { TransformerBlock, Builder, Var;
-    /// A block of a transformer (Vaswani et al., "Attention is all you need", 2017), in the rows and LoD of `x`:
+    /// A transformer block (Vaswani et al., "Attention is all you need", 2017), in the rows and LoD of `x`:
     /// y = x + attention(norm(x)), then y + gelu(norm(y)·W₁ + b₁)·W₂ + b₂, with the norms before the parts (Xiong et al., "On layer
-    /// normalization in the transformer architecture", 2020). It knows no places but those that its
-    /// [`Attention`] knows: causal, rotary, relative or in a window. Parameters: those of [`Attention`] under `attention` and, with a
+    /// normalization in the transformer architecture", 2020). Only its [`Attention`] uses positions: causal, rotary, relative or a
+    /// window. Parameters: the parameters of [`Attention`] under `attention` and, with a
     /// memory, `over`; `inner` `[width, 4 · width]` and `outer` `[4 · width, width]`, each a weight and a bias; a gain and a bias for each
     /// norm.
     ///

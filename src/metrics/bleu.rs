@@ -1,4 +1,4 @@
-//! BLEU, as sacreBLEU computes it.
+//! The metric BLEU, equal to sacreBLEU's.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,18 +10,18 @@ use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::Variable;
 
-/// The longest n-grams that count.
+/// The length of the longest n-grams that count.
 const LONGEST: usize = 4;
 
-/// Its name in files.
+/// The metric's name in files.
 pub(super) const BLEU: &str = "bleu";
 
-/// BLEU of a corpus (Papineni et al., 2002), from 0 to 1: the geometric mean of the shares of n-grams, n = 1 … 4, that occur in the
-/// reference too, each at most as often as there, times exp(1 − reference / found) where what was found is shorter in all. A share
-/// of 0 of an n-gram length counts as 1/2ᵏ of one n-gram, for the k-th such length (the smoothing `exp`); the value is that of sacreBLEU
-/// (Post, "A call for clarity in reporting BLEU scores", 2018) over 100.
+/// BLEU of a corpus (Papineni et al., 2002), from 0 to 1: the geometric mean of the n-gram precisions, n = 1 … 4, where an n-gram
+/// counts at most as often as in the reference, times exp(1 − reference / found) if all texts together are shorter than the references.
+/// A precision of 0 counts as 1/2ᵏ of one n-gram, for the k-th such length (the smoothing `exp`). The value is sacreBLEU's
+/// (Post, "A call for clarity in reporting BLEU scores", 2018) divided by 100.
 ///
-/// As a metric it looks at sequences of whole numbers, as [`ErrorRate`](super::ErrorRate) does; texts go in by [`Bleu::texts`].
+/// As a metric it reads sequences of whole numbers, as [`ErrorRate`](super::ErrorRate) does; [`Bleu::texts`] adds texts.
 ///
 /// ```
 /// use unpadded::metrics::{Bleu, Metric};
@@ -33,51 +33,51 @@ pub(super) const BLEU: &str = "bleu";
 pub struct Bleu {
     name: String,
     variables: Vec<Var>,
-    /// n-grams that occur in the reference, for each n; all that were found, for each n; rows found, rows of the references.
+    /// For each n, the n-grams that occur in the reference; for each n, all n-grams found; rows found, rows of the references.
     sums: [f64; 2 * LONGEST + 2],
 }
 
 impl Bleu {
-    /// Of the sequences `found` against those that they are to be.
+    /// BLEU of the sequences `found` against `reference`.
     pub fn new(found: Var, reference: Var) -> Self {
         Self { variables: vec![found, reference], ..Self::of_texts() }
     }
 
-    /// Of texts that go in by [`Self::texts`] alone.
+    /// BLEU of texts, which only [`Self::texts`] adds.
     pub fn of_texts() -> Self {
         Self { name: "BLEU".to_owned(), variables: Vec::new(), sums: [0.0; 2 * LONGEST + 2] }
     }
 
-    /// Under another name.
+    /// Sets the name.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// Takes in a text and what it is to be, cut by [`tokens_13a`].
+    /// Adds a text and its reference, tokenized by [`tokens_13a`].
     pub fn texts(&mut self, found: &str, reference: &str) {
         self.texts_of_several(found, &[reference]);
     }
 
-    /// Takes in a text and several that it may be, cut by [`tokens_13a`], as [`Self::tokens_of_several`].
+    /// Adds a text and several references, tokenized by [`tokens_13a`], as [`Self::tokens_of_several`].
     pub fn texts_of_several(&mut self, found: &str, references: &[&str]) {
         let references: Vec<Vec<String>> = references.iter().map(|reference| tokens_13a(reference)).collect();
         self.tokens_of_several(&tokens_13a(found), &references.iter().map(Vec::as_slice).collect::<Vec<_>>());
     }
 
-    /// Takes in a sequence and what it is to be.
+    /// Adds a sequence and its reference.
     pub fn tokens<T: Eq + Hash>(&mut self, found: &[T], reference: &[T]) {
         self.tokens_of_several(found, &[reference]);
     }
 
-    /// Takes in a sequence and several that it may be: an n-gram counts as often as it is in the one that has it most often, and
-    /// what was found is to be as long as the one whose length is nearest, of two the shorter.
+    /// Adds a sequence and several references: an n-gram counts at most as often as in the reference that has it most often, and the
+    /// reference length is the nearest length among the references, the shorter of two equally near.
     ///
     /// ```
     /// use unpadded::metrics::{Bleu, Metric};
     /// let mut bleu = Bleu::of_texts();
     /// bleu.tokens_of_several(&[1, 2, 3, 4, 5], &[&[1, 2, 3, 4], &[2, 3, 4, 5, 6, 7]]);
-    /// assert_eq!(bleu.value(), 1.0); // every n-gram is in one of them, and 4 is nearest
+    /// assert_eq!(bleu.value(), 1.0); // every n-gram is in a reference, and 4 is the nearest length
     /// ```
     pub fn tokens_of_several<T: Eq + Hash>(&mut self, found: &[T], references: &[&[T]]) {
         for n in 1..=LONGEST {
@@ -159,8 +159,8 @@ impl Metric for Bleu {
     }
 }
 
-/// The tokens of a text by the rules `13a` of the NIST evaluation (mteval-v13a), which sacreBLEU takes if nothing is said: punctuation
-/// and symbols of ASCII stand alone, but for full stops and commas between digits, apostrophes and most hyphens.
+/// Tokenizes a text by the rules `13a` of the NIST evaluation (mteval-v13a), sacreBLEU's default: ASCII punctuation and symbols are
+/// tokens of their own, except full stops and commas between digits, apostrophes and most hyphens.
 ///
 /// ```
 /// use unpadded::metrics::tokens_13a;
@@ -178,14 +178,14 @@ pub fn tokens_13a(text: &str) -> Vec<String> {
         apart.extend(if alone(c) { vec![' ', c, ' '] } else { vec![c] });
     }
     let point = |c: char| matches!(c, '.' | ',');
-    // A point behind no digit; then one before no digit; then a hyphen behind a digit.
+    // A point after a non-digit; then a point before a non-digit; then a hyphen after a digit.
     let apart = pairwise(&apart, |a, b| !a.is_ascii_digit() && point(b), |a, b| [a, ' ', b, ' ']);
     let apart = pairwise(&apart, |a, b| point(a) && !b.is_ascii_digit(), |a, b| [' ', a, ' ', b]);
     let apart = pairwise(&apart, |a, b| a.is_ascii_digit() && b == '-', |a, b| [a, ' ', b, ' ']);
     apart.into_iter().collect::<String>().split_whitespace().map(str::to_owned).collect()
 }
 
-/// Replaces each pair of neighbours for which `found` holds, from the left, no character being in two of them.
+/// Replaces each pair of neighbours for which `found` holds, from the left; a character is in at most one pair.
 fn pairwise(
     text: &[char],
     found: impl Fn(char, char) -> bool,
@@ -212,7 +212,7 @@ fn pairwise(
 mod tests {
     use super::*;
 
-    /// Texts, what they are to be, and what sacreBLEU 2.x says of each alone.
+    /// Texts, their references, and sacreBLEU 2.x's score of each alone.
     const TEXTS: [(&str, &str, f64); 7] = [
         ("The cat sat on the mat.", "The cat is on the mat.", 48.892302243490086),
         ("a b c d e", "a b c d e", 100.0),
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(Bleu::of_texts().value(), 0.0);
     }
 
-    /// Texts, what they may be, and what sacreBLEU 2.6 says of each alone.
+    /// Texts, their references, and sacreBLEU 2.6's score of each alone.
     #[test]
     fn several_references_count_as_in_sacrebleu() {
         let texts: [(&str, &[&str], f64); 4] = [

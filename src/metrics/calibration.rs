@@ -1,4 +1,4 @@
-//! Whether guesses are right as often as they are said to be.
+//! The calibration error: whether guesses are right as often as their probabilities predict.
 
 use super::classes::LabelledLogits;
 use super::sums::Sums;
@@ -7,13 +7,13 @@ use crate::error::{Error, Result};
 use crate::program::Var;
 use crate::tensor::{DType, Variable};
 
-/// Its name in files, and of what it is told.
+/// The metric's name in files, and the names of its options.
 pub(super) const CALIBRATION: &str = "calibration_error";
 pub(super) const BINS: &str = "bins";
 
-/// The expected calibration error (Guo et al., "On calibration of modern neural networks", 2017): rows are put into bins of equal width
-/// by the probability of their guess, the largest of softmax(logits); the mean over the rows of |share of right guesses in
-/// the bin − mean probability in the bin|. Rows whose largest logit is NaN or infinite have no softmax, and are refused.
+/// The expected calibration error (Guo et al., "On calibration of modern neural networks", 2017): the mean over the rows of |share of
+/// right guesses in the bin − mean probability in the bin|, where rows are binned in bins of equal width by the probability of their
+/// guess, the largest of softmax(logits). A row whose largest logit is NaN or infinite has no softmax and is an error.
 ///
 /// ```
 /// use ndarray::array;
@@ -33,50 +33,50 @@ pub struct CalibrationError {
     name: String,
     classified: LabelledLogits,
     bins: usize,
-    /// Of each bin the rows, the sum of their probabilities, and the hits.
+    /// For each bin, the number of rows, the sum of their probabilities, and the number of hits.
     sums: Sums,
 }
 
-/// What a bin of a [`CalibrationError`] holds.
+/// A bin of a [`CalibrationError`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct CalibrationBin {
-    /// How many rows.
+    /// The number of rows.
     pub rows: u64,
     /// The mean probability of their guesses.
     pub confidence: f64,
-    /// The share of them that are right.
+    /// The share of guesses that are right.
     pub accuracy: f64,
 }
 
 impl CalibrationError {
-    /// Of `logits` `[rows, classes]` against `labels`, one whole number a row, in 15 bins.
+    /// The calibration error of `logits` `[rows, classes]` against `labels`, one whole number per row, in 15 bins.
     pub fn new(logits: Var, labels: Var) -> Self {
         let classified = LabelledLogits { logits, labels, ignore: None };
         Self { name: "calibration error".to_owned(), classified, bins: 0, sums: Sums::new(None) }.bins(15)
     }
 
-    /// So many bins, at least one. More than there can be are refused with the first batch.
+    /// Sets the number of bins, at least 1. A number that is too large is an error at the first batch.
     #[must_use]
     pub fn bins(self, bins: usize) -> Self {
         let bins = bins.max(1);
         Self { bins, sums: Sums::new(bins.checked_mul(3)), ..self }
     }
 
-    /// Rows with this label do not count.
+    /// Ignores the rows with this label.
     #[must_use]
     pub fn ignoring(mut self, label: i64) -> Self {
         self.classified.ignore = Some(label);
         self
     }
 
-    /// Under another name.
+    /// Sets the name.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// What each bin holds, from the least sure to the surest: a reliability diagram. Bins without rows are left out.
+    /// Returns the bins of a reliability diagram, by ascending probability. Bins without rows are left out.
     pub fn reliability(&self) -> Vec<CalibrationBin> {
         let of = |bin: &[f64]| CalibrationBin {
             rows: bin[0] as u64,

@@ -1,15 +1,15 @@
-//! chrF, as sacreBLEU computes it.
+//! The metric chrF, equal to sacreBLEU's.
 
 use std::collections::HashMap;
 
-/// The longest n-grams of characters that count.
+/// The length of the longest character n-grams that count.
 const LONGEST: usize = 6;
-/// How much more recall counts than precision.
+/// The weight of recall relative to precision.
 const BETA: f64 = 2.0;
 
 /// chrF2 of a corpus (Popović, "chrF: character n-gram F-score for automatic MT evaluation", 2015), from 0 to 1: F₂ of the mean precision
-/// and the mean recall of n-grams of characters, n = 1 … 6, without white space and over the lengths that both sides have. Of several
-/// references the one with the largest score counts. The value is sacreBLEU's over 100.
+/// and the mean recall of character n-grams, n = 1 … 6, without white space and over the lengths that both sides have. Of several
+/// references, the reference with the largest score counts. The value is sacreBLEU's divided by 100.
 ///
 /// ```
 /// use unpadded::metrics::ChrF;
@@ -19,7 +19,7 @@ const BETA: f64 = 2.0;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChrF {
-    /// For each length the n-grams found, those of the references, and those in both.
+    /// For each length, the numbers of n-grams in the texts, in the references, and in both.
     sums: [f64; 3 * LONGEST],
 }
 
@@ -29,7 +29,7 @@ impl ChrF {
         self.texts_of_several(found, &[reference]);
     }
 
-    /// Adds a text and its references, of which the one with the largest score counts.
+    /// Adds a text and its references; the reference with the largest score counts.
     pub fn texts_of_several(&mut self, found: &str, references: &[&str]) {
         let characters = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<Vec<char>>();
         let found = characters(found);
@@ -53,7 +53,7 @@ impl ChrF {
             });
             let both = both.count();
             let there = reference.windows(n).len();
-            // Without an n-gram of the reference, those found do not count.
+            // Without an n-gram in the reference, the n-grams of the text do not count.
             let found = if there == 0 { 0 } else { found.windows(n).len() };
             for (sum, count) in sums.iter_mut().zip([found, there, both]) {
                 *sum = count as f64;
@@ -62,7 +62,7 @@ impl ChrF {
         of
     }
 
-    /// The score of all texts together; 0 without any n-gram in common.
+    /// Returns the score of all texts together; 0 without any n-gram in common.
     pub fn value(&self) -> f64 {
         let (mut precision, mut recall, mut lengths) = (0.0, 0.0, 0.0);
         for sums in self.sums.chunks_exact(3) {
@@ -81,7 +81,7 @@ impl ChrF {
         (1.0 + BETA * BETA) * precision * recall / (BETA * BETA * precision + recall)
     }
 
-    /// All that it knows of the texts so far: sums of counts, which add up.
+    /// The sums: the whole state, counts that can be added to another's.
     pub fn sums(&mut self) -> &mut [f64] {
         &mut self.sums
     }
@@ -91,7 +91,7 @@ impl ChrF {
 mod tests {
     use super::*;
 
-    /// Texts, their references, and the chrF2 of sacreBLEU 2.6 of each alone.
+    /// Texts, their references, and sacreBLEU 2.6's chrF2 of each alone.
     #[test]
     fn values_are_those_of_sacrebleu() {
         let texts: [(&str, &[&str], f64); 8] = [

@@ -1,4 +1,4 @@
-//! Chunks that were found, against those that are there: the evaluation of the CoNLL shared tasks.
+//! Chunk F1: predicted chunks against reference chunks, as in the evaluation of the CoNLL shared tasks.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
@@ -12,10 +12,10 @@ use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::{DType, Variable};
 
-/// F1 of chunks: 2 · right / (found + there), over all kinds together. A chunk that was found is right if its first and
-/// its last word and its kind are those of one that is there (Tjong Kim Sang and Buchholz, 2000). 0 if there is none and none was found.
+/// F1 of chunks: 2 · right / (found + there), over all kinds together. A predicted chunk is right if a reference chunk has the same
+/// first word, last word and kind (Tjong Kim Sang and Buchholz, 2000). 0 if there are neither predicted nor reference chunks.
 ///
-/// Shown, it is a table of precision, recall and F1 of each kind.
+/// `Display` prints a table with precision, recall and F1 of each kind.
 ///
 /// ```
 /// use unpadded::data::{TagScheme, Vocabulary};
@@ -40,20 +40,20 @@ pub struct ChunkF1 {
     scheme: TagScheme,
     tags: Arc<[String]>,
     kinds: Arc<[String]>,
-    /// Of each kind the chunks that are right, found, and there.
+    /// For each kind, the numbers of right, predicted and reference chunks.
     sums: Vec<f64>,
 }
 
-/// Its name in files, and of what it is told.
+/// The metric's name in files, and the names of its options.
 pub(super) const CHUNKS: &str = "chunk_f1";
 pub(super) const SCHEME: &str = "scheme";
 pub(super) const TAGS: &str = "tags";
 
 impl ChunkF1 {
-    /// Of the tags `found` against those that are `there`, whole numbers in the same sequences, which `tags` numbers.
+    /// Chunk F1 of the predicted tags `found` against the reference tags `there`: ids of the vocabulary `tags`, in the same sequences.
     ///
     /// # Errors
-    /// If a tag is none of the scheme.
+    /// If a tag is not of the scheme.
     #[track_caller]
     pub fn new(found: Var, there: Var, scheme: TagScheme, tags: &Vocabulary) -> Result<Self> {
         Self::of(found, there, scheme, tags.tokens().map(str::to_owned).collect())
@@ -69,19 +69,19 @@ impl ChunkF1 {
         Ok(Self { name, found, there, scheme, tags: tags.into(), kinds: kinds.into_iter().collect(), sums })
     }
 
-    /// Under another name.
+    /// Sets the name (default: `chunk F1`).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// The share of the chunks found that are right; 0 if none was found.
+    /// Precision: the share of the predicted chunks that are right; 0 if none was predicted.
     pub fn precision(&self) -> f64 {
         let [right, found, _] = self.total();
         ratio(right, found)
     }
 
-    /// The share of the chunks there that were found; 0 if there is none.
+    /// Recall: the share of the reference chunks that were predicted; 0 if there is none.
     pub fn recall(&self) -> f64 {
         let [right, _, there] = self.total();
         ratio(right, there)
@@ -154,19 +154,19 @@ impl Metric for ChunkF1 {
     }
 }
 
-/// Which chunks count.
+/// The rule by which tags make chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChunkRule {
-    /// Those of conlleval: a chunk begins with any tag behind `O` or another kind.
+    /// As conlleval: a chunk begins with any tag after `O` or after a tag of another kind.
     Lenient,
-    /// Those that begin and end as their scheme writes them.
+    /// Only chunks that begin and end as the scheme requires.
     Strict,
 }
 
-/// The kind of each chunk of a sentence, with 1 or 0 for right, found and there.
+/// Returns the kind of each chunk of a sentence, with 1 or 0 for right, predicted and reference.
 ///
 /// # Errors
-/// If a tag is none of the scheme.
+/// If a tag is not of the scheme.
 pub(crate) fn counted<'a>(
     scheme: TagScheme,
     spans: ChunkRule,
@@ -184,7 +184,7 @@ pub(crate) fn counted<'a>(
     Ok(of_found.chain(there.iter().map(|chunk| (chunk.kind, [0.0, 0.0, 1.0]))).collect())
 }
 
-/// The tags of numbers, one a row.
+/// Returns the tag of each row's id.
 fn named<'a>(metric: &str, ids: &Variable, tags: &'a [String]) -> Result<Vec<&'a str>> {
     one_a_row(metric, ids)?;
     if ids.dtype().is_float() {
@@ -198,7 +198,7 @@ fn named<'a>(metric: &str, ids: &Variable, tags: &'a [String]) -> Result<Vec<&'a
     ids.as_slice::<i64>()?.iter().enumerate().map(of).collect()
 }
 
-/// Precision, recall and F1 in percent of each kind, and of all together; and how many chunks there are.
+/// Prints precision, recall and F1 in percent of each kind and of all together, and the number of chunks.
 impl fmt::Display for ChunkF1 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.kinds.iter().map(|kind| kind.chars().count()).max().unwrap_or(0).max(3);
@@ -234,7 +234,7 @@ mod tests {
         f1
     }
 
-    /// The numbers of `conlleval` for the same tags, worked out by hand from its rules.
+    /// The numbers of `conlleval` for the same tags, computed by hand from its rules.
     #[test]
     fn values_are_those_of_the_conll_evaluation() {
         let f1 =
@@ -245,9 +245,9 @@ mod tests {
         assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), ["NP", "33.33", "33.33", "33.33", "3"]);
         assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>(), ["VP", "0.00", "0.00", "0.00", "0"]);
         assert_eq!(lines[3].split_whitespace().collect::<Vec<_>>(), ["all", "25.00", "33.33", "28.57", "3"]);
-        // I behind O begins a chunk, which then is right.
+        // `I` after `O` begins a chunk, so the chunk is right.
         assert_eq!(scored(TagScheme::Iob2, &["O I-A I-A"], &["O B-A I-A"]).value(), 1.0);
-        // A chunk that goes on too far, or has another kind, is wrong.
+        // A chunk that is too long, or of another kind, is wrong.
         assert_eq!(scored(TagScheme::Iob1, &["I-A I-A B-A"], &["I-A I-A I-A"]).value(), 0.0);
         assert_eq!(scored(TagScheme::Iobes, &["S-A B-B E-B"], &["S-A B-A E-A"]).value(), 0.5);
         assert_eq!(scored(TagScheme::Plain, &["A A O"], &["A A O"]).value(), 1.0);

@@ -1,4 +1,4 @@
-//! Metrics of classification: which class the largest logit names, against the label.
+//! Metrics of classification: the class of the largest logit against the label.
 
 use super::sums::Sums;
 use super::{Better, Metric, MetricKind, Unit, one_a_row, same_sequences};
@@ -8,7 +8,7 @@ use crate::program::Var;
 use crate::tensor::{DType, Variable};
 use crate::with_float;
 
-/// The share of rows whose first largest logit is at the label. A row with a NaN misses.
+/// Accuracy: the share of rows whose first largest logit is at the label. A row with a NaN misses.
 ///
 /// ```
 /// use ndarray::array;
@@ -28,25 +28,25 @@ use crate::with_float;
 pub struct Accuracy {
     name: String,
     classified: LabelledLogits,
-    /// Hits, and rows that count.
+    /// The number of hits, and of rows that count.
     sums: [f64; 2],
 }
 
 impl Accuracy {
-    /// Of `logits` `[rows, classes]` against `labels`, one whole number a row.
+    /// The accuracy of `logits` `[rows, classes]` against `labels`, one whole number per row.
     pub fn new(logits: Var, labels: Var) -> Self {
         let classified = LabelledLogits { logits, labels, ignore: None };
         Self { name: "accuracy".to_owned(), classified, sums: [0.0; 2] }
     }
 
-    /// Rows with this label do not count.
+    /// Ignores the rows with this label.
     #[must_use]
     pub fn ignoring(mut self, label: i64) -> Self {
         self.classified.ignore = Some(label);
         self
     }
 
-    /// Under another name.
+    /// Sets the name.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
@@ -90,19 +90,19 @@ impl Metric for Accuracy {
     }
 }
 
-/// Over which classes [`Precision`], [`Recall`] and [`F1`] average.
+/// The classes that [`Precision`], [`Recall`] and [`F1`] average over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Average {
-    /// The mean of the classes' own values, over those that occur among labels or guesses.
+    /// The mean of the values of all classes that occur among labels or guesses.
     Macro,
-    /// Of all classes' hits and misses together.
+    /// The value of all classes' hits and misses together.
     Micro,
-    /// Of this class alone.
+    /// The value of this class alone.
     Class(usize),
 }
 
-/// What a class came to: its hits, how often it is the label, and how often it was guessed.
+/// The counts of a class: its hits, its rows by label, and its rows by guess.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Counts {
     pub(crate) hits: f64,
@@ -132,7 +132,7 @@ impl Counts {
 }
 
 impl Average {
-    /// The average of a share of the classes' counts.
+    /// Averages a share of the classes' counts.
     pub(super) fn of(self, classes: impl Iterator<Item = Counts>, share: impl Fn(Counts) -> f64) -> f64 {
         let mut classes = classes;
         match self {
@@ -149,7 +149,7 @@ impl Average {
         }
     }
 
-    /// What a share of it is called.
+    /// Returns the name of a share with this average.
     fn called(self, share: &str) -> String {
         match self {
             Average::Macro => format!("macro {share}"),
@@ -159,14 +159,14 @@ impl Average {
     }
 }
 
-/// What [`Precision`], [`Recall`] and [`F1`] hold.
+/// The fields of [`Precision`], [`Recall`] and [`F1`].
 #[derive(Debug, Clone)]
 struct PerClass {
     name: String,
     classified: LabelledLogits,
     average: Average,
     classes: usize,
-    /// Hits, labels and guesses of each class.
+    /// The numbers of hits, labels and guesses of each class.
     sums: Sums,
 }
 
@@ -223,19 +223,19 @@ macro_rules! of_classes {
         pub struct $type(PerClass);
 
         impl $type {
-            /// Of `logits` `[rows, classes]` against `labels`, one whole number a row.
+            /// The metric of `logits` `[rows, classes]` against `labels`, one whole number per row, averaged over classes by `average`.
             pub fn new(logits: Var, labels: Var, classes: usize, average: Average) -> Self {
                 Self(PerClass::new($called, (logits, labels), classes, average))
             }
 
-            /// Rows with this label do not count.
+            /// Ignores the rows with this label.
             #[must_use]
             pub fn ignoring(mut self, label: i64) -> Self {
                 self.0.classified.ignore = Some(label);
                 self
             }
 
-            /// Under another name.
+            /// Sets the name.
             #[must_use]
             pub fn named(mut self, name: &str) -> Self {
                 self.0.name = name.to_owned();
@@ -280,8 +280,8 @@ macro_rules! of_classes {
 }
 
 of_classes! {
-    /// Precision: hits / guesses of a class, the share of what was guessed to be it that is; 0 without a guess. Logits that are NaN guess
-    /// nothing.
+    /// Precision: hits / guesses of a class, the share of the rows guessed to be of the class that are; 0 without a guess. A row with a
+    /// NaN has no guess.
     ///
     /// ```
     /// use ndarray::array;
@@ -297,7 +297,7 @@ of_classes! {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     Precision = PRECISION, "precision", Counts::precision;
-    /// Recall: hits / labels of a class, the share of what is it that was guessed to be; 0 without a label.
+    /// Recall: hits / labels of a class, the share of the rows of the class that were guessed to be; 0 without a label.
     ///
     /// ```
     /// use ndarray::array;
@@ -313,7 +313,7 @@ of_classes! {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     Recall = RECALL, "recall", Counts::recall;
-    /// F1: 2·hits / (labels + guesses) of a class, the harmonic mean of precision and recall; 0 if there are neither.
+    /// F1: 2·hits / (labels + guesses) of a class, the harmonic mean of precision and recall; 0 without labels and guesses.
     ///
     /// ```
     /// use ndarray::array;
@@ -331,7 +331,7 @@ of_classes! {
     F1 = FSCORE, "F1", Counts::f1;
 }
 
-/// Logits against labels.
+/// The variables of a classification: logits and labels.
 #[derive(Debug, Clone)]
 pub(super) struct LabelledLogits {
     pub(super) logits: Var,
@@ -339,14 +339,14 @@ pub(super) struct LabelledLogits {
     pub(super) ignore: Option<i64>,
 }
 
-/// A row that counts: its number in the batch, its label, and the class of its first largest logit, if no logit is NaN.
+/// A row that counts: its number in the batch, its label, and the class of its first largest logit unless a logit is NaN.
 pub(super) struct Row {
     pub(super) number: usize,
     pub(super) label: i64,
     pub(super) guess: Option<i64>,
 }
 
-/// The names of these metrics in files, and of what they are told.
+/// The names of these metrics in files, and of their options.
 pub(super) const ACCURACY: &str = "accuracy";
 pub(super) const PRECISION: &str = "precision";
 pub(super) const RECALL: &str = "recall";
@@ -368,7 +368,7 @@ impl LabelledLogits {
         vec![self.logits, self.labels]
     }
 
-    /// The rows that count, of logits of so many classes.
+    /// Returns the rows that count; an error unless the logits have `classes` classes.
     pub(super) fn rows_of(&self, metric: &str, values: &[Variable], classes: usize) -> Result<Vec<Row>> {
         let rows = self.rows(metric, values)?;
         match values.first().map(Variable::shape) {
@@ -380,8 +380,8 @@ impl LabelledLogits {
         }
     }
 
-    /// The rows that count. Each has a label that is one of the logits' classes: another one is a mistake in the data, or one to
-    /// ignore, which has to be said.
+    /// Returns the rows that count. Each label has to be one of the logits' classes: another label is a mistake in the data, or
+    /// a label that `ignoring` has to name.
     pub(super) fn rows(&self, metric: &str, values: &[Variable]) -> Result<Vec<Row>> {
         let wrong = |expected: &str, got: String| Error::new(format!("metric `{metric}`"), expected, got);
         let [logits, labels] = values else {
@@ -404,7 +404,7 @@ impl LabelledLogits {
         let labels = labels.storage().as_dense()?.cast(DType::I64);
         with_float!(logits.dtype(), T => {
             let guesses = logits.as_slice::<T>()?.chunks(classes.max(1)).map(largest);
-            // Rows of no class have no logits, and no guess.
+            // With no classes, rows have no logits and no guess.
             let guesses = guesses.chain(std::iter::repeat(None));
             let rows = labels.as_slice::<i64>()?.iter().zip(guesses).enumerate();
             let rows = rows.map(|(number, (&label, guess))| Row { number, label, guess });
@@ -422,7 +422,7 @@ impl LabelledLogits {
     }
 }
 
-/// The place of the first largest number, if none is NaN.
+/// Returns the index of the first largest number, if no number is NaN.
 fn largest<T: PartialOrd + Copy>(logits: &[T]) -> Option<i64> {
     let mut best = None;
     for (place, x) in logits.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Which class is taken for which.
+//! The confusion matrix: labels against guesses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::Variable;
 
-/// Its name in files, and of what it is told.
+/// The metric's name in files, and the names of its options.
 pub(super) const CONFUSION: &str = "confusion";
 pub(super) const NAMES: &str = "names";
 
-/// How often rows of each class were guessed to be of each. Its value is the accuracy; shown, it is a table with precision, recall and F1
-/// of each class.
+/// The confusion matrix: the number of rows for each pair of label and guess. Its value is the accuracy; `Display` prints a table with
+/// precision, recall and F1 of each class.
 ///
 /// ```
 /// use ndarray::array;
@@ -39,14 +39,14 @@ pub struct ConfusionMatrix {
     name: String,
     classified: LabelledLogits,
     names: Arc<[String]>,
-    /// By label, then by guess; then those of each label that had no guess.
+    /// The numbers of rows by label, then by guess; after them, for each label, the number of rows without a guess.
     sums: Sums,
 }
 
 impl ConfusionMatrix {
-    /// Of `logits` `[rows, classes]` against `labels`, one whole number a row, which `classes` numbers. It holds a number for each
+    /// The confusion matrix of `logits` `[rows, classes]` against `labels`, one id of `classes` per row. It holds a number for each
     /// pair of classes, and refuses the first batch if there are more than 16,383 classes; a [`Predictor`](crate::predict) makes it
-    /// again for at most 8,192.
+    /// again for at most 8,192 classes.
     pub fn new(logits: Var, labels: Var, classes: &Vocabulary) -> Self {
         Self::of(logits, labels, classes.tokens().map(str::to_owned).collect())
     }
@@ -57,20 +57,20 @@ impl ConfusionMatrix {
         Self { name: "accuracy by class".to_owned(), classified, names: names.into(), sums }
     }
 
-    /// Rows with this label do not count.
+    /// Ignores the rows with this label.
     #[must_use]
     pub fn ignoring(mut self, label: i64) -> Self {
         self.classified.ignore = Some(label);
         self
     }
 
-    /// Under another name.
+    /// Sets the name.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// How many rows with this label were guessed to be of this class; 0 for a class that there is not.
+    /// Returns the number of rows with this label and this guess; 0 for an unknown class.
     pub fn count(&self, label: usize, guess: usize) -> u64 {
         let classes = self.names.len();
         if label >= classes || guess >= classes { 0 } else { self.sums.get(label * classes + guess) as u64 }
@@ -137,7 +137,7 @@ impl Metric for ConfusionMatrix {
     }
 }
 
-/// A line a label: how often each class was guessed, then precision, recall and F1 in percent.
+/// Prints a line per label: the number of guesses of each class, then precision, recall and F1 in percent.
 impl fmt::Display for ConfusionMatrix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let classes = self.names.len();

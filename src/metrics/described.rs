@@ -1,4 +1,4 @@
-//! Metrics in files: what is said of one, and how it is made again.
+//! Metrics in files: the description of a metric, and making the metric from it.
 
 use super::bleu::BLEU;
 use super::calibration::{BINS, CALIBRATION};
@@ -19,12 +19,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::operator::Registry;
 use crate::program::{Program, Var};
 
-/// A file may ask for so many bins, and for so many classes: of a matrix, and of their counts.
+/// Limits for a metric from a file: the bins, the classes of a matrix, and the classes that are counted.
 const MOST_BINS: usize = 1 << 24;
 const MOST_NAMES: usize = 1 << 13;
 const MOST_CLASSES: usize = 1 << 28;
 
-/// What a file says of a metric whose variables are the program's; `None` of one that cannot be made again.
+/// Returns the description of a metric of the program's variables; `None` if the metric cannot be made from a description.
 pub(crate) fn describe(metric: &dyn Metric, program: &Program) -> Option<MetricDesc> {
     let kind = metric.kind()?;
     let variables = metric.variables().into_iter().map(|var| program.var(var.id()).name.clone());
@@ -36,10 +36,10 @@ pub(crate) fn describe(metric: &dyn Metric, program: &Program) -> Option<MetricD
     })
 }
 
-/// The metric that a file says.
+/// Makes the metric that a file describes.
 ///
 /// # Errors
-/// If there is no such kind, as in a file of a later release, or its variables or attributes do not fit it.
+/// If the kind is unknown, as in a file of a later release, or the variables or attributes do not fit the kind.
 pub(crate) fn metric_of(
     desc: &MetricDesc,
     program: &Program,
@@ -49,8 +49,8 @@ pub(crate) fn metric_of(
 }
 
 impl Unit {
-    /// The unit of each metric that a checkpoint describes, by the metric's name; a metric of an operator that `registry` lacks is
-    /// left out.
+    /// Returns the unit of each metric that a checkpoint describes, by the metric's name; a metric of an operator that `registry`
+    /// lacks is left out.
     pub fn of_metrics(checkpoint: &Checkpoint, registry: &Registry) -> Vec<(String, Self)> {
         let unit = |desc: &MetricDesc| {
             let metric = metric_of(desc, &checkpoint.program, registry).ok()?;
@@ -89,7 +89,7 @@ fn made(desc: &MetricDesc, program: &Program, registry: &Registry) -> Result<Box
     {
         return Ok(Box::new(error.named(name)));
     }
-    // Under its name, without the rows of a label that is left out.
+    // Sets the name, and the label to ignore if there is one.
     macro_rules! ignoring {
         ($metric:expr) => {{
             let metric = $metric.named(name);

@@ -1,4 +1,4 @@
-//! How far numbers are from those that they are to be.
+//! Regression errors: the deviation of numbers from their targets.
 
 use super::{Better, Metric, MetricKind, same_sequences};
 use crate::error::{Error, Result};
@@ -6,7 +6,7 @@ use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::{DType, Dense, Variable};
 
-/// What is computed of the differences.
+/// The error that is computed from the differences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deviation {
     Absolute,
@@ -15,7 +15,7 @@ enum Deviation {
 }
 
 impl Deviation {
-    /// Each with its name, in files too.
+    /// Each error with its name, also in files.
     const ALL: [(Deviation, &str); 3] = [
         (Deviation::Absolute, "mean absolute error"),
         (Deviation::Square, "mean squared error"),
@@ -42,7 +42,7 @@ pub struct MeanError {
     found: Var,
     wanted: Var,
     of: Deviation,
-    /// Of the errors, and how many there are.
+    /// The sum of the errors and the number of errors.
     sums: [f64; 2],
 }
 
@@ -52,28 +52,28 @@ impl MeanError {
         Self { name: name.to_owned(), found, wanted, of, sums: [0.0; 2] }
     }
 
-    /// The mean of |found − wanted|, floats of equal shape.
+    /// The mean absolute error: the mean of |found − wanted|, floats of equal shape.
     pub fn absolute(found: Var, wanted: Var) -> Self {
         Self::new(Deviation::Absolute, found, wanted)
     }
 
-    /// The mean of (found − wanted)².
+    /// The mean squared error: the mean of (found − wanted)².
     pub fn squared(found: Var, wanted: Var) -> Self {
         Self::new(Deviation::Square, found, wanted)
     }
 
-    /// The root of the mean of (found − wanted)².
+    /// The root mean squared error: the root of the mean of (found − wanted)².
     pub fn root_squared(found: Var, wanted: Var) -> Self {
         Self::new(Deviation::Root, found, wanted)
     }
 
-    /// The one of this name in files.
+    /// The metric of this kind in files.
     pub(super) fn of_kind(kind: &str, found: Var, wanted: Var) -> Option<Self> {
         let (of, _) = Deviation::ALL.into_iter().find(|(_, name)| *name == kind)?;
         Some(Self::new(of, found, wanted))
     }
 
-    /// Under another name.
+    /// Sets the name.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
@@ -99,7 +99,7 @@ impl Metric for MeanError {
         let [found, wanted] = values else {
             return Err(wrong("numbers and those that they are to be", format!("{} values", values.len())));
         };
-        // `[rows]` and `[rows, 1]` are the same numbers.
+        // `[rows]` and `[rows, 1]` hold the same numbers.
         let numbers = |of: &Variable| of.shape().iter().product::<usize>();
         if (found.rows(), numbers(found)) != (wanted.rows(), numbers(wanted)) {
             let got = format!("shapes {:?} and {:?}", found.shape(), wanted.shape());

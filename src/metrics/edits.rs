@@ -1,4 +1,4 @@
-//! How far sequences are from others: edit distance, error rates, exact match.
+//! Metrics that compare sequences with references: edit distance, error rates, exact match.
 
 use super::classes::ratio;
 use super::{Better, Metric, MetricKind, Unit, one_a_row};
@@ -8,11 +8,11 @@ use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::{DType, Variable};
 
-/// Its name in files.
+/// The metric's name in files.
 pub(super) const ERRORS: &str = "error_rate";
 pub(super) const EXACT: &str = "exact_match";
 
-/// The sequences of the last level of two variables of whole numbers, one beside the other.
+/// Returns the pairs of sequences of the last level of two variables of whole numbers.
 pub(super) fn pairs(metric: &str, values: &[Variable]) -> Result<Vec<[Vec<i64>; 2]>> {
     let wrong = |expected: &str, got: String| Error::new(format!("metric `{metric}`"), expected, got);
     let [found, reference] = values else {
@@ -40,10 +40,10 @@ pub(super) fn pairs(metric: &str, values: &[Variable]) -> Result<Vec<[Vec<i64>; 
     Ok(found.into_iter().zip(reference).map(|(found, reference)| [found, reference]).collect())
 }
 
-/// The edit distance of sequences to those that they are to be, over the length of the latter, of all sequences together: the word
-/// error rate of words, the phoneme error rate of phonemes. It may be above 1; without any reference token it is 0.
+/// The edit distance from sequences to their references, divided by the length of the references, over all sequences: the word error
+/// rate (WER) of words, the phoneme error rate of phonemes. It may be above 1; without any reference token it is 0.
 ///
-/// Both hold whole numbers, one a row, in as many sequences of the last level, each of a length of its own.
+/// Both variables hold whole numbers, one per row, in equally many sequences of the last level, each of any length.
 ///
 /// ```
 /// use unpadded::metrics::{ErrorRate, Metric};
@@ -62,17 +62,17 @@ pub struct ErrorRate {
     name: String,
     found: Var,
     reference: Var,
-    /// Edits, and the rows of the references.
+    /// The number of edits, and the number of reference rows.
     sums: [f64; 2],
 }
 
 impl ErrorRate {
-    /// Of the sequences `found` against those that they are to be.
+    /// The error rate of the sequences `found` against `reference`.
     pub fn new(found: Var, reference: Var) -> Self {
         Self { name: "error rate".to_owned(), found, reference, sums: [0.0; 2] }
     }
 
-    /// Under another name.
+    /// Sets the name.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
@@ -117,7 +117,7 @@ impl Metric for ErrorRate {
     }
 }
 
-/// The share of sequences that are what they are to be, from the first row to the last. Of what it looks at, see [`ErrorRate`].
+/// Exact match: the share of sequences that equal their reference in every row. Its variables are as for [`ErrorRate`].
 ///
 /// ```
 /// use unpadded::metrics::{ExactMatch, Metric};
@@ -135,17 +135,17 @@ pub struct ExactMatch {
     name: String,
     found: Var,
     reference: Var,
-    /// Those that are the same, and all.
+    /// The number of matching sequences, and of all sequences.
     sums: [f64; 2],
 }
 
 impl ExactMatch {
-    /// Of the sequences `found` against those that they are to be.
+    /// Exact match of the sequences `found` against `reference`.
     pub fn new(found: Var, reference: Var) -> Self {
         Self { name: "exact match".to_owned(), found, reference, sums: [0.0; 2] }
     }
 
-    /// Under another name.
+    /// Sets the name.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
     use crate::Builder;
 
-    /// By the definition: an edit at the first place, then the rest.
+    /// The edit distance by its definition: an edit at the first position, then the rest.
     fn by_definition(a: &[u8], b: &[u8]) -> usize {
         match (a.split_first(), b.split_first()) {
             (None, _) => b.len(),

@@ -1,4 +1,4 @@
-//! A loss of several batches: its sums and means over rows are added up, and what it computes from them is computed once.
+//! The loss over several batches: its sums and means over rows are accumulated, and the rest of the loss is computed once from them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,25 +17,25 @@ pub(super) struct Formula {
     literals: HashMap<VarId, VarKind>,
 }
 
-/// What the function is of. It keeps the sum of its numbers over the batches, and by what that is divided.
+/// An argument of the function. Its numbers are summed over the batches; a mean also has the count that divides the sum.
 struct Leaf {
     var: VarId,
-    /// Which variable it is found by.
+    /// The variable that is fetched for it.
     fetched: Var,
     dtype: DType,
     shape: Vec<usize>,
-    /// The place of each sum: its numbers, then its count. The count of batches is behind all sums.
+    /// The index of its first sum: its numbers, then its count. The count of batches is after all sums.
     at: usize,
     counts: Counts,
 }
 
 #[derive(Clone, Copy)]
 enum Counts {
-    /// A sum.
+    /// A sum: not divided.
     Nothing,
-    /// A mean: all numbers of the rows.
+    /// A mean: divided by the number of all numbers of the rows.
     Numbers,
-    /// What no row reaches, as a penalty on weights: the batches.
+    /// A value that does not depend on rows, such as a penalty on weights: divided by the number of batches.
     Batches,
 }
 
@@ -51,7 +51,7 @@ impl Leaf {
 }
 
 impl Formula {
-    /// The function that the operators of `loss` are.
+    /// Derives the function from the operators of `loss`.
     ///
     /// # Errors
     /// If it is not one number, or is not computed from sums and means over rows.
@@ -96,7 +96,7 @@ impl Formula {
         Ok(Self { loss, leaves, steps, literals })
     }
 
-    /// The rows that it is the mean of, if it is nothing else.
+    /// Returns the variable whose mean over rows the loss is, if it is nothing else.
     pub(super) fn mean_of(&self) -> Option<Var> {
         match &self.leaves[..] {
             [Leaf { var, fetched, counts: Counts::Numbers, .. }] if *var == self.loss => Some(*fetched),
@@ -108,15 +108,15 @@ impl Formula {
         self.leaves.iter().map(|leaf| leaf.fetched)
     }
 
-    /// Sums of no batch.
+    /// Returns the sums before the first batch.
     pub(super) fn zeros(&self) -> Vec<f64> {
         vec![0.0; self.leaves.iter().map(|leaf| leaf.len() + 1).sum::<usize>() + 1]
     }
 
-    /// Takes in the values of a batch.
+    /// Adds the values of a batch.
     ///
     /// # Errors
-    /// If they are not those of its variables.
+    /// If they do not fit its variables.
     pub(super) fn update(&self, sums: &mut [f64], values: &[Variable]) -> Result<()> {
         let mut added = sums.to_vec();
         for (leaf, value) in self.leaves.iter().zip(values) {
@@ -145,7 +145,7 @@ impl Formula {
         Ok(())
     }
 
-    /// The loss of all batches, as that of one batch also where none has a row; `None` of no batch.
+    /// Returns the loss over all batches as if they were one batch, even if none has a row; `None` without a batch.
     ///
     /// # Errors
     /// If an operator refuses its values.

@@ -1,4 +1,4 @@
-//! How well sets of labels are found.
+//! F1 of predicted sets of labels.
 
 use super::{Better, Counts, Metric, MetricKind, Unit};
 use crate::error::{Error, Result};
@@ -6,18 +6,18 @@ use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::{DType, Dense, Variable};
 
-/// Its name in files.
+/// The metric's name in files.
 pub(super) const LABEL_SETS: &str = "label_sets";
 
-/// Thresholds of the logit: evenly from −10 to 10.
+/// The number of thresholds of the logit, evenly spaced from −10 to 10.
 const THRESHOLDS: usize = 401;
 const LARGEST: f64 = 10.0;
 
 /// Micro-averaged F1 of sets of labels at the best common threshold: the highest 2 · hits / (labels + guesses) over all labels of all
 /// rows; 0 without any.
 ///
-/// A label is guessed where its logit reaches the threshold, one of 401 from −10 to 10 in steps of 0.05, and is there where its target is
-/// above 0.5. So a model whose probabilities of rare labels are all small, and in the right order, has a high F1.
+/// A label is guessed if its logit reaches the threshold, one of 401 from −10 to 10 in steps of 0.05, and is true if its target is
+/// above 0.5. So a model whose probabilities of rare labels are all small, but in the right order, has a high F1.
 ///
 /// ```
 /// use ndarray::array;
@@ -35,17 +35,17 @@ pub struct LabelSetF1 {
     name: String,
     logits: Var,
     targets: Var,
-    /// By the highest threshold that a logit reaches, behind those below all: labels that are there, and others.
+    /// By the highest threshold that a logit reaches (first: none): the number of true labels, and of other labels.
     sums: Vec<f64>,
 }
 
 impl LabelSetF1 {
-    /// Of logits `[rows, labels]` against targets of the same shape.
+    /// The F1 of `logits` `[rows, labels]` against `targets` of the same shape.
     pub fn new(logits: Var, targets: Var) -> Self {
         Self { name: "micro F1".to_owned(), logits, targets, sums: vec![0.0; 2 * (THRESHOLDS + 1)] }
     }
 
-    /// Under another name.
+    /// Sets the name.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
@@ -85,7 +85,7 @@ impl Metric for LabelSetF1 {
         let floats = |of: &Variable| -> Result<Dense> { Ok(of.storage().as_dense()?.cast(DType::F64)) };
         let (logits, targets) = (floats(logits)?, floats(targets)?);
         for (logit, target) in logits.as_slice::<f64>()?.iter().zip(targets.as_slice::<f64>()?) {
-            // A NaN reaches none.
+            // A NaN reaches no threshold.
             let steps = (logit + LARGEST) * (THRESHOLDS - 1) as f64 / (2.0 * LARGEST);
             let place = if steps >= 0.0 { 1 + (steps as usize).min(THRESHOLDS - 1) } else { 0 };
             let sum = self.sums.get_mut(2 * place + usize::from(*target <= 0.5));

@@ -1,28 +1,28 @@
 //! Metrics that stream over ragged batches: each keeps sums, so that batches of any sizes give the value over all rows.
 //!
-//! A [`Metric`] names the variables that it looks at, gets their values after each batch, and says at any time what
-//! they come to. No row is padding, so none has to be left out; rows that *should* not count (a label to ignore) are
-//! said when the metric is made. Batches and sequences may be empty.
+//! A [`Metric`] names the variables that it reads, gets their values after each batch, and returns its value over all batches at any
+//! time. No row is padding, so there is nothing to mask; a metric's options exclude rows that *should* not count (a label to
+//! ignore). Batches and sequences may be empty.
 //!
-//! | metric | looks at | is |
+//! | metric | reads | value |
 //! |---|---|---|
 //! | [`Loss::new`] | a loss of each row, or a scalar loss | their mean |
 //! | [`Loss::perplexity`] | the cross-entropy of each row, in nats | exp(mean) |
-//! | [`Loss::bits_per_character`] | the same | mean / ln 2 |
+//! | [`Loss::bits_per_character`] | the cross-entropy of each row, in nats | mean / ln 2 |
 //! | [`Accuracy`] | logits and labels | the share of rows whose largest logit is at the label |
 //! | [`TopK`] | logits and labels | the share of rows whose label is among the k largest logits |
-//! | [`Precision`], [`Recall`], [`F1`] | logits and labels | of a class, or the micro or macro average; F1 is the harmonic mean of the other two |
-//! | [`ConfusionMatrix`] | logits and labels | the accuracy; a table of which class is taken for which |
-//! | [`RocAuc`] | logits and labels | how likely a row of a class has a higher score for it than another |
-//! | [`CalibrationError`] | logits and labels | how far probabilities are from how often guesses are right |
+//! | [`Precision`], [`Recall`], [`F1`] | logits and labels | of a class, or the micro or macro average; F1 is their harmonic mean |
+//! | [`ConfusionMatrix`] | logits and labels | the accuracy; a table of labels against guesses |
+//! | [`RocAuc`] | logits and labels | the probability that a row of a class scores higher for it than a row of another class |
+//! | [`CalibrationError`] | logits and labels | the mean distance between the probabilities and the accuracy of guesses |
 //! | [`LabelSetF1`] | logits and targets of several labels | micro-averaged F1 over all labels of all rows, at the best threshold |
 //! | [`MeanError`] | numbers and numbers | the mean absolute, squared or root mean squared error |
-//! | [`ChunkF1`] | tags and tags | F1 of chunks, as the CoNLL evaluation has it |
-//! | [`TokenAccuracy`] | tags and tags | the share of tokens whose tag is right |
-//! | [`ErrorRate`] | sequences and sequences | edits that make the one the other, for each token: word and phoneme error rates |
-//! | [`ExactMatch`] | sequences and sequences | the share of sequences that are the same |
-//! | [`Bleu`] | sequences and sequences | BLEU, equal to that of sacreBLEU; of texts too |
-//! | [`ChrF`] | texts | chrF2, equal to that of sacreBLEU; no metric of a trainer |
+//! | [`ChunkF1`] | tags and tags | F1 of chunks, as in the CoNLL evaluation |
+//! | [`TokenAccuracy`] | tags and tags | the share of tokens with the right tag |
+//! | [`ErrorRate`] | sequences and sequences | edits per reference token: word and phoneme error rates |
+//! | [`ExactMatch`] | sequences and sequences | the share of sequences that equal their reference |
+//! | [`Bleu`] | sequences and sequences | BLEU, equal to sacreBLEU's value; also of texts |
+//! | [`ChrF`] | texts | chrF2, equal to sacreBLEU's value; not a trainer's metric |
 //!
 //! A metric of your own is an implementation of the trait:
 //!
@@ -109,15 +109,15 @@ use crate::tensor::{DType, Variable};
 use formula::Formula;
 use std::sync::Arc;
 
-/// A number about all batches so far.
+/// A metric: one number about all batches so far.
 pub trait Metric {
-    /// What it is called where it is shown, selected and stored; one name a trainer.
+    /// The metric's name in output, selection and files; unique in a trainer.
     fn name(&self) -> &str;
 
     /// The variables whose values [`Self::update`] gets, in their order. Feeds are allowed.
     fn variables(&self) -> Vec<Var>;
 
-    /// Which values are better.
+    /// Whether higher or lower values are better.
     fn better(&self) -> Better;
 
     /// The unit of its values: a plain number, unless the metric sets another.
@@ -125,28 +125,28 @@ pub trait Metric {
         Unit::Number
     }
 
-    /// Takes in a batch of so many sequences.
+    /// Adds the values of a batch of `sequences` sequences.
     ///
     /// # Errors
-    /// If the values do not fit; nothing may have been taken in then.
+    /// If the values do not fit; the sums must then be unchanged.
     fn update(&mut self, values: &[Variable], sequences: usize) -> Result<()>;
 
-    /// What all batches since the sums were zero come to; a number, 0 without anything that counts.
+    /// Returns the value over all batches since the sums were zero; 0 if nothing counted.
     fn value(&self) -> f64;
 
-    /// ALL that it knows of the batches so far. Setting them to zero starts anew; setting them to what they were (they
-    /// are stored in checkpoints) goes on from there. Their number never changes: an update that changes it is an error. Many cost
-    /// little in a file if most are zero.
+    /// The sums: the WHOLE state of the metric. Setting them to zero starts anew; setting them to earlier values (they are stored in
+    /// checkpoints) continues from there. Their number never changes: an update that changes it is an error. Many sums take
+    /// little space in a file if most are zero.
     fn sums(&mut self) -> &mut [f64];
 
-    /// Takes in what another metric of the same kind and settings, which saw other batches, has summed up
-    /// ([`Self::sums`]): of several workers, or of parts of the data. It is then as if this one had seen those batches too.
+    /// Merges the sums of another metric of the same kind and options that saw other batches ([`Self::sums`]), such as another
+    /// worker's. The value is then the value over the batches of both metrics.
     ///
-    /// That the other one is of the same kind and settings is for the caller to see to: sums are numbers without a name, and all that
-    /// can be checked is how many there are. Those of `Accuracy` and of `Loss`, two each, are added up without a word.
+    /// The caller ensures that kind and options are the same: sums are numbers without a name, and only their number can be
+    /// checked. The sums of `Accuracy` and `Loss`, two each, are added without an error.
     ///
     /// # Errors
-    /// If there are more sums or fewer.
+    /// If the numbers of sums differ.
     #[track_caller]
     fn merge(&mut self, sums: &[f64]) -> Result<()> {
         let (name, own) = (self.name().to_owned(), self.sums());
@@ -158,13 +158,14 @@ pub trait Metric {
         Ok(())
     }
 
-    /// More than its value, if there is more: a line for each class, say. [`Trainer::tables`](crate::train::Trainer::tables) gives it.
+    /// Returns a table of details beside the value, such as a line per class; [`Trainer::tables`](crate::train::Trainer::tables)
+    /// returns it.
     fn table(&self) -> Option<String> {
         None
     }
 
-    /// What a file says of it beside its name and its variables, for a [`Predictor`](crate::predict) to compute it too. `None`
-    /// keeps it out of files, as metrics of one's own have to be: only the library's can be made again by their kind.
+    /// The metric's kind and options in files, from which a [`Predictor`](crate::predict) makes it again. `None` keeps the metric
+    /// out of files; metrics of your own return `None`, because only the library's metrics can be made from a kind.
     fn kind(&self) -> Option<MetricKind> {
         None
     }
@@ -173,7 +174,7 @@ pub trait Metric {
 /// Checks that a metric has as many sums as it had.
 ///
 /// # Errors
-/// If it has more or fewer.
+/// If the number of sums changed.
 pub(crate) fn check_count(metric: &mut dyn Metric, before: usize) -> Result<()> {
     let now = metric.sums().len();
     if now == before {
@@ -183,26 +184,26 @@ pub(crate) fn check_count(metric: &mut dyn Metric, before: usize) -> Result<()> 
         (format!("sums of metric `{}`", metric.name()), format!("{before}, as before the update"));
     let error = Error::new(what, expected, now.to_string());
     Err(error
-        .noted("`Metric::sums` gives the same number of sums at all times; those without a value yet are 0"))
+        .noted("`Metric::sums` must always return the same number of sums; a sum without a value yet is 0"))
 }
 
-/// Sets the sums of a metric to what they were. If their number has changed, those that it still has are set, and added ones are 0.
+/// Restores the sums of a metric. If their number has changed, the common sums are restored, and added sums are 0.
 pub(crate) fn restore(metric: &mut dyn Metric, sums: &[f64]) {
     let before = sums.iter().copied().chain(std::iter::repeat(0.0));
     metric.sums().iter_mut().zip(before).for_each(|(sum, before)| *sum = before);
 }
 
-/// Which of the library's metrics it is, and what it was told.
+/// A metric's kind and options.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct MetricKind {
-    /// Its name in files.
+    /// The kind's name in files.
     pub name: &'static str,
-    /// What it was told, by name.
+    /// The options, by name.
     pub attributes: Attributes,
 }
 
-/// The mean of losses over rows, and what is computed from it.
+/// The mean of losses over rows, or a perplexity or bits per character computed from the mean.
 ///
 /// ```
 /// use ndarray::array;
@@ -226,22 +227,22 @@ pub struct Loss {
     share: Option<Var>,
     shown: LossFigure,
     over: LossValues,
-    /// Of the losses, and of what they count; with a formula, the formula's.
+    /// The sum of the losses and the sum of their weights; with a formula, the formula's sums.
     sums: Vec<f64>,
 }
 
-/// What the losses of a batch are.
+/// The form of a batch's losses.
 #[derive(Debug, Clone)]
 enum LossValues {
-    /// One number a row; and their mean, if the loss was given as that.
+    /// One number per row; and the variable of their mean, if the loss was given as a mean.
     Rows(Option<Var>),
-    /// One number: how that of several batches is computed from theirs, or why it cannot be.
+    /// One number: the formula of the loss over several batches, or the error why there is none.
     Batch(Result<Arc<Formula>>),
-    /// One number a row or one number: the builder is gone, or is another thread's.
+    /// One number per row or one number: unknown, since the builder is gone or is another thread's.
     Unknown,
 }
 
-/// What is computed from the mean of losses.
+/// The figure computed from the mean of losses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LossFigure {
     Mean,
@@ -249,14 +250,14 @@ enum LossFigure {
     BitsPerCharacter,
 }
 
-/// What to do about a scalar loss that batches do not tell.
+/// The advice about a scalar loss whose value over several batches is unknown.
 const BY_SHARE: &str = "`Loss::weighted` with a scalar can say how much each batch counts";
 
-/// What a file says of a loss that is a formula.
+/// The attribute in files of a loss with a formula.
 const FORMULA: &str = "formula";
 
 impl LossFigure {
-    /// Each with its name in files.
+    /// Each figure with its name in files.
     const ALL: [(LossFigure, &str); 3] = [
         (LossFigure::Mean, "loss"),
         (LossFigure::Perplexity, "perplexity"),
@@ -265,11 +266,11 @@ impl LossFigure {
 }
 
 impl Loss {
-    /// The mean of `losses`: one number a row, each counting once; or a scalar loss, as a [`Trainer`](crate::train::Trainer) has it: a
-    /// function of sums and means over rows, whose value over several batches is that of all their rows together. Operators that look at
-    /// a whole batch, as `gather_rows` of a variable of the batch, see each batch by itself. It is called `loss`.
+    /// The mean of `losses`, one number per row, each counting once; or a scalar loss, as of a [`Trainer`](crate::train::Trainer): a
+    /// function of sums and means over rows, whose value over several batches is the loss of all their rows together. Operators that
+    /// read a whole batch, such as `gather_rows` of a variable of the batch, see each batch by itself. Its name is `loss`.
     ///
-    /// The program tells what a scalar loss is computed from: its metric is made before [`Builder::finish`], on the builder's thread.
+    /// A scalar loss is derived from the builder's program: make its metric before [`Builder::finish`], on the builder's thread.
     pub fn new(losses: Var) -> Self {
         let made = Builder::found(losses).and_then(|net| {
             let program = net.program().ok()?;
@@ -278,7 +279,7 @@ impl Loss {
         made.unwrap_or_else(|| Self::made(losses, LossValues::Unknown))
     }
 
-    /// The same of a variable of a program that was loaded.
+    /// The loss of a variable of a loaded program.
     pub(crate) fn of_program(program: &Program, registry: &Registry, losses: Var) -> Self {
         Self::in_program(program, registry, losses, Var::of_program)
     }
@@ -308,7 +309,7 @@ impl Loss {
         Self { name: "loss".to_owned(), losses, share: None, shown: LossFigure::Mean, over, sums }
     }
 
-    /// Why a scalar loss of several batches is not known from theirs.
+    /// Returns the error of a scalar loss whose value over several batches cannot be computed from the batches.
     pub(crate) fn refused(&self) -> Result<()> {
         match (&self.over, self.share) {
             (LossValues::Batch(Err(error)), None) => Err(error.clone()),
@@ -323,12 +324,12 @@ impl Loss {
         }
     }
 
-    /// The perplexity: exp of the mean of `losses`, cross-entropies in nats.
+    /// Perplexity: exp of the mean of `losses`, cross-entropies in nats.
     pub fn perplexity(losses: Var) -> Self {
         Self { name: "perplexity".to_owned(), shown: LossFigure::Perplexity, ..Self::new(losses) }
     }
 
-    /// Bits per character: the mean of `losses`, cross-entropies in nats of one character a row, over ln 2.
+    /// Bits per character: the mean of `losses`, cross-entropies in nats of one character per row, divided by ln 2.
     pub fn bits_per_character(losses: Var) -> Self {
         Self {
             name: "bits per character".to_owned(),
@@ -337,9 +338,9 @@ impl Loss {
         }
     }
 
-    /// Each row's loss counts with its share, as [`Builder::cross_entropy_with`](crate::program::Builder) gives it
-    /// beside the losses: Σ loss / Σ share. Ignored rows have the share 0. A scalar loss has a scalar share: how much its batch
-    /// counts, Σ share · loss / Σ share.
+    /// Weighs each row's loss by its share, which [`Builder::cross_entropy_with`](crate::program::Builder) returns
+    /// beside the losses: Σ loss / Σ share. Ignored rows have the share 0. A scalar loss has a scalar share, the weight of its
+    /// batch: Σ share · loss / Σ share.
     #[must_use]
     pub fn weighted(self, share: Var) -> Self {
         let (losses, over) = match self.over {
@@ -349,7 +350,7 @@ impl Loss {
         Self { losses, over, share: Some(share), sums: vec![0.0; 2], ..self }
     }
 
-    /// Under another name.
+    /// Sets the name.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
@@ -402,7 +403,7 @@ impl Metric for Loss {
                 return Err(self.wrong("losses and as many shares", format!("{shapes:?}")));
             }
         };
-        // A batch without rows has a loss of nothing, whatever number stands for it.
+        // A batch without rows does not count, whatever its loss is.
         if weight > 0.0 {
             self.sums[0] += sum;
             self.sums[1] += weight;
@@ -444,7 +445,7 @@ impl Loss {
         Error::new(format!("metric `{}`", self.name), expected, got)
     }
 
-    /// The error of a scalar loss whose program was not there when the metric was made.
+    /// The error of a scalar loss whose program was not available when the metric was made.
     fn unknown(&self, loss: &Variable) -> Error {
         let got = format!("one number of shape {:?} for the whole batch", loss.shape());
         let why = "the builder of the loss was gone, or was another thread's, when the metric was made, so what the number is \
@@ -467,7 +468,7 @@ impl Loss {
     }
 }
 
-/// Checks that rows which are compared one by one are not those of other sequences. Rows without a LoD are of any.
+/// Checks that two variables that are compared row by row have the same sequences. Rows without a LoD fit any sequences.
 fn same_sequences(metric: &str, a: &Variable, b: &Variable) -> Result<()> {
     match (a.lod(), b.lod()) {
         (Some(a), Some(b)) if a != b => {
@@ -478,7 +479,7 @@ fn same_sequences(metric: &str, a: &Variable, b: &Variable) -> Result<()> {
     }
 }
 
-/// The number of rows of a variable with one number in each.
+/// Returns the number of rows of a variable with one number per row.
 fn one_a_row(metric: &str, values: &Variable) -> Result<usize> {
     match values.shape() {
         [rows] | [rows, 1] => Ok(*rows),

@@ -1,4 +1,4 @@
-//! What depends on the order of scores: whether the label is among the k largest, and the area under the ROC curve.
+//! Metrics of ranked scores: top-k accuracy and the area under the ROC curve.
 
 use super::classes::{LabelledLogits, ratio};
 use super::{Better, Metric, MetricKind, Unit};
@@ -7,14 +7,14 @@ use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::{DType, Variable};
 
-/// Their names in files, and of what they are told.
+/// The metrics' names in files, and the names of their options.
 pub(super) const TOP_K: &str = "top_k_accuracy";
 pub(super) const ROC_AUC: &str = "roc_auc";
 pub(super) const K: &str = "k";
 pub(super) const POSITIVE: &str = "positive";
 
-/// The share of rows whose label is among the k largest logits; of equal ones the earlier class counts as the larger. Where a logit
-/// is NaN, it is not.
+/// Top-k accuracy: the share of rows whose label is among the k largest logits; of equal logits the earlier class counts as the
+/// larger. A row with a NaN misses.
 ///
 /// ```
 /// use ndarray::array;
@@ -33,25 +33,25 @@ pub struct TopK {
     name: String,
     classified: LabelledLogits,
     k: usize,
-    /// Hits, and rows that count.
+    /// The number of hits, and of rows that count.
     sums: [f64; 2],
 }
 
 impl TopK {
-    /// Of `logits` `[rows, classes]` against `labels`, one whole number a row.
+    /// Top-`k` accuracy of `logits` `[rows, classes]` against `labels`, one whole number per row.
     pub fn new(logits: Var, labels: Var, k: usize) -> Self {
         let classified = LabelledLogits { logits, labels, ignore: None };
         Self { name: format!("top-{k} accuracy"), classified, k, sums: [0.0; 2] }
     }
 
-    /// Rows with this label do not count.
+    /// Ignores the rows with this label.
     #[must_use]
     pub fn ignoring(mut self, label: i64) -> Self {
         self.classified.ignore = Some(label);
         self
     }
 
-    /// Under another name.
+    /// Sets the name.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
@@ -106,13 +106,13 @@ impl Metric for TopK {
     }
 }
 
-/// The area under the ROC curve: how likely a row of a class has a higher score for it than a row of another class, half where both
-/// are the same. 0.5 where there are no rows of either side.
+/// The area under the ROC curve (AUC): the probability that a row of the class has a higher score for the class than a row of another
+/// class; equal scores count as a half. 0.5 if one side has no rows.
 ///
 /// The score of a class is ln(p / (1 − p)) for its probability p = softmax(logits), where infinite logits are limits: a class that is
-/// certain or impossible beside the others has an infinite score. So that the metric streams, and parts of
-/// the data can be merged, scores s are counted by s / (1 + |s|) in 16,384 bins of equal width; two rows in one bin count as equal.
-/// That is off by at most half the share of pairs that meet in a bin: scores around 0 differ there by 0.0001, around 10 by 0.015.
+/// certain or impossible has an infinite score. So that the metric streams and parts of the data can be merged, scores s are counted
+/// by s / (1 + |s|) in 16,384 bins of equal width; two rows in one bin count as equal. The error is at most half the share of pairs
+/// that are in one bin: a bin is 0.0001 wide for scores around 0, and 0.015 around 10.
 ///
 /// ```
 /// use ndarray::array;
@@ -132,45 +132,45 @@ pub struct RocAuc {
     name: String,
     classified: LabelledLogits,
     class: usize,
-    /// Rows of the class by bin, then others by bin.
+    /// The number of rows of the class by bin, then of other rows by bin.
     sums: Vec<f64>,
 }
 
 impl RocAuc {
-    /// How many bins there are.
+    /// The number of bins.
     pub const BINS: usize = 1 << 14;
 
-    /// Of `class` against all others, by `logits` `[rows, classes]` and `labels`, one whole number a row.
+    /// The AUC of `class` against all other classes, by `logits` `[rows, classes]` and `labels`, one whole number per row.
     pub fn new(logits: Var, labels: Var, class: usize) -> Self {
         let classified = LabelledLogits { logits, labels, ignore: None };
         Self { name: "ROC-AUC".to_owned(), classified, class, sums: vec![0.0; 2 * Self::BINS] }
     }
 
-    /// Rows with this label do not count.
+    /// Ignores the rows with this label.
     #[must_use]
     pub fn ignoring(mut self, label: i64) -> Self {
         self.classified.ignore = Some(label);
         self
     }
 
-    /// Under another name.
+    /// Sets the name.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// The bin of a row's score.
+    /// Returns the bin of a row's score; `None` if a logit is NaN.
     fn bin(logits: &[f64], class: usize) -> Option<usize> {
         let others = || logits.iter().enumerate().filter(|(at, _)| *at != class).map(|(_, &x)| x);
         let most = others().fold(f64::NEG_INFINITY, f64::max);
         let rest = match most {
-            // One of the others is certain, or none is possible: the sum below would be of NaN.
+            // Another class is certain, or none is possible: the sum below would be NaN.
             most if most.is_infinite() => most,
             most => others().map(|x| (x - most).exp()).sum::<f64>().ln() + most,
         };
         let score = logits.get(class)? - rest;
         let at = match score {
-            // `max` passes over a NaN.
+            // `max` ignores a NaN.
             s if s.is_nan() || others().any(f64::is_nan) => return None,
             s if s.is_infinite() => s.signum(),
             s => s / (1.0 + s.abs()),

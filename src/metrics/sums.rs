@@ -1,28 +1,28 @@
-//! Sums of which there are as many as a metric was told: room for them is taken when they are first needed, so that a metric can be
-//! made of any number, and refuses one that cannot be where an error can be given.
+//! Sums of a metric whose number is an option. Memory is allocated at the first update, so that a constructor accepts any number and
+//! a number that is too large is an error of the update.
 
 use std::fmt::Display;
 
 use crate::error::{Error, Result};
 
-/// The most sums of a metric, 2 GiB of them. More were not meant: a matrix of more than 16,000 classes, say.
+/// The most sums of a metric, 2 GiB. A larger number is a mistake, such as a matrix of more than 16,000 classes.
 const MOST: usize = 1 << 28;
 
-/// The sums of a metric, all 0 until there is room for them.
+/// The sums of a metric, all 0 until memory is allocated.
 #[derive(Debug, Clone)]
 pub(super) struct Sums {
-    /// `None` if there are more than this machine counts.
+    /// The number of sums; `None` if it overflows.
     count: Option<usize>,
     values: Vec<f64>,
 }
 
 impl Sums {
-    /// So many, or more than this machine counts.
+    /// `count` sums; `None` for a number that overflows.
     pub(super) fn new(count: Option<usize>) -> Self {
         Self { count, values: Vec::new() }
     }
 
-    /// All of them. None if there are too many, which [`Self::room`] says.
+    /// Returns all sums; empty if there are too many, for which [`Self::room`] returns an error.
     pub(super) fn all(&mut self) -> &mut [f64] {
         let count = self.count.filter(|&count| count <= MOST).unwrap_or(0);
         if self.values.is_empty() && self.values.try_reserve_exact(count).is_ok() {
@@ -31,10 +31,10 @@ impl Sums {
         &mut self.values
     }
 
-    /// All of them, to add to. `told` is what there is a number for, as `3 for each of 15 bins`.
+    /// Returns all sums, to add to. `told` describes their number in errors, such as `3 for each of 15 bins`.
     ///
     /// # Errors
-    /// If there are more than can be, or this machine has no room for them.
+    /// If there are too many sums, or this machine has not enough memory for them.
     pub(super) fn room(&mut self, metric: &str, told: impl Display) -> Result<&mut [f64]> {
         let count = self.count;
         let all = self.all();
@@ -48,7 +48,7 @@ impl Sums {
         Err(Error::new(format!("metric `{metric}`"), expected, told.to_string()))
     }
 
-    /// All of them, or none while there is no room for them: all are 0 then.
+    /// Returns all sums; empty while no memory is allocated and all are 0.
     pub(super) fn known(&self) -> &[f64] {
         &self.values
     }

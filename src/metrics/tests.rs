@@ -47,7 +47,7 @@ fn check(mut metric: impl Metric, value: &dyn Fn(usize, usize) -> Vec<Variable>,
         let got = metric.value();
         assert!((got - expected).abs() < 1e-9, "{} of {cut:?}: {got}, expected {expected}", metric.name());
     }
-    // In the middle the sums are kept, and another goes on with them.
+    // In the middle another metric continues with the saved sums.
     metric.sums().fill(0.0);
     stream(&mut metric, &CUTS[1][..2], value);
     let kept = metric.sums().to_vec();
@@ -82,7 +82,7 @@ fn classification_is_that_of_all_rows_at_once() {
     let counted: Vec<_> = pairs.iter().copied().filter(|p| p.0 != 1).collect();
     check(Accuracy::new(x, y).ignoring(1), &part, share(&counted));
 
-    // From precision and recall, as the books define it.
+    // From precision and recall, by the textbook definition.
     let f1 = |pairs: &[(i64, Option<i64>)], class: i64| {
         let hits = pairs.iter().filter(|p| p.0 == class && p.1 == Some(class)).count() as f64;
         let (of, as_) = (
@@ -122,7 +122,7 @@ fn ranks_and_probabilities_are_those_of_all_rows_at_once() {
         vec![Variable::dense(cut), Variable::dense(Array1::from(labels[from..to].to_vec()))]
     };
     for k in 0..5 {
-        // By sorting; a stable sort leaves the earlier of equals in front.
+        // By sorting; a stable sort keeps the earlier of two equal scores first.
         let hit = |row: usize| {
             let mut order: Vec<usize> = (0..4).collect();
             order.sort_by(|&a, &b| logits[[row, b]].total_cmp(&logits[[row, a]]));
@@ -221,7 +221,7 @@ fn the_area_under_the_curve_is_the_share_of_pairs_in_order() {
         auc.value()
     );
     assert!((0.6..0.99).contains(&auc.value()));
-    // Of the other class it is the same, from the other side; halves merge.
+    // The AUC of the other class is the same by symmetry; halves merge.
     let all = auc.value();
     assert!((RocAuc::new(x, y, 0).value_over(&values(0, 400)) - all).abs() < 1e-3);
     let mut other = RocAuc::new(x, y, 1);
@@ -230,7 +230,7 @@ fn the_area_under_the_curve_is_the_share_of_pairs_in_order() {
     auc.merge(other.sums()).unwrap();
     assert_eq!(auc.value(), all);
     assert_eq!(RocAuc::new(x, y, 1).value_over(&values(0, 0)), 0.5);
-    // Scores that are infinite are the last; those that are no numbers are refused, and nothing is counted.
+    // Infinite scores are the largest; NaN scores are refused, and nothing is counted.
     let sure = |score: f32, label: i64| {
         [Variable::dense(ndarray::array![[0.0, score]]), Variable::dense(ndarray::array![label])]
     };
@@ -240,7 +240,7 @@ fn the_area_under_the_curve_is_the_share_of_pairs_in_order() {
     assert_eq!(auc.value(), 1.0);
     let error = auc.update(&sure(f32::NAN, 1), 1).unwrap_err().to_string();
     assert!(error.contains("scores that are numbers") && auc.sums().iter().sum::<f64>() == 2.0, "{error}");
-    // Of several classes: the score is infinite where all the others are impossible, or one of them is certain.
+    // With several classes, the score is infinite where all other classes are impossible, or another class is certain.
     let of = |scores: [f32; 3]| {
         [Variable::dense(ndarray::arr2(&[scores])), Variable::dense(ndarray::array![1i64])]
     };
@@ -370,7 +370,7 @@ fn what_does_not_fit_is_refused_and_leaves_the_sums() {
         &[whole.clone(), whole],
         "metric `exact match`: expected values, one a row",
     );
-    // Each that looks at labels, and a label on either side of the classes.
+    // Each metric that reads labels, and a label on either side of the range of classes.
     type Of = fn(Var, Var) -> Box<dyn Metric>;
     let kinds: [Of; 5] = [
         |x, y| Box::new(Accuracy::new(x, y)),
@@ -426,7 +426,7 @@ fn rows_of_other_sequences_are_refused_by_all_that_compare_rows() {
         assert!(error.contains(&expected), "{error}");
         assert!(metric.sums().iter().all(|&sum| sum == 0.0), "{}", metric.name());
         metric.update(&[with(a.clone(), &[1, 2]), with(b.clone(), &[1, 2])], 2).unwrap();
-        // Rows without sequences are compared with any.
+        // Rows without a LoD are compared with any sequences.
         metric.update(&[with(a.clone(), &[1, 2]), b.clone()], 2).unwrap();
         metric.update(&[a, with(b, &[1, 2])], 2).unwrap();
     }
@@ -446,7 +446,7 @@ fn logits_without_a_softmax_have_no_calibration() {
         assert!(said.contains("logits that are numbers, the largest of them finite"), "{said}");
         assert!(said.contains("row 1") && error.sums().iter().all(|&sum| sum == 0.0), "{said}");
     }
-    // A class that cannot be leaves a softmax over the others.
+    // An impossible class leaves a softmax over the other classes.
     error.update(&of([low, 0.0]), 1).unwrap();
     assert_eq!(error.sums().iter().sum::<f64>(), 2.0 + 1.5 + 2.0);
 }

@@ -1,4 +1,4 @@
-//! The share of tokens whose tag is right.
+//! Token accuracy: the share of tokens with the right tag.
 
 use super::classes::ratio;
 use super::edits::pairs;
@@ -8,12 +8,12 @@ use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::Variable;
 
-/// Its name in files.
+/// The metric's name in files.
 pub(super) const TOKENS: &str = "token_accuracy";
 
-/// The share of tokens whose tag is the right one, over all sequences together; 0 without a token.
+/// Token accuracy: the share of tokens with the right tag, over all sequences together; 0 without a token.
 ///
-/// Both hold whole numbers, one a row, in the same sequences, as the best path of a conditional random field and the tags.
+/// Both variables hold whole numbers, one per row, in the same sequences, such as a CRF's best path and the tags.
 ///
 /// ```
 /// use unpadded::metrics::{Metric, TokenAccuracy};
@@ -32,17 +32,17 @@ pub struct TokenAccuracy {
     name: String,
     found: Var,
     there: Var,
-    /// Tokens whose tag is right, and all.
+    /// The number of tokens with the right tag, and of all tokens.
     sums: [f64; 2],
 }
 
 impl TokenAccuracy {
-    /// Of the tags `found` against those that are `there`.
+    /// The token accuracy of the predicted tags `found` against the reference tags `there`.
     pub fn new(found: Var, there: Var) -> Self {
         Self { name: "token accuracy".to_owned(), found, there, sums: [0.0; 2] }
     }
 
-    /// Under another name.
+    /// Sets the name (default: `token accuracy`).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }

@@ -1,6 +1,6 @@
 //! Units of metrics.
 
-/// What the values of a metric count: how they are shown.
+/// The unit of a metric's values, which decides how they are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Unit {

@@ -1,4 +1,4 @@
-//! A compiled program that is fed the batches of data: by the names of its feeds, with states handed on from batch to batch.
+//! Runs a compiled program on batches of data: feeds are matched by name, and states are carried from batch to batch.
 
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -13,29 +13,29 @@ use crate::operator::{Levels, VarId};
 use crate::program::{CarriedState, Program, VarRole};
 use crate::tensor::Variable;
 
-/// A batch, and the data that it is of.
+/// A batch and its data.
 #[derive(Clone, Copy)]
 pub(crate) struct DataBatch<'a> {
     pub(crate) data: &'a dyn Data,
     pub(crate) batch: &'a Batch,
 }
 
-/// Runs a program on batches, as training and evaluating do.
+/// A compiled program that runs on batches, for training and evaluation.
 pub(crate) struct BatchRunner {
     pub(crate) executor: Executor,
-    /// Feeds of the program, by name.
+    /// The feeds of the program, by name.
     feeds: BTreeMap<String, VarId>,
     carried: Vec<CarriedState>,
-    /// Feeds that no data have: see [`BatchLoss`](crate::executor::BatchLoss).
+    /// Values of feeds that are not in the data: see [`BatchLoss`](crate::executor::BatchLoss).
     pub(crate) seeds: Vec<(VarId, Variable)>,
-    /// The persistent variables that metrics look at, with the values that the last run began with.
+    /// The persistent variables that metrics read, with their values at the beginning of the last run.
     persistent: BTreeMap<VarId, Option<Variable>>,
-    /// Feeds that share sequences, by two, and in how many levels.
+    /// Pairs of feeds that share sequences, and the number of shared levels.
     alike: Vec<([String; 2], usize)>,
 }
 
 impl BatchRunner {
-    /// Of an executor that fetches what the carried states are after a batch, and of the persistent variables among `looked_at`.
+    /// A runner of an executor that fetches the carried states after a batch; metrics read the persistent variables in `looked_at`.
     pub(crate) fn new(executor: Executor, looked_at: impl Iterator<Item = VarId>) -> Self {
         let program = executor.program();
         let feeds = program.vars().filter(|(_, v)| v.role == VarRole::Feed);
@@ -52,12 +52,12 @@ impl BatchRunner {
         }
     }
 
-    /// Checks what can be known of data before its batches are read.
+    /// Checks data as far as possible before its batches are read.
     pub(crate) fn check(&self, data: &dyn Data) -> Result<()> {
         self.alike.iter().try_for_each(|([a, b], levels)| data.same_lengths([a, b], *levels))
     }
 
-    /// How many sequences a batch has: as its feeds say, since data may leave out the numbers of samples.
+    /// Returns the number of sequences of a batch, by its feeds, since data may leave out the numbers of samples.
     pub(crate) fn sequences(&self, batch: &Batch) -> usize {
         let fed = batch.values.iter().find(|(name, _)| self.batched(name));
         fed.map_or(batch.numbers.len(), |(_, value)| value.batch_size())
@@ -68,10 +68,10 @@ impl BatchRunner {
         self.feeds.get(feed).is_some_and(|&id| program.spec(id).is_ok_and(|spec| spec.batched()))
     }
 
-    /// The rows of each sequence of a batch, of the feed that has the most.
+    /// Returns the number of rows of each sequence of a batch, in the feed that has most.
     ///
     /// # Errors
-    /// If feeds have other numbers of sequences.
+    /// If feeds have different numbers of sequences.
     pub(crate) fn lengths(&self, batch: &Batch) -> Result<Vec<usize>> {
         let mut lengths = vec![0; self.sequences(batch)];
         let mut fed = batch.values.iter().filter(|(name, _)| self.batched(name)).peekable();
@@ -91,7 +91,7 @@ impl BatchRunner {
         Ok(lengths)
     }
 
-    /// Some sequences of a batch as a batch; what has no sequences is in each.
+    /// Returns some sequences of a batch as a batch; values without sequences are kept whole.
     pub(crate) fn share(&self, batch: &Batch, sequences: &[usize]) -> Result<Batch> {
         let (mut values, mut tokens) = (Vec::with_capacity(batch.values.len()), 0);
         for (name, value) in &batch.values {
@@ -107,8 +107,8 @@ impl BatchRunner {
         Ok(Batch { values, numbers, tokens, padded: tokens })
     }
 
-    /// Runs a batch from the states in `carried`, or from zeros where there is none. `how` makes the run of the feeds, `then` goes
-    /// on with what it has left; `failed` has a last look at an error of either.
+    /// Runs a batch from the states in `carried`, or from zeros where there is none. `how` makes the run from the feeds, `then` is
+    /// called after the run; `failed` converts an error of either.
     pub(crate) fn run(
         &mut self,
         scope: &mut Scope,
@@ -118,7 +118,7 @@ impl BatchRunner {
         then: impl FnOnce(&mut Executor) -> Result<()>,
         failed: impl Fn(&mut Scope, &Run<'_>, Error) -> Error,
     ) -> Result<()> {
-        // Data of the user's own kinds do not know where they were made: then the call that trains is the place.
+        // A user's own data types do not record the line that made them: errors then name the caller's line.
         let made = data.made_at().unwrap_or(Location::caller());
         let program = self.executor.program();
         let sequences = self.sequences(batch);
@@ -147,7 +147,7 @@ impl BatchRunner {
         ran.and_then(|()| then(&mut self.executor)).map_err(|e| failed(scope, &run, e))
     }
 
-    /// Takes the batch that was run into a metric, which keeps its number of sums.
+    /// Adds the batch of the last run to a metric, and checks that its number of sums does not change.
     pub(super) fn update(&mut self, metric: &mut dyn Metric, batch: &Batch) -> Result<()> {
         let values = metric.variables().into_iter().map(|var| match self.persistent.get(&var.id()) {
             Some(Some(value)) => Ok(value.clone()),
@@ -160,7 +160,7 @@ impl BatchRunner {
         check_count(metric, sums)
     }
 
-    /// Carries on no state, as behind a batch without sequences.
+    /// Sets the carried states to no sequences, as after a batch without sequences.
     pub(crate) fn carry_none(&self, carried: &mut BTreeMap<String, Variable>) -> Result<()> {
         let program = self.executor.program();
         for state in &self.carried {
@@ -171,7 +171,7 @@ impl BatchRunner {
         Ok(())
     }
 
-    /// Puts what the batch that was run left of the states where the next one finds it.
+    /// Stores the states after the last run in `carried`, for the next batch.
     pub(super) fn hand_on(&mut self, carried: &mut BTreeMap<String, Variable>) -> Result<()> {
         for state in &self.carried {
             let name = self.executor.program().var(state.before).name.clone();
@@ -181,7 +181,7 @@ impl BatchRunner {
     }
 }
 
-/// Each feed with the one before it that it shares the most levels with.
+/// Pairs each feed with the earlier feed that it shares most levels with.
 fn alike(program: &Program) -> Vec<([String; 2], usize)> {
     let feeds = program.vars().filter(|(_, v)| v.role == VarRole::Feed);
     let feeds: Vec<_> = feeds.filter_map(|(_, v)| Some((&v.name, &v.spec()?.lod))).collect();
@@ -194,7 +194,7 @@ fn alike(program: &Program) -> Vec<([String; 2], usize)> {
     feeds.iter().enumerate().filter_map(pair).collect()
 }
 
-/// The sample of a row of a value of a batch, and the row's place in it.
+/// Returns the sample of a row of a value of a batch, and the row's position in the sample.
 fn sample(batch: &Batch, value: &Variable, row: usize) -> Option<(u64, Option<usize>)> {
     let (sequence, position) = match value.lod() {
         Some(lod) => {

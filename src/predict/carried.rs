@@ -1,4 +1,4 @@
-//! States that pass from batch to batch: what the next one is fed.
+//! Carried states: the values that the next batch is fed.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::operator::VarId;
 use crate::program::{CarriedState, Program};
 use crate::tensor::{Dense, Variable};
 
-/// What so many sequences are fed of a state of the program: zeros at first, then the rows of those that go on.
+/// Returns the value of a carried state for `sequences` sequences: zeros at first, then the rows of the sequences that continue.
 ///
 /// # Errors
-/// If they are more than there were before.
+/// If there are more sequences than in the batch before.
 pub(super) fn fed(
     program: &Program,
     state: &CarriedState,
@@ -33,7 +33,7 @@ pub(super) fn fed(
     }
 }
 
-/// Zeros for a batched variable with so many rows.
+/// Returns zeros for a batched variable with `rows` rows.
 pub(super) fn zeros(program: &Program, id: VarId, rows: usize, lod: Option<Arc<Lod>>) -> Result<Variable> {
     let spec = program.spec(id)?;
     let mut shape: Vec<usize> = spec.shape.iter().map(|e| e.known().unwrap_or(rows)).collect();

@@ -1,9 +1,9 @@
-//! What predictors, sessions and searches say of names and values that do not fit.
+//! Errors of predictors, sessions and searches about names and values that do not fit.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::{Storage, Variable};
 
-/// Checks that no value of some outputs is NaN, which would pass for a prediction.
+/// Checks that no value of the outputs is NaN, which could be taken for a prediction.
 #[track_caller]
 pub(super) fn numbers(values: &[Variable], outputs: &[impl AsRef<str>]) -> Result<()> {
     for (value, name) in values.iter().zip(outputs) {
@@ -23,7 +23,7 @@ pub(super) fn numbers(values: &[Variable], outputs: &[impl AsRef<str>]) -> Resul
 }
 
 pub(super) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
-    let expected = format!("one of those there are ({})", listed(known));
+    let expected = format!("a known name ({})", listed(known));
     Error::of(ErrorKind::Program, what, expected, format!("`{name}`"))
 }
 

@@ -1,4 +1,4 @@
-//! Compiled programs of a predictor: one for each set of outputs, and more of them where threads predict at once.
+//! Compiled programs of a predictor: one for each set of outputs, and more where several threads predict at once.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,13 +11,13 @@ use crate::operator::VarId;
 use crate::program::Program;
 use crate::tensor::Variable;
 
-/// The part of a model for a set of outputs, which one thread at a time runs.
+/// The compiled part of a model for a set of outputs, run by one thread at a time.
 pub(super) struct CompiledModel {
     executor: Executor,
     threads: Threads,
-    /// The model's weights, in the same memory as everywhere else.
+    /// The model's weights, in memory shared with all other programs.
     weights: Scope,
-    /// The same in windows, once a batch was long; `None` inside if it cannot be run so.
+    /// The program in windows, made at the first long batch; the inner `None` if it cannot run in windows.
     windows: Option<Option<Windows>>,
 }
 
@@ -32,7 +32,7 @@ impl CompiledModel {
         self.executor.program()
     }
 
-    /// The values of `wanted`; a batch of more rows than `most` runs in windows, if it can.
+    /// Returns the values of `wanted`; a batch of more than `most` rows runs in windows if the program can.
     pub(super) fn run(
         &mut self,
         model: &Model,
@@ -62,12 +62,12 @@ impl CompiledModel {
     }
 }
 
-/// Those that no thread runs at the moment, by their outputs; clones of a predictor share them.
+/// The pool of idle compiled models, by their outputs; clones of a predictor share it.
 #[derive(Default)]
 pub(super) struct IdleModels(Mutex<BTreeMap<Vec<VarId>, Vec<CompiledModel>>>);
 
 impl IdleModels {
-    /// One for these outputs, if one is idle.
+    /// Takes an idle model for these outputs, if there is one.
     pub(super) fn take(&self, set: &[VarId]) -> Option<CompiledModel> {
         self.all().get_mut(set)?.pop()
     }
@@ -77,7 +77,7 @@ impl IdleModels {
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<Vec<VarId>, Vec<CompiledModel>>> {
-        // No thread runs anything while it holds the lock, so what is behind it is whole.
+        // Nothing that can panic runs while it is held, so its value is consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Labellings from the logits of connectionist temporal classification (CTC), by prefix beam search.
+//! Decoding the logits of connectionist temporal classification (CTC) by prefix beam search.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -12,38 +12,38 @@ use crate::tensor::{DType, Element, Variable};
 /// ln 0.
 const NEVER: f64 = f64::NEG_INFINITY;
 
-/// The natural logarithm of how likely a label is behind a prefix.
+/// The natural logarithm of the probability of a label after a prefix.
 type LanguageModel = dyn Fn(&[i64], i64) -> f64 + Send + Sync;
 
-/// Finds the likeliest labellings of sequences of frames whose network was trained by CTC.
+/// A CTC beam search for the likeliest labellings of sequences of frames, whose network was trained by CTC.
 ///
 /// Each frame has a distribution over the classes, one of which is the *blank*. A path takes one class in each frame; its
-/// labelling is what is left when runs of one class become one, and the blanks are left out then. The probability of a labelling is
-/// the sum over all its paths, so the labelling of the likeliest path need not be the likeliest. From frame to frame the
-/// search keeps so many prefixes of labellings, each with the probability of its paths that end in a blank and of those that
-/// do not; paths of one labelling are added up. What it finds has the score
+/// labelling is the path after merging runs of one class and then removing the blanks. The probability of a labelling is
+/// the sum over all its paths, so the labelling of the likeliest path need not be the likeliest labelling. From frame to frame the
+/// search keeps a number of prefixes of labellings (the beam width), each with the probability of its paths that end in a blank and of
+/// its other paths; the probabilities of the paths of one labelling are added. A labelling has the score
 ///
 /// ```text
 /// ln p(labels) + weight · Σ model(labels before, label) + bonus · number of labels
 /// ```
 ///
-/// by which prefixes are kept, too. As many prefixes as there are labellings give the exact answer.
+/// by which prefixes are kept, too. With as many prefixes as labellings the result is exact.
 ///
 /// ```
 /// use unpadded::ndarray::array;
 /// use unpadded::predict::CtcBeam;
 /// use unpadded::{Lod, Variable};
-/// // A sequence of two frames and one of three; of the classes 0 is the blank.
+/// // A sequence of two frames and a sequence of three; class 0 is the blank.
 /// let p = array![[0.6f64, 0.4, 0.0], [0.6, 0.4, 0.0], [0.1, 0.6, 0.3], [0.9, 0.05, 0.05], [0.1, 0.5, 0.4]];
 /// let logits = Variable::sequences(p.mapv(f64::ln), Lod::from_lengths1(&[2, 3])?)?;
 ///
 /// let best = CtcBeam::new(16).decode(&logits)?;
-/// // Two blanks are the likeliest path, of 0.36, but three other paths are the label 1.
+/// // Two blanks are the likeliest path (0.36), but three other paths have the labelling 1.
 /// assert_eq!(best[0][0].labels, [1]);
 /// assert!((best[0][0].score - (0.4f64 * 0.4 + 2.0 * 0.4 * 0.6).ln()).abs() < 1e-12);
 /// assert_eq!(best[1][0].labels, [1, 1]);
 ///
-/// // A model in which a label seldom stands behind itself, and the best two.
+/// // A language model in which a label seldom repeats, and the best two labellings.
 /// let seldom = |prefix: &[i64], next| if prefix.last() == Some(&next) { 0.1f64.ln() } else { 0.9f64.ln() };
 /// let beam = CtcBeam::new(16).n_best(2).language_model(1.0, seldom);
 /// let best = beam.decode(&logits)?;
@@ -62,43 +62,43 @@ pub struct CtcBeam {
     bonus: f64,
 }
 
-/// A labelling that was found.
+/// A labelling with its score.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CtcLabels {
-    /// Classes other than the blank.
+    /// The labels: classes other than the blank.
     pub labels: Vec<i64>,
-    /// The natural logarithm of their probability, by all paths that were kept, with what the language model and the bonus add.
+    /// The natural logarithm of their probability over all paths that were kept, plus the terms of language model and bonus.
     pub score: f64,
 }
 
 impl CtcBeam {
-    /// Keeps so many prefixes from frame to frame. The blank is class 0, the best labelling alone is wanted, and there is no
-    /// language model and no bonus.
+    /// A search with beam width `beams`: the number of prefixes kept from frame to frame. The blank is class 0, only the best
+    /// labelling is returned, and there is no language model and no bonus.
     ///
-    /// Time grows with frames · prefixes · classes, memory with prefixes · classes and the labels of the prefixes that are
-    /// kept. There is room only for those that there are, so any number will do.
+    /// Time grows with frames · prefixes · classes, memory with prefixes · classes and the labels of the kept
+    /// prefixes. Memory is allocated only for existing prefixes, so any number is allowed.
     pub fn new(beams: usize) -> Self {
         Self { beams, blank: 0, n_best: 1, model: None, bonus: 0.0 }
     }
 
-    /// Another class is the blank.
+    /// Sets the class of the blank (default: 0).
     #[must_use]
     pub fn blank(self, blank: usize) -> Self {
         Self { blank, ..self }
     }
 
-    /// So many labellings of each sequence are wanted. There are never more of them than prefixes that are kept.
+    /// Sets the number of labellings per sequence, best first; at most the beam width are found.
     #[must_use]
     pub fn n_best(self, n_best: usize) -> Self {
         Self { n_best, ..self }
     }
 
-    /// Adds `weight` times what the model says of each label: the natural logarithm of how likely it is behind the labels before
+    /// Adds a language model: `weight` times the natural logarithm of the probability of each label after the labels before
     /// it. A label of negative infinity is never taken there, whatever the weight.
     ///
-    /// Several threads ask it at once. Each label is asked for once while its prefix is kept, and may be asked for again
-    /// if the prefix is kept again later; the answer must be the same.
+    /// Several threads call it at once. Each label is requested once while its prefix is kept, and may be requested again
+    /// if the prefix is kept again later; the result must be the same.
     #[must_use]
     pub fn language_model(
         self,
@@ -108,26 +108,26 @@ impl CtcBeam {
         Self { model: Some((weight, Arc::new(model))), ..self }
     }
 
-    /// Adds this for each label: a language model prefers few.
+    /// Adds a bonus to the score for each label, since a language model prefers short labellings.
     #[must_use]
     pub fn bonus(self, bonus: f64) -> Self {
         Self { bonus, ..self }
     }
 
-    /// The best labellings of each sequence, best first; of equal scores the one with the smaller label where they first
-    /// differ, or that ends there.
+    /// Decodes logits: returns the best labellings of each sequence, best first. Of equal scores, the labelling with the smaller label
+    /// at the first difference, or that ends there, comes first.
     ///
-    /// The logits have the shape `[frames, classes]`, in f32 or f64, and a LoD whose last level says which frames are a
-    /// sequence; the result has one entry a sequence of that level. Their softmax is taken here, in f64. A class of negative
+    /// The logits have the shape `[frames, classes]`, in f32 or f64, and a LoD whose last level divides the frames into
+    /// sequences; the result has one entry per sequence of that level. The softmax is computed here, in f64. A class of negative
     /// infinity is never taken, and a sequence without frames has the empty labelling, of score 0. A sequence has fewer
-    /// labellings than are wanted where there are no more, and none if the language model forbids all.
+    /// labellings than requested if no more exist, and none if the language model forbids all.
     ///
-    /// Sequences are divided over the threads of rayon's pool; what is found does not depend on their number.
+    /// Sequences are divided over the threads of rayon's pool; the result does not depend on their number.
     ///
     /// # Errors
     /// If the logits are not dense, of another shape or dtype, or have no LoD; at a row with NaN, positive infinity, or no class
-    /// above negative infinity; if no prefix is to be kept or no labelling is wanted, the blank is not a class, or the weight
-    /// or the bonus is not finite; if the language model says NaN or positive infinity.
+    /// above negative infinity; if the beam width or the number of labellings is 0, the blank is not a class, or the weight
+    /// or the bonus is not finite; if the language model returns NaN or positive infinity.
     #[track_caller]
     pub fn decode(&self, logits: &Variable) -> Result<Vec<Vec<CtcLabels>>> {
         match logits.dtype() {
@@ -152,11 +152,11 @@ impl CtcBeam {
             Ok(search.best())
         };
         let decoded: Vec<Result<_>> = lod.offsets().par_windows(2).map(sequence).collect();
-        // Of several errors the first sequence's, whichever thread was the first.
+        // Of several errors, the first sequence's is returned, whichever thread failed first.
         decoded.into_iter().collect()
     }
 
-    /// How many classes there are, if all that does not depend on the numbers fits.
+    /// Checks options and shape; returns the number of classes.
     fn classes(&self, shape: &[usize]) -> Result<usize> {
         let Self { beams, blank, n_best, model, bonus } = self;
         let weight = model.as_ref().map_or(0.0, |(weight, _)| *weight);
@@ -184,25 +184,26 @@ struct Search<'a> {
     kept: Vec<Prefix>,
     /// The logarithms of a frame's probabilities.
     logs: Vec<f64>,
-    /// What may be kept of a frame: room that stays from frame to frame.
+    /// The candidates of a frame; the buffer is reused from frame to frame.
     found: Vec<Candidate>,
 }
 
-/// A prefix that is kept. Probabilities are natural logarithms.
+/// A kept prefix. Probabilities are natural logarithms.
 struct Prefix {
     node: usize,
-    /// Of its paths so far that end in a blank, and in its last label.
+    /// The probability of its paths so far that end in a blank.
     blank: f64,
+    /// The probability of its paths so far that end in its last label.
     label: f64,
-    /// Of all of them.
+    /// The probability of all its paths.
     both: f64,
-    /// What the language model and the bonus add to that.
+    /// The terms of language model and bonus.
     extra: f64,
-    /// What they add for each label behind it; NaN where the model was not asked yet, empty if it was asked for none.
+    /// These terms for each next label; NaN where the model was not called yet, empty if it was not called at all.
     asked: Vec<f64>,
 }
 
-/// A prefix that may be kept after a frame: one that was kept before it, or such a one and a label.
+/// A candidate to be kept after a frame: a kept prefix, or a kept prefix and a next label.
 struct Candidate {
     score: f64,
     blank: f64,
@@ -221,7 +222,7 @@ impl<'a> Search<'a> {
         Self { beam, prefixes, kept: vec![empty], logs: vec![0.0; classes], found: Vec::new() }
     }
 
-    /// One frame further.
+    /// Advances the search by one frame.
     fn frame<T: Copy + Into<f64>>(&mut self, logits: &[T]) -> Result<()> {
         log_softmax(logits, &mut self.logs)?;
         self.found.clear();
@@ -239,9 +240,9 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Finds each prefix that is kept again: another blank or its last label once more are other paths of it, and so is
-    /// its last label behind the prefix without it, if that is kept, too. These labels are returned, each with the number
-    /// of the prefix that it stands behind, in order.
+    /// Adds the candidates that are kept prefixes again: a further blank or the last label once more are paths of the same
+    /// prefix, and so is its last label after its parent prefix, if the parent is kept, too. Returns these labels, each with
+    /// the number of the parent prefix, in order.
     fn stay(&mut self) -> Vec<(usize, usize)> {
         let Self { beam, prefixes, kept, logs, found } = self;
         let mut inside = Vec::new();
@@ -265,10 +266,10 @@ impl<'a> Search<'a> {
         inside
     }
 
-    /// Finds each prefix that is kept with each label behind it, but for the labels that `stay` has found.
+    /// Adds the candidates of each kept prefix and each next label, except for the labels that `stay` has returned.
     fn extend(&mut self, inside: &[(usize, usize)]) -> Result<()> {
         let Self { beam, prefixes, kept, logs, found } = self;
-        // If so many are found already, what is worse than all of them will not be kept.
+        // If the beam is full already, a candidate worse than all of it will not be kept.
         let full = found.len() >= beam.beams;
         let least = if full { found.iter().map(|f| f.score).fold(f64::INFINITY, f64::min) } else { NEVER };
         let mut inside = inside.iter().copied().peekable();
@@ -316,7 +317,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Keeps what was found.
+    /// Replaces the kept prefixes by the candidates.
     fn keep_found(&mut self) {
         let Self { prefixes, kept, found, .. } = self;
         let mut before = std::mem::take(kept);
@@ -333,7 +334,7 @@ impl<'a> Search<'a> {
         before.iter().for_each(|one| prefixes.release(one.node));
     }
 
-    /// The best labellings, best first.
+    /// Returns the best labellings, best first.
     fn best(self) -> Vec<CtcLabels> {
         let Self { beam, prefixes, kept, .. } = self;
         let mut best: Vec<(f64, usize)> = kept.iter().map(|one| (one.both + one.extra, one.node)).collect();
@@ -352,7 +353,7 @@ impl<'a> Search<'a> {
 }
 
 impl Prefix {
-    /// Of the paths that `next` can stand behind as a label of its own: behind the same label only with a blank between.
+    /// Returns the probability of the paths after which `next` is a new label: after an equal label only with a blank between.
     fn before(&self, next: usize, prefixes: &Prefixes) -> f64 {
         if prefixes.nodes[self.node].label == next { self.blank } else { self.both }
     }
@@ -361,35 +362,35 @@ impl Prefix {
 /// The prefix without labels.
 const ROOT: usize = 0;
 
-/// Prefixes as a tree: each is a label behind another one. There is one node for each prefix, as long as it is kept or one that
-/// goes on from it is; so the tree never has more labels than the prefixes that are kept.
+/// Prefixes as a tree: each node is a label after its parent's prefix. A node lives as long as its prefix, or a longer prefix with
+/// this beginning, is kept; so the tree never has more labels than the kept prefixes.
 struct Prefixes {
     nodes: Vec<Node>,
-    /// Nodes to use again.
+    /// Freed nodes to reuse.
     free: Vec<usize>,
-    /// The node of a label behind a node.
+    /// The child of a node, by the node and the label.
     children: HashMap<(usize, usize), usize>,
 }
 
 struct Node {
     parent: usize,
     label: usize,
-    /// How many labels it has.
+    /// The number of labels of the prefix.
     length: usize,
-    /// Its number among those that are kept, if it is.
+    /// Its number among the kept prefixes, if it is kept.
     kept: Option<usize>,
-    /// How many need it: children, and the list of what is kept.
+    /// The reference count: children, and the list of kept prefixes.
     users: usize,
 }
 
 impl Prefixes {
     fn new() -> Self {
-        // Used once more than it is, it is never free; its label is no class.
+        // With one reference too many it is never freed; its label is not a class.
         let root = Node { parent: ROOT, label: usize::MAX, length: 0, kept: None, users: 1 };
         Self { nodes: vec![root], free: Vec::new(), children: HashMap::new() }
     }
 
-    /// The node of a label behind a node, which is new if there is none.
+    /// Returns the child of a node for a label, made if there is none.
     fn child(&mut self, parent: usize, label: usize) -> usize {
         let Self { nodes, free, children } = self;
         let length = nodes[parent].length + 1;
@@ -415,7 +416,7 @@ impl Prefixes {
         node.users += 1;
     }
 
-    /// Takes back one use, and frees what nobody needs then.
+    /// Drops a reference to a node, and frees nodes without references.
     fn release(&mut self, mut node: usize) {
         loop {
             let Node { parent, label, users, .. } = &mut self.nodes[node];
@@ -429,7 +430,7 @@ impl Prefixes {
         }
     }
 
-    /// The last label of a node, or the one behind it if there is `next`, and the node that it stands behind.
+    /// Returns the last label of a node, or `next` if given, and the node before that label.
     fn end(&self, node: usize, next: Option<usize>) -> Option<(usize, usize)> {
         match next {
             Some(next) => Some((node, next)),
@@ -438,7 +439,7 @@ impl Prefixes {
         }
     }
 
-    /// The order of two prefixes by their first labels that differ. Scores are seldom equal, so it may take a walk up the tree.
+    /// Compares two prefixes by their first labels that differ. It walks up the tree, which is fast enough as scores are seldom equal.
     fn order(&self, a: Option<(usize, usize)>, b: Option<(usize, usize)>) -> Ordering {
         let length = |end: Option<(usize, usize)>| end.map_or(0, |(node, _)| self.nodes[node].length + 1);
         let shorter = |(node, _)| self.end(node, None);
@@ -447,7 +448,7 @@ impl Prefixes {
         let mut ends = (cut(a, long_a.saturating_sub(long_b)), cut(b, long_b.saturating_sub(long_a)));
         let mut order = long_a.cmp(&long_b);
         while let (Some(a), Some(b)) = ends {
-            // What differs further up comes first, so it has the last word.
+            // A difference further up is an earlier label, so it decides.
             order = a.1.cmp(&b.1).then(order);
             if a.0 == b.0 {
                 break;
@@ -457,7 +458,7 @@ impl Prefixes {
         order
     }
 
-    /// Its labels, from the first on, into an empty vector.
+    /// Writes the labels of a node, from the first on, to an empty vector.
     fn labels(&self, node: usize, labels: &mut Vec<i64>) {
         let mut end = self.end(node, None);
         while let Some((shorter, label)) = end {
@@ -483,7 +484,7 @@ fn ln_sum(a: f64, b: f64) -> f64 {
     if low == NEVER { high } else { high + (low - high).exp().ln_1p() }
 }
 
-/// The logarithms of a frame's probabilities.
+/// Computes the logarithms of a frame's probabilities.
 fn log_softmax<T: Copy + Into<f64>>(logits: &[T], logs: &mut [f64]) -> Result<()> {
     let mut highest = NEVER;
     for (class, (log, &logit)) in logs.iter_mut().zip(logits).enumerate() {

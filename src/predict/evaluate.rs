@@ -1,4 +1,4 @@
-//! Scoring data with a model that was loaded.
+//! Evaluation: scoring data with a loaded model.
 
 use std::panic::Location;
 
@@ -14,9 +14,9 @@ use crate::operator::VarId;
 use crate::program::Var;
 
 impl Predictor {
-    /// The loss and the metrics of the training over all of `data`, to the bit what [`Trainer::evaluate`] gives with these
-    /// parameters. The data has the fields of the development data, labels among them. A metric of one's own, which no file can
-    /// describe, is not there.
+    /// Returns the loss and the metrics of the training over all of `data`, bit-identical to [`Trainer::evaluate`] with these
+    /// parameters. The data has the fields of the development data, including labels. Metrics of your own are left out, because a
+    /// file cannot describe them.
     ///
     /// [`Trainer::evaluate`]: crate::train
     ///

@@ -1,4 +1,4 @@
-//! A trained model as a generator: its step block goes on from the tokens that it wrote itself.
+//! A trained model as a generator: its step block runs on the tokens that it generated before.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::lod::Lod;
 use crate::operator::VarId;
 use crate::tensor::{DType, Variable, with_element};
 
-/// Writes with a trained model: the very program that was trained to say what comes next is run token by token, and each
-/// token that it is given is the one that was chosen before. Nothing is added to a model for it.
+/// A generator of token sequences: a model trained to predict the next token runs token by token, and each chosen token is the
+/// input of the next step. The model needs no generation code.
 ///
-/// What a hypothesis gets depends on its own source alone: not on the others in the batch, nor on the number of threads.
+/// The result of a source depends on this source alone: neither on other sources in the batch nor on the number of threads.
 ///
 /// ```
 /// # use unpadded::checkpoint::Checkpoint;
@@ -33,7 +33,7 @@ use crate::tensor::{DType, Variable, with_element};
 /// #     checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name)?);
 /// # }
 /// # let predictor = Predictor::new(checkpoint, &ops::catalogue())?;
-/// let generator = predictor.generator("words", "logits")?; // `words` are fed back; `logits` score the next one
+/// let generator = predictor.generator("words", "logits")?; // `words` are fed back; `logits` score the next word
 /// let sources = Variable::from_sequences(&[vec![1i64, 2, 3], vec![4]])?;
 /// let options = Generation::new(0).stop(1).max_steps(20);
 /// let likeliest = generator.greedy(&[("source", &sources)], &options)?;
@@ -52,11 +52,11 @@ pub struct Generator {
 }
 
 impl Predictor {
-    /// A generator: `tokens` is the feed of the tokens so far (i64, one a row, one level), `logits` the output with a row of
-    /// scores (f32) for what comes next.
+    /// A generator: `tokens` is the feed of the tokens so far (i64, one per row, one level), `logits` the output with a row of
+    /// scores (f32) for the next token.
     ///
     /// # Errors
-    /// As [`Self::session`]; a feed or an output that is not so; or a model that must be fed something else at each step.
+    /// As [`Self::session`]; if the feed or the output has another dtype or shape; if the model needs other feeds at each step.
     #[track_caller]
     pub fn generator(&self, tokens: &str, logits: &str) -> Result<Generator> {
         Generator::of(self, tokens, &[logits]).at_caller()
@@ -90,11 +90,11 @@ impl Generator {
         Ok(Self { predictor: predictor.clone(), tokens: fed, classes, stepping })
     }
 
-    /// The same with an output that says what each step attends to: a number (f32) for each row of the source, at every step, as
-    /// the weights of an attention are. A beam's [coverage penalty](Beam::coverage) needs it.
+    /// Sets the attention output: a number (f32) for each row of the source at every step, such as the weights of an attention.
+    /// A beam's [coverage penalty](Beam::coverage) needs it.
     ///
     /// # Errors
-    /// An output that is not known or not so.
+    /// If the output is unknown, or of another dtype or shape.
     #[track_caller]
     pub fn attention(self, output: &str) -> Result<Self> {
         let tokens = self.stepping.names(&self.stepping.rows).join("");
@@ -109,28 +109,28 @@ impl Generator {
         Ok(with)
     }
 
-    /// The names of the feeds that say what is to be written about; none of a model that writes by itself.
+    /// Returns the names of the feeds of the source; empty for a model without a source, such as a language model.
     pub fn feeds(&self) -> Vec<&str> {
         self.stepping.names(&self.stepping.once)
     }
 
-    /// How many tokens the model scores.
+    /// Returns the number of tokens that the model scores.
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// The likeliest token at each step, of equal ones the first. There are as many sources as the feeds have sequences; of a
-    /// model without feeds as many as the options have prefixes, or one.
+    /// Greedy decoding: takes the likeliest token at each step, of equal tokens the first. There are as many sources as the feeds
+    /// have sequences; for a model without feeds as many as the options have prefixes, or one.
     ///
     /// # Errors
-    /// Feeds that are missing or do not fit, options that do not make sense, scores that are not numbers.
+    /// If feeds are missing or do not fit, options are invalid, or scores are not numbers.
     #[track_caller]
     pub fn greedy(&self, feeds: &[(&str, &Variable)], options: &Generation) -> Result<Hypotheses> {
         let likeliest = Sampling { temperature: 0.0, ..Sampling::default() };
         self.sample(feeds, options, likeliest, 0).at_caller()
     }
 
-    /// Draws each token. What is drawn depends on the seed, the [number](Generation::first) of the source, and the step.
+    /// Sampling: draws each token at random. A draw depends on the seed, the [number](Generation::first) of the source, and the step.
     ///
     /// # Errors
     /// As [`Self::greedy`].
@@ -151,7 +151,7 @@ impl Generator {
         found.at_caller()
     }
 
-    /// The best sequences that a [beam search](Beam) finds.
+    /// Beam search: returns the best sequences that a [beam](Beam) finds.
     ///
     /// # Errors
     /// As [`Self::greedy`], and a coverage penalty without [`Self::attention`].
@@ -171,14 +171,14 @@ impl Generator {
     }
 }
 
-/// The model while it writes: a row for each hypothesis.
+/// The running model: a row for each hypothesis.
 struct ModelSteps<'a> {
     generator: &'a Generator,
     engine: Option<Engine>,
     sources: usize,
-    /// What was known of each source before the first step.
+    /// The values of each source before the first step.
     begun: StepStart,
-    /// The source of each row; none before the first step.
+    /// The source of each row; `None` before the first step.
     rows: Option<Vec<usize>>,
     states: Vec<Variable>,
     logits: Vec<f32>,
@@ -210,7 +210,7 @@ impl<'a> ModelSteps<'a> {
         })
     }
 
-    /// Gives back what is compiled.
+    /// Returns the compiled step to the pool.
     fn end(&mut self) {
         if let Some(engine) = self.engine.take() {
             self.generator.stepping.put_back(engine);
@@ -279,7 +279,7 @@ impl Steps for ModelSteps<'_> {
     }
 }
 
-/// The rows of what a step has left, in another order.
+/// Returns rows of a value of the last step, in another order.
 fn gathered(engine: &mut Engine, left: VarId, like: &Variable, rows: &[usize]) -> Result<Variable> {
     let mut shape = like.shape().to_vec();
     let width: usize = shape.iter().skip(1).product();
@@ -294,7 +294,7 @@ fn gathered(engine: &mut Engine, left: VarId, like: &Variable, rows: &[usize]) -
     })
 }
 
-/// Some sequences of a variable, each as often as it is named.
+/// Returns the named sequences of a variable, in order, with repetitions.
 fn select(value: &Variable, sequences: &[usize]) -> Result<Variable> {
     let mut entries = sequences.to_vec();
     let mut levels = Vec::new();

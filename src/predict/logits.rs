@@ -1,16 +1,16 @@
-//! Rows of logits at the speed of vectors: the largest, the logarithm of the sum of powers, those from a threshold on.
+//! Vectorized passes over rows of logits: the maximum, log-sum-exp, and the logits from a threshold on.
 
 use crate::kernels::{Arithmetic, Float, Sweep, sweep};
 
-/// So many numbers are compared at a time; sums run in half as many lanes. The lanes are the same on every CPU, and added
-/// up in the same order.
+/// The numbers that are compared at a time; sums run in half as many lanes. The lanes are the same on every CPU, and are added
+/// in the same order.
 const BLOCK: usize = 32;
 const SUMS: usize = BLOCK / 2;
 
-/// The largest; negative infinity if there is none.
+/// Returns the largest logit; negative infinity if there is none.
 ///
 /// # Errors
-/// The first that is NaN or positive infinity.
+/// Returns the first logit that is NaN or positive infinity.
 pub(super) fn largest(row: &[f32]) -> Result<f32, f32> {
     struct Largest<'a>(&'a [f32]);
     impl Sweep for Largest<'_> {
@@ -43,14 +43,14 @@ fn is_wrong(x: f32) -> bool {
     x.is_nan() || x == f32::INFINITY
 }
 
-/// The place of the largest, of equal ones the first; none if all are negative infinity.
+/// Returns the index of the first largest logit; `None` if all are negative infinity.
 pub(super) fn first_largest(row: &[f32], largest: f32) -> Option<usize> {
     let possible = largest > f32::NEG_INFINITY;
     possible.then(|| row.iter().position(|&x| x == largest)).flatten()
 }
 
-/// `ln Σ e^x` of a row whose largest is known and finite, at least as large as that: what is taken from a logit for the
-/// logarithm of its probability, which is then never above 0.
+/// Computes `ln Σ e^x` of a row with the finite maximum `largest`. The result is at least `largest`, so that a logit minus it, the
+/// logarithm of the logit's probability, is never above 0.
 pub(super) fn log_sum_exp(row: &[f32], largest: f32) -> f64 {
     struct Sum<'a>(&'a [f32], f32);
     impl Sweep for Sum<'_> {
@@ -76,8 +76,8 @@ pub(super) fn log_sum_exp(row: &[f32], largest: f32) -> f64 {
     f64::from(largest) + sweep(Sum(row, largest)).ln()
 }
 
-/// Calls `found` with each place from `from` on whose number is at least the threshold, in order. It says from which
-/// threshold on the next are wanted.
+/// Calls `found` with each index from `from` on whose number is at least the threshold, in order. `found` returns the
+/// threshold for the next numbers.
 pub(super) fn from_threshold(row: &[f32], from: usize, threshold: f32, found: impl FnMut(usize, f32) -> f32) {
     struct Scan<'a, F>(&'a [f32], usize, f32, F);
     impl<F: FnMut(usize, f32) -> f32> Sweep for Scan<'_, F> {
@@ -103,7 +103,7 @@ pub(super) fn from_threshold(row: &[f32], from: usize, threshold: f32, found: im
     sweep(Scan(&row[from..], from, threshold, found));
 }
 
-/// Writes `e^(scale · (x - largest))` of each; `scale` is above 0 and finite, `largest` is known and finite.
+/// Computes `e^(scale · (x - largest))` of each number; `scale` is above 0 and finite, `largest` is the finite maximum.
 pub(super) fn weigh(row: &[f32], largest: f32, scale: f64, weights: &mut Vec<f32>) {
     struct Weigh<'a>(&'a [f32], f32, f64, &'a mut [f32]);
     impl Sweep for Weigh<'_> {
@@ -114,7 +114,7 @@ pub(super) fn weigh(row: &[f32], largest: f32, scale: f64, weights: &mut Vec<f32
         fn run<A: Arithmetic>(self) {
             let Self(row, largest, scale, weights) = self;
             for (weight, &x) in weights.iter_mut().zip(row) {
-                // In f64, so that neither a difference of large numbers nor a tiny temperature overflows before it is known.
+                // In f64, so that neither a difference of large numbers nor a tiny temperature overflows on the way.
                 let power = (f64::from(x) - f64::from(largest)) * scale;
                 *weight = (power as f32).exp_with::<A>();
             }
@@ -124,7 +124,7 @@ pub(super) fn weigh(row: &[f32], largest: f32, scale: f64, weights: &mut Vec<f32
     sweep(Weigh(row, largest, scale, weights));
 }
 
-/// The sum of each block of weights, of which the last may be short, in order.
+/// Returns each block of weights with its sum, in order; the last block may be short.
 pub(super) fn block_sums(weights: &[f32]) -> impl Iterator<Item = (&[f32], f64)> {
     weights.chunks(BLOCK).map(|block| (block, block.iter().map(|&w| f64::from(w)).sum()))
 }
@@ -148,7 +148,7 @@ mod tests {
             assert!((log_sum_exp(&row, most) - sum.ln()).abs() < 1e-6, "{len}");
             for from in [0, len / 3, len] {
                 let mut found = vec![];
-                // The threshold grows with what is found: the records.
+                // The threshold grows with each number found: only records are found.
                 from_threshold(&row, from, -5.0, |i, x| {
                     found.push(i);
                     x + 0.001

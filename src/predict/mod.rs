@@ -1,4 +1,4 @@
-//! Predicting with a trained model, and drawing from what it says. A predictor needs a checkpoint and no trainer.
+//! Prediction with a trained model, and sampling from its distributions. A predictor needs a checkpoint and no trainer.
 
 mod batch_runner;
 mod carried;

@@ -1,4 +1,4 @@
-//! What all clones of a predictor have in common: the program, the weights, and what a checkpoint says beside them.
+//! The model that all clones of a predictor share: the program, the weights, and the checkpoint's other parts.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use crate::executor::{Executor, Scope};
 use crate::operator::{BlockId, Registry, VarId};
 use crate::program::{CarriedState, Program, RECURRENT, VarRole};
 
-/// A model that was loaded. Nothing changes it.
+/// A loaded model, which is never changed.
 pub(super) struct Model {
-    /// What the outputs and the states need.
+    /// The program that the outputs and the states need.
     pub(super) program: Program,
-    /// What the metrics and the states need.
+    /// The program that the metrics and the states need.
     pub(super) scored: Program,
     pub(super) metrics: Vec<MetricDesc>,
     pub(super) registry: Registry,
-    /// Its clones have the values in the same memory.
+    /// The weights; clones of the scope share their memory.
     pub(super) weights: Scope,
     pub(super) vocabularies: BTreeMap<String, Vocabulary>,
     pub(super) notes: BTreeMap<String, String>,
     pub(super) outputs: BTreeMap<String, VarId>,
-    /// Outputs that step blocks compute, which are known step by step.
+    /// The outputs that step blocks compute, with a value per step.
     pub(super) of_steps: BTreeMap<String, VarId>,
     /// The states that pass from batch to batch.
     pub(super) carried: Vec<CarriedState>,
@@ -65,14 +65,14 @@ impl Model {
             value.check_finite("value of the checkpoint").map_err(|e| e.variable(name))?;
             weights.set_of(&program, name, value)?;
         }
-        // What only the metrics need is none of the outputs' business: if it is missing, scoring says so.
+        // Values that only the metrics need may be missing here: scoring then returns an error.
         for name in read(&scored).iter().filter(|name| !needed.contains(name)) {
             if let Some(value) = best.remove(name).or_else(|| tensors.remove(name)) {
                 weights.set_of(&scored, name, value)?;
             }
         }
         weights.make_common();
-        // What does not compile should be known now.
+        // Compiled now, so that errors appear at loading.
         Executor::new(&program, registry, &all, 1)?;
         let registry = registry.clone();
         Ok(Self {
@@ -89,7 +89,7 @@ impl Model {
         })
     }
 
-    /// The names of the feeds that a part of the program reads, or gives back as outputs, without the states that are carried.
+    /// Returns the names of the feeds that a part of the program reads or returns as outputs, without carried states.
     pub(super) fn feeds<'a>(&self, program: &'a Program, outputs: &[VarId]) -> Vec<&'a str> {
         let read = program.reads();
         let used = |id: &VarId| read.contains(id) || outputs.contains(id);
@@ -99,7 +99,7 @@ impl Model {
     }
 }
 
-/// Checks that every operator of a program is known, before anything asks it for its shapes.
+/// Checks that every operator of a program is registered, before its shapes are computed.
 pub(super) fn registered(program: &Program, registry: &Registry) -> Result<()> {
     for op in program.blocks().flat_map(|(_, block)| &block.ops) {
         if op.kind != RECURRENT && !registry.kinds().any(|kind| kind == op.kind) {

@@ -1,4 +1,4 @@
-//! A pass over data: each batch is run for inference, and metrics take in its values.
+//! A pass over data: each batch is run for inference, and metrics are updated.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::tensor::Variable;
 /// A metric, with the line that made it.
 pub(crate) type Measure = CallerSetting<Box<dyn Metric>>;
 
-/// What passes on from batch to batch.
+/// The state that passes from batch to batch: carried states and metrics.
 pub(crate) struct BatchState<'a> {
     pub(crate) carried: &'a mut BTreeMap<String, Variable>,
     pub(crate) metrics: &'a mut [Measure],
 }
 
 impl BatchRunner {
-    /// Runs a batch as [`Self::run`], takes its values into the metrics and hands its states on.
+    /// Runs a batch as [`Self::run`], adds its values to the metrics and carries its states on.
     pub(crate) fn measure(
         &mut self,
         scope: &mut Scope,
@@ -49,7 +49,7 @@ impl BatchRunner {
         self.measure(scope, of, carry, |feeds| Run::infer(feeds), |_| Ok(()), |_, _, e| e)
     }
 
-    /// Takes all batches of data into the metrics, from states of zeros. Returns whether the data ended before `stop` was set.
+    /// Adds all batches of data to the metrics, from states of zeros. Returns whether the data ended before `stop` was set.
     pub(crate) fn infer_all(
         &mut self,
         scope: &mut Scope,
@@ -64,10 +64,10 @@ impl BatchRunner {
     }
 }
 
-/// Gives each batch of a pass to `run`, with its number. Returns whether the data ended before `stop` was set.
+/// Calls `run` with each batch of a pass and its number. Returns whether the data ended before `stop` was set.
 ///
 /// # Errors
-/// Those of the data and of `run`; if the data have no batch.
+/// If the data or `run` fails, or the data have no batch.
 pub(crate) fn each_batch(
     data: &dyn Data,
     stop: Option<&Arc<AtomicBool>>,
@@ -92,7 +92,7 @@ pub(crate) fn each_batch(
     }
 }
 
-/// The values of metrics, by name.
+/// Returns the values of metrics, by name.
 pub(crate) fn scores(metrics: &[Measure]) -> Scores {
     Scores(metrics.iter().map(|metric| (metric.name().to_owned(), metric.value())).collect())
 }

@@ -1,4 +1,4 @@
-//! Predicting with a trained model: a checkpoint's parameters and the part of its program that the outputs need.
+//! Prediction with a trained model: a checkpoint's parameters and the part of its program that the outputs need.
 
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -20,12 +20,12 @@ use crate::ops;
 use crate::program::{CarriedState, VarRole};
 use crate::tensor::Variable;
 
-/// A model to predict with.
+/// A predictor: a trained model to predict with.
 ///
-/// It holds the parameters of the best epoch if the checkpoint has them, else the last ones, and computes only what
-/// the outputs asked for need: no labels are fed, and nothing is updated. Several threads may predict at once, by one
-/// predictor or by clones of it. The parameters are in memory once, however many there are; each batch that runs while others
-/// do takes memory for what it computes, which is kept for later ones.
+/// It holds the parameters of the best epoch if the checkpoint has them, else the last parameters, and runs only the operators
+/// that the requested outputs need: no labels are fed, and nothing is updated. Several threads may predict at once, by one
+/// predictor or by clones of it. Clones share one copy of the parameters; each batch that runs at the same time as others
+/// takes memory for its activations, which is kept for later batches.
 ///
 /// ```
 /// use unpadded::checkpoint::Checkpoint;
@@ -49,39 +49,39 @@ use crate::tensor::Variable;
 /// let out = predictor.run(&[("x", &x)], &["logits"])?;
 /// assert_eq!(out[0].shape(), [2, 2]);
 /// let error = predictor.run(&[("x", &x)], &["logit"]).unwrap_err().to_string();
-/// assert!(error.contains("expected one of those there are (`logits`), got `logit`"));
+/// assert!(error.contains("expected a known name (`logits`), got `logit`"));
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 pub struct Predictor {
     model: Arc<Model>,
-    /// For how many threads work is divided, and the threads, from the first batch on.
+    /// The number of threads; the threads themselves start with the first batch.
     threads: usize,
     started: Arc<OnceLock<Threads>>,
     idle: Arc<IdleModels>,
-    /// Cut into steps, by outputs.
+    /// The model divided into steps, by outputs.
     stepping: Arc<Mutex<BTreeMap<Vec<String>, Arc<Stepping>>>>,
-    /// Batches of more rows run in windows of at most so many, if the program can.
+    /// The most rows at once: longer batches run in windows, if the program can.
     most_rows: usize,
-    /// What the last batch left of each state that is carried; none before the first.
+    /// The carried states after the last batch; empty before the first.
     left: Mutex<Vec<Variable>>,
-    /// Of calls that go on from them.
+    /// The turns of calls that continue from these states.
     turns: Turns,
 }
 
-/// What the states that are carried are before a batch.
+/// The carried states before a batch.
 #[derive(Clone, Copy)]
 enum InitialStates<'a> {
     /// Zeros.
     Nothing,
-    /// What a batch left.
+    /// The states after an earlier batch.
     Left(&'a [Variable]),
 }
 
-/// Rows that run at once: enough to be fast, and some tens of megabytes in a model of usual width.
+/// The default number of rows that run at once: enough to be fast, and some tens of megabytes in a model of usual width.
 const MOST_ROWS: usize = 16_384;
 
 impl Predictor {
-    /// From a checkpoint's file, whose operators are the catalogue's.
+    /// Loads a predictor from a checkpoint file, with the operators of the catalogue.
     ///
     /// # Errors
     /// As [`Checkpoint::load`] and [`Self::new`].
@@ -90,7 +90,7 @@ impl Predictor {
         Self::load_with(path, &ops::catalogue())
     }
 
-    /// From a checkpoint's file, with operators of your own.
+    /// Loads a predictor from a checkpoint file, with operators of your own.
     ///
     /// # Errors
     /// As [`Checkpoint::load`] and [`Self::new`].
@@ -101,10 +101,10 @@ impl Predictor {
         Self::new(Checkpoint::load(path)?, registry).map_err(named)
     }
 
-    /// From a checkpoint.
+    /// A predictor of a checkpoint.
     ///
     /// # Errors
-    /// If it names no outputs, if one of them is not a forward value, if an operator that they need is not registered or
+    /// If it names no outputs, if an output is not a forward value, if an operator that they need is not registered or
     /// does not fit, or if a parameter that they need is not finite.
     #[track_caller]
     pub fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
@@ -121,38 +121,38 @@ impl Predictor {
         })
     }
 
-    /// The same on so many threads; without it, on as many as the machine has cores. Results do not depend on it. All clones
-    /// share these threads; where several threads predict at once, `threads(1)` lets each run its own batch alone.
+    /// Sets the number of threads (default: as many as the machine has cores). Results do not depend on it. All clones
+    /// share these threads; if several threads predict at once, `threads(1)` lets each run its own batch alone.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { threads, started: Arc::default(), idle: Arc::default(), stepping: Arc::default(), ..self }
     }
 
-    /// The same with at most so many rows of sequences in memory at once, 16,384 without it. What is longer runs in windows
-    /// that hand on their states, if the model can: not one that joins rows read from both ends, attends to all rows
+    /// Sets the most rows of sequences in memory at once (default: 16,384). Longer batches run in windows that pass on their
+    /// states, if the model can: not a model that joins rows read from both ends, attends to all rows
     /// of a sequence, or nests sequences. Results do not depend on it.
     #[must_use]
     pub fn most_rows(self, most_rows: usize) -> Self {
         Self { most_rows: most_rows.max(1), ..self }
     }
 
-    /// The values of the outputs for a batch, in the order of `outputs`. Only the feeds that these outputs need must
-    /// be there; others are checked and not used.
+    /// Returns the values of the outputs for a batch, in the order of `outputs`. Only the feeds that these outputs need are
+    /// required; other feeds are checked and not used.
     ///
-    /// [Carried states](crate::Builder::carried_state) start from zeros, unless they are fed. What they are after the batch
-    /// is computed too, whatever the outputs, and needs its feeds; [`Self::run_on`] goes on from there. Of batches that several
-    /// threads run on one predictor, it is the one that ends last.
+    /// [Carried states](crate::Builder::carried_state) start from zeros, unless they are fed. The states after the batch
+    /// are always computed, and need their feeds; [`Self::run_on`] continues from them. If several
+    /// threads run batches on one predictor, the states of the batch that ends last are kept.
     ///
     /// # Errors
-    /// An output or a feed that is not known (the error lists those that are), a feed that is missing or does not
-    /// fit, data that an operator refuses, or an output that is not a number (NaN): no prediction can be read off it.
-    /// The states that [`Self::run_on`] goes on from are then as they were.
+    /// If an output or a feed is unknown (the error lists the known names), a feed is missing or does not
+    /// fit, an operator refuses its data, or an output is NaN, which is no prediction.
+    /// The states from which [`Self::run_on`] continues are then unchanged.
     #[track_caller]
     pub fn run(&self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
         self.run_for(Location::caller(), feeds, outputs)
     }
 
-    /// The same for another line.
+    /// Runs as [`Self::run`], with another caller's line for errors.
     pub(super) fn run_for(
         &self,
         caller: &Location<'_>,
@@ -167,12 +167,12 @@ impl Predictor {
         Ok(found)
     }
 
-    /// [`Self::run`], with the carried states as the last batch left them: sequence *i* goes on where sequence *i* of that
-    /// one ended, to the bits of both in one. Before any batch it is the same as `run`. Each clone has states of its own, so
-    /// threads that follow different texts have a clone each, while calls on one go on one after the other.
+    /// [`Self::run`] from the carried states after the last batch: sequence *i* continues sequence *i* of that
+    /// batch, bit-identical to both in one batch. Before any batch it equals `run`. Each clone has states of its own, so
+    /// threads that follow different texts need a clone each; calls on one predictor run one after the other.
     ///
-    /// A smaller batch than the one before carries on the first of its sequences: the states of the others are dropped, and the next
-    /// batch may be no larger than this one.
+    /// If the batch has fewer sequences than the last batch, the first states are carried and the others dropped, and the next
+    /// batch may not be larger than this one.
     ///
     /// ```
     /// # use unpadded::checkpoint::Checkpoint;
@@ -207,7 +207,7 @@ impl Predictor {
             return self.run(feeds, outputs).map_err(|e| e.called(caller));
         }
         let _turn = self.turns.wait().map_err(|e| e.called(caller))?;
-        // No lock is held while it runs: a thread that waits for its pool may take up other work, and come here again.
+        // No lock is held while it runs: a thread that waits for its pool may take up other work, and enter again.
         let before = self.left().clone();
         let (found, left) =
             self.predict(feeds, outputs, InitialStates::Left(&before)).map_err(|e| e.called(caller))?;
@@ -215,7 +215,7 @@ impl Predictor {
         Ok(found)
     }
 
-    /// The model cut into steps for some outputs.
+    /// Returns the model divided into steps, for these outputs.
     pub(super) fn stepping(&self, outputs: &[&str]) -> Result<Arc<Stepping>> {
         let names: Vec<String> = outputs.iter().map(|&name| name.to_owned()).collect();
         let known = || self.stepping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -227,7 +227,7 @@ impl Predictor {
     }
 
     fn left(&self) -> MutexGuard<'_, Vec<Variable>> {
-        // They are replaced as a whole, or stay, so a thread that panicked has left them whole.
+        // The states are replaced as a whole, so they are consistent even after a panic.
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -243,7 +243,7 @@ impl Predictor {
         Ok(self.started.get_or_init(|| threads))
     }
 
-    /// The outputs, and what the batch leaves of the states.
+    /// Returns the outputs, and the states after the batch.
     fn predict(
         &self,
         feeds: &[(&str, &Variable)],
@@ -282,7 +282,7 @@ impl Predictor {
                 Err(Error::of(ErrorKind::Program, what, expected, got))
             }
         };
-        // After an error too: the next batch may be a better one.
+        // Also after an error: the next batch may succeed.
         self.idle.put_back(set, compiled);
         let mut found = found?;
         let left = found.split_off(outputs.len());
@@ -290,7 +290,7 @@ impl Predictor {
         Ok((found, left))
     }
 
-    /// What the carried states that are not fed are before a batch of these feeds.
+    /// Returns the carried states before a batch of these feeds, without the states that are fed.
     fn states(
         &self,
         feeds: &[(VarId, &Variable)],
@@ -311,8 +311,8 @@ impl Predictor {
         states.map(value).collect()
     }
 
-    /// The likeliest entry of a vocabulary for each row of an output, of equal ones the first, and the number that the
-    /// output has for it: its probability, if the output is a softmax. The feeds are those of [`Self::run`].
+    /// Returns the likeliest entry of a vocabulary for each row of an output, of equal entries the first, and its number in the
+    /// output: its probability, if the output is a softmax. The feeds are as for [`Self::run`].
     ///
     /// ```
     /// # use unpadded::data::Vocabulary;
@@ -362,22 +362,22 @@ impl Predictor {
         Ok(rows)
     }
 
-    /// The names of the outputs.
+    /// Returns the names of the outputs.
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = &str> {
         self.model.outputs.keys().map(String::as_str)
     }
 
-    /// The names of the feeds that the outputs and the states need, all of them together, but for the states before a batch,
-    /// which need not be given.
+    /// Returns the names of the feeds that all outputs and states need, without the carried states before a batch,
+    /// which are optional.
     pub fn feeds(&self) -> Vec<&str> {
         let all: Vec<VarId> = self.model.outputs.values().copied().collect();
         self.model.feeds(&self.model.program, &all)
     }
 
-    /// A vocabulary of the checkpoint.
+    /// Returns a vocabulary of the checkpoint.
     ///
     /// # Errors
-    /// If there is none of that name; the error lists those there are.
+    /// If there is no vocabulary of that name; the error lists the known names.
     #[track_caller]
     pub fn vocabulary(&self, name: &str) -> Result<&Vocabulary> {
         let known = &self.model.vocabularies;
@@ -387,13 +387,13 @@ impl Predictor {
             .at_caller()
     }
 
-    /// A note of the checkpoint.
+    /// Returns a note of the checkpoint.
     pub fn note(&self, name: &str) -> Option<&str> {
         self.model.notes.get(name).map(String::as_str)
     }
 }
 
-/// It shares weights and threads with the first one, and goes on from where that one's states are.
+/// A clone shares weights and threads with the original, and starts with a copy of its carried states.
 impl Clone for Predictor {
     fn clone(&self) -> Self {
         let Self { model, threads, started, idle, stepping, most_rows, .. } = self;

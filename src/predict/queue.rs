@@ -1,4 +1,4 @@
-//! Requests of several threads, joined into one ragged batch.
+//! A queue that joins the requests of several threads into one ragged batch.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,13 +11,13 @@ use crate::operator::{Extent, Reach, Spec, VarId};
 use crate::program::OpDesc;
 use crate::tensor::{StorageKind, Variable};
 
-/// A predictor that many threads ask at once: requests that come while others run are joined into one batch, and each is answered
-/// with the bits that it would have alone. A request that finds nobody there runs at once.
+/// A queue of prediction requests from many threads: requests that arrive while others run are joined into one batch, and each gets
+/// bit-identical results as alone. A request that arrives while none runs starts at once.
 ///
-/// Requests are joined if they ask for the same outputs and give the same feeds, all of them with a row or a sequence of its own
-/// for each sample, and no operator between reaches over the batch or draws random numbers. Others run by themselves, in turn. If a
-/// joined batch fails, each of its requests runs alone, so that an error, or a panic in an operator, is its own request's. States that are carried start from
-/// zeros in each request.
+/// Requests are joined if they have the same outputs and the same feeds, all feeds and outputs have a row or a sequence
+/// for each sample, and no operator between reads the whole batch or draws random numbers. Other requests run alone, in turn. If a
+/// joined batch fails, each of its requests runs alone, so that an error, or a panic in an operator, ends only its own request.
+/// Carried states start from zeros in each request.
 ///
 /// ```
 /// # use unpadded::checkpoint::Checkpoint;
@@ -48,9 +48,9 @@ use crate::tensor::{StorageKind, Variable};
 pub struct Queue {
     predictor: Predictor,
     state: Mutex<State>,
-    /// Somebody was answered, or may take the lead.
+    /// Notified when a request was answered, or when a thread may take the lead.
     changed: Condvar,
-    /// By outputs: whether they are computed for each sample by itself.
+    /// By list of outputs, whether they are computed for each sample by itself.
     by_sample: Mutex<BTreeMap<Vec<String>, bool>>,
 }
 
@@ -61,27 +61,27 @@ struct State {
     waiting: VecDeque<Arc<Request>>,
 }
 
-/// A request that waits.
+/// A waiting request.
 struct Request {
     feeds: Vec<(String, Variable)>,
     outputs: Vec<String>,
-    /// How many samples it has, if it may be one of several in a batch.
+    /// The number of its samples, if it may be joined with others.
     samples: Option<usize>,
-    /// The line that asks.
+    /// The line that called [`Queue::run`].
     caller: &'static Location<'static>,
     answer: Mutex<Option<Answer>>,
 }
 
 enum Answer {
     Done(Result<Vec<Variable>>),
-    /// What an operator panicked with, to go on in the thread whose request it is.
+    /// The panic of an operator, to resume in the thread of the request.
     Panicked(Box<dyn Any + Send>),
 }
 
-/// Rows of a joined batch: about as many as make it fast.
+/// The rows of a joined batch: about as many as make it fast.
 const ROWS: usize = 8192;
 
-/// So many lists of outputs are remembered.
+/// The most lists of outputs that are remembered.
 const KNOWN: usize = 256;
 
 impl Predictor {
@@ -101,7 +101,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The right to run requests, which passes on when it ends, also by a panic.
+/// The right to run requests, released when dropped, also by a panic.
 struct Lead<'a> {
     queue: &'a Queue,
 }
@@ -114,7 +114,7 @@ impl Drop for Lead<'_> {
 }
 
 impl Queue {
-    /// The values of the outputs, as [`Predictor::run`] has them.
+    /// Returns the values of the outputs, as [`Predictor::run`] does.
     ///
     /// # Errors
     /// As [`Predictor::run`].
@@ -156,7 +156,7 @@ impl Queue {
         }
     }
 
-    /// A request with copies of its feeds.
+    /// Makes a request with copies of its feeds.
     fn request(
         &self,
         feeds: &[(&str, &Variable)],
@@ -170,14 +170,14 @@ impl Queue {
         let by_sample = |(name, _): &(String, Variable)| {
             program.find(name).is_some_and(|id| program.spec(id).is_ok_and(of_samples))
         };
-        // Feeds of different numbers of samples do not fit: by itself the request is told so.
+        // Feeds with different numbers of samples do not fit: the request runs alone and gets the error.
         let samples = feeds.first().map(|(_, value)| value.batch_size());
         let alike = feeds.iter().all(|(_, value)| Some(value.batch_size()) == samples);
         let joined = alike && feeds.iter().all(by_sample) && self.by_sample(&outputs);
         Request { samples: samples.filter(|_| joined), feeds, outputs, caller, answer: Mutex::default() }
     }
 
-    /// Whether outputs are computed for each sample by itself.
+    /// Returns whether outputs are computed for each sample by itself.
     fn by_sample(&self, outputs: &[String]) -> bool {
         if let Some(&known) = lock(&self.by_sample).get(outputs) {
             return known;
@@ -191,7 +191,7 @@ impl Queue {
         found
     }
 
-    /// Whether outputs are computed for each sample by itself; none if one is not known.
+    /// Returns whether outputs are computed for each sample by itself; `None` if an output is unknown.
     fn computed_by_sample(&self, outputs: &[String]) -> Option<bool> {
         let model = self.predictor.model();
         let ids: Option<Vec<VarId>> = outputs.iter().map(|name| model.outputs.get(name).copied()).collect();
@@ -208,7 +208,7 @@ impl Queue {
         Some(rows && ops.all(by_itself))
     }
 
-    /// Runs requests and writes down their answers.
+    /// Runs requests and stores their answers.
     fn answer(&self, requests: &[Arc<Request>]) {
         let joined = catch_unwind(AssertUnwindSafe(|| self.joined(requests)));
         if let Ok(Some(answers)) = joined {
@@ -227,7 +227,7 @@ impl Queue {
         }
     }
 
-    /// The answers to several requests from one batch; none if it fails.
+    /// Answers several requests by one batch; `None` if the batch fails.
     fn joined(&self, requests: &[Arc<Request>]) -> Option<Vec<Vec<Variable>>> {
         let first = requests.first().filter(|_| requests.len() > 1)?;
         let mut feeds = Vec::with_capacity(first.feeds.len());
@@ -252,7 +252,7 @@ impl Queue {
     }
 }
 
-/// The requests that run next: the first one, and of those behind it all that can be joined with it.
+/// Returns the requests that run next: the first request, and all later requests that can be joined with it.
 fn next(waiting: &mut VecDeque<Arc<Request>>) -> Vec<Arc<Request>> {
     let Some(first) = waiting.pop_front() else { return Vec::new() };
     let mut requests = vec![first.clone()];
@@ -268,7 +268,7 @@ fn next(waiting: &mut VecDeque<Arc<Request>>) -> Vec<Arc<Request>> {
     requests
 }
 
-/// Whether two requests may be joined.
+/// Returns whether two requests may be joined.
 fn alike(a: &Request, b: &Request) -> bool {
     let kind = |request: &Request| {
         let kinds = request.feeds.iter().map(|(name, value)| {
@@ -284,7 +284,7 @@ fn alike(a: &Request, b: &Request) -> bool {
     a.samples.is_some() && b.samples.is_some() && a.outputs == b.outputs && kind(a) == kind(b)
 }
 
-/// Whether each sample has a row or a sequence of its own.
+/// Returns whether each sample has a row or a sequence of its own.
 fn of_samples(spec: &Spec) -> bool {
     (!spec.lod.is_empty() || spec.rows() == Extent::Batch) && spec.storage == StorageKind::Dense
 }

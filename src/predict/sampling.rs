@@ -1,13 +1,13 @@
-//! Drawing what comes next from what a model says of it.
+//! Sampling the next token from a model's distribution.
 
 use super::logits::{block_sums, first_largest, largest, weigh};
 use crate::error::{Error, Result};
 use crate::kernels::philox;
 
-/// How to draw one of many from their logits, one for each.
+/// Options of sampling a class from logits: temperature, top-k, top-p (nucleus) and typical sampling.
 ///
-/// Logits are divided by the temperature; `top_k`, `top_p` and `typical` then each take some away, in this order, each by the
-/// probabilities of those that are left.
+/// Logits are divided by the temperature; `top_k`, `top_p` and `typical` then each exclude classes, in this order, each by the
+/// probabilities of the remaining classes.
 ///
 /// ```
 /// use unpadded::predict::Sampling;
@@ -28,7 +28,7 @@ pub struct Sampling {
 }
 
 impl Default for Sampling {
-    /// From the model's own distribution.
+    /// Sampling from the model's own distribution.
     fn default() -> Self {
         Self { temperature: 1.0, top_k: None, top_p: 1.0, typical: 1.0 }
     }
@@ -61,7 +61,7 @@ impl Sampling {
         Self { typical, ..self }
     }
 
-    /// Starts to draw; what is drawn depends on the seed and the logits alone.
+    /// Makes a sampler; its draws depend on the seed and the logits alone.
     ///
     /// # Errors
     /// If the temperature is below zero or not finite, `top_k` is zero, or `top_p` or `typical` not above 0 and at most 1.
@@ -83,7 +83,7 @@ impl Sampling {
     }
 }
 
-/// Draws as a [`Sampling`] says, one after another.
+/// A sampler that draws by the options of a [`Sampling`].
 #[derive(Debug, Clone)]
 pub struct Sampler {
     sampling: Sampling,
@@ -92,7 +92,7 @@ pub struct Sampler {
     room: Scratch,
 }
 
-/// Two are equal if they draw the same from now on.
+/// Two samplers are equal if they draw the same from now on.
 impl PartialEq for Sampler {
     fn eq(&self, other: &Self) -> bool {
         let state = |one: &Self| (one.sampling, one.seed, one.drawn);
@@ -101,19 +101,19 @@ impl PartialEq for Sampler {
 }
 
 impl Sampler {
-    /// The place of the one that is drawn. Of equal logits the first counts as the likelier.
+    /// Draws a class and returns its index. Of equal logits the first counts as the likelier.
     ///
     /// # Errors
     /// If there is no logit above negative infinity, or one is NaN or positive infinity.
     #[track_caller]
     pub fn draw(&mut self, logits: &[f32]) -> Result<i64> {
         let drawn = self.draw_at(0, self.drawn, logits)?;
-        // What is always the likeliest takes no number.
+        // At temperature 0 no random number is drawn.
         self.drawn += u64::from(self.sampling.temperature != 0.0);
         Ok(drawn)
     }
 
-    /// The same as draw number `step` of a sequence, whatever was drawn before: it depends on the seed, these two numbers and
+    /// Draws number `step` of a sequence, independently of earlier draws: it depends on the seed, these two numbers and
     /// the logits alone, so that sequences may be drawn together, in any order and on any thread. [`Self::draw`] draws
     /// sequence 0, step by step.
     ///
@@ -150,25 +150,25 @@ impl Sampler {
     }
 }
 
-/// So many groups of like rank are told apart before candidates are looked at one by one.
+/// The number of groups of similar rank that are distinguished before single candidates are compared.
 const GROUPS: usize = 2048;
-/// From so many on, candidates of a group are halved and not sorted.
+/// The most candidates of a group that are sorted; more candidates are halved first.
 const FEW: usize = 32;
 
-/// What a draw needs, kept from one to the next.
+/// Scratch memory of draws, kept from draw to draw.
 #[derive(Debug, Clone, Default)]
 struct Scratch {
-    /// Of each one; 0 for those that are not drawn.
+    /// The weight of each class; 0 for excluded classes.
     weights: Vec<f32>,
-    /// Of each one, the larger the better; 0 for those that are not looked at.
+    /// The rank of each class, larger is better; 0 for classes that are not considered.
     ranks: Vec<u32>,
-    /// Of each group of ranks.
+    /// The sum of each group of ranks.
     sums: Vec<f64>,
-    /// Of one group; see [`key`].
+    /// The keys of one group; see [`key`].
     keys: Vec<u64>,
 }
 
-/// A key that is the larger the better, of equal ranks the smaller the place of what it is of.
+/// Makes a key that is larger for a larger rank, and of equal ranks for a smaller index.
 fn key(rank: u32, place: usize) -> u64 {
     u64::from(rank) << 32 | u64::from(!(place as u32))
 }
@@ -177,14 +177,14 @@ fn place(key: u64) -> usize {
     !(key as u32) as usize
 }
 
-/// An integer that is the larger the larger the number.
+/// Maps a number to an integer of the same order.
 fn rank(x: f32) -> u32 {
     let bits = (x + 0.0).to_bits(); // no negative zero
     bits ^ ((bits as i32 >> 31) as u32 | 1 << 31)
 }
 
 impl Scratch {
-    /// The one at this share of all weights; the largest logit is known and finite.
+    /// Returns the class at this share of the cumulated weights; `most` is the finite maximum of the logits.
     fn pick(&mut self, sampling: Sampling, logits: &[f32], most: f32, share: f64) -> Option<usize> {
         let Sampling { temperature, top_k, top_p, typical } = sampling;
         let scale = (1.0 / temperature).min(f64::MAX);
@@ -195,8 +195,8 @@ impl Scratch {
         }
         if top_p < 1.0 {
             let total = self.total();
-            // Those that are far below the average: all of them together have not the share that may be left out, so that none
-            // of them is needed.
+            // Weights far below the average are not considered: all of them together have less than the share that may be left
+            // out, so that none of them is needed.
             let few = ((1.0 - top_p) * total / logits.len() as f64) as f32 * 0.999;
             self.rank_all(logits, few, rank);
             self.keep_best(top_p * total, f64::from);
@@ -217,14 +217,14 @@ impl Scratch {
         block_sums(&self.weights).map(|(_, sum)| sum).sum()
     }
 
-    /// Ranks each whose weight is above this one, by its logit.
+    /// Ranks each class whose weight is above `above`, by its logit.
     fn rank_all(&mut self, logits: &[f32], above: f32, rank: impl Fn(f32) -> u32) {
         let each = self.weights.iter().zip(logits);
         self.ranks.clear();
         self.ranks.extend(each.map(|(&weight, &x)| if weight > above { rank(x) } else { 0 }));
     }
 
-    /// Leaves the best by their ranks, as few as have enough together, by what each adds to that for its weight.
+    /// Keeps the classes with the best ranks, as few as reach `enough` together; `adds` maps a weight to its contribution.
     fn keep_best(&mut self, enough: f64, adds: impl Fn(f32) -> f64) {
         let Self { weights, ranks, sums, keys } = self;
         let looked_at = |rank: &&u32| **rank > 0;
@@ -238,7 +238,7 @@ impl Scratch {
         for (&rank, &weight) in ranks.iter().zip(&*weights).filter(|(rank, _)| **rank > 0) {
             sums[group(rank)] += adds(weight);
         }
-        // The groups from the best on, up to the one with which it is enough; of that one only some are left.
+        // The groups from the best on, up to the group that reaches `enough`; only a part of this group is kept.
         let (mut have, mut last) = (0.0, 0);
         for (i, &sum) in sums.iter().enumerate().rev().filter(|(_, sum)| **sum > 0.0) {
             last = i;
@@ -258,7 +258,7 @@ impl Scratch {
         }
     }
 
-    /// The first with which more than this share is reached.
+    /// Returns the first class with which the cumulated weights exceed this share.
     fn at(&self, share: f64) -> Option<usize> {
         let (sought, mut upto, mut start) = (share * self.total(), 0.0, 0);
         for (block, sum) in block_sums(&self.weights) {
@@ -275,13 +275,13 @@ impl Scratch {
             upto += sum;
             start += block.len();
         }
-        // A share that rounding made all of it.
+        // Rounding made the share the whole sum.
         self.weights.iter().rposition(|&weight| weight > 0.0)
     }
 }
 
-/// The least key so that those from it on have enough together; the least of all if they never have. Each time half of those that
-/// are open are decided.
+/// Returns the largest key such that all keys from it on reach `enough` together; the least key if they never do. Each round decides
+/// half of the open keys.
 fn least(keys: &mut [u64], adds: impl Fn(u64) -> f64, enough: f64) -> u64 {
     let (mut open, mut have) = (keys, 0.0);
     while open.len() > FEW {
@@ -307,7 +307,7 @@ fn least(keys: &mut [u64], adds: impl Fn(u64) -> f64, enough: f64) -> u64 {
 mod tests {
     use super::*;
 
-    /// How often each of four is drawn, of 4000.
+    /// Counts how often each of four classes is drawn in 4000 draws.
     fn counts(sampling: Sampling, logits: &[f32; 4]) -> [i32; 4] {
         let (mut sampler, mut counts) = (sampling.sampler(7).unwrap(), [0; 4]);
         (0..4000).for_each(|_| counts[sampler.draw(logits).unwrap() as usize] += 1);
@@ -338,7 +338,7 @@ mod tests {
         close(typical, [0.0, 2.0 / 5.0, 3.0 / 5.0, 0.0]);
         assert_eq!((typical[0], typical[3]), (0, 0));
         close(counts(Sampling { typical: 0.25, ..all }, &logits), [0.0, 0.0, 1.0, 0.0]);
-        // Of the two likeliest, 3/7 and 4/7, the first is 0.166 from the entropy of 0.683, the second 0.123.
+        // Of the two likeliest, with 3/7 and 4/7, the first is 0.166 from the entropy 0.683, the second 0.123.
         let both = Sampling { top_k: Some(2), typical: 0.5, ..all };
         close(counts(both, &logits), [0.0, 0.0, 0.0, 1.0]);
         assert_eq!(counts(all, &[f32::NEG_INFINITY, f32::MAX, f32::NEG_INFINITY, f32::MIN]), [0, 4000, 0, 0]);
@@ -355,7 +355,7 @@ mod tests {
         assert_ne!(draws(1), draws(1 << 32 | 1));
     }
 
-    /// What may be drawn, slowly.
+    /// Computes the classes that may be drawn, by a slow reference algorithm.
     fn possible(sampling: Sampling, logits: &[f32]) -> Vec<usize> {
         let mut left: Vec<usize> = (0..logits.len()).filter(|&i| logits[i] > f32::NEG_INFINITY).collect();
         let share = |left: &[usize]| {

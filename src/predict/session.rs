@@ -1,4 +1,4 @@
-//! A text that is read, or written, step by step.
+//! Sessions: inference step by step.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,11 +12,11 @@ use crate::lod::Lod;
 use crate::operator::{LevelId, VarId};
 use crate::tensor::Variable;
 
-/// Inference one step at a time: the rows of one or several sequences come one after another, and what a row leaves in the
-/// memories is there for the next. Every output has the bits that the whole sequence would have at that row.
+/// A session: streaming inference one step at a time. The rows of one or several sequences arrive one by one, and the
+/// memories pass from row to row. Every output is bit-identical to the output of the whole sequence at that row.
 ///
-/// A session holds its memories and nothing else; the weights are the predictor's, in memory once, and so is what is compiled: as
-/// many steps at once as threads that are in one, whose memory stays for later ones. After the first step another one allocates
+/// A session holds only its memories; it shares the predictor's weights and compiled steps. There are as many compiled
+/// steps as threads that are in a step at once, and their memory is reused. After the first step, a step allocates
 /// nothing.
 ///
 /// ```
@@ -42,18 +42,18 @@ use crate::tensor::Variable;
 /// ```
 pub struct Session {
     stepping: Arc<Stepping>,
-    /// What names its values where they are compiled; another one each time they change.
+    /// The id of its constant values in compiled steps; a new id each time they change.
     id: u64,
     sequences: usize,
     begun: Option<StepStart>,
     outputs: Vec<Variable>,
-    /// Whether they are of the last step.
+    /// Whether the outputs belong to the last step.
     computed: bool,
     steps: u64,
     most_steps: u64,
 }
 
-/// The next session's number; 0 is nobody's.
+/// The next session's id; 0 belongs to no session.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 fn fresh() -> u64 {
@@ -61,19 +61,19 @@ fn fresh() -> u64 {
 }
 
 impl Predictor {
-    /// A session over one sequence, which computes these outputs at every step. They have the rows of the sequence; everything
-    /// between its feed and them must go from the first row on. What else they need, as the text that is to be translated, is
-    /// given to [`Session::begin`].
+    /// A session over one sequence, which computes these outputs at every step. The outputs have the rows of the sequence; every
+    /// operator between its feed and them must run forward from the first row. Other inputs, such as the text to translate, are
+    /// fed by [`Session::begin`].
     ///
     /// # Errors
-    /// An output that is not known; or the operator that cannot be run row by row, by name: a loop from the end, one that looks
-    /// ahead, one that needs the whole sequence.
+    /// If an output is unknown, or an operator cannot run row by row (the error names it): a loop from the end, an operator that
+    /// looks ahead or that needs the whole sequence.
     #[track_caller]
     pub fn session(&self, outputs: &[&str]) -> Result<Session> {
         self.sessions(1, outputs)
     }
 
-    /// The same over several sequences, a row of each at every step.
+    /// A session over several sequences, with a row of each at every step.
     ///
     /// # Errors
     /// As [`Self::session`].
@@ -95,17 +95,17 @@ impl Predictor {
 }
 
 impl Session {
-    /// The same with a limit of steps, from [`begin`](Self::begin) on: a further one is an error that says so.
+    /// Sets the most steps since [`begin`](Self::begin): a further step is an error.
     #[must_use]
     pub fn most_steps(self, steps: u64) -> Self {
         Self { most_steps: steps, ..self }
     }
 
-    /// Starts anew, with what does not come row by row: whole sequences that the steps look at, and values to start from. Carried
+    /// Starts anew, with the feeds that do not come row by row: whole sequences that the steps read, and values to start from. Carried
     /// states start from zeros, unless they are fed. A session that needs no feeds begins by itself.
     ///
     /// # Errors
-    /// A feed that is missing, not known, or does not fit; another number of sequences than the session's.
+    /// If a feed is missing, unknown, or does not fit, or has another number of sequences than the session.
     #[track_caller]
     pub fn begin(&mut self, feeds: &[(&str, &Variable)]) -> Result<()> {
         let begun = self.stepping.begin(feeds, self.sequences).at_caller()?;
@@ -114,11 +114,11 @@ impl Session {
         Ok(())
     }
 
-    /// Reads a row of each sequence: each feed has one row a sequence, without LoD.
+    /// Makes a step with a row of each sequence: each feed has one row per sequence, without LoD.
     ///
     /// # Errors
-    /// A feed that is missing, not known or does not fit; data that an operator refuses; an output that is not a number (NaN); a
-    /// step behind the limit; a session that needs [`begin`](Self::begin). Its memories are then as before the step.
+    /// If a feed is missing, unknown or does not fit; an operator refuses its data; an output is NaN; the limit of steps is
+    /// reached; or the session needs [`begin`](Self::begin). Its memories are then as before the step.
     #[track_caller]
     pub fn step(&mut self, feeds: &[(&str, &Variable)]) -> Result<()> {
         if self.steps >= self.most_steps {
@@ -187,10 +187,10 @@ impl Session {
         Ok(())
     }
 
-    /// An output of the last step: one row a sequence.
+    /// Returns an output of the last step: one row per sequence.
     ///
     /// # Errors
-    /// If it was not asked for, if there was no step since it began or was restored, or if the last one computed NaN.
+    /// If it is not an output of the session, if there was no step since it began or was restored, or if the last step computed NaN.
     #[track_caller]
     pub fn output(&self, name: &str) -> Result<&Variable> {
         let at = self.stepping.outputs.iter().position(|known| known == name);
@@ -202,27 +202,27 @@ impl Session {
         }
     }
 
-    /// The names of the feeds that [`begin`](Self::begin) needs.
+    /// Returns the names of the feeds that [`begin`](Self::begin) needs.
     pub fn begin_feeds(&self) -> Vec<&str> {
         self.stepping.names(&self.stepping.once)
     }
 
-    /// The names of the feeds that each [`step`](Self::step) needs.
+    /// Returns the names of the feeds that each [`step`](Self::step) needs.
     pub fn step_feeds(&self) -> Vec<&str> {
         self.stepping.names(&self.stepping.rows)
     }
 
-    /// How many steps there were since it began.
+    /// Returns the number of steps since it began.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// How many sequences it reads.
+    /// Returns the number of its sequences.
     pub fn sequences(&self) -> usize {
         self.sequences
     }
 
-    /// Its memories, and what it began with, as bytes; [`Self::restore`] goes on from there, in this process or another.
+    /// Serializes its memories and constant values to bytes; [`Self::restore`] continues from them, in this process or another.
     ///
     /// # Errors
     /// As [`begin`](Self::begin), if it has not begun.
@@ -237,11 +237,11 @@ impl Session {
         feeds_to_bytes(self.steps, self.stepping.fed().map(names).zip(values)).at_caller()
     }
 
-    /// Goes on where a session of the same model was [saved](Self::save). What is known of the model are the names and the shapes of
-    /// what it hands on, not its parameters.
+    /// Continues from the [saved](Self::save) state of a session of the same model. Only the names and the shapes of the states are
+    /// checked against the model, not its parameters.
     ///
     /// # Errors
-    /// Bytes that are damaged, or a state of another model or of another number of sequences. The session is then as it was.
+    /// If the bytes are damaged, or belong to another model or another number of sequences. The session is then unchanged.
     #[track_caller]
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let program = &self.stepping.stepped.step;
@@ -292,7 +292,7 @@ impl Session {
     }
 }
 
-/// Another one that goes on from the same place.
+/// A clone continues from the same state, independently.
 impl Clone for Session {
     fn clone(&self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! A model that runs row by row: its programs, and those of them that are compiled and idle.
+//! A model that runs row by row: its programs, and the pool of idle compiled steps.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,40 +13,40 @@ use crate::operator::{Spec, VarId};
 use crate::program::{Program, StepProgram, VarRole};
 use crate::tensor::{Element, StorageKind, Variable, with_element};
 
-/// A model cut into what is computed once and a step: see [`Program::stepped`]. What holds a text's place in it, a session or
-/// a search, shares it with others.
+/// A model divided into a part that is computed once and a step: see [`Program::stepped`]. Sessions and searches, which hold the
+/// state of a text, share it.
 pub(super) struct Stepping {
     pub(super) model: Arc<Model>,
     pub(super) stepped: StepProgram,
     /// The names of the outputs, in the order of [`StepProgram::outputs`].
     pub(super) outputs: Vec<String>,
-    /// The feeds that each step is given.
+    /// The feeds of each step.
     pub(super) rows: Vec<VarId>,
-    /// The feeds that what is computed once needs, but for states that are carried.
+    /// The feeds of the part that is computed once, without carried states.
     pub(super) once: Vec<VarId>,
-    /// What is computed once that a step reads, or starts from.
+    /// The values of the part computed once that a step reads, or starts from.
     computed: Vec<VarId>,
     threads: Threads,
     before: Mutex<Vec<Executor>>,
     idle: Mutex<Vec<Engine>>,
 }
 
-/// A compiled step, which one text at a time uses.
+/// A compiled step, used by one text at a time.
 pub(super) struct Engine {
     executor: Executor,
     weights: Scope,
-    /// The LoD of each feed, in place.
+    /// The LoD of each feed that is in place.
     placed: Vec<(VarId, Option<Arc<Lod>>)>,
-    /// Whose values that stay the same are in it.
+    /// The id of the session whose constant values it holds.
     pub(super) of: u64,
 }
 
-/// What is known before a step.
+/// The values before a step.
 #[derive(Clone)]
 pub(super) struct StepStart {
     /// The values of [`StepProgram::kept`].
     pub(super) kept: Vec<Variable>,
-    /// What [`StepProgram::memories`] hold.
+    /// The values of [`StepProgram::memories`].
     pub(super) states: Vec<Variable>,
 }
 
@@ -84,7 +84,7 @@ impl Stepping {
             before: Mutex::default(),
             idle: Mutex::default(),
         };
-        // What does not compile should be known now.
+        // Compiled now, so that errors appear at once.
         stepping.put_back(stepping.engine()?);
         if !stepping.computed.is_empty() {
             let before = stepping.preparation()?;
@@ -93,15 +93,15 @@ impl Stepping {
         Ok(stepping)
     }
 
-    /// What a program of the model is fed: the names, for messages.
+    /// Returns the names of variables, for messages.
     pub(super) fn names(&self, ids: &[VarId]) -> Vec<&str> {
         ids.iter().map(|&id| self.model.program.var(id).name.as_str()).collect()
     }
 
-    /// Computes what is computed once, for a batch of sequences.
+    /// Runs the part that is computed once, for a batch of sequences.
     ///
     /// # Errors
-    /// A feed that is missing, not known or does not fit; data that an operator refuses.
+    /// If a feed is missing, unknown or does not fit, or an operator refuses its data.
     #[track_caller]
     pub(super) fn begin(&self, feeds: &[(&str, &Variable)], sequences: usize) -> Result<StepStart> {
         let StepProgram { before, step, kept, memories, .. } = &self.stepped;
@@ -162,7 +162,7 @@ impl Stepping {
         })
     }
 
-    /// The feeds of the step that a session holds: those that stay the same, then the memories.
+    /// Returns the feeds of the step that a session holds: the constant values, then the memories.
     pub(super) fn fed(&self) -> impl Iterator<Item = VarId> + '_ {
         let StepProgram { kept, memories, .. } = &self.stepped;
         kept.iter().copied().chain(memories.iter().map(|memory| memory.fed))
@@ -185,7 +185,7 @@ impl Stepping {
         Ok(Engine { executor, weights: self.model.weights.clone(), placed, of: 0 })
     }
 
-    /// A compiled step; the one that holds the values of `of`, if it is idle.
+    /// Takes a compiled step from the pool, preferably the step that holds the values of `of`; compiles one if none is idle.
     pub(super) fn take(&self, of: u64) -> Result<Engine> {
         let idle = {
             let mut idle = lock(&self.idle);
@@ -201,7 +201,7 @@ impl Stepping {
 }
 
 impl Engine {
-    /// Puts the value of a feed of the step in place; returns how many rows or sequences it has, if they are of the batch.
+    /// Places the value of a feed in the step; returns its number of rows or sequences, if it is batched.
     pub(super) fn place(&mut self, id: VarId, value: &Variable) -> Result<Option<usize>> {
         let sequences = self.executor.place(id, value)?;
         if let Some((_, lod)) = self.placed.iter_mut().find(|(known, _)| *known == id) {
@@ -210,13 +210,13 @@ impl Engine {
         Ok(sequences)
     }
 
-    /// Computes a step of so many sequences from what is in place.
+    /// Runs a step of `batch` sequences from the feeds in place.
     pub(super) fn run(&mut self, batch: usize) -> Result<()> {
         let Self { executor, weights, placed, .. } = self;
         executor.run_placed(weights, PlacedFeeds { batch, feeds: placed })
     }
 
-    /// Shows the numbers of what the step has left: rows after rows.
+    /// Calls `show` with the numbers of a value of the last step, row-major.
     pub(super) fn numbers<T: Element + Plain, R>(
         &mut self,
         id: VarId,
@@ -225,12 +225,12 @@ impl Engine {
         self.executor.numbers(id, show)
     }
 
-    /// What the step has left.
+    /// Returns a value of the last step.
     pub(super) fn fetch(&mut self, id: VarId) -> Result<Variable> {
         self.executor.fetch(id)
     }
 
-    /// Copies what the step has left, without an allocation where `to` has the shape.
+    /// Copies a value of the last step, without an allocation if `to` has its shape.
     pub(super) fn copy(&mut self, id: VarId, to: &mut Variable) -> Result<()> {
         let spec = self.executor.program().spec(id)?;
         if !spec.lod.is_empty() || spec.storage != StorageKind::Dense || spec.dtype != to.dtype() {
@@ -240,7 +240,7 @@ impl Engine {
         with_element!(to.dtype(), T => {
             let to = to.as_mut_slice::<T>()?;
             let copied = self.executor.numbers::<T, bool>(id, |numbers| {
-                // A value of no rows has a shape, too.
+                // An empty value needs its shape, too.
                 let fits = numbers.len() == to.len() && !to.is_empty();
                 if fits {
                     to.copy_from_slice(numbers);
@@ -257,6 +257,6 @@ impl Engine {
 }
 
 fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // Nothing runs while it is held, so what is behind it is whole.
+    // Nothing that can panic runs while it is held, so its value is consistent.
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,12 +1,12 @@
-//! Turns: of some threads, one at a time does something.
+//! Turns: mutual exclusion of threads that detects re-entry.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::ThreadId;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Whose turn it is. Unlike a lock that is held, it tells a thread whose turn it is already: one that waits for a pool of
-/// threads may take up other work meanwhile, and come here a second time.
+/// The thread whose turn it is. Unlike a lock, it returns an error to a thread that has the turn already: a thread that waits for a
+/// pool of threads may take up other work meanwhile, and enter a second time.
 #[derive(Default)]
 pub(super) struct Turns {
     taken: Mutex<Option<ThreadId>>,
@@ -20,7 +20,7 @@ impl Turns {
     /// Waits for a turn.
     ///
     /// # Errors
-    /// If it is this thread's already.
+    /// If this thread has the turn already.
     pub(super) fn wait(&self) -> Result<Turn<'_>> {
         let me = std::thread::current().id();
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -30,7 +30,7 @@ impl Turns {
                 let expected = "one call after the other; clones have states of their own";
                 return Err(Error::of(
                     ErrorKind::Program,
-                    "call that goes on from the last one",
+                    "call that continues from the last one",
                     expected,
                     got,
                 ));

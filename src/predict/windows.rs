@@ -1,4 +1,4 @@
-//! Long sequences in windows: inference in memory that does not grow with their length.
+//! Long sequences in windows: inference in memory that does not grow with the sequences' length.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,9 +16,9 @@ use crate::tensor::{Variable, with_element};
 pub(super) struct Windows {
     level: LevelId,
     passes: Vec<Pass>,
-    /// Of what the first windows are fed.
+    /// Computes the initial states of the first windows.
     starts: Option<Executor>,
-    /// What is computed when the passes are done, and for which outputs.
+    /// The program that runs after the passes, and its outputs.
     rest: Option<(Executor, Vec<VarId>)>,
 }
 
@@ -29,10 +29,10 @@ struct Pass {
 }
 
 impl Windows {
-    /// Of the part of a program that computes `outputs`.
+    /// Compiles the part of a program that computes `outputs`.
     ///
     /// # Errors
-    /// If it cannot be run in windows.
+    /// If it cannot run in windows.
     pub(super) fn new(
         program: &Program,
         registry: &Registry,
@@ -60,11 +60,11 @@ impl Windows {
         Ok(Self { level, passes: passes.into_iter().map(compiled).collect::<Result<_>>()?, starts, rest })
     }
 
-    /// The values of `outputs` for a batch whose feeds are known to fit, with at most `most` rows at once (one of each
-    /// sequence that has some left, where those are more).
+    /// Returns the values of `outputs` for a batch whose feeds were checked, with at most `most` rows at once (more if more sequences
+    /// have rows left: then one row of each).
     ///
     /// # Errors
-    /// Data that an operator refuses.
+    /// If an operator refuses its data.
     #[track_caller]
     pub(super) fn run(
         &mut self,
@@ -96,7 +96,7 @@ impl Windows {
         while let Some((id, later)) = left.split_first() {
             let at = known.iter().position(|(known, _)| known == id);
             let at = at.ok_or_else(|| Error::new("output of windows", "one that they compute", "another"))?;
-            // One that is asked for twice is there twice.
+            // An output that is requested twice is returned twice.
             values.push(if later.contains(id) { known[at].1.clone() } else { known.swap_remove(at).1 });
             left = later;
         }
@@ -105,7 +105,7 @@ impl Windows {
 }
 
 impl Pass {
-    /// The values of the outputs with rows, and of what is reached.
+    /// Runs all passes; returns the values of the outputs with rows, and the values at the sequences' ends.
     #[track_caller]
     fn run(
         &mut self,
@@ -151,12 +151,12 @@ impl Pass {
     }
 }
 
-/// Each of them once.
+/// Returns each id once.
 fn unique(ids: impl Iterator<Item = VarId>) -> Vec<VarId> {
     ids.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Puts the rows of a window where they are in the whole.
+/// Copies the rows of a window to their positions in the whole.
 fn put_rows(part: &Variable, numbers: &[usize], whole: &mut Variable) -> Result<()> {
     with_element!(part.dtype(), T => {
         let (from, to) = (part.as_slice::<T>()?, whole.as_mut_slice::<T>()?);
@@ -168,11 +168,11 @@ fn put_rows(part: &Variable, numbers: &[usize], whole: &mut Variable) -> Result<
     Ok(())
 }
 
-/// Sequences that are cut into windows.
+/// An iteration over the windows of sequences.
 struct Cut<'a> {
     offsets: &'a [usize],
     from_end: bool,
-    /// The rows of each sequence that are still to come.
+    /// The rows of each sequence that are left.
     left: Vec<Range<usize>>,
     begun: bool,
     places: Vec<u64>,
@@ -180,7 +180,7 @@ struct Cut<'a> {
     lengths: Vec<usize>,
 }
 
-/// The place of each sequence's first row, the numbers of the rows in the whole, and their LoD.
+/// The position of each sequence's first row, the indices of the rows in the whole, and their LoD.
 type Window<'a> = (&'a [u64], &'a [usize], Arc<Lod>);
 
 impl<'a> Cut<'a> {
@@ -191,8 +191,8 @@ impl<'a> Cut<'a> {
         Self { offsets, from_end, left, begun: false, places, rows, lengths }
     }
 
-    /// The next window, the first one even of no row; `None` after the last row. Sequences share its rows evenly; one that
-    /// has ended has none.
+    /// Returns the next window; `None` after the last row, but there is always a first window. Sequences share its rows evenly;
+    /// a finished sequence has none.
     fn next(&mut self, most: usize) -> Result<Option<Window<'_>>> {
         let running = self.left.iter().filter(|left| !left.is_empty()).count();
         if std::mem::replace(&mut self.begun, true) && running == 0 {

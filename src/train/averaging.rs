@@ -1,4 +1,4 @@
-//! Averages of the parameters over the steps, to evaluate and to predict with.
+//! Averages of the parameters over the steps, for evaluation and prediction.
 
 use super::trainer::Trainer;
 use crate::error::{CallerSetting, Error, Result};
@@ -6,36 +6,36 @@ use crate::operator::Attributes;
 use crate::optimizer::{average, averages};
 use crate::tensor::Storage;
 
-/// Which average of the parameters a training evaluates and predicts with: [`Trainer::averaged`].
+/// The average of the parameters that a training evaluates and predicts with: [`Trainer::averaged`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Averaging {
-    /// 1 for the mean.
+    /// The decay; 1 for the mean.
     decay: f64,
     start: u64,
     except: Vec<String>,
 }
 
 impl Averaging {
-    /// An exponential moving average: each step keeps so much of it, a number above 0 and below 1 as 0.999, and takes the rest
-    /// of the parameter. It starts as what the parameter is after the first step.
+    /// An exponential moving average (EMA): after each step, average = decay · average + (1 − decay) · parameter, with a decay
+    /// above 0 and below 1, such as 0.999. It starts as the parameter after the first step.
     pub fn ema(decay: f64) -> Self {
-        // What stands for the mean is no decay.
+        // 1 means the mean, so it is not a valid decay.
         Self { decay: if decay == 1.0 { f64::NAN } else { decay }, start: 0, except: Vec::new() }
     }
 
-    /// The mean over all steps (Polyak and Juditsky, 1992), of late ones with [`since`](Self::since) (as "stochastic weight
-    /// averaging", Izmailov et al., 2018, arXiv:1803.05407, but of each step).
+    /// The mean over all steps (Polyak and Juditsky, 1992), or over late steps with [`since`](Self::since) (as in "stochastic weight
+    /// averaging", Izmailov et al., 2018, arXiv:1803.05407, but over each step).
     pub fn mean() -> Self {
         Self { decay: 1.0, start: 0, except: Vec::new() }
     }
 
-    /// Begins with this step, counted from 0; until then the average is the parameter itself.
+    /// Sets the first step of the average, counted from 0; before it, the average is the parameter itself.
     #[must_use]
     pub fn since(self, step: u64) -> Self {
         Self { start: step, ..self }
     }
 
-    /// The parameters of these names are not averaged, and are evaluated as they are.
+    /// Excludes the parameters of these names from averaging; they are evaluated as they are.
     #[must_use]
     pub fn except<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
         Self { except: names.into_iter().map(Into::into).collect(), ..self }
@@ -43,10 +43,10 @@ impl Averaging {
 }
 
 impl Trainer {
-    /// Evaluates, chooses the best epoch and predicts with averages of the parameters over the steps; the training itself goes on
-    /// with the parameters. The averages are states of the program, saved and resumed as the optimizer's are.
+    /// Parameter averaging (EMA, SWA): evaluates, chooses the best epoch and predicts with averages of the parameters over the steps;
+    /// the steps themselves update the parameters. The averages are states of the program, saved and resumed like the optimizer's.
     ///
-    /// A parameter with a gradient of selected rows is refused by name when the training starts, as its average would move the
+    /// A parameter with a gradient of selected rows is refused by name when the training starts, because its average would update the
     /// whole table at every step: leave it out with [`Averaging::except`], or look it up with dense gradients.
     ///
     /// ```
@@ -108,7 +108,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Checks what was said of averages.
+    /// Checks the settings of averages.
     pub(super) fn check_averages(&self) -> Result<()> {
         self.averaged_wrongly.clone().map_or(Ok(()), Err)
     }
@@ -122,7 +122,7 @@ impl Trainer {
         names.map(|(param, average)| (param.to_owned(), average.to_owned())).collect()
     }
 
-    /// Does something with the averages in the place of the parameters.
+    /// Calls `act` with the averages in place of the parameters.
     pub(super) fn with_averages<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let mut raw: Vec<(String, Storage)> = Vec::new();
         for (param, average) in self.averages() {

@@ -1,4 +1,4 @@
-//! The best epoch: by what it was chosen, and that a value by another measure never stands for it.
+//! The best epoch: its criterion, and the check that values by different criteria are never compared.
 
 use std::collections::BTreeMap;
 
@@ -14,27 +14,27 @@ use crate::program::VarRole;
 use crate::tensor::Storage;
 
 impl Trainer {
-    /// Lets the development data or the metric that decides be others than those by which the best epoch of a training
-    /// that goes on was chosen, which [`fit`](Self::fit) refuses otherwise: its parameters are then measured anew, and
-    /// stay the best until an epoch to come is better by the new measure.
+    /// Allows a resumed training to choose the best epoch on other development data or by another metric, which
+    /// [`fit`](Self::fit) refuses by default: the best epoch's parameters are measured anew, and stay the best until a later epoch
+    /// is better by the new measure.
     #[must_use]
     pub fn remeasure_best(mut self) -> Self {
         self.remeasure = true;
         self
     }
 
-    /// What decides in this run.
+    /// Returns the criterion of this run.
     fn criterion(&self, dev: &dyn Data) -> Result<Criterion> {
         let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
         let metric = self.metrics.get(compiled.selected).ok_or_else(unprepared)?.name().to_owned();
         Ok(Criterion { metric, better: compiled.better, data: dev.fingerprint() })
     }
 
-    /// Whether the best epoch so far has to be measured anew: it may be, or the checkpoint does not say by what it was
-    /// chosen.
+    /// Returns whether the best epoch so far has to be measured anew: because its criterion differs and `remeasure_best` allows it,
+    /// or because the checkpoint has no criterion.
     ///
     /// # Errors
-    /// If it was chosen by something else.
+    /// If the criterion differs and measuring anew is not allowed.
     pub(super) fn must_remeasure(&self, dev: &dyn Data) -> Result<bool> {
         let Some(best) = self.state.position.best else { return Ok(false) };
         let Some(known) = &self.state.criterion else { return Ok(true) };
@@ -49,18 +49,18 @@ impl Trainer {
             ("metric that decides which epoch is the best", expected, of(&ours))
         } else {
             let expected = format!(
-                "that on which the best epoch so far was chosen ({so_far}; fingerprint {:016x})",
+                "the data on which the best epoch so far was chosen ({so_far}; fingerprint {:016x})",
                 known.data
             );
             let got = format!("other data or batches (fingerprint {:016x})", ours.data);
             ("development data", expected, got)
         };
         Err(Error::new(what, expected, got).noted_in_code(
-            "`Trainer::remeasure_best` (`--remeasure-best` of the programs) goes on with these, and measures that epoch anew",
+            "`Trainer::remeasure_best` (`--remeasure-best` of the programs) continues with these, and measures that epoch anew",
         ))
     }
 
-    /// Measures the parameters of the best epoch by what decides now; `false` if it was asked to stop before.
+    /// Measures the parameters of the best epoch by the current criterion; returns `false` if it was interrupted.
     pub(super) fn measure_best_anew(&mut self, dev: &dyn Data, console: &mut Console<'_>) -> Result<bool> {
         let criterion = self.criterion(dev)?;
         let mut value = f64::NAN;
@@ -82,14 +82,14 @@ impl Trainer {
         } else {
             self.state.best.clear();
         }
-        // Epochs that another measure found no better are not held against this one.
+        // Epochs that were not better by another criterion do not count for the patience.
         if self.state.criterion.replace(criterion).is_some() {
             (*since_best, *stalled) = (0, 0);
         }
         Ok(true)
     }
 
-    /// Whether an epoch with these scores is the best so far, whose parameters are then kept.
+    /// Returns whether an epoch with these scores is the best so far, and keeps its parameters if it is.
     pub(super) fn decide(&mut self, found: &Scores, dev: &dyn Data) -> Result<bool> {
         let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
         let value = found.0.get(compiled.selected).map_or(f64::NAN, |(_, value)| *value);
@@ -107,12 +107,12 @@ impl Trainer {
         Ok(better)
     }
 
-    /// A copy of the parameters as they are evaluated, without the optimizer's state; no row owes a move afterwards.
+    /// Copies the parameters as they are evaluated, without the optimizer's state; pending moves of rows are applied.
     pub(super) fn parameters(&mut self) -> Result<BTreeMap<String, Storage>> {
         self.with_averages(Self::raw_parameters)
     }
 
-    /// A copy of the parameters and their averages.
+    /// Copies the parameters and their averages.
     fn kept(&mut self) -> Result<BTreeMap<String, Storage>> {
         let mut kept = self.raw_parameters()?;
         for (_, average) in self.averages() {
@@ -129,10 +129,10 @@ impl Trainer {
         names.into_iter().map(|name| Ok((name.clone(), self.scope.value(&name)?))).collect()
     }
 
-    /// Puts the parameters of the best epoch in the place of the last ones, to evaluate or predict with them.
+    /// Replaces the last parameters by the parameters of the best epoch, to evaluate or predict with them.
     ///
     /// # Errors
-    /// If no epoch has ended, or none had a finite value.
+    /// If no epoch has ended, or no epoch had a finite value.
     #[track_caller]
     pub fn use_best(&mut self) -> Result<()> {
         if self.state.best.is_empty() {
@@ -143,7 +143,7 @@ impl Trainer {
                 "none",
             ));
         }
-        // What rows owe is owed by the last parameters.
+        // Pending moves belong to the last parameters.
         self.settle()?;
         for (name, value) in &self.state.best {
             self.scope.set(name, value.clone())?;
@@ -155,7 +155,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Lets all rows of parameters make the moves that they [owe](crate::executor::settle).
+    /// Applies all pending [moves](crate::executor::settle) of parameters' rows.
     pub(super) fn settle(&mut self) -> Result<()> {
         executor::settle(&self.state.program, &self.registry, &mut self.scope, self.threads)
     }

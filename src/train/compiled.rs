@@ -7,7 +7,7 @@ use crate::predict::BatchRunner;
 /// A trainer's program, ready to run.
 pub(super) struct CompiledTraining {
     pub(super) runner: BatchRunner,
-    /// Of a step of several batches.
+    /// The loss over the parts, for a step in parts.
     pub(super) parts: Option<BatchLoss>,
     /// The metric that decides which epoch is the best.
     pub(super) selected: usize,

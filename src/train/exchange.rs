@@ -1,4 +1,4 @@
-//! What the processes of a step exchange: what each part came to, the sums of the gradients, and the statistics of layers.
+//! The exchange between the processes of a step: the results of each part, the sums of the gradients, and the statistics of layers.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::store::WeighedGradient;
 use crate::tensor::StorageKind;
 
 impl Trainer {
-    /// Tells all processes what the parts came to, or why they failed; takes what they did to the metrics into these.
+    /// Sends all processes the results of this process's parts, or its error; receives the results of the other parts.
     pub(super) fn share_results(
         &mut self,
         ran: Result<()>,
@@ -38,7 +38,7 @@ impl Trainer {
                         let totals = Totals::of_numbers(&message.floats()?);
                         let lengths: Vec<usize> = self.metrics.iter_mut().map(|m| m.sums().len()).collect();
                         let mut metrics: Vec<Vec<f64>> = lengths.iter().map(|&n| vec![0.0; n]).collect();
-                        // One part has added to the metrics as it ran.
+                        // A single part has added to the metrics as it ran.
                         let sent = if results.len() > 1 { metrics.len() } else { 0 };
                         metrics.truncate(sent);
                         metrics.iter_mut().try_for_each(|sums| message.sums(sums))?;
@@ -61,7 +61,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Tells all processes the totals of each batch of the parts.
+    /// Sends all processes the totals of each batch of the parts.
     pub(super) fn share_totals(
         &self,
         ran: Result<()>,
@@ -88,7 +88,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// The gradients of all parts, by parameter.
+    /// Returns the sum of the gradients of all parts, by parameter.
     pub(super) fn sum_of_all(
         &self,
         mut own: Vec<(Range<usize>, Option<Sums>)>,
@@ -121,8 +121,8 @@ impl Trainer {
             .collect())
     }
 
-    /// What layers themselves move by the values of a batch, as the averages of a batch norm, is moved by the last part: all processes take it
-    /// from the one that has it.
+    /// Shares the statistics of layers, such as the running averages of a batch norm: the last part updates them, and its process sends
+    /// them to all processes.
     pub(super) fn share_statistics(&mut self, dealt: &StepParts) -> Result<()> {
         let Some(world) = self.others().cloned() else { return Ok(()) };
         let names = self.statistics();

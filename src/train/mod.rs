@@ -1,7 +1,7 @@
-//! Training: the loop, its progress, and how it is saved and resumed.
+//! Training: the loop, its progress, saving and resuming.
 //!
-//! [`Trainer`] holds a model and what it was told; here is what it does. [`Trainer::fit`] reads from top to bottom: what
-//! happens in a run, an epoch, a step and a save stands in this file, in this order.
+//! [`Trainer`] holds a model and its settings; this file has the training loop. [`Trainer::fit`] reads from top to bottom: a run,
+//! an epoch, a step and a save, in this order.
 
 mod averaging;
 mod best;
@@ -50,22 +50,22 @@ use signal::Interrupts;
 pub use signal::interrupt_signals;
 
 impl Trainer {
-    /// Trains on `train` until so many epochs or steps, evaluating on `dev` at each epoch's end. If that is reached
-    /// already (zero epochs, or a training that was done when it was resumed), it only evaluates.
+    /// Trains on `train` until the number of epochs or steps `until`, and evaluates on `dev` at each epoch's end. If the number is
+    /// reached already (zero epochs, or a finished training that was resumed), it only evaluates.
     ///
-    /// [Carried states](crate::Builder::carried_state) start from zeros in each epoch and evaluation. A smaller batch than the one before
-    /// carries on the first of its sequences and drops the states of the others; a larger batch is an error. The batches of
-    /// [`Continuous`](crate::data::Continuous) fit.
+    /// [Carried states](crate::Builder::carried_state) start from zeros in each epoch and evaluation. If a batch has fewer sequences
+    /// than the previous batch, the states of its first sequences are carried and the other states dropped; a larger batch is an error.
+    /// The batches of [`Continuous`](crate::data::Continuous) fit.
     ///
-    /// While it runs, an interrupt (Ctrl-C, and SIGTERM or SIGHUP, as containers and schedulers send them) finishes the
-    /// step, saves the checkpoint and returns; a second one ends the program at once. On Linux a SIGHUP that was
-    /// ignored when the program began, as by `nohup`, still is.
+    /// An interrupt (Ctrl-C, and SIGTERM or SIGHUP from containers and schedulers) finishes the
+    /// step, saves the checkpoint and returns; a second interrupt ends the program at once. On Linux a SIGHUP that was
+    /// ignored when the program started, as by `nohup`, stays ignored.
     ///
     /// # Errors
     /// If a setting, a batch or a feed does not fit; if the data fails; if a loss or a gradient is not finite; if the
-    /// checkpoint cannot be written, or another training saves to its file, which is found before the first step (but for
-    /// a disk that is full); if the best epoch so far was chosen on other development data or by another metric
-    /// ([`Self::remeasure_best`]). The message says where the last checkpoint stands.
+    /// checkpoint cannot be written, or another training saves to its file, which is detected before the first step (except for
+    /// a full disk); if the best epoch so far was chosen on other development data or by another metric
+    /// ([`Self::remeasure_best`]). The message names the position of the last checkpoint.
     #[track_caller]
     pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
         let caller = Location::caller();
@@ -159,7 +159,7 @@ impl Trainer {
             // An epoch: its batches, from the one where the last run stopped.
             let batches = train.batches(Some(self.state.position.epoch), self.state.position.batch)?;
             let (mut batches, given_up) = match self.others() {
-                // All of them stop behind the same step.
+                // All processes stop after the same step.
                 Some(_) => (batches, Arc::default()),
                 None => until_stopped(train, batches, &self.stop)?,
             };
@@ -235,14 +235,14 @@ impl Trainer {
         }
     }
 
-    /// Whether nothing is left to train, and why.
+    /// Returns the reason if nothing is left to train.
     fn over(&self, until: Until) -> Option<StopReason> {
         let early = self.patience.as_ref().is_some_and(|epochs| self.state.position.since_best >= **epochs);
         let done = until.reached(&self.state.position).then_some(StopReason::Done);
         if early { Some(StopReason::Early) } else { done }
     }
 
-    /// One training step on a batch, or on several, or in parts. After an error all is as it was before.
+    /// Makes one training step on a batch, on several batches, or in parts. An error leaves everything unchanged.
     fn step(&mut self, data: &dyn Data, batch: Batch, rest: &mut Batches) -> Result<BatchCounts> {
         let carried = self.state.carried.clone();
         let sums: Vec<Vec<f64>> = self.metrics.iter_mut().map(|m| m.sums().to_vec()).collect();
@@ -260,14 +260,14 @@ impl Trainer {
         made
     }
 
-    /// A step of one batch, from the states that `before` carries. The updates come last, since a metric may refuse the batch.
+    /// Makes a step of one batch, from the states that `before` carries. The updates come last, since a metric may refuse the batch.
     fn alone(
         &mut self,
         data: &dyn Data,
         batch: &Batch,
         before: &BTreeMap<String, Variable>,
     ) -> Result<BatchCounts> {
-        // The mean of a loss takes every batch.
+        // The mean loss accepts every batch.
         let refusing = self.metrics.len() > 1 || !self.own_loss || self.weight.is_some();
         let stage = if refusing { Stage::Gradients } else { Stage::Updates };
         let Self { compiled, scope, state, metrics, registry, rate, loss, trained, .. } = self;
@@ -285,7 +285,7 @@ impl Trainer {
         );
         if refusing {
             ran = ran.and_then(|()| compiled.runner.executor.update(scope)).or_else(|error| {
-                // A number that is not finite comes before what a metric says of it: a second run finds its operator.
+                // A number that is not finite is reported before a metric's error: a second run finds its operator.
                 let then = |executor: &mut Executor| match finite(executor, *loss, trained) {
                     Err(first) if first.kind() == ErrorKind::NotFinite => Err(first),
                     _ => Err(error),
@@ -307,27 +307,27 @@ impl Trainer {
         Ok(made)
     }
 
-    /// Checks what [`fit`](Self::fit) checks of data before it begins, and compiles the program: for whoever writes files of a run of
-    /// their own first.
+    /// Checks data and compiles the program, as [`fit`](Self::fit) does before it begins: for a caller that first writes files of
+    /// a run.
     ///
     /// # Errors
-    /// If lengths of data in memory are not as the feeds say; in a training that goes on, if the data are not those it has had so far.
+    /// If lengths of data in memory do not fit the feeds; in a resumed training, if the data differ from the training's data so far.
     #[track_caller]
     pub fn check_data(&mut self, train: &dyn Data, dev: &dyn Data) -> Result<()> {
         let caller = Location::caller();
         self.checked(train, dev).map(drop).map_err(|e| e.called(caller))
     }
 
-    /// The same, and whether the best epoch so far has to be measured anew.
+    /// Checks as [`Self::check_data`] does; returns whether the best epoch so far has to be measured anew.
     fn checked(&mut self, train: &dyn Data, dev: &dyn Data) -> Result<bool> {
         self.prepare(Some(train))?;
         [train, dev].into_iter().try_for_each(|data| self.check(data))?;
         self.must_remeasure(dev)
     }
 
-    /// The loss and the metrics over all of `data`, with the parameters as they are. It changes nothing in the training,
-    /// wherever it is, but that rows make the moves that they [owe](crate::executor::settle), which may change last digits. All
-    /// processes of a [distributed](Self::distributed) training do it together.
+    /// Returns the loss and the metrics over all of `data`, with the current parameters. It does not change the training, except
+    /// that pending [moves](crate::executor::settle) of rows are applied, which may change last digits. All
+    /// processes of a [distributed](Self::distributed) training must call it together.
     ///
     /// # Errors
     /// If a setting, a batch or a feed does not fit, the data fails or has no batch.
@@ -339,8 +339,8 @@ impl Trainer {
         self.reported(found).map(Option::unwrap_or_default).map_err(|e| e.called(caller))
     }
 
-    /// The tables of the metrics that have one ([`Metric::table`](crate::metrics::Metric::table)) over all of `data`, by the metrics'
-    /// names: as [`Self::evaluate`].
+    /// Evaluates as [`Self::evaluate`]; returns the tables of the metrics that have one
+    /// ([`Metric::table`](crate::metrics::Metric::table)), by the metrics' names.
     ///
     /// # Errors
     /// As [`Self::evaluate`].
@@ -356,12 +356,12 @@ impl Trainer {
         self.reported(found).map(Option::unwrap_or_default).map_err(|e| e.called(caller))
     }
 
-    /// A pass that infers, unless it is asked to stop.
+    /// Evaluates in one pass; `None` if it was interrupted.
     fn pass(&mut self, data: &dyn Data, stop: Stop) -> Result<Option<Scores>> {
         self.pass_then(data, stop, scores)
     }
 
-    /// The same, and what is asked of the metrics at its end.
+    /// Evaluates in one pass; returns the result of `ask` on the metrics at its end, or `None` if it was interrupted.
     fn pass_then<T>(
         &mut self,
         data: &dyn Data,
@@ -381,7 +381,7 @@ impl Trainer {
         found
     }
 
-    /// Takes all batches into the metrics. Whether it came to the end of the data.
+    /// Adds all batches to the metrics; returns whether the pass reached the end of the data.
     fn infer(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
         let Self { compiled, scope, metrics, stop: flag, .. } = self;
         let compiled = compiled.as_mut().ok_or_else(unprepared)?;
@@ -393,7 +393,7 @@ impl Trainer {
         self.compiled.as_ref().ok_or_else(unprepared)?.runner.check(data)
     }
 
-    /// Compiles, if that has not been done, and checks that `train` is what this training has trained on so far.
+    /// Compiles the program at the first call, and checks that `train` is the training's data so far.
     fn prepare(&mut self, train: Option<&dyn Data>) -> Result<()> {
         if self.compiled.is_none() {
             self.compiled = Some(self.compile()?);
@@ -404,7 +404,7 @@ impl Trainer {
         let bound = self.state.position.step > 0 && (self.resumed || self.state.position.batch > 0);
         if bound && data != known {
             let expected = format!(
-                "that of the training so far (fingerprint {known:016x}), which stands at {}",
+                "the data of the training so far (fingerprint {known:016x}), which is at {}",
                 self.state.position
             );
             let got = format!("other samples, batches or another order (fingerprint {data:016x})");
@@ -421,7 +421,7 @@ impl Trainer {
     }
 }
 
-/// Whether a pass ends when the stop flag is set.
+/// When a pass ends: whether the stop flag ends it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stop {
     Never,
@@ -429,7 +429,7 @@ enum Stop {
 }
 
 impl Stop {
-    /// The flag that ends the pass.
+    /// Returns the flag that ends the pass, if a flag does.
     fn flag(self, flag: &Arc<AtomicBool>) -> Option<&Arc<AtomicBool>> {
         (self == Self::WhenAsked).then_some(flag)
     }
@@ -443,7 +443,7 @@ fn finite(executor: &mut Executor, loss: Var, trained: &[(VarId, VarId)]) -> Res
     trained.iter().try_for_each(|(param, _)| executor.gradient(*param)?.check_finite("gradient"))
 }
 
-/// An error of a step; if a number is not finite, of the operator that it first came from.
+/// Returns the error of a step; if a number is not finite, the error of the operator that first produced it.
 fn diagnosed(
     program: &Program,
     registry: &Registry,
@@ -452,7 +452,7 @@ fn diagnosed(
     error: Error,
 ) -> Error {
     match error.kind() {
-        // The interpreter runs the step again, and looks after each operator.
+        // The interpreter runs the step again, and checks the outputs after each operator.
         ErrorKind::NotFinite => diagnose(program, registry, scope, run).unwrap_or(error),
         _ => error,
     }

@@ -1,5 +1,5 @@
-//! A step in parts: a batch is dealt to parts by whole sequences, or several batches make one step. The gradients of all are summed up, and
-//! one update follows. The parts may be of several processes.
+//! A step in parts: a batch is dealt to parts by whole sequences, or several batches make one step. The gradients of all parts are summed,
+//! and one update follows. Several processes may compute the parts.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,12 +19,12 @@ use crate::predict::{BatchState, DataBatch};
 use crate::store::{WeighedGradient, merge};
 use crate::tensor::{StorageKind, Variable};
 
-/// By parameter: what its gradient is the sum of, each times its factor.
+/// For each parameter, the terms of its gradient, each with its factor.
 pub(super) type Sums = BTreeMap<VarId, Vec<WeighedGradient>>;
 
 /// The batches of a step, dealt to parts.
 pub(super) struct StepParts {
-    /// By part, its share of each batch; empty for parts that nobody here looks at.
+    /// By part, its share of each batch; empty for parts that this process does not read.
     pub(super) shares: Vec<Vec<Batch>>,
     /// By part, whether it has sequences.
     pub(super) occupied: Vec<bool>,
@@ -32,31 +32,31 @@ pub(super) struct StepParts {
     pub(super) own: Range<usize>,
 }
 
-/// What follows from all parts, known before the gradients, with the totals by part and by batch.
+/// The values that depend on all parts and that the gradients need, with the totals by part and by batch.
 struct PartTotals {
     whole: Whole,
     totals: Vec<Vec<Totals>>,
     all: Totals,
 }
 
-/// What a part of a step came to, beside its gradients.
+/// The results of a part of a step beside its gradients.
 #[derive(Clone)]
 pub(super) struct PartResult {
     pub(super) totals: Totals,
-    /// What the part adds to the sums of each metric.
+    /// The part's contribution to the sums of each metric.
     pub(super) metrics: Vec<Vec<f64>>,
 }
 
 impl Trainer {
-    /// Makes one step of several batches, as if they were one: memory holds what is computed from one of them at a time, and the sum
-    /// of their gradients. `step` counts updates; the batches that are left over at an epoch's end make a step by themselves. An
+    /// Gradient accumulation: makes one step of `batches` batches, as if they were one batch. Memory holds the activations of one batch
+    /// at a time, and the sum of the gradients. `step` counts updates; the batches left over at an epoch's end make a smaller step. An
     /// interrupt, [`every`](Self::every) and [`Until::Steps`](super::Until) wait for the step's end.
     ///
-    /// The step is that of all batches in one, for every loss that is computed from sums and means over rows: a mean weighs
+    /// The step equals the step of all batches in one, for every loss that is computed from sums and means over rows: a mean weighs
     /// each batch by its rows, a quotient of two sums adds up both, a penalty on parameters counts once. A loss of several terms
-    /// whose factors depend on their values, as the square root of a sum, costs a second forward pass. Another loss is an error,
-    /// unless [`weight`](Self::weight) says how much a batch counts. Clipping sees the sum. Gradients of selected rows stay
-    /// rows. Operators that look at a whole batch, as a batch norm, see each by itself; the progress warns of them.
+    /// whose factors depend on their values, such as the square root of a sum, costs a second forward pass. Another loss is an error,
+    /// unless [`weight`](Self::weight) sets how much a batch counts. Clipping applies to the sum. Gradients of selected rows stay
+    /// rows. Operators that read a whole batch, such as a batch norm, see each batch by itself; the progress warns of them.
     ///
     /// ```
     /// # use unpadded::data::{Batching, Field, Loader, Samples};
@@ -83,13 +83,13 @@ impl Trainer {
         self
     }
 
-    /// Deals each batch to this many parts, a power of two, whose gradients are summed up along a fixed binary tree (1 by default; with
+    /// Deals each batch to this many parts, a power of two, whose gradients are summed along a fixed binary tree (1 by default; with
     /// [`distributed`](Self::distributed), the number of processes rounded up to a power of two).
     ///
-    /// The parts decide the bits of a training, and the number of processes does not: 1, 2, 3 and 8 processes with 8 parts compute
-    /// the same parameters, and a checkpoint of one resumes on the others. A part has whole sequences, about as many tokens as any other
-    /// part; of sequences whose [states are carried](crate::Builder::carried_state), every parts-th. The step is that of the batch
-    /// in one as [`accumulate`](Self::accumulate) has it, with the same losses. Development data are dealt too.
+    /// The bits of a training depend on the parts, but not on the number of processes: 1, 2, 3 and 8 processes with 8 parts compute
+    /// the same parameters, and a checkpoint of one process resumes on several. A part has whole sequences, about as many tokens as any
+    /// other part; if [states are carried](crate::Builder::carried_state), every n-th sequence of n parts. The step equals the step of
+    /// the whole batch for the same losses as with [`accumulate`](Self::accumulate). Development data are dealt, too.
     ///
     /// ```
     /// # use unpadded::data::{Batching, Field, Loader, Samples};
@@ -116,24 +116,24 @@ impl Trainer {
         self
     }
 
-    /// How many batches make a step.
+    /// The number of batches per step.
     pub(super) fn batches_a_step(&self) -> u64 {
         self.accumulate.as_deref().copied().unwrap_or(1)
     }
 
-    /// How many parts a batch is dealt to.
+    /// The number of parts of a batch.
     pub(super) fn parts_a_batch(&self) -> u64 {
         let known = self.state.position.parts;
         let of_world = || self.world.as_ref().map_or(1, |world| world.size().next_power_of_two() as u64);
         self.parts.as_deref().copied().unwrap_or_else(|| if known > 0 { known } else { of_world() })
     }
 
-    /// Whether a step is more than one run of a batch.
+    /// Returns whether a step has several batches or several parts.
     pub(super) fn is_in_parts(&self) -> bool {
         self.batches_a_step() > 1 || self.parts_a_batch() > 1
     }
 
-    /// Warns of operators whose results for a step in parts are not those for one batch of all.
+    /// Returns warnings of operators whose results differ between a step in parts and a step of one batch.
     pub(super) fn of_parts(&self) -> Vec<String> {
         let whole =
             self.compiled.iter().flat_map(|compiled| &compiled.parts).flat_map(BatchLoss::whole_batch);
@@ -145,8 +145,8 @@ impl Trainer {
         };
         let warned = whole.map(|(operator, line)| {
             format!(
-                "warning: `{operator}`, called at {line}, looks at a whole batch, and sees {each} by itself: the step is not that of one \
-                 batch"
+                "warning: `{operator}`, called at {line}, reads a whole batch, and sees {each} by itself: the step differs from a step \
+                of one batch"
             )
         });
         warned.collect()
@@ -161,7 +161,7 @@ impl Trainer {
         ] {
             if known.max(1) != ours {
                 let at = &self.state.position;
-                let expected = format!("{}, as in the training so far, which stands at {at}", known.max(1));
+                let expected = format!("{}, as in the training so far, which is at {at}", known.max(1));
                 let error = Error::new(what, expected, ours.to_string());
                 return Err(told.iter().fold(error, |error, told| error.called(told.line)));
             }
@@ -169,7 +169,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// A step of the batch `first` and the next ones, each in parts.
+    /// Makes a step of the batch `first` and the next batches, each in parts.
     pub(super) fn in_parts(
         &mut self,
         data: &dyn Data,
@@ -186,7 +186,7 @@ impl Trainer {
         }
         let step = self.state.position.step;
         let dealt = self.deal(batches)?;
-        // Factors that depend on all parts are known first, or last.
+        // Factors that depend on all parts are computed first, or last.
         let known = if self.loss_parts()?.is_late() { None } else { Some(self.known(data, &dealt)?) };
         let mut results = vec![None; dealt.occupied.len()];
         let ran = self.gradients(data, &dealt, known.as_ref(), &mut results);
@@ -201,7 +201,7 @@ impl Trainer {
         let parts = parts.as_mut().ok_or_else(unprepared)?;
         let whole = parts.whole(scope, &all, state.position.step)?;
         let alone = made.batches == 1 && dealt.occupied.len() == 1;
-        // The gradients of a batch alone are there as they are.
+        // The gradients of a single batch need no change.
         if !alone || !parts.is_mean() {
             let factor = parts.factor(&whole, &all);
             let sums = self.sum_of_all(sums, &dealt, &format!("gradients of step {}", step + 1))?;
@@ -219,7 +219,7 @@ impl Trainer {
         self.compiled.as_ref().and_then(|compiled| compiled.parts.as_ref()).ok_or_else(unprepared)
     }
 
-    /// Deals batches to parts: those of this process, or all if their rows have to be counted.
+    /// Deals batches to parts: only the parts of this process, or all parts if their rows have to be counted.
     fn deal(&self, batches: Vec<Batch>) -> Result<StepParts> {
         let parts = self.parts_a_batch() as usize;
         let own = self.others().map_or(0..parts, |w| parallel::parts_of(w.rank(), w.size(), parts));
@@ -242,14 +242,14 @@ impl Trainer {
                 }
             }
         }
-        // Batches without any sequence are of the first part.
+        // Batches without any sequence belong to the first part.
         if !occupied.contains(&true) {
             occupied[0] = true;
         }
         Ok(StepParts { shares, occupied, own })
     }
 
-    /// What follows from all parts, by their numbers of rows, or by a forward pass over each.
+    /// Computes the values that depend on all parts, from their numbers of rows or by a forward pass over each part.
     fn known(&mut self, data: &dyn Data, dealt: &StepParts) -> Result<PartTotals> {
         let counted: Option<Vec<Vec<Totals>>> =
             dealt.shares.iter().map(|shares| self.counted(shares)).collect::<Result<_>>()?;
@@ -282,7 +282,7 @@ impl Trainer {
         Ok(PartTotals { whole, totals, all })
     }
 
-    /// The sums of the gradients of this process's subtrees of the parts.
+    /// Computes the sums of the gradients of this process's subtrees of the parts.
     fn gradients(
         &mut self,
         data: &dyn Data,
@@ -309,7 +309,7 @@ impl Trainer {
             let sum = parallel::sum(of.clone(), &mut single, &mut add_sums)?;
             sums.push((of, sum));
         }
-        // Without a run there is nothing to update: parts without sequences run too if all are such.
+        // An update needs a run: if no part has sequences, the first part runs without them.
         if sums.iter().all(|(_, sum)| sum.is_none()) {
             let metrics = self.sums_of_metrics();
             self.part(data, dealt.own.start, &dealt.shares[dealt.own.start], known)?;
@@ -318,7 +318,7 @@ impl Trainer {
         Ok(sums)
     }
 
-    /// Runs the share of a part of each batch, until its gradients.
+    /// Runs a part's share of each batch up to the gradients.
     fn part(
         &mut self,
         data: &dyn Data,
@@ -327,7 +327,7 @@ impl Trainer {
         known: Option<&PartTotals>,
     ) -> Result<(Sums, PartResult)> {
         let (mut sums, mut totals) = (Sums::new(), self.loss_parts()?.zero());
-        // One part adds to the metrics as it runs; of several, each adds up its own.
+        // A single part adds to the metrics as it runs; of several parts, each has sums of its own.
         let several = self.parts_a_batch() > 1;
         let before = if several { self.sums_of_metrics() } else { Vec::new() };
         if several {
@@ -347,7 +347,7 @@ impl Trainer {
         let metrics = if several { self.sums_of_metrics() } else { Vec::new() };
         if several {
             self.restore_metrics(&before);
-            // Each part has the same numbers whichever process adds it up.
+            // Merged here, so that a part's numbers do not depend on the process that sums it.
             ran = ran.and_then(|()| {
                 sums.values_mut().try_for_each(|sum| {
                     let gradient = merge(std::mem::take(sum))?;
@@ -372,7 +372,7 @@ impl Trainer {
     fn seeds(&self, part: usize, batch: usize, known: Option<&PartTotals>) -> Result<Vec<(VarId, Variable)>> {
         let parts = self.loss_parts()?;
         match known {
-            // A part without sequences has no totals, and its gradients are none.
+            // A part without sequences has no totals and no gradients.
             Some(PartTotals { whole, totals, all }) => {
                 let zero = parts.zero();
                 parts.seeds(Some((whole, all)), totals[part].get(batch).unwrap_or(&zero))
@@ -381,7 +381,7 @@ impl Trainer {
         }
     }
 
-    /// The sums of metrics over two sets of batches.
+    /// Merges the sums of metrics over two sets of batches.
     pub(super) fn merge_metrics(&mut self, sums: Vec<Vec<f64>>, other: &[Vec<f64>]) -> Result<Vec<Vec<f64>>> {
         self.restore_metrics(&sums);
         for (metric, other) in self.metrics.iter_mut().zip(other) {
@@ -390,7 +390,7 @@ impl Trainer {
         Ok(self.sums_of_metrics())
     }
 
-    /// The totals of all parts.
+    /// Sums the totals of all parts.
     fn total(&self, results: &[Option<PartResult>]) -> Result<Totals> {
         let of_part = |result: &Option<PartResult>| result.as_ref().map(|result| result.totals.clone());
         let parts = results.iter().map(of_part).collect();
@@ -398,7 +398,7 @@ impl Trainer {
         all.map_or_else(|| self.loss_parts().map(BatchLoss::zero), Ok)
     }
 
-    /// Puts the sums, times a factor, and what follows without rows in the place of the gradients of the last run.
+    /// Replaces the gradients of the last run by the sums, times a factor, plus the gradients that do not depend on rows.
     fn set_gradients(&mut self, mut sums: Sums, factor: f64, whole: &Whole) -> Result<()> {
         let Self { compiled, state, trained, .. } = self;
         let CompiledTraining { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;
@@ -415,7 +415,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// The totals of each batch from its numbers of rows, if these are enough.
+    /// Returns the totals of each batch from its numbers of rows; `None` if these are not enough.
     fn counted(&self, batches: &[Batch]) -> Result<Option<Vec<Totals>>> {
         let parts = self.loss_parts()?;
         let counted = batches.iter().map(|batch| {
@@ -427,7 +427,7 @@ impl Trainer {
         Ok(counted.collect())
     }
 
-    /// The totals of the share of a part of each batch, by a forward pass before its gradients.
+    /// Computes the totals of a part's share of each batch by a forward pass before its gradients.
     fn totals_of(&mut self, data: &dyn Data, part: usize, batches: &[Batch]) -> Result<Vec<Totals>> {
         let mut found = Vec::with_capacity(batches.len());
         let mut carried = self.carried_of(part).clone();
@@ -449,7 +449,7 @@ impl Trainer {
         Ok(found)
     }
 
-    /// Runs the share of a part of a batch until its gradients, and adds them. Its totals.
+    /// Runs a part's share of a batch up to the gradients, and adds the gradients to `sums`; returns the share's totals.
     fn add_gradients(
         &mut self,
         data: &dyn Data,
@@ -492,7 +492,7 @@ fn sum_of(zero: Totals, parts: &[Totals]) -> Totals {
     })
 }
 
-/// The sum of what two parts have for each parameter, of which each has one gradient.
+/// Adds the sums of two parts, each with one gradient per parameter.
 fn add_sums(sum: Sums, mut other: Sums) -> Result<Sums> {
     let add = |(param, own): (VarId, Vec<WeighedGradient>)| {
         let gradients = [own, other.remove(&param).unwrap_or_default()].map(gradients_of);
@@ -507,7 +507,7 @@ pub(super) fn gradients_of(sum: Vec<WeighedGradient>) -> Gradients {
     sum.into_iter().map(|part| part.gradient).collect()
 }
 
-/// Adds the gradient of a parameter in the last run, times `weight`. Selected rows are kept until all are there.
+/// Adds the gradient of a parameter in the last run, times `weight`. Selected rows are collected and merged at the end.
 fn add(sums: &mut Sums, executor: &mut Executor, param: VarId, weight: f64, name: &str) -> Result<()> {
     let gradient = executor.gradient(param)?;
     gradient.check_finite("gradient").map_err(|_| not_finite("gradient of a batch", name))?;

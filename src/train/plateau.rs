@@ -1,8 +1,8 @@
-//! What lowers the learning rate when a metric stalls.
+//! Lowering the learning rate when a metric stalls.
 
 use crate::error::{Error, Result};
 
-/// Lowers the learning rate when the metric that decides which epoch is the best has stalled: [`Trainer::plateau`](super::Trainer::plateau).
+/// A plateau schedule: lowers the learning rate when the selected metric stalls ([`Trainer::plateau`](super::Trainer::plateau)).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plateau {
     pub(super) factor: f64,
@@ -11,18 +11,18 @@ pub struct Plateau {
 }
 
 impl Plateau {
-    /// Multiplies the rate by `factor`, which is above 0 and below 1, after each epoch that is not the best so far.
+    /// A schedule that multiplies the rate by `factor`, above 0 and below 1, after each epoch that is not the best so far.
     pub fn new(factor: f64) -> Self {
         Self { factor, patience: 1, least: 0.0 }
     }
 
-    /// Not before so many epochs without a better one, counted anew when the rate was lowered.
+    /// Sets the patience: lowers the rate after `epochs` epochs without a better one, counted anew after each lowering (default: 1).
     #[must_use]
     pub fn patience(self, epochs: u64) -> Self {
         Self { patience: epochs, ..self }
     }
 
-    /// It lowers the base rate no further than to this one. A schedule may still go below it.
+    /// Sets the least base rate that it lowers to. A schedule may still lower the rate further.
     #[must_use]
     pub fn least(self, rate: f64) -> Self {
         Self { least: rate, ..self }

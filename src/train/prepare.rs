@@ -1,4 +1,4 @@
-//! What a trainer makes of its settings before the first batch: checked, compiled, and every name resolved.
+//! Preparation of a trainer before the first batch: settings are checked, names resolved, and the program compiled.
 
 use super::compiled::CompiledTraining;
 use super::trainer::{BY_WEIGHT, Trainer, ends_at};
@@ -12,7 +12,7 @@ use crate::program::transform::terms::whole_batch;
 use crate::program::{LossTerms, Var};
 
 impl Trainer {
-    /// Warns of operators without a gradient between the loss and trained parameters.
+    /// Returns warnings of operators without a gradient between the loss and trained parameters.
     pub(super) fn without_gradient(&self) -> Vec<String> {
         let warned = self.blocked.iter().map(|operator| {
             format!(
@@ -24,7 +24,7 @@ impl Trainer {
         warned.collect()
     }
 
-    /// Warns of operators whose results on development data of several batches are not those on one batch of all.
+    /// Returns warnings of operators whose results on several batches of development data may differ from one batch.
     pub(super) fn of_batches(&self, dev: &dyn Data) -> Result<Vec<String>> {
         let batches = match dev.batch_count() {
             Some(0 | 1) => return Ok(Vec::new()),
@@ -35,14 +35,14 @@ impl Trainer {
         let warned = whole_batch(&self.state.program, &self.registry, looked_at)?.into_iter();
         let warned = warned.map(|(operator, line)| {
             format!(
-                "warning: `{operator}`, called at {line}, looks at a whole batch, and sees {batches} batches of development \
-                 data by themselves: the loss and the metrics may not be those of one batch"
+                "warning: `{operator}`, called at {line}, reads a whole batch, and sees {batches} batches of development \
+                data by themselves: the loss and the metrics may differ from one batch's"
             )
         });
         Ok(warned.collect())
     }
 
-    /// The metric that decides which epoch is the best; `None` if [`Self::select`] names an unknown one.
+    /// Returns the metric that decides which epoch is the best; `None` if [`Self::select`] names an unknown metric.
     pub fn selected(&self) -> Option<&dyn Metric> {
         Some(&*self.metrics.get(self.place_of_selected()?)?.what)
     }
@@ -54,11 +54,11 @@ impl Trainer {
         }
     }
 
-    /// Checks everything that a trainer was told, and compiles its program.
+    /// Checks all settings of the trainer, and compiles its program.
     pub(super) fn compile(&self) -> Result<CompiledTraining> {
         let Self { state, metrics, .. } = self;
         let program = &state.program;
-        // What was built since, for a metric or an output, may not fit.
+        // Operators that were added since, for a metric or an output, may have errors.
         self.net.check()?;
         for (i, metric) in metrics.iter().enumerate() {
             if metrics[..i].iter().any(|other| other.name() == metric.name()) {
@@ -137,7 +137,7 @@ impl Trainer {
 }
 
 impl Trainer {
-    /// What the loss is computed from.
+    /// Returns the terms of the loss.
     fn terms(&self) -> Result<LossTerms> {
         let program = &self.state.program;
         match &self.weight {
@@ -162,7 +162,7 @@ impl Trainer {
         self.own(weight.what).and_then(one).map_err(|e| e.called(weight.line))
     }
 
-    /// The spec of a variable of the model that is trained.
+    /// Returns the spec of a variable of the trained model.
     fn made(&self, var: Var) -> Result<&Spec> {
         self.net.owned(var)?;
         if var.id().0 as usize >= self.forward {
@@ -172,7 +172,7 @@ impl Trainer {
         self.state.program.spec(var.id())
     }
 
-    /// The same of the root block.
+    /// Returns the spec of a variable of the trained model; an error if it is in a step block.
     fn own(&self, var: Var) -> Result<&Spec> {
         let (spec, desc) = (self.made(var)?, self.state.program.var(var.id()));
         if desc.block != BlockId(0) {
@@ -183,9 +183,9 @@ impl Trainer {
     }
 }
 
-/// What a trainer made of its program, to be looked at.
+/// Inspection of the compiled program.
 impl Trainer {
-    /// The compiled program as text: what runs where, in which memory, and why
+    /// Returns the compiled program as text: its instructions, their memory, and the reasons
     /// ([`Listing`](crate::executor::Listing)).
     ///
     /// # Errors
@@ -195,7 +195,7 @@ impl Trainer {
         self.compiled().map(|compiled| compiled.runner.executor.listing().to_string()).at_caller()
     }
 
-    /// From now on writes down where the time of training and evaluating goes, until [`Self::take_profile`].
+    /// Starts a profile: records the time of each operator in training and evaluation until [`Self::take_profile`].
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};
@@ -228,7 +228,7 @@ impl Trainer {
         self.compiled().map(|compiled| compiled.runner.executor.start_profile()).at_caller()
     }
 
-    /// Where the time went since [`Self::start_profile`]; `None` if it was not started.
+    /// Returns the profile since [`Self::start_profile`]; `None` if it was not started.
     pub fn take_profile(&mut self) -> Option<Profile> {
         self.compiled.as_mut()?.runner.executor.take_profile()
     }

@@ -1,4 +1,4 @@
-//! A training on several processes: that all of them train the same, what they decide together, and what one does for all.
+//! Distributed training on several processes: checks that all train the same, common decisions, and the tasks of the first process.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -16,19 +16,19 @@ use crate::predict::{BatchState, DataBatch, each_batch};
 use crate::program::Role;
 use crate::tensor::{DType, Storage, Variable};
 
-/// More parts than any training has processes; a larger number is a mistake.
+/// The most parts of a batch: more than any training has processes, so a larger number is a mistake.
 pub(crate) const MOST_PARTS: u64 = 1 << 16;
 
 impl Trainer {
-    /// Trains together with the other processes of a world, each of which calls the same methods with the same settings and data.
+    /// Distributed training with the other processes of a world, each of which calls the same methods with the same settings and data.
     ///
-    /// Each batch is dealt to [`parts`](Self::parts), and each process computes some of them. Gradients are summed up, and every process
-    /// makes the same update, so that all have the same parameters, to the bit, as one process with as many parts. Losses, metrics, the best
-    /// epoch, early stopping and an interrupt are decided for all. The first process alone (rank 0) shows the progress and writes
-    /// checkpoints. What it resumed is sent to the others, which need no checkpoint.
+    /// Each batch is dealt to [`parts`](Self::parts), and each process computes some of the parts. Gradients are summed, and every process
+    /// makes the same update, so that the parameters are bit-identical to one process with the same parts. Losses, metrics, the best
+    /// epoch, early stopping and an interrupt are decided for all processes. Only the first process (rank 0) shows the progress and writes
+    /// checkpoints. A state that it resumed is sent to the other processes, which need no checkpoint.
     ///
-    /// An error on one process ends [`fit`](Self::fit) with an error on all: the others' names its rank. So does a process that does not
-    /// answer within the [deadline](World::deadline). The world is of no further use then.
+    /// An error on one process ends [`fit`](Self::fit) with an error on all; on the other processes it names the rank. So does a process
+    /// that does not answer within the [deadline](World::deadline). The world cannot be used any more then.
     ///
     /// ```
     /// use unpadded::data::{Batching, Field, Loader, Samples};
@@ -63,17 +63,17 @@ impl Trainer {
         self
     }
 
-    /// The world, if it has other processes.
+    /// Returns the world if it has other processes.
     pub(super) fn others(&self) -> Option<&World> {
         self.world.as_ref().filter(|world| world.size() > 1)
     }
 
-    /// Whether this process shows the progress and writes files.
+    /// Returns whether this process shows the progress and writes files.
     pub(super) fn is_first(&self) -> bool {
         self.others().is_none_or(|world| world.rank() == 0)
     }
 
-    /// Whether to stop behind the last step: an interrupt of this process alone, or of any as all have agreed.
+    /// Returns whether to stop after the last step: an interrupt of this process alone, or of any process after all have agreed.
     pub(super) fn is_stopping(&self) -> bool {
         match self.others() {
             Some(_) => self.stopping,
@@ -81,7 +81,7 @@ impl Trainer {
         }
     }
 
-    /// Tells the other processes, who wait for this one, that it has failed.
+    /// Reports an error to the other processes, which wait for this process.
     pub(super) fn reported<T>(&self, outcome: Result<T>) -> Result<T> {
         if let (Err(error), Some(world)) = (&outcome, self.others()) {
             world.fail(error);
@@ -89,7 +89,7 @@ impl Trainer {
         outcome
     }
 
-    /// Whether any process says so.
+    /// Returns whether `mine` is true on any process.
     pub(super) fn agreed(&self, mine: bool, doing: &str) -> Result<bool> {
         let Some(world) = self.others() else { return Ok(mine) };
         Ok(world.agree(doing, Ok(vec![u8::from(mine)]))?.iter().any(|said| said.first() == Some(&1)))
@@ -110,7 +110,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// The number of threads of this process: processes that share cores share them out.
+    /// Returns the number of threads of this process: processes on one machine divide its cores.
     pub(super) fn threads_here(&self) -> usize {
         match self.others() {
             Some(world) if self.threads == 0 => {
@@ -121,7 +121,7 @@ impl Trainer {
         }
     }
 
-    /// What to say of the processes before the first step.
+    /// Returns the progress line about the processes before the first step.
     pub(super) fn of_processes(&self) -> Option<String> {
         let world = self.others()?;
         let parts = self.parts_a_batch();
@@ -130,13 +130,13 @@ impl Trainer {
         Some(format!("{} processes, {parts} parts of each batch{why}", world.size()))
     }
 
-    /// Begins to measure what this process does in a run.
+    /// Begins to measure this process's work in a run.
     pub(super) fn measure(&mut self) -> (Instant, Traffic) {
         self.computed = 0;
         (Instant::now(), self.others().map(World::traffic).unwrap_or_default())
     }
 
-    /// What each process has done since it began to measure, by rank.
+    /// Returns the measures of each process since [`Self::measure`], by rank.
     pub(super) fn measured(&self, (began, before): (Instant, Traffic)) -> Result<Vec<Process>> {
         let Some(world) = self.others() else { return Ok(Vec::new()) };
         let now = world.traffic();
@@ -154,7 +154,7 @@ impl Trainer {
         world.gather("measures of the processes", &message.0)?.iter().map(of).collect()
     }
 
-    /// Checks that all processes train the same, and hands on the state of rank 0 to those that have another one.
+    /// Checks that all processes have the same settings, and sends the state of rank 0 to all if a process has another state.
     pub(super) fn synchronize(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<()> {
         let Some(world) = self.others().cloned() else { return Ok(()) };
         self.carried.clear();
@@ -187,14 +187,14 @@ impl Trainer {
             false => Checkpoint::from_bytes(&all[0]).and_then(|state| self.take(state)),
         };
         let resumed = self.resumed;
-        // The number of parts may be that of the checkpoint.
+        // The checkpoint may have set the number of parts.
         self.compiled = None;
         world.agree("state of the training", taken.map(|()| Vec::new()))?;
         self.resumed = self.agreed(resumed && self.is_first(), "state of the training")?;
         Ok(())
     }
 
-    /// What decides the steps of a training, a line each.
+    /// Returns the settings that decide the steps of a training, a line each.
     fn described_to_others(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<String> {
         let fingerprint = |bytes: &[u8]| format!("fingerprint {:08x}", crc32fast::hash(bytes));
         let program = self.state.program.to_bytes()?;
@@ -226,7 +226,7 @@ impl Trainer {
         .join("\n"))
     }
 
-    /// A number that two processes with the same state have in common.
+    /// Returns a checksum of the state.
     fn digest(&mut self) -> Result<u64> {
         let mut sum = crc32fast::Hasher::new();
         sum.update(format!("{:?} {:?}", self.state.position, self.state.criterion).as_bytes());
@@ -257,12 +257,12 @@ impl Trainer {
         Ok(u64::from(sum.finalize()))
     }
 
-    /// The state of the training, as a checkpoint has it.
+    /// Serializes the state of the training as a checkpoint.
     fn as_bytes(&mut self) -> Result<Vec<u8>> {
         self.with_sums(|trainer| trainer.state.bytes_from(&mut trainer.scope))
     }
 
-    /// The variables that layers themselves move by what they compute of a batch.
+    /// Returns the names of the statistics of layers: variables that the forward pass updates from a batch.
     pub(super) fn statistics(&self) -> Vec<String> {
         let program = &self.state.program;
         let forward: Vec<_> = program
@@ -278,7 +278,7 @@ impl Trainer {
         moved.map(|var| program.var(var).name.clone()).collect()
     }
 
-    /// The states that a part carries from batch to batch.
+    /// Returns the states that a part carries from batch to batch.
     pub(super) fn carried_of(&mut self, part: usize) -> &mut BTreeMap<String, Variable> {
         let parts = self.parts_a_batch() as usize;
         if parts == 1 {
@@ -290,7 +290,7 @@ impl Trainer {
         &mut self.carried[part]
     }
 
-    /// Puts the states that the parts carry together, as those of the whole batch, for a checkpoint.
+    /// Joins the states that the parts carry into the states of the whole batch, for a checkpoint.
     pub(super) fn gather_carried(&mut self) -> Result<()> {
         let parts = self.parts_a_batch() as usize;
         if parts == 1 || self.state.program.carried_states().next().is_none() {
@@ -348,8 +348,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Takes the batches of a pass into the metrics, each part its own; the sums of all parts are added up along the tree. Whether it came
-    /// to the end of the data.
+    /// Adds the batches of a pass to the metrics, by parts; the sums of all parts are merged along the tree. Returns whether the pass
+    /// reached the end of the data.
     pub(super) fn infer_in_parts(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
         let parts = self.parts_a_batch() as usize;
         let others = self.others().cloned();
@@ -416,7 +416,7 @@ impl Trainer {
     }
 }
 
-/// The states that a part carries, of those of a whole batch.
+/// Selects a part's states from the states of a whole batch.
 fn of_part(carried: &BTreeMap<String, Variable>, part: usize, parts: usize) -> BTreeMap<String, Variable> {
     let own = carried.iter().filter_map(|(name, value)| {
         let sequences: Vec<usize> = (part..value.rows()).step_by(parts).collect();
@@ -425,13 +425,13 @@ fn of_part(carried: &BTreeMap<String, Variable>, part: usize, parts: usize) -> B
     own.collect()
 }
 
-/// The states of a whole batch, of those that its parts carry.
+/// Joins the states of the parts into the states of a whole batch.
 fn joined(parts: &[&Variable]) -> Result<Option<Variable>> {
     if parts.is_empty() {
         return Ok(None);
     }
     let all = Variable::merge(&parts.iter().map(|&part| part.clone()).collect::<Vec<_>>())?;
-    // Sequence i is number i / n of part i mod n.
+    // Sequence i is sequence i / n of part i mod n.
     let starts: Vec<usize> = parts
         .iter()
         .scan(0, |start, part| {

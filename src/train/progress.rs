@@ -1,4 +1,4 @@
-//! What a training says while it runs: a bar on a terminal, plain lines elsewhere.
+//! The progress of a running training: a bar on a terminal, plain lines elsewhere.
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -12,18 +12,18 @@ use crate::data::Batch;
 use crate::metrics::Scores;
 use crate::printable::Printable;
 
-/// How a training tells what it does. Everything but [`Progress::To`] goes to the standard error.
+/// The output of a training's progress. All variants but [`Progress::To`] write to the standard error.
 #[derive(Default)]
 #[non_exhaustive]
 pub enum Progress {
     /// A bar if the standard error is a terminal, else lines.
     #[default]
     Auto,
-    /// Plain lines: the first after a second, then one about every five, and one an epoch.
+    /// Plain lines: the first after a second, then about one every five seconds, and one per epoch.
     Lines,
-    /// The same lines to here.
+    /// Plain lines, to this writer.
     To(Box<dyn Write + Send>),
-    /// Nothing.
+    /// No output.
     Quiet,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Debug for Progress {
     }
 }
 
-/// What is said at the start where the library was built without optimisation, which `build.rs` finds out.
+/// The warning at the start if the library was built without optimization, which `build.rs` detects.
 pub(super) const UNOPTIMISED: Option<&str> = match env!("UNPADDED_OPT_LEVEL").as_bytes() {
     b"0" => Some(
         "debug build: `unpadded` is not optimised, and trains many times slower than it can; use `cargo run --release`, or \
@@ -49,10 +49,10 @@ pub(super) const UNOPTIMISED: Option<&str> = match env!("UNPADDED_OPT_LEVEL").as
 
 const FIRST: Duration = Duration::from_secs(1);
 const EVERY: Duration = Duration::from_secs(5);
-/// A bar is drawn at most so often; the text beside it is made no more often.
+/// The shortest time between two redraws of a bar and its text.
 const REDRAW: Duration = Duration::from_millis(100);
 
-/// What went into a step.
+/// The counts of a step's batches.
 #[derive(Default)]
 pub(super) struct BatchCounts {
     pub(super) batches: u64,
@@ -72,15 +72,15 @@ impl BatchCounts {
 pub(super) struct Console<'a> {
     to: ProgressOutput<'a>,
     until: Until,
-    /// Batches of an epoch, once they are known.
+    /// The number of batches of an epoch, once it is known.
     batches: Option<u64>,
     first_step: u64,
     started: Instant,
-    /// Of training alone, before the last [`Self::resume_clock`].
+    /// The time of training alone, before the last [`Self::resume_clock`].
     trained: Duration,
     since: Option<Instant>,
     next: Instant,
-    /// Batches of this run.
+    /// The number of batches of this run.
     made: u64,
     pub(super) tokens: u64,
     pub(super) padded: u64,
@@ -110,7 +110,7 @@ impl<'a> Console<'a> {
             }
             Progress::Auto | Progress::Lines => ProgressOutput::Lines(Box::new(std::io::stderr())),
         };
-        // A bar without its text says nothing, so it gets it at once.
+        // A bar without text is useless, so the first text comes at once.
         let first = if matches!(to, ProgressOutput::Bar(_)) { REDRAW } else { FIRST };
         Self {
             to,
@@ -127,18 +127,18 @@ impl<'a> Console<'a> {
         }
     }
 
-    /// The time from here on is training.
+    /// Resumes the clock: the time from here on counts as training.
     pub(super) fn resume_clock(&mut self) {
         self.since = Some(Instant::now());
     }
 
-    /// The time from here on is something else: an evaluation, a checkpoint.
+    /// Pauses the clock during an evaluation or a checkpoint.
     pub(super) fn pause_clock(&mut self) {
         self.trained = self.seconds();
         self.since = None;
     }
 
-    /// The time of training.
+    /// Returns the time of training.
     pub(super) fn seconds(&self) -> Duration {
         self.trained + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -148,25 +148,25 @@ impl<'a> Console<'a> {
         if seconds > 0.0 { self.tokens as f64 / seconds } else { 0.0 }
     }
 
-    /// A line of its own.
+    /// Prints a line.
     pub(super) fn say(&mut self, line: &str) {
         let line = Printable(line);
         match &mut self.to {
             ProgressOutput::Nothing => {}
-            // Training does not end because nobody listens, or the terminal is gone.
+            // A closed output or terminal does not end a training.
             ProgressOutput::Bar(bar) => bar.suspend(|| drop(writeln!(std::io::stderr(), "{line}"))),
             ProgressOutput::Lines(to) => drop(writeln!(to, "{line}").and_then(|()| to.flush())),
         }
     }
 
-    /// A step was made of these batches.
+    /// Counts the batches of a step.
     pub(super) fn made(&mut self, made: &BatchCounts) {
         self.made += made.batches;
         self.tokens = self.tokens.saturating_add(made.tokens);
         self.padded = self.padded.saturating_add(made.padded);
     }
 
-    /// A step was made; `scores` are asked for when there is something to show.
+    /// Shows a step; `scores` is called only if something is printed.
     pub(super) fn step(&mut self, position: &Position, rate: Option<f64>, scores: impl FnOnce() -> Scores) {
         let now = Instant::now();
         if now < self.next || matches!(self.to, ProgressOutput::Nothing) {
@@ -193,7 +193,7 @@ impl<'a> Console<'a> {
         }
     }
 
-    /// An epoch has ended and was evaluated; `position` still is in it.
+    /// Shows a finished and evaluated epoch; `position` is still inside it.
     pub(super) fn epoch(
         &mut self,
         position: &Position,
@@ -220,7 +220,7 @@ impl<'a> Console<'a> {
         }
     }
 
-    /// How long the rest takes if it goes on as so far.
+    /// Estimates the remaining time from the speed so far.
     fn left(&self, position: &Position) -> Option<Duration> {
         let (left, made) = match self.until {
             Until::Steps(n) => {
@@ -244,12 +244,12 @@ impl Drop for Console<'_> {
     }
 }
 
-/// As `, rate 0.01`.
+/// Formats a rate as `, rate 0.01`.
 fn at(rate: Option<f64>) -> String {
     rate.map_or_else(String::new, |rate| format!(", rate {}", shown(rate)))
 }
 
-/// As `41 s`, `3 min` or `2 h 5 min`.
+/// Formats a duration as `41 s`, `3 min` or `2 h 5 min`.
 fn duration(time: Duration) -> String {
     match time.as_secs() {
         s @ 0..120 => format!("{s} s"),
@@ -258,7 +258,7 @@ fn duration(time: Duration) -> String {
     }
 }
 
-/// A rate in a few digits, as `0.0125` or `3e-6`.
+/// Formats a rate in a few digits, as `0.0125` or `3e-6`.
 pub(super) fn shown(rate: f64) -> String {
     let short = format!("{rate:.3e}");
     let Ok(rounded) = short.parse::<f64>() else { return short };

@@ -1,5 +1,5 @@
-//! The learning rate of a training, beyond its schedule: lowered when a metric stalls, by a function of the position, and another
-//! one from a resumption on.
+//! The learning rate of a training beyond its schedule: lowered when a metric stalls, multiplied by a function of the position, and
+//! changed at a resumption.
 
 use super::plateau::Plateau;
 use super::progress::shown;
@@ -11,8 +11,8 @@ use crate::program::Program;
 use crate::tensor::{Dense, Storage};
 
 impl Trainer {
-    /// Lowers the learning rate when the metric that decides which epoch is the best has stalled. What has become of the rate,
-    /// and how long the metric has stalled, is saved and goes on when the training is resumed; the optimizer needs no
+    /// Lowers the learning rate on a plateau: when the metric that decides which epoch is the best stalls. The lowered rate
+    /// and the number of stalled epochs are saved and resumed with the training; the optimizer needs no
     /// `adjustable`.
     ///
     /// ```
@@ -41,10 +41,10 @@ impl Trainer {
         self.adjustable()
     }
 
-    /// Multiplies the learning rate of each step by what `factor` makes of the position, in which `step` is the number of the
-    /// step that comes, from 0: a finite number from 0. It comes on top of the optimizer's schedule and of [`Self::plateau`].
+    /// Multiplies the learning rate of each step by `factor` of the position, a finite number of at least 0; the position's `step` is
+    /// the number of the next step, from 0. It applies in addition to the optimizer's schedule and [`Self::plateau`].
     ///
-    /// No file can hold a function: who resumes the training gives it again.
+    /// A file cannot hold a function: set it again when the training is resumed.
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};
@@ -72,22 +72,22 @@ impl Trainer {
         self.adjustable()
     }
 
-    /// Lets the base rate or the schedule be others than those of a training that [`resume`](Self::resume) goes on with, which it
-    /// refuses otherwise, and a [`plateau`](Self::plateau) or a function be there that was not, or be gone. If they differ, the
-    /// rate is what is said now from the next step on, and what a plateau has lowered begins anew. All else has to be as it was,
-    /// also the rates of groups of parameters.
+    /// Allows [`resume`](Self::resume) to change the learning rate: the base rate or the schedule may differ from the checkpoint, and a
+    /// [`plateau`](Self::plateau) or a function may be added or removed, which it refuses by default. The new rate applies from the
+    /// next step on, and a plateau starts anew. Everything else must be as in the checkpoint, also the rates of groups of
+    /// parameters.
     #[must_use]
     pub fn change_rate(mut self) -> Self {
         self.change_rate = true;
         self
     }
 
-    /// The learning rate of the last step, with all that goes into it; `None` before the first.
+    /// Returns the learning rate of the last step, with schedule, plateau and function applied; `None` before the first step.
     pub fn rate(&self) -> Option<f64> {
         self.state.position.rate
     }
 
-    /// Lets a state of the program multiply the rate. Where there is no rate to multiply, `fit` says so.
+    /// Adds a state to the program that multiplies the rate. If there is no rate to multiply, `fit` returns an error.
     fn adjustable(mut self) -> Self {
         if optimizer::adjustable(&mut self.state.program, self.rate).is_ok()
             && self.scope.value(RATE_SCALE).is_err()
@@ -99,7 +99,7 @@ impl Trainer {
         self
     }
 
-    /// Checks what was said of the rate.
+    /// Checks the settings of the rate.
     pub(super) fn check_rate(&self) -> Result<()> {
         let line =
             self.plateau.as_ref().map(|told| told.line).or(self.rate_by.as_ref().map(|told| told.line));
@@ -108,7 +108,7 @@ impl Trainer {
         self.plateau.as_ref().map_or(Ok(()), |told| told.check(base).map_err(|e| e.called(told.line)))
     }
 
-    /// After an epoch that was the best so far or not: lowers the rate if that is due, and what there is to say then.
+    /// Lowers the rate after an epoch if the plateau's patience is over; returns the message about it.
     pub(super) fn lower_rate(&mut self, better: bool) -> Result<Option<String>> {
         let Some(Plateau { factor, patience, least }) = self.plateau.as_deref().copied() else {
             return Ok(None);
@@ -134,7 +134,7 @@ impl Trainer {
         )))
     }
 
-    /// Makes a step with the factor that a user's function says on top of the scale of the rate, which is as it was afterwards.
+    /// Makes a step with the rate's scale multiplied by the user's function; restores the scale afterwards.
     pub(super) fn at_rate<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let Some(told) = &self.rate_by else { return step(self) };
         let factor = (**told)(&self.state.position);
@@ -155,7 +155,8 @@ impl Trainer {
     }
 }
 
-/// A checkpoint whose rate is that of another program; `false` if it has the same already, or they differ in more than the rate.
+/// Gives a checkpoint the learning rate of the program `ours`, not lowered; changes nothing and returns the first difference if the
+/// programs differ in more than the rate.
 pub(super) fn renew_rate(ours: &Program, from: &mut Checkpoint) -> Option<String> {
     let mut theirs = from.program.clone();
     optimizer::take_rate(ours, &mut theirs);

@@ -1,4 +1,4 @@
-//! What a training came to.
+//! The report of a training.
 
 use crate::checkpoint::{Best, EpochScores, Position};
 use crate::metrics::Scores;
@@ -7,56 +7,56 @@ use crate::metrics::Scores;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// It has reached what was asked for.
+    /// The requested number of epochs or steps is reached.
     Done,
-    /// No epoch was better for as many as its patience lasts.
+    /// Early stopping: no epoch was better within the patience.
     Early,
-    /// The function that was given to [`Trainer::on_epoch`](super::Trainer::on_epoch) said so.
+    /// The function of [`Trainer::on_epoch`](super::Trainer::on_epoch) returned `Break`.
     Stopped,
-    /// It was interrupted, and goes on where it is when it is resumed.
+    /// An interrupt; a resumed training continues from there.
     Interrupted,
 }
 
-/// What [`Trainer::fit`](super::Trainer::fit) came to.
+/// The report of [`Trainer::fit`](super::Trainer::fit).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Why it ended.
+    /// The reason why it ended.
     pub ended: StopReason,
-    /// Epochs that are finished, over all runs of this training.
+    /// The number of finished epochs, over all runs of this training.
     pub epochs: u64,
-    /// Steps made, over all runs of this training.
+    /// The number of steps, over all runs of this training.
     pub steps: u64,
-    /// Where this run went on, if the training was resumed.
+    /// The position from which this run continued, if the training was resumed.
     pub resumed: Option<Position>,
     /// The best epoch so far.
     pub best: Option<Best>,
-    /// What each finished epoch came to, over all runs of this training.
+    /// The scores of each finished epoch, over all runs of this training.
     pub history: Vec<EpochScores>,
-    /// The last evaluation; empty if none was made.
+    /// The scores of the last evaluation; empty if there was none.
     pub last: Scores,
-    /// Real tokens that this run trained on.
+    /// The number of tokens that this run trained on.
     pub tokens: u64,
-    /// The rows that padding each batch to its longest sequence would have made of them.
+    /// The number of rows if each batch were padded to its longest sequence.
     pub padded: u64,
-    /// Seconds of training in this run, reading the data included, evaluating and saving not.
+    /// The seconds of training in this run, with reading the data, without evaluating and saving.
     pub seconds: f64,
-    /// Real tokens a second of them.
+    /// The number of tokens per second of training.
     pub tokens_per_s: f64,
     /// The processes of a [distributed](super::Trainer::distributed) training in this run, by rank; empty for one process.
     pub processes: Vec<Process>,
 }
 
-/// What one process of a training did in a run.
+/// The work of one process of a training in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Process {
-    /// Tokens of the parts that it computed.
+    /// The number of tokens of the parts that it computed.
     pub tokens: u64,
-    /// Bytes that it sent to the other processes.
+    /// The number of bytes that it sent to the other processes.
     pub sent: u64,
-    /// Seconds of the run, evaluating and saving included.
+    /// The seconds of the run, with evaluating and saving.
     pub seconds: f64,
-    /// Seconds of these in exchanges: waiting for other processes, and transport.
+    /// The seconds of the run in exchanges: waiting for other processes, and transport.
     pub waited: f64,
 }

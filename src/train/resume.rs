@@ -1,4 +1,4 @@
-//! Saving a training and going on with it.
+//! Saving and resuming a training.
 
 use std::path::Path;
 
@@ -11,24 +11,24 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::metrics::describe;
 use crate::wire::Target;
 
-/// What helps if a training differs from its checkpoint by the rate alone.
+/// The advice if a training differs from its checkpoint only by the learning rate.
 const OTHER_RATE: &str =
-    "the learning rate alone differs: `Trainer::change_rate` goes on with the rate of the model being built";
+    "only the learning rate differs: `Trainer::change_rate` continues with the rate of the model being built";
 
 impl Trainer {
-    /// Saves everything to a file: parameters, the best ones, the optimizer's state, the position in the data. A file
-    /// that was there is replaced, and hands on its permissions.
+    /// Saves the training to a file: the parameters, the best epoch's parameters, the optimizer's state, the position in the data.
+    /// An existing file is replaced; its permissions are kept.
     ///
     /// # Errors
-    /// If another training saves to this file, or it cannot be written, which leaves a file that was there as it was;
-    /// if a parameter is not finite: what cannot be trained further does not replace what can.
+    /// If another training saves to this file, or it cannot be written, which leaves an existing file unchanged;
+    /// if a parameter is not finite: a broken training does not replace a sound one.
     #[track_caller]
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let target = Target::find(path.as_ref()).at_caller()?;
         let held = self.held.as_ref().is_some_and(|held| held.is(&target));
         let target = if held { target } else { target.lock().at_caller()? };
         target.check().at_caller()?;
-        // Several processes have done it at the end of `fit`.
+        // With several processes, `fit` did it at its end.
         if self.others().is_none() {
             self.gather_carried().at_caller()?;
         }
@@ -39,7 +39,7 @@ impl Trainer {
         self.with_sums(|trainer| trainer.save_whole(target))
     }
 
-    /// Acts while the state has the sums of the metrics, as files have them.
+    /// Calls `act` while the state holds the sums of the metrics, as in files.
     pub(super) fn with_sums<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.restore_sums()?;
         for metric in &mut self.metrics {
@@ -63,11 +63,11 @@ impl Trainer {
         self.state.save_to(&mut self.scope, target)
     }
 
-    /// The file of [`Self::checkpoint`], which from here on is this training's alone, and can be written; if there is one
-    /// and anything will be there to save.
+    /// Locks the file of [`Self::checkpoint`] for this training and checks that it can be written; `None` if there is no file or
+    /// nothing will be saved.
     pub(super) fn claim(&mut self, until: Until, remeasure: bool) -> Result<Option<Target>> {
         let held = self.held.take();
-        // A best epoch that is measured anew is saved, and may bring back a patience that was at its end.
+        // A best epoch that is measured anew is saved, and may renew the patience.
         let saves = remeasure || self.over(until).is_none();
         let Some(file) = self.file.as_deref().filter(|_| saves && self.is_first()) else { return Ok(None) };
         let target = held.map_or_else(|| Target::find(file)?.lock(), Ok)?;
@@ -84,20 +84,20 @@ impl Trainer {
         Ok(())
     }
 
-    /// Resumes a training that was saved: its parameters, the optimizer's state, its position in the data. The model
-    /// is built as it was then; only the lines of code may have moved, and with [`Self::change_rate`] the learning rate may
-    /// differ. If it is the file of [`Self::checkpoint`], no other
-    /// training may save there until [`Self::fit`] has returned, or this trainer is gone.
+    /// Resumes a saved training: its parameters, the optimizer's state, its position in the data. The model
+    /// must be built as it was when it was saved; only lines of code may have moved, and, with [`Self::change_rate`], the
+    /// learning rate may differ. If it is the file of [`Self::checkpoint`], no other
+    /// training may save there until [`Self::fit`] has returned or this trainer is dropped.
     ///
     /// # Errors
-    /// If the file is damaged, or for inference; if the program or a vocabulary is another one, with the first difference; if a parameter
-    /// or a state of the optimizer is not finite; if it is where this training saves and another one saves there now.
-    /// Nothing was changed then.
+    /// If the file is damaged, or for inference; if the program or a vocabulary differs, with the first difference; if a parameter
+    /// or a state of the optimizer is not finite; if it is the file of [`Self::checkpoint`] and another training saves there now.
+    /// Nothing is changed on an error.
     #[track_caller]
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.held = None;
-        // Before it is read: what another training would save after that, this one would replace.
+        // Locked before it is read: otherwise this training could replace a later save of another training.
         let own = self.file.as_deref().and_then(|file| Target::find(file).ok());
         let own = own.filter(|own| self.is_first() && Target::find(path).is_ok_and(|from| from.is(own)));
         let held = own.map(Target::lock).transpose().at_caller()?;
@@ -110,7 +110,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// [`Self::resume`] if the file exists; whether it does.
+    /// Resumes as [`Self::resume`] if the file exists; returns whether it does.
     ///
     /// # Errors
     /// As [`Self::resume`].
@@ -135,7 +135,7 @@ impl Trainer {
             return Err(Error::of(ErrorKind::Program, "checkpoint to resume", expected, got)
                 .noted_in_code("`Trainer::load_parameters` starts a new training from them"));
         }
-        // First: another vocabulary makes another program, and says more than a shape.
+        // First: another vocabulary makes another program, and is a clearer error than a shape.
         let (ours, theirs) = (&self.state.vocabularies, &from.vocabularies);
         for name in ours.keys().chain(theirs.keys()) {
             if let Some((expected, got)) = other_entries(theirs.get(name), ours.get(name)) {
@@ -153,7 +153,7 @@ impl Trainer {
         if let Some(difference) = self.state.program.difference(&from.program) {
             let beside = renew_rate(&self.state.program, &mut from);
             if beside.is_some() || !self.change_rate {
-                let expected = "that of the model being built";
+                let expected = "the program of the model being built";
                 let told = beside.clone().filter(|_| self.change_rate).unwrap_or(difference);
                 let error = Error::of(ErrorKind::Program, "program", expected, told);
                 return Err(if beside.is_none() { error.noted_in_code(OTHER_RATE) } else { error });
@@ -165,18 +165,18 @@ impl Trainer {
         from.restore(&mut self.scope)?;
         let Checkpoint { best, criterion, history, carried, position, metrics, .. } = from;
         let ours = std::mem::take(&mut self.state);
-        // What it says of its metrics is looked at where their sums are, and written anew with the next file.
+        // The descriptions of its metrics are checked with their sums, and written anew to the next file.
         self.state = Checkpoint { best, criterion, history, carried, position, metrics, ..ours };
         self.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
         self.carried.clear();
-        // Its steps may have other parts.
+        // The checkpoint's steps may have other parts.
         self.compiled = None;
         self.resumed = true;
         Ok(())
     }
 
-    /// The sums of the metrics over the part of the epoch that was done before. Those of a metric that is another one by now, as far
-    /// as the file says, are not gone on with: its value would be of neither.
+    /// Restores the sums of the metrics over the finished part of the epoch. A metric whose description in the checkpoint differs is an
+    /// error: its sums would mix two metrics.
     pub(super) fn restore_sums(&mut self) -> Result<()> {
         for metric in &mut self.metrics {
             let Some(sums) = self.state.position.sums_of(metric.name()) else { continue };
@@ -202,8 +202,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// The model as it would predict now: the outputs, the metrics and the parameters of the best epoch if there is one, else the
-    /// last ones ([`Checkpoint::for_inference`]).
+    /// Returns the model for inference: the outputs, the metrics and the parameters of the best epoch if there is one, else the
+    /// last parameters ([`Checkpoint::for_inference`]).
     ///
     /// # Errors
     /// If no output was named, or a parameter is not finite.
@@ -215,7 +215,7 @@ impl Trainer {
     fn bare(&mut self) -> Result<Checkpoint> {
         let mut whole = Checkpoint { metrics: self.described(), ..self.state.clone() };
         if whole.best.is_empty() {
-            // As the best ones, which owe no moves.
+            // As the best parameters, because these have no pending moves.
             whole.best = self.parameters()?;
         }
         let bare = whole.for_inference()?;
@@ -225,7 +225,7 @@ impl Trainer {
         Ok(bare)
     }
 
-    /// What files say of the metrics.
+    /// Returns the descriptions of the metrics for files.
     fn described(&self) -> Vec<MetricDesc> {
         self.metrics.iter().filter_map(|metric| describe(&*metric.what, &self.state.program)).collect()
     }
@@ -235,18 +235,18 @@ impl Trainer {
         kept.map(|(_, v)| v.name.clone()).collect()
     }
 
-    /// For the end of an error's message.
+    /// Returns the end of an error's message: the position of the checkpoint.
     pub(super) fn where_to_resume(&self) -> String {
         match (&self.file, &self.saved) {
-            (Some(file), Some(saved)) => format!("the checkpoint in `{}` stands at {saved}", file.display()),
+            (Some(file), Some(saved)) => format!("the checkpoint in `{}` is at {saved}", file.display()),
             (Some(file), None) => format!("no checkpoint was saved in `{}` yet", file.display()),
-            (None, _) if !self.is_first() => format!("the training stands at {}", self.state.position),
-            (None, _) => format!("the training stands at {}; it has no checkpoint", self.state.position),
+            (None, _) if !self.is_first() => format!("the training is at {}", self.state.position),
+            (None, _) => format!("the training is at {}; it has no checkpoint", self.state.position),
         }
     }
 }
 
-/// In what a checkpoint's metric differs from the model's of the same name: how it is there, and here.
+/// Returns the first difference between a checkpoint's metric and the model's metric of the same name: in the checkpoint, in the model.
 fn other_metric(theirs: &MetricDesc, ours: &MetricDesc) -> Option<(String, String)> {
     let kind = |of: &MetricDesc| format!("kind `{}`", of.kind);
     let variables = |of: &MetricDesc| format!("variables `{}`", of.variables.join("`, `"));
@@ -263,7 +263,7 @@ fn other_metric(theirs: &MetricDesc, ours: &MetricDesc) -> Option<(String, Strin
     pairs.into_iter().find(|(theirs, ours)| theirs != ours)
 }
 
-/// What a checkpoint's vocabulary is, and how the model's is another one.
+/// Returns the first difference between a checkpoint's vocabulary and the model's: in the checkpoint, in the model.
 fn other_entries(theirs: Option<&Vocabulary>, ours: Option<&Vocabulary>) -> Option<(String, String)> {
     let size = |v: &Vocabulary| format!("{} entries", v.len());
     let (theirs, ours) = match (theirs, ours) {
@@ -278,11 +278,11 @@ fn other_entries(theirs: Option<&Vocabulary>, ours: Option<&Vocabulary>) -> Opti
     let Some(differ) = both.into_iter().find(|&id| theirs.token(id) != ours.token(id)) else {
         let same =
             |v: &Vocabulary| format!("the same {}, with other counts or for other unknown words", size(v));
-        return Some((format!("that of the checkpoint ({})", size(theirs)), same(ours)));
+        return Some((format!("the checkpoint's ({})", size(theirs)), same(ours)));
     };
     let entry = |v: &Vocabulary| match v.token(differ) {
         Some(token) => format!("{}, number {differ} of them {token:?}", size(v)),
         None => size(v),
     };
-    Some((format!("that of the checkpoint ({})", entry(theirs)), entry(ours)))
+    Some((format!("the checkpoint's ({})", entry(theirs)), entry(ours)))
 }

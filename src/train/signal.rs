@@ -1,4 +1,4 @@
-//! Interrupts: Ctrl-C and its like set a flag while a training runs, and end the program at other times.
+//! Interrupts: Ctrl-C and similar signals set a flag while a training runs, and end the program at other times.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +9,8 @@ use signal_hook::{SigId, flag, low_level};
 
 use crate::error::Result;
 
-/// How many trainings catch interrupts, and the flag that is up while none does. Once a handler is installed the
-/// system's own is gone for good, so one of ours does what it did when no training runs.
+/// The number of trainings that catch interrupts, and the flag that is set while there is none. Installing a handler removes the
+/// system's default for good, so a handler of ours does the default action while no training runs.
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 
 struct Running {
@@ -19,12 +19,12 @@ struct Running {
     signals: Vec<c_int>,
 }
 
-/// While it lives, the first interrupt sets the flag, and one that comes while the flag is set ends the program.
+/// A guard: while it lives, the first interrupt sets the flag, and an interrupt while the flag is set ends the program.
 pub(super) struct Interrupts(Vec<SigId>);
 
 impl Interrupts {
     pub(super) fn catch(stop: &Arc<AtomicBool>) -> Result<Self> {
-        // Dropped if one cannot be caught.
+        // Dropped if a signal cannot be caught.
         let mut caught = Self(Vec::new());
         let signals = {
             let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -37,8 +37,8 @@ impl Interrupts {
             running.signals.clone()
         };
         for signal in signals {
-            // In this order: the first looks at what an interrupt before has set with the second. The status is what
-            // a shell makes of a program that the signal has ended.
+            // In this order: the first handler reads the flag that the second handler set at an earlier interrupt. The exit
+            // status is a shell's status of a program that the signal ended.
             caught.0.push(flag::register_conditional_shutdown(signal, 128 + signal, stop.clone())?);
             caught.0.push(flag::register(signal, stop.clone())?);
         }
@@ -58,12 +58,13 @@ impl Running {
     }
 }
 
-/// The signals that interrupt a program: SIGINT, SIGTERM, and SIGHUP unless the program was begun with it ignored, as by `nohup`.
+/// Returns the signals that interrupt a program: SIGINT, SIGTERM, and SIGHUP unless the program was started with SIGHUP ignored, as by
+/// `nohup`.
 pub fn interrupt_signals() -> Vec<c_int> {
     [SIGINT, SIGTERM].into_iter().chain(hangup()).collect()
 }
 
-/// Makes a file beyond the limit of sizes (`ulimit -f`) an error of the write, as a full disk is.
+/// Makes a file beyond the size limit (`ulimit -f`) an error of the write, like a full disk.
 #[cfg(unix)]
 fn heed_file_limit() -> Result<()> {
     flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
@@ -75,8 +76,8 @@ fn heed_file_limit() -> Result<()> {
     Ok(())
 }
 
-/// The signal of a terminal's end, unless the program was begun with it ignored, as by `nohup`, where the operating
-/// system tells.
+/// Returns SIGHUP, the signal of a closed terminal, unless the program was started with it ignored, as by `nohup` (read from `/proc`,
+/// where it exists).
 #[cfg(unix)]
 fn hangup() -> Option<c_int> {
     use signal_hook::consts::SIGHUP;

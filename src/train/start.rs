@@ -16,37 +16,36 @@ use crate::formats::safetensors::{ImportReport, Names, read};
 use crate::program::VarRole;
 use crate::tensor::{Storage, StorageKind};
 
-/// What [`Trainer::load_fitting_parameters`] took from a checkpoint, and what it left.
+/// The report of [`Trainer::load_fitting_parameters`]: which parameters of a checkpoint were loaded and which were not.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LoadedParameters {
     /// The parameters that now have the checkpoint's values.
     pub loaded: Vec<String>,
-    /// Those of the model that the checkpoint does not have; they start as they did.
+    /// The model's parameters that the checkpoint does not have; they keep their values.
     pub only_in_model: Vec<String>,
-    /// Those of the checkpoint that the model does not have.
+    /// The checkpoint's parameters that the model does not have.
     pub only_in_checkpoint: Vec<String>,
-    /// Those that both have, and that do not fit; they start as they did. Each with what it is in the model and in the
-    /// checkpoint.
+    /// The parameters with another shape or dtype in the checkpoint than in the model; they keep their values.
     pub unlike: Vec<ParameterMismatch>,
-    /// The vocabularies of the same name that number other entries, or the same ones otherwise: a parameter with a row for each
-    /// entry may fit, and mean something else.
+    /// The vocabularies of the same name with other entries or other ids: a parameter with a row for each entry may have the right
+    /// shape but rows of other entries.
     pub other_vocabularies: Vec<String>,
 }
 
-/// A parameter that has another shape or dtype in a checkpoint than in the model.
+/// A parameter with another shape or dtype in a checkpoint than in the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ParameterMismatch {
-    /// Its name.
+    /// The parameter's name.
     pub name: String,
-    /// What it is in the model, as `f32[8, 2]`.
+    /// The dtype and shape in the model, such as `f32[8, 2]`.
     pub in_model: String,
-    /// What it is in the checkpoint.
+    /// The dtype and shape in the checkpoint.
     pub in_checkpoint: String,
 }
 
-/// As `3 loaded; only in the model: a, b; of another shape: c (f32[2] in the model, f32[3] in the checkpoint)`.
+/// Prints `3 loaded; only in the model: a, b; of another shape: c (f32[2] in the model, f32[3] in the checkpoint)`.
 impl fmt::Display for LoadedParameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} loaded", self.loaded.len())?;
@@ -55,7 +54,7 @@ impl fmt::Display for LoadedParameters {
 }
 
 impl LoadedParameters {
-    /// What does not fit, in words.
+    /// Returns the differences between model and checkpoint, as text.
     fn differences(&self) -> Vec<String> {
         let unlike = self.unlike.iter().map(|ParameterMismatch { name, in_model, in_checkpoint }| {
             format!("{name} ({in_model} in the model, {in_checkpoint} in the checkpoint)")
@@ -72,33 +71,33 @@ impl LoadedParameters {
 }
 
 impl Trainer {
-    /// Starts from the parameters of another training's checkpoint, those of its best epoch if it has some, as a predictor takes
-    /// them: by name. Every parameter of the model has to be there, of the same shape and dtype, and none else; vocabularies of
-    /// the same name have to be the same. The optimizer's state and the place in the data start anew.
+    /// Fine-tuning: starts from the parameters of another training's checkpoint (of its best epoch if they were kept), matched by
+    /// name. Model and checkpoint must have the same parameters, of the same shapes and dtypes; vocabularies of
+    /// the same name must be equal. The optimizer's state and the position in the data start anew.
     ///
     /// # Errors
-    /// If this training has made a step; if something does not fit, with all that does not, or a value is not finite. Nothing was
-    /// changed then.
+    /// If this training has made a step; if parameters or vocabularies differ (the message lists all), or a value is not finite.
+    /// Nothing is changed on an error.
     #[track_caller]
     pub fn load_parameters(&mut self, from: &Checkpoint) -> Result<()> {
         let from = &predicting(from).at_caller()?;
         let (given, found) = self.compare(from).at_caller()?;
         let differences = found.differences();
         if !differences.is_empty() {
-            let expected = "those of the model, with the same names, shapes and vocabularies";
+            let expected = "the model's parameters, with the same names, shapes and vocabularies";
             let error = Error::of(
                 ErrorKind::Program,
                 "parameters of the checkpoint",
                 expected,
                 differences.join("; "),
             );
-            return Err(error.noted_in_code("`Trainer::load_fitting_parameters` takes those that fit"));
+            return Err(error.noted_in_code("`Trainer::load_fitting_parameters` loads what fits"));
         }
         self.set_all(&given, &found.loaded).at_caller()
     }
 
-    /// [`Self::load_parameters`] of those that fit by name, shape and dtype, as under another last layer; what it took and what
-    /// it left.
+    /// Fine-tuning with another last layer: loads the checkpoint's parameters that fit by name, shape and dtype, as
+    /// [`Self::load_parameters`] does; returns which were loaded and which were not.
     ///
     /// ```no_run
     /// # use unpadded::{Result, checkpoint::Checkpoint, train::Trainer};
@@ -110,8 +109,8 @@ impl Trainer {
     /// ```
     ///
     /// # Errors
-    /// If this training has made a step; if no parameter fits, or the value of one that does is not finite. Nothing was changed
-    /// then.
+    /// If this training has made a step; if no parameter fits, or the value of a fitting parameter is not finite. Nothing is changed
+    /// on an error.
     #[track_caller]
     pub fn load_fitting_parameters(&mut self, from: &Checkpoint) -> Result<LoadedParameters> {
         let from = &predicting(from).at_caller()?;
@@ -125,9 +124,9 @@ impl Trainer {
         Ok(found)
     }
 
-    /// Starts from the weights of a safetensors file, under the names and in the layout that PyTorch gives them. Every parameter of
-    /// the model has to be there, of the same shape, and none else, but for what `names` leaves out; floats become those
-    /// of the parameter's dtype.
+    /// Starts from the weights of a safetensors file, by PyTorch's names and in PyTorch's layout. The file must have exactly the
+    /// model's parameters, of the same shapes, except for the parameters and tensors that `names` leaves out; floats are converted to
+    /// the parameter's dtype.
     ///
     /// ```no_run
     /// # use unpadded::{Result, formats::safetensors::Names, train::Trainer};
@@ -139,7 +138,7 @@ impl Trainer {
     /// ```
     ///
     /// # Errors
-    /// If this training has made a step, or as [`import`](crate::formats::safetensors::import). Nothing was changed then.
+    /// If this training has made a step, or as [`import`](crate::formats::safetensors::import). Nothing is changed on an error.
     #[cfg(feature = "safetensors")]
     #[track_caller]
     pub fn load_safetensors(&mut self, path: impl AsRef<Path>, names: &Names) -> Result<ImportReport> {
@@ -154,17 +153,17 @@ impl Trainer {
         Ok(imported)
     }
 
-    /// Checks that no step was made: parameters belong to the state of their optimizer.
+    /// Checks that no step was made: the optimizer's state belongs to the parameters that it updated.
     fn not_begun(&self) -> Result<()> {
         if self.state.position.step == 0 {
             return Ok(());
         }
-        let got = format!("one that stands at {}", self.state.position);
+        let got = format!("one at {}", self.state.position);
         let expected = "one before its first step";
         Err(Error::of(ErrorKind::Program, "trainer to load parameters", expected, got))
     }
 
-    /// The parameters of a checkpoint, and how they fit.
+    /// Returns the parameters of a checkpoint, and the report how they fit.
     fn compare<'a>(&mut self, from: &'a Checkpoint) -> Result<(Parameters<'a>, LoadedParameters)> {
         self.not_begun()?;
         let program = &from.program;
@@ -203,7 +202,7 @@ impl Trainer {
         Ok((given, found))
     }
 
-    /// Sets parameters that fit, once all were found finite.
+    /// Sets the named parameters after checking that all values are finite.
     fn set_all(&mut self, given: &Parameters<'_>, names: &[String]) -> Result<()> {
         let values = || names.iter().filter_map(|name| Some((name, *given.get(&**name)?)));
         for (name, value) in values() {
@@ -213,7 +212,7 @@ impl Trainer {
     }
 }
 
-/// A checkpoint whose parameters are those to predict with.
+/// Returns a checkpoint with the parameters to predict with.
 fn predicting(from: &Checkpoint) -> Result<Cow<'_, Checkpoint>> {
     if from.predicts_as_it_is() { Ok(Cow::Borrowed(from)) } else { from.clone().predicting().map(Cow::Owned) }
 }

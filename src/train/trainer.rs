@@ -1,4 +1,4 @@
-//! The trainer: what it is told, and what it holds.
+//! The trainer: its settings and its state.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,9 +26,9 @@ use crate::program::{Builder, Program, Var};
 use crate::tensor::{Storage, Variable};
 use crate::wire::Target;
 
-/// Trains a program: epochs, evaluation, early stopping, checkpoints.
+/// A trainer of a program: epochs, evaluation, early stopping, checkpoints.
 ///
-/// It is told what to do by the methods that take and return it, and then [`fit`](Self::fit)s:
+/// Methods that take and return the trainer set its options; [`fit`](Self::fit) trains:
 ///
 /// ```
 /// use unpadded::data::{Batching, Field, Loader, Samples};
@@ -60,34 +60,34 @@ use crate::wire::Target;
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// # When something goes wrong
-/// An error in the data, in a step or of a metric ends `fit`. Parameters are those after the last step that was whole, and the
-/// checkpoint is the one that was saved last; the error says where it stands, so that the training can be resumed there.
-/// A loss or a gradient that is not finite is found before anything is updated, and the error names the operator, the
+/// # Failures during a training
+/// An error in the data, in a step or of a metric ends `fit`. The parameters are as after the last complete step, and the
+/// checkpoint is the last saved one; the error names its position, from which the training can be resumed.
+/// A loss or a gradient that is not finite is detected before any update, and the error names the operator, the
 /// variable and the line of the program that first produced such a number.
 pub struct Trainer {
     pub(super) net: Builder,
     pub(super) registry: Registry,
-    /// What a checkpoint holds, but for its tensors, which are in the scope.
+    /// The checkpoint without its tensors, which are in the scope.
     pub(super) state: Checkpoint,
-    /// How many variables there were before the backward operators were appended.
+    /// The number of variables before the backward operators were appended.
     pub(super) forward: usize,
     pub(super) loss: Var,
-    /// How much a batch counts, where the loss does not tell.
+    /// The weight of a batch, if the loss does not determine it.
     pub(super) weight: Option<CallerSetting<Var>>,
-    /// The first metric is the trainer's own, and no other one of the name `loss`.
+    /// Whether the first metric is the trainer's own loss, not a user's metric named `loss`.
     pub(super) own_loss: bool,
-    /// Why the loss of several batches is not known from theirs, and the line of the trainer.
+    /// The error why the loss of several batches cannot be computed from the batches, with the line of the trainer.
     pub(super) unseen: Option<Error>,
-    /// The parameters that it trains, each with its gradient.
+    /// The trained parameters, each with its gradient.
     pub(super) trained: Vec<(VarId, VarId)>,
-    /// The learning rate of a step.
+    /// The variable of the learning rate.
     pub(super) rate: VarId,
     pub(super) scope: Scope,
     pub(super) compiled: Option<CompiledTraining>,
 
     pub(super) threads: usize,
-    /// The loss first.
+    /// The metrics, the loss first.
     pub(super) metrics: Vec<Measure>,
     pub(super) select: Option<CallerSetting<String>>,
     pub(super) outputs: Vec<CallerSetting<(String, Var)>>,
@@ -97,59 +97,59 @@ pub struct Trainer {
     pub(super) on_epoch: Option<OnEpoch>,
     pub(super) accumulate: Option<CallerSetting<u64>>,
     pub(super) parts: Option<CallerSetting<u64>>,
-    /// The processes that train together.
+    /// The world of processes that train together.
     pub(super) world: Option<World>,
     /// The carried states of each part that this process computes, where a batch has several parts.
     pub(super) carried: Vec<BTreeMap<String, Variable>>,
-    /// Tokens of the parts that this process has computed in this run.
+    /// The number of tokens of the parts that this process has computed in this run.
     pub(super) computed: u64,
     /// Whether a process was asked to stop, as all agreed at the end of a step.
     pub(super) stopping: bool,
-    /// The best epoch may be measured anew.
+    /// Whether the best epoch may be measured anew.
     pub(super) remeasure: bool,
     pub(super) plateau: Option<CallerSetting<Plateau>>,
     pub(super) rate_by: Option<CallerSetting<RateFn>>,
-    /// A resumed training may have another rate.
+    /// Whether a resumed training may have another learning rate.
     pub(super) change_rate: bool,
-    /// What does not fit of what was said of averages.
+    /// The error in the settings of averages.
     pub(super) averaged_wrongly: Option<Error>,
     pub(super) progress: Progress,
     /// The operators without a gradient between the loss and trained parameters, each with its line.
     pub(super) blocked: Vec<(String, String)>,
-    /// It has said that the library is not optimised.
+    /// Whether it has warned that the library is not optimized.
     pub(super) warned: bool,
     pub(super) stop: Arc<AtomicBool>,
 
-    /// The file, from a resumption on until `fit` takes it.
+    /// The locked file, from a resumption until `fit` takes it.
     pub(super) held: Option<Target>,
-    /// Where the checkpoint in the file stands, if this trainer has saved or loaded one.
+    /// The position of the checkpoint in the file, if this trainer has saved or loaded one.
     pub(super) saved: Option<Position>,
-    /// The position was loaded, so the data has to be that of its file.
+    /// Whether the position was loaded, so that the data must be the data of that checkpoint.
     pub(super) resumed: bool,
 }
 
-/// What a user's function is told of an epoch.
+/// A user's function that is called after each epoch.
 type OnEpoch = Box<dyn FnMut(&EpochScores) -> ControlFlow<()>>;
 
-/// What a user's function makes of the position.
+/// A user's function from the position to a factor of the learning rate.
 type RateFn = Box<dyn Fn(&Position) -> f64>;
 
-/// Where a gradient ends, of an operator and its line.
+/// Formats the warning that a gradient ends at an operator, with its line.
 pub(super) fn ends_at((operator, line): &(String, String)) -> String {
-    format!("no gradient goes through `{operator}`, called at {line}")
+    format!("no gradient flows through `{operator}`, called at {line}")
 }
 
-/// What to do about a loss of a batch that its parts do not tell.
+/// The advice about a loss that cannot be computed from parts of a batch.
 pub(super) const BY_WEIGHT: &str = "`Trainer::weight` can say how much each batch counts";
 
 impl Trainer {
-    /// Appends the backward operators of `loss` and the updates of `optimizer` to the program of `net`, and
-    /// initialises its parameters. An operator without a gradient between the loss and trained parameters, as `crf_marginals`, is
-    /// warned of with the first progress.
+    /// A trainer for the program of `net`: appends the backward operators of `loss` and the updates of `optimizer`, and
+    /// initializes the parameters. The first progress warns of operators without a gradient between the loss and trained parameters,
+    /// such as `crf_marginals`.
     ///
     /// # Errors
-    /// All that did not fit when the program was built; as [`Optimizer::minimize`]; if `loss` is of another builder, or an
-    /// initialiser does not fit.
+    /// All errors that were recorded while the program was built; as [`Optimizer::minimize`]; if `loss` is of another builder, or an
+    /// initializer does not fit.
     #[track_caller]
     pub fn new(net: Builder, loss: Var, optimizer: &dyn Optimizer) -> Result<Self> {
         let caller = Location::caller();
@@ -210,19 +210,18 @@ impl Trainer {
         })
     }
 
-    /// Runs on so many threads; 0, unless said otherwise, stands for as many as the machine has cores. Results do not
-    /// depend on it.
+    /// Sets the number of threads (default: 0, as many as the machine has cores). Results do not depend on it.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         (self.threads, self.compiled) = (threads, None);
         self
     }
 
-    /// Computes a metric over each epoch and in each evaluation. The first one decides which epoch is the best, unless
-    /// [`Self::select`] says another. The loss is always there, over all rows of the data as if they were one batch: its sums and
-    /// means over rows are those of all batches together. Operators that look at a whole batch, as `gather_rows` of a variable of the
-    /// batch, see each batch by itself; the progress warns of them where the development data have several batches. A metric that is
-    /// called `loss` takes its place.
+    /// Adds a metric, computed over each epoch and in each evaluation. The first added metric decides which epoch is the best, unless
+    /// [`Self::select`] names another. The loss is always computed, over all rows of the data as if they were one batch: its sums and
+    /// means run over the rows of all batches together. Operators that read a whole batch, such as `gather_rows` of a variable of the
+    /// batch, see each batch by itself; the progress warns of them where the development data have several batches. A metric
+    /// named `loss` replaces the loss.
     #[must_use]
     #[track_caller]
     pub fn metric(mut self, metric: impl Metric + 'static) -> Self {
@@ -237,8 +236,8 @@ impl Trainer {
         self
     }
 
-    /// Says how much a batch counts, by a scalar of it: the loss of several batches is then Σ weight · loss / Σ weight, in what is
-    /// reported, in an [accumulated](Self::accumulate) step and in what is chosen by it. It is needed where the loss is not computed from
+    /// Sets the weight of a batch, a scalar variable: the loss of several batches is then Σ weight · loss / Σ weight, in reports,
+    /// in an [accumulated](Self::accumulate) step and in the choice of the best epoch. It is needed if the loss is not computed from
     /// sums and means over rows.
     ///
     /// ```
@@ -267,7 +266,7 @@ impl Trainer {
         self
     }
 
-    /// The metric of this name decides which epoch is the best; `loss` is one too.
+    /// Selects the metric that decides which epoch is the best, by name; `loss` is a metric, too.
     #[must_use]
     #[track_caller]
     pub fn select(mut self, metric: &str) -> Self {
@@ -275,8 +274,9 @@ impl Trainer {
         self
     }
 
-    /// A variable that a predictor gives under this name. One of a step block, as the weights of an attention, is known step by
-    /// step: a [`Session`](crate::predict::Session) gives it, and a [`Generator`](crate::predict::Generator) can use it.
+    /// Names an output: a variable that a predictor returns under this name. A variable of a step block, such as the weights of an
+    /// attention, has a value per step: a [`Session`](crate::predict::Session) returns it, and a [`Generator`](crate::predict::Generator)
+    /// can use it.
     #[must_use]
     #[track_caller]
     pub fn output(mut self, name: &str, var: Var) -> Self {
@@ -286,37 +286,37 @@ impl Trainer {
         self
     }
 
-    /// A vocabulary that goes into the checkpoint under this name.
+    /// Adds a vocabulary to the checkpoint under this name.
     #[must_use]
     pub fn vocabulary(mut self, name: &str, vocabulary: Vocabulary) -> Self {
         self.state.vocabularies.insert(name.to_owned(), vocabulary);
         self
     }
 
-    /// The vocabularies that go into the checkpoint, by name.
+    /// Returns the vocabularies of the checkpoint, by name.
     pub fn vocabularies(&self) -> impl Iterator<Item = (&str, &Vocabulary)> {
         self.state.vocabularies.iter().map(|(name, vocabulary)| (name.as_str(), vocabulary))
     }
 
-    /// A string of your own that goes into the checkpoint under this name.
+    /// Adds a string of your own to the checkpoint under this name.
     #[must_use]
     pub fn note(mut self, name: &str, text: impl Into<String>) -> Self {
         self.state.notes.insert(name.to_owned(), text.into());
         self
     }
 
-    /// Saves everything to this file at each epoch's end and on an interrupt; see [`Self::every`].
+    /// Sets the checkpoint file, to which the training is saved at each epoch's end and on an interrupt; see [`Self::every`].
     ///
-    /// The first save replaces a checkpoint that is there, of whatever model, and keeps the file's permissions: to go on
-    /// with it, [`resume`](Self::resume) or [`resume_if`](Self::resume_if). [`Self::fit`] refuses, before it trains, a
-    /// file of anything else, one that cannot be written, and one that another training saves to.
+    /// The first save replaces an existing checkpoint of any model and keeps the file's permissions; to continue a
+    /// checkpoint, call [`resume`](Self::resume) or [`resume_if`](Self::resume_if). [`Self::fit`] refuses, before it trains, a
+    /// file that is not a checkpoint, that cannot be written, or that another training saves to.
     #[must_use]
     pub fn checkpoint(mut self, path: impl Into<PathBuf>) -> Self {
         (self.file, self.held) = (Some(path.into()), None);
         self
     }
 
-    /// Saves the checkpoint after every so many steps too.
+    /// Also saves the checkpoint after every `steps` steps.
     #[must_use]
     #[track_caller]
     pub fn every(mut self, steps: Steps) -> Self {
@@ -324,7 +324,8 @@ impl Trainer {
         self
     }
 
-    /// Stops after so many epochs without a better one. It needs no checkpoint: the best parameters are kept in memory.
+    /// Early stopping: stops after `epochs` epochs without a better one (default: never). It needs no checkpoint: the best parameters
+    /// are kept in memory.
     #[must_use]
     #[track_caller]
     pub fn patience(mut self, epochs: u64) -> Self {
@@ -332,8 +333,8 @@ impl Trainer {
         self
     }
 
-    /// Calls a function at the end of each epoch, when it has been evaluated and saved. If it says [`ControlFlow::Break`], the
-    /// training ends there as one that is done ([`StopReason::Stopped`](super::StopReason)); a later [`fit`](Self::fit) goes on behind it.
+    /// Calls a function at the end of each epoch, after evaluating and saving. If it returns [`ControlFlow::Break`], the
+    /// training ends there ([`StopReason::Stopped`](super::StopReason)); a later [`fit`](Self::fit) continues after this epoch.
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};
@@ -365,28 +366,28 @@ impl Trainer {
         self
     }
 
-    /// How it tells what it does; [`Progress::Auto`] unless said otherwise.
+    /// Sets the output of the progress (default: [`Progress::Auto`]).
     #[must_use]
     pub fn progress(mut self, progress: Progress) -> Self {
         self.progress = progress;
         self
     }
 
-    /// The flag that stops the training, as Ctrl-C does: set to `true`, it makes [`Self::fit`] finish its step, save and return.
-    /// It is `false` again then.
+    /// Returns the stop flag. Setting it to `true` has the effect of Ctrl-C: [`Self::fit`] finishes its step, saves, resets the flag
+    /// and returns.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         self.stop.clone()
     }
 
-    /// The program that is trained: forward, backward and updates.
+    /// Returns the training program: forward, backward and updates.
     pub fn program(&self) -> &Program {
         &self.state.program
     }
 
-    /// Sets a parameter, to pre-trained numbers for instance.
+    /// Sets a parameter, for example to pre-trained numbers.
     ///
     /// # Errors
-    /// If there is none of that name, or it has another shape, dtype or storage.
+    /// If there is no parameter of that name, or it has another shape, dtype or storage.
     #[track_caller]
     pub fn set_parameter(&mut self, name: &str, value: impl Into<Storage>) -> Result<()> {
         if !self.scope.names().any(|known| known == name) {
@@ -399,18 +400,18 @@ impl Trainer {
         self.scope.set(name, value)
     }
 
-    /// The parameters and the optimizer's state, to look at. During a training with sparse gradients rows may still owe moves:
-    /// [`settle`](crate::executor::settle) makes them, as every evaluation does.
+    /// Returns the parameters and the optimizer's state, to inspect. During a training with sparse gradients, rows may have pending
+    /// moves: [`settle`](crate::executor::settle) applies them, as every evaluation does.
     pub fn scope(&mut self) -> &mut Scope {
         &mut self.scope
     }
 
-    /// How far the training is.
+    /// Returns the position of the training.
     pub fn position(&self) -> &Position {
         &self.state.position
     }
 
-    /// The scores of the finished epochs, in their order; of a resumed training also those before.
+    /// Returns the scores of the finished epochs, in order; of a resumed training also the epochs before.
     pub fn history(&self) -> &[EpochScores] {
         &self.state.history
     }

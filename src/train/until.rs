@@ -1,15 +1,15 @@
-//! How far a training goes.
+//! The end of a training, in epochs or steps.
 
 use crate::checkpoint::Position;
 
-/// How far [`Trainer::fit`](super::Trainer::fit) goes. Both count from the start of the training, over all runs that it was resumed in.
+/// The end of [`Trainer::fit`](super::Trainer::fit), counted from the start of the training over all its runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Until {
-    /// So many epochs are finished.
+    /// Stop after this many epochs.
     Epochs(u64),
-    /// So many steps are made. It stops inside an epoch, without an evaluation; one that ends with that step is
-    /// evaluated as any other.
+    /// Stop after this many steps. Inside an epoch it stops without an evaluation; if an epoch ends with that step, it is
+    /// evaluated as usual.
     Steps(u64),
 }
 

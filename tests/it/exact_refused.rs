@@ -173,16 +173,16 @@ fn damaged_missing_and_foreign_states_change_nothing() {
     let others: [(&dyn Optimizer, &[&str]); 5] = [
         (&Sgd::new(0.02).momentum(0.9), &["embedding_0.weight.velocity"]),
         (&AdamW::new(0.02).weight_decay(0.1).amsgrad(), &["largest"]),
-        (&adamw().lazy(), &["program: expected that of the model being built"]),
+        (&adamw().lazy(), &["program: expected the program of the model being built"]),
         (&adamw().betas(0.8, 0.999), &["beta1"]),
-        (&adamw().clip_global_norm(1.0), &["program: expected that of the model being built"]),
+        (&adamw().clip_global_norm(1.0), &["program: expected the program of the model being built"]),
     ];
     for (other, words) in others {
         let bytes = saved(&mut trainer_with(Gradient::Rows, other), 7, &at);
         refused(&mut into, &bytes, &at, words);
     }
     let dense = saved(&mut trainer(Gradient::Dense), 7, &at);
-    refused(&mut into, &dense, &at, &["program: expected that of the model being built"]);
+    refused(&mut into, &dense, &at, &["program: expected the program of the model being built"]);
     // Training continues as if no checkpoint had been read.
     let mut alone = trainer(Gradient::Rows);
     for trainer in [&mut into, &mut alone] {

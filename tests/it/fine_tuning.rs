@@ -102,10 +102,10 @@ fn all_that_does_not_fit_is_said_and_nothing_is_loaded() {
         trainer(3, 5, &Adam::new(0.05)),
         &from,
         &[
-            "parameters of the checkpoint: expected those of the model, with the same names, shapes and vocabularies, got of another \
+            "parameters of the checkpoint: expected the model's parameters, with the same names, shapes and vocabularies, got of another \
              shape: linear_0.bias (f32[3] in the model, f32[2] in the checkpoint), linear_0.weight (f32[5, 3] in the model, \
              f32[3, 2] in the checkpoint), lstm_0.",
-            "`Trainer::load_fitting_parameters` takes those that fit",
+            "`Trainer::load_fitting_parameters` loads what fits",
         ],
     );
     let mut other = from.clone();
@@ -133,11 +133,7 @@ fn all_that_does_not_fit_is_said_and_nothing_is_loaded() {
     // In the midst of a training it would be neither one nor the other.
     let mut begun = trainer(2, 3, &Adam::new(0.05));
     begun.fit(&data(), &data(), Until::Steps(1)).unwrap();
-    refused(
-        begun,
-        &from,
-        &["expected one before its first step, got one that stands at epoch 1, batch 2 (step 1)"],
-    );
+    refused(begun, &from, &["expected one before its first step, got one at epoch 1, batch 2 (step 1)"]);
 }
 
 #[test]

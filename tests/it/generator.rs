@@ -212,7 +212,7 @@ fn what_does_not_fit_is_said() {
     let beam = |options: &Generation, beam: Beam| said(generator.beam(&feeds, options, &beam).err());
     assert!(beam(&options, Beam::new(0)).contains("width of a beam: expected at least 1"));
     assert!(beam(&options, Beam::new(2).n_best(3)).contains("at most the width of the beam, 2, got 3"));
-    assert!(beam(&options, Beam::new(2).coverage(0.1)).contains("a model that says what it attends to"));
+    assert!(beam(&options, Beam::new(2).coverage(0.1)).contains("a model with an attention output"));
     assert!(beam(&options.clone().banned([77]), Beam::new(2)).contains("77"));
     let started = said(generator.greedy(&feeds, &Generation::new(44).stop(STOP)).err());
     assert!(started.contains("below 4, the height, got 44"), "{started}");

@@ -80,17 +80,11 @@ fn errors_say_what_there_is() {
         error
     };
     let is = |error: String, expected: &str| assert!(error.starts_with(expected), "{error}");
-    is(
-        message(some.run(&fed, &["logit"])),
-        "output: expected one of those there are (`logits`, `state`), got `logit`",
-    );
+    is(message(some.run(&fed, &["logit"])), "output: expected a known name (`logits`, `state`), got `logit`");
     is(message(some.run(&fed[..1], &["logits"])), "feeds for `logits`: expected `h` among them, got `words`");
     is(message(some.run(&[], &["state"])), "feeds for `state`: expected `words` among them, got none");
     let odd = [fed[0], ("word", fed[0].1)];
-    is(
-        message(some.run(&odd, &["logits"])),
-        "feed: expected one of those there are (`words`, `h`, `c`), got `word`",
-    );
+    is(message(some.run(&odd, &["logits"])), "feed: expected a known name (`words`, `h`, `c`), got `word`");
     is(
         message(some.run(&[fed[0], fed[0], fed[1], fed[2]], &["logits"])),
         "variable `words`: feed: expected each once",
@@ -99,7 +93,7 @@ fn errors_say_what_there_is() {
     is(message(some.run(&wrong, &["logits"])), "variable `words`: feed: expected i64 dense, got f32 dense");
     assert!(some.run(&fed, &["logits"]).is_ok());
     let error = some.vocabulary("word").unwrap_err();
-    is(error.to_string(), "vocabulary: expected one of those there are (`labels`, `words`), got `word`");
+    is(error.to_string(), "vocabulary: expected a known name (`labels`, `words`), got `word`");
 
     let refused = |checkpoint: Checkpoint| {
         let error = Predictor::new(checkpoint, &ops::catalogue()).err().unwrap();

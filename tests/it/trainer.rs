@@ -363,7 +363,7 @@ fn a_checkpoint_comes_every_so_many_steps() {
         error.starts_with("a.tsv:7: expected text<TAB>label, got no tab (at tests/it/trainer.rs:"),
         "{error}"
     );
-    let stands = format!("; the checkpoint in `{}` stands at epoch 1, batch 5 (step 4)", file.display());
+    let stands = format!("; the checkpoint in `{}` is at epoch 1, batch 5 (step 4)", file.display());
     assert!(error.ends_with(&stands), "{error}");
     let mut whole = trainer();
     fit(&mut whole, Until::Steps(12));

@@ -1,5 +1,5 @@
-//! The structured sections of a checkpoint as they stand in files: structs of their own, so that what runs can change and old
-//! files are read as before.
+//! The structured sections of a checkpoint as they are in files: structs of their own, so that the types in memory can change and
+//! old files still load.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ record! {
 }
 
 record! {
-    /// A piece of the sums of a metric that has many: those behind another piece have higher places.
+    /// A piece of the sums of a metric with many sums; later pieces have higher indices.
     pub(super) struct StoredSums {
         1 name: String,
         2 count: u64,
@@ -100,7 +100,7 @@ record! {
 }
 
 record! {
-    /// What stands before the numbers of a tensor.
+    /// The head of a tensor, before its numbers.
     pub(super) struct StoredHead {
         1 name: String,
         2 dtype: NamedEntry<DType>,
@@ -110,7 +110,7 @@ record! {
 }
 
 record! {
-    /// What stands before the row numbers and the numbers of a row-sparse variable.
+    /// The head of a row-sparse variable, before its row numbers and numbers.
     pub(super) struct StoredRowsHead {
         1 name: String,
         2 dtype: NamedEntry<DType>,
@@ -162,7 +162,7 @@ impl StoredSums {
         Self { name: name.to_owned(), count, places, sums }
     }
 
-    /// The metric's name and how many sums it has; the places and the sums of the piece.
+    /// Returns the metric's name and its number of sums; the indices and the sums of the piece.
     pub(super) fn into_parts(self) -> ((String, u64), (Vec<u64>, Vec<f64>)) {
         ((self.name, self.count), (self.places, self.sums))
     }
@@ -259,7 +259,7 @@ impl NamedVocabulary {
     }
 }
 
-/// What stands before the numbers of a tensor.
+/// The head of a tensor, before its numbers.
 pub(super) struct Head {
     pub(super) name: String,
     pub(super) dtype: DType,
@@ -267,13 +267,13 @@ pub(super) struct Head {
     pub(super) lod: Option<Lod>,
 }
 
-/// What stands before the row numbers and the numbers of a row-sparse variable.
+/// The head of a row-sparse variable, before its row numbers and numbers.
 pub(super) struct RowsHead {
     pub(super) name: String,
     pub(super) dtype: DType,
     /// The height, then the extents of a row.
     pub(super) shape: Vec<usize>,
-    /// How many rows there are.
+    /// The number of rows.
     pub(super) rows: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A safetensors file as it is read: the head is believed only as far as the file bears it out.
+//! Reader of a safetensors file: the head is checked against the file's size before it is trusted.
 //!
 //! ```text
 //! file = length of head u64 | head, JSON: name -> dtype, shape, [first byte, last byte + 1] of the numbers | numbers
@@ -17,19 +17,19 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::{DType, Dense};
 
-/// Bytes of the longest head, as the format has it.
+/// The most bytes of a head, by the format.
 const LONGEST: u64 = 100_000_000;
-/// Bytes that say how long the head is.
+/// The bytes of the head's length.
 const LENGTH: u64 = 8;
-/// Where the head has what is about the file.
+/// The key of the file's metadata in the head.
 pub(super) const METADATA: &str = "__metadata__";
 
-/// An open file and what its head says.
+/// An open file and its parsed head.
 pub(super) struct File {
-    /// What errors call it.
+    /// The file's name in errors.
     shown: String,
     input: BufReader<fs::File>,
-    /// Where the numbers begin.
+    /// The offset at which the numbers begin.
     begin: u64,
     pub(super) tensors: BTreeMap<String, TensorInfo>,
 }
@@ -38,7 +38,7 @@ impl File {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let shown = format!("file `{}`", path.display());
         let failed = |e: std::io::Error| Error::io(&shown, "read", &e);
-        // Asked before it is opened: to open a pipe would wait for whoever writes it.
+        // Checked before it is opened: opening a pipe would wait for its writer.
         if !fs::metadata(path).map_err(failed)?.is_file() {
             return Err(Error::of(ErrorKind::Io, shown, "a file", "a folder or a device"));
         }
@@ -69,7 +69,7 @@ impl File {
         if let Some(name) = listed.twice {
             return wrong("head", "each tensor once".into(), format!("`{name}` twice"));
         }
-        // In the order of their numbers, as the library wants them.
+        // In the order of their numbers, as the library requires.
         let mut tensors = listed.tensors;
         tensors.sort_by(|(a, left), (b, right)| (left.data_offsets, a).cmp(&(right.data_offsets, b)));
         let metadata = match Metadata::new(None, tensors.clone()) {
@@ -87,12 +87,12 @@ impl File {
         Ok(Self { shown, input, begin, tensors: tensors.into_iter().collect() })
     }
 
-    /// What errors call it.
+    /// The file's name in errors.
     pub(super) fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// The numbers of a tensor that the file has, as they are there.
+    /// Reads the numbers of a tensor of the file, in the file's shape and dtype.
     pub(super) fn read(&mut self, name: &str) -> Result<Dense> {
         let missing = || Error::new(&self.shown, "a tensor", format!("none called `{name}`"));
         let info = self.tensors.get(name).ok_or_else(missing)?;
@@ -108,7 +108,7 @@ impl File {
     }
 }
 
-/// What the library finds wrong with a head.
+/// The library's error about a head, as the text of what was found.
 fn told(error: &SafeTensorError) -> String {
     match error {
         SafeTensorError::InvalidOffset(name) => format!("a gap or an overlap before `{name}`"),
@@ -118,12 +118,12 @@ fn told(error: &SafeTensorError) -> String {
     }
 }
 
-/// The dtype of a tensor here, if there is one.
+/// This crate's dtype of a safetensors dtype, if there is one.
 pub(super) fn dtype(dtype: Dtype) -> Option<DType> {
     DTYPES.iter().find(|(theirs, _)| *theirs == dtype).map(|(_, ours)| *ours)
 }
 
-/// The dtype of a tensor there.
+/// The safetensors dtype of this crate's dtype, if there is one.
 pub(super) fn stored(dtype: DType) -> Option<Dtype> {
     DTYPES.iter().find(|(_, ours)| *ours == dtype).map(|(theirs, _)| *theirs)
 }
@@ -140,7 +140,7 @@ const DTYPES: [(Dtype, DType); 9] = [
     (Dtype::BOOL, DType::Bool),
 ];
 
-/// The tensors of a head, in its order. The library keeps the last one of a name and says nothing.
+/// The tensors of a head, in its order, to detect duplicate names: the library silently keeps the last tensor of a name.
 struct Listed {
     tensors: Vec<(String, TensorInfo)>,
     twice: Option<String>,

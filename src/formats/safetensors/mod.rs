@@ -1,6 +1,6 @@
-//! Weights in safetensors files, under the names and in the layout that PyTorch gives them.
+//! Safetensors files: weights under PyTorch's names and in PyTorch's layout.
 //!
-//! | of a program | in the file |
+//! | in a program | in the file |
 //! |---|---|
 //! | `linear_0.weight` `[in, out]`, `linear_0.bias` | as of `nn.Linear`: `linear_0.weight` `[out, in]`, `linear_0.bias` |
 //! | `embedding_0.weight` | as of `nn.Embedding`: the same |
@@ -9,17 +9,17 @@
 //! | `gru_0.bias_ih`, `gru_0.bias_hh` | as of `nn.GRU`: `gru_0.bias_ih_l0`, `gru_0.bias_hh_l0`, each for itself |
 //! | `rnn_0.…`, with tanh or ReLU | as of `nn.RNN`: likewise |
 //! | `norm_0.gain`, `norm_0.bias` | as of `nn.LayerNorm`: `norm_0.weight`, `norm_0.bias` |
-//! | anything else | as it is |
+//! | any other parameter | the same name and layout |
 //!
-//! Recurrent layers over one another, in one direction or both, are one module, as in PyTorch: those of
+//! Stacked recurrent layers, in one direction or both, are one module, as in PyTorch: the weights of
 //! `Stacked::new(Lstm::new(16), 2).bidirectional()` are `lstm_0.weight_ih_l0`, `lstm_0.weight_ih_l0_reverse`,
-//! `lstm_0.weight_ih_l1` and so on. What is a module is read off the program: two layers of one kind and size over the same input,
-//! the second one backwards, are its two directions; a layer of the same kind and size that reads what they give, but for dropout
-//! between, is the next one. A layer that PyTorch does not have (an LSTM with peepholes or a clipped cell state, a GRU
-//! that resets before its product, one with other functions) keeps its own names and layout, so that no module takes its weights
-//! for others.
+//! `lstm_0.weight_ih_l1` and so on. Modules are detected in the program: two layers of one kind and size over the same input,
+//! the second one backwards, are the two directions of a level; a layer of the same kind and size over their output, with or without
+//! dropout between, is the next level. A layer that PyTorch does not have (an LSTM with peepholes or a clipped cell state, a GRU
+//! that resets before its product, a layer with other activations) keeps its own names and layout, so that no module loads its
+//! weights by mistake.
 //!
-//! In PyTorch the names are those of a user's own attributes: [`Names`] says which layer is which.
+//! In PyTorch, names come from the attributes of the user's module: [`Names`] maps layers to them.
 //!
 //! ```
 //! use unpadded::checkpoint::Checkpoint;
@@ -54,8 +54,8 @@
 //!
 //! A training starts from such a file by `Trainer::load_safetensors`. In Python, `safetensors.torch.load_file` and
 //! `module.load_state_dict` take what [`export`] wrote, and [`import`] takes what `safetensors.torch.save_file(module.state_dict(), …)`
-//! wrote. A table that is [tied](crate::layers::Linear::tied) to a linear layer is there once, under the embedding's name, as
-//! `safetensors.torch.save_model` has it.
+//! wrote. A table that is [tied](crate::layers::Linear::tied) to a linear layer is stored once, under the embedding's name, as
+//! by `safetensors.torch.save_model`.
 
 mod file;
 mod modules;

@@ -1,11 +1,11 @@
-//! Which modules of PyTorch the layers of a program are, read off what reads their parameters.
+//! Detection of PyTorch modules among the layers of a program, by the operators that read their parameters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::operator::{BlockId, Literal, VarId};
 use crate::program::{Block, OpDesc, Program, RECURRENT, Role, VarDesc};
 
-/// Where a parameter stands in PyTorch: its module by the name of the layer here, and its tensors there.
+/// A parameter's module in PyTorch, by the name of the layer here, and its tensors in that module.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TorchModule {
     pub(super) module: String,
@@ -13,19 +13,19 @@ pub(super) struct TorchModule {
     pub(super) form: Form,
 }
 
-/// What a parameter's tensors are.
+/// How a parameter's tensors relate to the parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// The parameter itself.
+    /// One tensor, equal to the parameter.
     Same,
-    /// The transpose of the matrix.
+    /// One tensor, the transpose of the matrix.
     Turned,
-    /// Two that add up to it.
+    /// Two tensors whose sum is the parameter.
     Sum,
 }
 
-/// The place of each parameter that a module of PyTorch has, by name. A layer of which `begins` is true is not put into the
-/// module of another one.
+/// Returns the module of each parameter that PyTorch has, by the parameter's name. A layer for which `begins` is true begins a module
+/// of its own.
 pub(super) fn places(program: &Program, begins: impl Fn(&str) -> bool) -> BTreeMap<String, TorchModule> {
     let mut found = BTreeMap::new();
     for (_, op) in forward(program) {
@@ -35,7 +35,7 @@ pub(super) fn places(program: &Program, begins: impl Fn(&str) -> bool) -> BTreeM
     found
 }
 
-/// The forward operators of all blocks.
+/// Returns the forward operators of all blocks.
 fn forward(program: &Program) -> impl Iterator<Item = (BlockId, &OpDesc)> {
     let ops = |(id, block): (BlockId, &'_ Block)| (id, block.ops.len());
     let blocks: Vec<_> = program.blocks().map(ops).collect();
@@ -45,12 +45,12 @@ fn forward(program: &Program) -> impl Iterator<Item = (BlockId, &OpDesc)> {
         .filter(|(_, op)| op.role == Role::Forward)
 }
 
-/// The layer of a parameter and the last part of its name.
+/// Divides a parameter's name into its layer and its last part.
 fn cut(name: &str) -> (&str, &str) {
     name.rsplit_once('.').unwrap_or(("", name))
 }
 
-/// The parameters of layers that work row by row.
+/// Adds the parameters of layers that compute row by row.
 fn rows(program: &Program, op: &OpDesc, found: &mut BTreeMap<String, TorchModule>) {
     let slots: &[(&str, &str, &str, Form)] = match op.kind.as_str() {
         "linear" if op.attributes.get("transposed") == Some(&Literal::Bool(true)) => {
@@ -69,7 +69,7 @@ fn rows(program: &Program, op: &OpDesc, found: &mut BTreeMap<String, TorchModule
                 continue;
             }
             let place = TorchModule { module: layer.to_owned(), tensors: vec![theirs.to_owned()], form };
-            // A table that is looked up is a table, whatever else multiplies by it.
+            // A table that is looked up counts as an embedding, even if a linear layer multiplies by it, too.
             if form == Form::Same || !found.contains_key(&desc.name) {
                 found.insert(desc.name.clone(), place);
             }
@@ -77,7 +77,7 @@ fn rows(program: &Program, op: &OpDesc, found: &mut BTreeMap<String, TorchModule
     }
 }
 
-/// The cell of a recurrent layer, of those that PyTorch has.
+/// The cells of recurrent layers that PyTorch has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cell {
     Lstm,
@@ -86,7 +86,7 @@ enum Cell {
     Relu,
 }
 
-/// What layers have in common that are one module: the cell, the shape of the state's weight, and which other parameters.
+/// The properties that all layers of one module share: the cell, the shape of the state's weight, and which other parameters exist.
 #[derive(Debug, Clone, PartialEq)]
 struct Kind<'p> {
     cell: Cell,
@@ -94,7 +94,7 @@ struct Kind<'p> {
     parts: BTreeSet<&'p str>,
 }
 
-/// A layer where it runs first.
+/// A recurrent layer at its first call.
 struct Layer<'p> {
     name: &'p str,
     kind: Kind<'p>,
@@ -110,9 +110,9 @@ struct Level<'p> {
     number: usize,
     kind: Kind<'p>,
     reverse: bool,
-    /// What it gives, the forward direction first.
+    /// The outputs of the layers, the forward direction first.
     outputs: Vec<Option<VarId>>,
-    /// Whether there is a layer of its module above it.
+    /// Whether its module has a level above it.
     covered: bool,
 }
 
@@ -164,7 +164,7 @@ fn recurrent(program: &Program, begins: impl Fn(&str) -> bool, found: &mut BTree
     }
 }
 
-/// What a variable is made of, past dropout: itself, or the variables whose columns it has side by side.
+/// Returns the sources of a variable, past dropout: itself, or the variables whose columns it concatenates.
 fn source(mut id: VarId, writers: &BTreeMap<VarId, &OpDesc>) -> Vec<VarId> {
     while let Some(op) = writers.get(&id) {
         match (op.kind.as_str(), op.input("x")) {
@@ -176,7 +176,7 @@ fn source(mut id: VarId, writers: &BTreeMap<VarId, &OpDesc>) -> Vec<VarId> {
     vec![id]
 }
 
-/// The layer that an operator runs, if it is one that PyTorch has.
+/// Returns the layer that an operator runs, if PyTorch has it.
 fn layer<'p>(program: &'p Program, block: BlockId, op: &'p OpDesc) -> Option<Layer<'p>> {
     let step = op.step.as_ref().filter(|step| op.kind == RECURRENT && step.gradient.is_none())?;
     let ops = &program.block(step.block).ops;
@@ -189,7 +189,7 @@ fn layer<'p>(program: &'p Program, block: BlockId, op: &'p OpDesc) -> Option<Lay
         .collect();
     let mut names = read.keys().filter_map(|name| name.strip_suffix(".weight_ih"));
     let (name, other) = (names.next()?, names.next());
-    // A block of more than one layer is a cell of the user's own.
+    // A block with parameters of several layers is a cell of the user's own.
     let parts: BTreeSet<&str> =
         read.keys().filter_map(|of| of.strip_prefix(name)?.strip_prefix('.')).collect();
     if other.is_some() || !parts.contains("weight_hh") {
@@ -216,7 +216,7 @@ fn layer<'p>(program: &'p Program, block: BlockId, op: &'p OpDesc) -> Option<Lay
     Some(Layer { name, kind, block, input, output, reverse: step.reverse })
 }
 
-/// The extents of a parameter.
+/// Returns the extents of a parameter.
 fn dims(desc: &VarDesc) -> Vec<Option<usize>> {
     desc.spec().map(|spec| spec.shape.iter().map(|extent| extent.known()).collect()).unwrap_or_default()
 }

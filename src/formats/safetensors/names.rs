@@ -1,4 +1,4 @@
-//! What the parameters of a program are called in a file.
+//! The names of a program's parameters in a file.
 
 use std::collections::BTreeMap;
 
@@ -7,48 +7,48 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::program::{Program, VarDesc, VarRole};
 use crate::tensor::{DType, StorageKind};
 
-/// Which layer of a program is which module of a file, and what is left out. Without a word, modules are called as the layers are.
+/// The mapping from layers of a program to modules of a file, and what to leave out. By default, a module has its layer's name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
-    /// What names begin with here, and there.
+    /// Pairs of prefixes: of names in the program, and of names in the file.
     renamed: Vec<(String, String)>,
-    /// What the names of parameters begin with that are left out.
+    /// Prefixes of the names of parameters that are left out.
     without: Vec<String>,
-    /// What the names of the file's tensors begin with that are left out.
+    /// Prefixes of the names of the file's tensors that are ignored.
     ignored: Vec<String>,
 }
 
 impl Names {
-    /// Everything under its own name.
+    /// The mapping that keeps every name.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What begins with `ours` here begins with `theirs` there: a layer (`lstm_0` is `encoder.rnn`), a scope with all in it, or a
-    /// parameter. Of several that fit, the longest counts. An empty `theirs` leaves it out, as in the file of a bare `nn.LSTM`, and
-    /// an empty `ours` puts `theirs` before every name. A recurrent layer that is named here is a module of its own, also over another
-    /// one like it.
+    /// Maps the prefix `ours` in the program to `theirs` in the file: a layer (`lstm_0` is `encoder.rnn`), a scope with all its
+    /// parameters, or a parameter. The longest matching prefix counts. An empty `theirs` removes the prefix, as in the file of a bare
+    /// `nn.LSTM`; an empty `ours` puts `theirs` before every name. A recurrent layer that is renamed is a module of its own, even over
+    /// a layer of the same kind and size.
     #[must_use]
     pub fn rename(mut self, ours: &str, theirs: &str) -> Self {
         self.renamed.push((ours.to_owned(), theirs.to_owned()));
         self
     }
 
-    /// The parameters that begin with `ours` are neither written nor read, as a last layer that is to be learned anew.
+    /// Leaves out the parameters whose names begin with `ours`, such as a last layer to be trained anew: neither written nor read.
     #[must_use]
     pub fn without(mut self, ours: &str) -> Self {
         self.without.push(ours.to_owned());
         self
     }
 
-    /// The tensors of a file that begin with `theirs` are not looked at when it is read.
+    /// Ignores the file's tensors whose names begin with `theirs`.
     #[must_use]
     pub fn ignore(mut self, theirs: &str) -> Self {
         self.ignored.push(theirs.to_owned());
         self
     }
 
-    /// The tensors of each parameter of a program, by name: one, or the two biases whose sum it is.
+    /// Returns the names of the tensors of each parameter of a program: one, or the two biases whose sum the parameter is.
     ///
     /// ```
     /// use unpadded::formats::safetensors::Names;
@@ -65,7 +65,7 @@ impl Names {
     /// ```
     ///
     /// # Errors
-    /// If nothing begins with a name that was given, two parameters get the same one, or one is row-sparse: a file has whole
+    /// If a given prefix matches no parameter, two parameters get the same name, or a parameter is row-sparse: a file has whole
     /// tables.
     #[track_caller]
     pub fn table(&self, program: &Program) -> Result<BTreeMap<String, Vec<String>>> {
@@ -73,12 +73,12 @@ impl Names {
         Ok(entries.into_iter().map(|entry| (entry.parameter.name.clone(), entry.tensors)).collect())
     }
 
-    /// Whether a tensor of a file is not looked at.
+    /// Returns whether a tensor of a file is ignored.
     pub(super) fn ignores(&self, tensor: &str) -> bool {
         self.ignored.iter().any(|prefix| rest(tensor, prefix).is_some())
     }
 
-    /// What stands for each of the parameters in a file.
+    /// Returns the entry of each parameter: its tensors in the file.
     pub(super) fn entries<'p>(
         &self,
         program: &Program,
@@ -126,7 +126,7 @@ impl Names {
         }
     }
 
-    /// A name as it is in the file.
+    /// Returns the file's name for a name of the program.
     fn renamed(&self, name: &str) -> String {
         let fits = |(ours, theirs): &'_ (String, String)| {
             let rest = rest(name, ours)?;
@@ -137,26 +137,26 @@ impl Names {
     }
 }
 
-/// A parameter, and what stands for it in a file.
+/// A parameter and its tensors in a file.
 pub(super) struct Entry<'p> {
     pub(super) parameter: &'p VarDesc,
     pub(super) tensors: Vec<String>,
     pub(super) form: Form,
-    /// Whether a module of PyTorch has it.
+    /// Whether a module of PyTorch has the parameter.
     pub(super) known: bool,
-    /// The parameter's.
+    /// The parameter's dtype.
     pub(super) dtype: DType,
-    /// That of each tensor in the file.
+    /// The shape of each of its tensors in the file.
     pub(super) shape: Vec<usize>,
 }
 
-/// The parameters of a program: what it keeps, without the optimizer's state.
+/// The parameters of a program: its persistent variables without the optimizer's state.
 pub(super) fn parameters(program: &Program) -> Vec<&VarDesc> {
     let vars = program.vars().map(|(_, desc)| desc);
     vars.filter(|desc| desc.persistable && desc.role != VarRole::State && desc.spec().is_some()).collect()
 }
 
-/// Dtype and shape of a parameter.
+/// Returns dtype and shape of a parameter.
 fn layout(parameter: &VarDesc) -> Result<(DType, Vec<usize>)> {
     let dense = parameter.spec().filter(|spec| spec.storage == StorageKind::Dense);
     let shape = dense.and_then(|spec| spec.shape.iter().map(|extent| extent.known()).collect());
@@ -168,7 +168,7 @@ fn layout(parameter: &VarDesc) -> Result<(DType, Vec<usize>)> {
     })
 }
 
-/// What stands behind a prefix of whole parts of a name, without the dot between; `None` if the name does not begin so.
+/// Returns the rest of a name after a prefix that ends at a dot, without the dot; `None` if the name does not begin with the prefix.
 fn rest<'n>(name: &'n str, prefix: &str) -> Option<&'n str> {
     match name.strip_prefix(prefix)? {
         behind if prefix.is_empty() || behind.is_empty() => Some(behind),
@@ -176,7 +176,7 @@ fn rest<'n>(name: &'n str, prefix: &str) -> Option<&'n str> {
     }
 }
 
-/// Two parts of a name with a dot between, if there are two.
+/// Joins two parts of a name with a dot; an empty part adds no dot.
 fn joined(before: &str, behind: &str) -> String {
     match (before, behind) {
         ("", name) | (name, "") => name.to_owned(),

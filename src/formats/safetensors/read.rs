@@ -1,4 +1,4 @@
-//! Weights out of a file: all of them, or none.
+//! Import of weights from a safetensors file: all of them, or none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::layers::{added, turned};
 use crate::program::{Program, VarDesc};
 use crate::tensor::{DType, Dense, Storage};
 
-/// What was read from a file.
+/// The report of an [`import`]: which parameters and tensors were read, left out, ignored or converted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ImportReport {
@@ -20,22 +20,21 @@ pub struct ImportReport {
     pub parameters: Vec<String>,
     /// The parameters that were left out, sorted ([`Names::without`]).
     pub left_out: Vec<String>,
-    /// The file's tensors that were not looked at, sorted ([`Names::ignore`]).
+    /// The file's tensors that were ignored, sorted ([`Names::ignore`]).
     pub ignored: Vec<String>,
-    /// The parameters whose values had another dtype in the file, sorted: floats of 64, 32 and 16 bits become the parameter's,
-    /// rounded to the nearest.
+    /// The parameters whose values had another dtype in the file, sorted: floats of 64, 32 and 16 bits are converted to the
+    /// parameter's dtype, rounded to the nearest.
     pub converted: Vec<String>,
 }
 
-/// Gives the parameters of a checkpoint the values of a file. Floats become those of the parameter's dtype.
+/// Imports a file's values into the parameters of a checkpoint. Floats are converted to the parameter's dtype.
 ///
-/// The checkpoint is one [for inference](Checkpoint::for_inference), or of a training before its first step: the optimizer's state
-/// and the best epoch of a training that has gone on belong to other values. Those parameters that it holds no value of yet get
-/// one.
+/// The checkpoint is [for inference](Checkpoint::for_inference), or of a training before its first step: after steps, the optimizer's
+/// state and the best epoch belong to other values. Parameters without a value in the checkpoint get one, too.
 ///
 /// # Errors
-/// If the file cannot be read, is damaged, or holds a number that is not finite; if its tensors are not those of the program: the
-/// message then lists all that are missing, are there in addition, or have another shape or dtype. Nothing was changed then.
+/// If the file cannot be read, is damaged, or holds a number that is not finite; if its tensors do not match the program's: the
+/// message then lists all tensors that are missing, additional, or of another shape or dtype. Nothing is changed on an error.
 #[track_caller]
 pub fn import(path: impl AsRef<Path>, names: &Names, checkpoint: &mut Checkpoint) -> Result<ImportReport> {
     import_file(path.as_ref(), names, checkpoint).at_caller()
@@ -45,7 +44,7 @@ fn import_file(path: &Path, names: &Names, checkpoint: &mut Checkpoint) -> Resul
     let begun = checkpoint.position.step > 0 || !checkpoint.best.is_empty();
     if begun && checkpoint.purpose == Purpose::Training {
         let expected = "one for inference, or before its first step";
-        let got = format!("a training that stands at {}", checkpoint.position);
+        let got = format!("a training at {}", checkpoint.position);
         let error = Error::of(ErrorKind::Program, "checkpoint to read weights into", expected, got);
         return Err(error.noted_in_code("`Checkpoint::for_inference` makes one"));
     }
@@ -54,7 +53,8 @@ fn import_file(path: &Path, names: &Names, checkpoint: &mut Checkpoint) -> Resul
     Ok(imported)
 }
 
-/// The values of a program's parameters, of the shapes and dtypes that it says. For inference, of those that it reads.
+/// Reads the values of a program's parameters, in the shapes and dtypes of the program; for inference, only of the parameters
+/// that it reads.
 pub(crate) fn read(
     path: &Path,
     names: &Names,
@@ -82,7 +82,7 @@ pub(crate) fn read(
     Ok((values, imported))
 }
 
-/// Those of `all` without an entry.
+/// Returns the names of the parameters in `all` without an entry, sorted.
 fn left_out(all: &[&VarDesc], entries: &[Entry<'_>]) -> Vec<String> {
     let kept: BTreeSet<&str> = entries.iter().map(|entry| entry.parameter.name.as_str()).collect();
     let mut left: Vec<String> =
@@ -108,13 +108,13 @@ fn read_one(file: &mut File, entry: &Entry<'_>, imported: &mut ImportReport) -> 
     }
     let value = if entry.form == Form::Turned { turned(&value)? } else { value };
     let value = value.cast(entry.dtype);
-    // What is finite in 64 bits may not be in 16.
+    // A number that is finite in 64 bits may be infinite in 16.
     let what = format!("value of {}, as {}", file.shown(), entry.dtype);
     value.check_finite(&what).map_err(|e| e.variable(name))?;
     Ok(value.into())
 }
 
-/// Holds all tensors of a file against those of a program, before any is read.
+/// Compares all tensors of a file with the parameters of a program, before any tensor is read.
 fn compared(file: &File, names: &Names, entries: &[Entry<'_>]) -> Result<ImportReport> {
     let (mut missing, mut shapes, mut dtypes) = (Vec::new(), Vec::new(), Vec::new());
     let mut wanted: BTreeSet<&str> = BTreeSet::new();
@@ -159,13 +159,13 @@ fn compared(file: &File, names: &Names, entries: &[Entry<'_>]) -> Result<ImportR
         return Ok(ImportReport { ignored, ..ImportReport::default() });
     }
     let what = format!("tensors of {}", file.shown());
-    let expected = "those of the model, by PyTorch's names";
+    let expected = "the model's parameters, by PyTorch's names";
     let error = Error::of(ErrorKind::Mismatch, what, expected, differences.join("; "));
     let error = error.noted("nothing was changed");
     Err(error.noted_in_code("`Names` says what layers are called there, and what to leave out"))
 }
 
-/// Whether numbers of one dtype are taken for another: floats for floats.
+/// Returns whether numbers of dtype `stored` convert to `ours`: floats convert to floats.
 fn becomes(stored: DType, ours: DType) -> bool {
     stored == ours || (stored.is_float() && ours.is_float())
 }

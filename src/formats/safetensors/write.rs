@@ -1,4 +1,4 @@
-//! Weights into a file, whole or not at all.
+//! Export of weights to a safetensors file, whole or not at all.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -18,23 +18,23 @@ use crate::layers::turned;
 use crate::tensor::{Dense, Storage};
 use crate::wire::Target;
 
-/// What was written to a file.
+/// The report of an [`export`]: the tensors that were written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ExportReport {
     /// The names of the file's tensors, sorted.
     pub tensors: Vec<String>,
-    /// The parameters that are there as they are, sorted, as no layer of PyTorch is known to have them.
+    /// The parameters that were written under their own names and layout, sorted, because no module of PyTorch has them.
     pub as_they_are: Vec<String>,
 }
 
-/// Writes the parameters of a checkpoint, in their own dtypes: those to predict with, which are those of the best epoch if there are
-/// some. The file is whole or not there; equal weights are equal bytes. Its metadata is `format: pt`, as other libraries
-/// ask for, and the version of this crate.
+/// Exports the parameters of a checkpoint, in their own dtypes: the parameters of the best epoch if the checkpoint has them, else the
+/// current ones. The file is written whole or not at all; equal weights give equal bytes. Its metadata is `format: pt`, which other
+/// libraries require, and the version of this crate.
 ///
 /// # Errors
-/// If a parameter has no value in the checkpoint or is row-sparse, a name does not fit ([`Names::table`]), or the operating system
-/// refuses.
+/// If a parameter has no value in the checkpoint or is row-sparse, a name does not fit ([`Names::table`]), or the file cannot be
+/// written.
 #[track_caller]
 pub fn export(checkpoint: &Checkpoint, names: &Names, path: impl AsRef<Path>) -> Result<ExportReport> {
     export_file(checkpoint, names, path.as_ref()).at_caller()
@@ -57,7 +57,7 @@ fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Ex
     let value = |name: &str| checkpoint.best.get(name).or_else(|| checkpoint.tensors.get(name));
     let mut all = parameters(&checkpoint.program);
     if checkpoint.purpose == Purpose::Inference {
-        // It has those alone that its outputs need.
+        // A checkpoint for inference has only the parameters that its outputs need.
         all.retain(|desc| value(&desc.name).is_some());
     }
     let entries = names.entries(&checkpoint.program, &all)?;
@@ -82,7 +82,7 @@ fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Ex
     let metadata = [("format", "pt"), ("unpadded", env!("CARGO_PKG_VERSION"))].into();
     let mut head = serde_json::to_vec(&Head { metadata, tensors: infos })
         .map_err(|e| Error::of(ErrorKind::Format, "head of a safetensors file", "JSON", e.to_string()))?;
-    // So that the numbers behind it are aligned.
+    // Padded so that the numbers after the head are aligned.
     head.resize(head.len().next_multiple_of(8), b' ');
 
     let missing =
@@ -102,7 +102,7 @@ fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Ex
             let name = &entry.parameter.name;
             let value = value(name).ok_or_else(|| missing(name))?.as_dense()?;
             let value = match entry.form {
-                // All of the bias is in the first one.
+                // The whole bias is in the first tensor.
                 Form::Sum if k > 0 => Cow::Owned(Dense::zeros(entry.dtype, &entry.shape)?),
                 Form::Turned => Cow::Owned(turned(value)?.cast(entry.dtype)),
                 Form::Same | Form::Sum => Cow::Borrowed(value),
@@ -120,7 +120,7 @@ fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Ex
     Ok(exported)
 }
 
-/// Checks that a value is what the program says: a checkpoint's parts are anyone's to change.
+/// Checks that a value has the program's shape and dtype: the fields of a checkpoint are public, so a caller may have changed them.
 fn fits(entry: &Entry<'_>, value: &Storage) -> Result<()> {
     let mut shape = value.shape().to_vec();
     if entry.form == Form::Turned {

@@ -1,4 +1,4 @@
-//! The search against every path, and against a plain form of itself that prunes.
+//! The search against enumeration of every path, and against a plain version that prunes.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ fn by_definition(logits: &Array2<f64>, blank: usize) -> BTreeMap<Vec<i64>, f64> 
     found
 }
 
-/// How likely a label is behind a prefix: it depends on how long that is and on its last label, and forbids one pair.
+/// A language model that depends on the prefix's length and last label, and forbids one pair.
 fn model(prefix: &[i64], next: i64) -> f64 {
     match prefix.last() {
         Some(&last) if last == 1 && next == 2 => NEVER,
@@ -90,7 +90,7 @@ fn all_labellings_by_the_definition() {
         same(&found, defined.iter().map(|(labels, p)| (labels.clone(), p.ln())).collect());
         let sum: f64 = found.iter().map(|one| one.score.exp()).sum();
         assert!((sum - 1.0).abs() < 1e-9);
-        // As many as there are, each of them once, are enough.
+        // A beam as wide as the number of labellings is enough.
         let enough = CtcBeam { beams: defined.len(), ..all.clone() };
         assert_eq!(decode_one(&enough, &logits), found);
 
@@ -104,7 +104,7 @@ fn all_labellings_by_the_definition() {
 
 #[test]
 fn labels_that_repeat() {
-    // 1 1 _ 1 is two labels; one of them alone needs no blank between.
+    // 1 1 _ 1 is two labels; a single label needs no blank between.
     let logits = array![[0.0, 9.0], [0.0, 9.0], [9.0, 0.0], [0.0, 9.0]];
     let found = decode_one(&CtcBeam::new(4).n_best(3), &logits);
     assert_eq!(found[0].labels, [1, 1]);
@@ -112,13 +112,13 @@ fn labels_that_repeat() {
         &decode_one(&CtcBeam::new(9).n_best(9), &logits),
         by_definition(&logits, 0).into_iter().map(|(labels, p)| (labels, p.ln())).collect(),
     );
-    // Without any blank no label stands behind itself.
+    // Without any blank no label repeats.
     let logits = array![[NEVER, 0.0], [NEVER, 0.0], [NEVER, 0.0]];
     let found = decode_one(&CtcBeam::new(9).n_best(9), &logits);
     assert_eq!(found, [CtcLabels { labels: vec![1], score: 0.0 }]);
 }
 
-/// The search as the paper has it, on whole prefixes. It prunes to so many.
+/// The search of the paper, on whole prefixes, pruned to `beams` prefixes.
 fn plain(logits: &Array2<f64>, beams: usize, weight: f64, bonus: f64) -> Vec<(Vec<i64>, f64)> {
     let extra = |labels: &[i64]| {
         bonus * labels.len() as f64 + if weight == 0.0 { 0.0 } else { weight * said(labels) }
@@ -155,7 +155,7 @@ fn plain(logits: &Array2<f64>, beams: usize, weight: f64, bonus: f64) -> Vec<(Ve
     kept.into_iter().map(score).collect()
 }
 
-/// Prefixes that fall out of the few that are kept come back, while ones that go on from them are kept.
+/// Prefixes that were dropped from a narrow beam come back, while longer prefixes that begin with them are kept.
 #[test]
 fn few_beams_keep_what_the_plain_search_keeps() {
     for seed in 0..40 {
@@ -165,7 +165,7 @@ fn few_beams_keep_what_the_plain_search_keeps() {
         same(&decode_one(&beam, &logits), plain(&logits, beams, 0.0, 0.0));
         let found = decode_one(&beam.language_model(0.4, model).bonus(-0.1), &logits);
         same(&found, plain(&logits, beams, 0.4, -0.1));
-        // Best first, and a shorter list is the beginning of a longer one.
+        // Best first, and a shorter list is the beginning of a longer list.
         assert!(found.windows(2).all(|pair| pair[0].score >= pair[1].score));
         let fewer = CtcBeam::new(beams).n_best(2).language_model(0.4, model).bonus(-0.1);
         assert_eq!(decode_one(&fewer, &logits), found[..beams.min(2)]);
@@ -213,7 +213,7 @@ fn prefixes_are_in_order_and_freed() {
     prefixes.keep(a, 0);
     prefixes.keep(ab, 1);
     prefixes.keep(c, 2);
-    prefixes.release(a); // `ab` goes on from it
+    prefixes.release(a); // `ab` still refers to it
     assert_eq!((prefixes.free.len(), prefixes.child(ROOT, 1)), (0, a));
     prefixes.release(ab);
     assert_eq!((prefixes.free.len(), prefixes.children.len()), (2, 1));
@@ -235,7 +235,7 @@ fn the_last_of_two_levels_on_any_number_of_threads() {
     assert_eq!(one, three);
     assert_eq!(one, beam.decode(&ragged(logits.clone(), &lengths)).unwrap());
     assert_eq!(one[1], [CtcLabels { labels: vec![], score: 0.0 }]);
-    // Each alone, and those of f32 as those of the same numbers in f64.
+    // Each alone; f32 logits have the same results as the same numbers in f64.
     let mut start = 0;
     for (length, found) in lengths.iter().zip(&one) {
         let alone = logits.slice(ndarray::s![start..start + length, ..]).to_owned();

@@ -8,14 +8,14 @@ use super::steps::{Steps, logits_of, rooms};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::Threads;
 
-/// So many logits are made in one step at most, 1 GiB of them: a beam may be wide, but an allocation that fails ends the process.
+/// The most logits of a step, 1 GiB: a wide beam is allowed, but an allocation that fails would end the process.
 const MOST_LOGITS: usize = 1 << 28;
 
-/// The best hypotheses of each source. What is found for a source depends neither on the others nor on the threads.
+/// Searches the best hypotheses of each source. The result of a source depends neither on other sources nor on the threads.
 ///
 /// # Errors
-/// If an option does not make sense or names a token that the model does not score; if the model fails, scores by numbers that
-/// are NaN or positive infinity, or does not say what it attends to although coverage counts.
+/// If an option is invalid or names a token that the model does not score; if the model fails, its scores
+/// are NaN or positive infinity, or it has no attention output although there is a coverage penalty.
 pub(crate) fn beam(
     steps: &mut dyn Steps,
     sources: usize,
@@ -51,7 +51,7 @@ pub(crate) fn beam(
         threads.divide(&mut active, &mut room, |_, search, room| {
             search.failed = search.step(said, room).err();
         });
-        // Of several errors the first source's, whichever thread was the first.
+        // Of several errors, the first source's is returned, whichever thread failed first.
         if let Some(error) = active.iter_mut().find_map(|search| search.failed.take()) {
             return Err(error);
         }
@@ -72,12 +72,12 @@ pub(crate) fn beam(
 
 fn attention_of(steps: &dyn Steps) -> Result<(&[f32], &[usize])> {
     steps.attention()?.ok_or_else(|| {
-        let expected = "a model that says what it attends to";
-        Error::new("coverage penalty", expected, "one that says nothing of it")
+        let expected = "a model with an attention output";
+        Error::new("coverage penalty", expected, "a model without one")
     })
 }
 
-/// Whether a beam makes sense.
+/// Checks the options of a beam.
 fn check(beam: &Beam) -> Result<()> {
     let Beam { width, n_best, length, coverage, .. } = *beam;
     if let Some((what, _)) = [("width of a beam", width), ("n_best", n_best)].iter().find(|one| one.1 == 0) {

@@ -1,11 +1,11 @@
-//! What was generated.
+//! The result of a generation.
 
 use crate::error::{Error, Result};
 use crate::tensor::Variable;
 
-/// What was generated for each source: its hypotheses, best first.
+/// The generated hypotheses of each source, best first.
 ///
-/// A source has one drawn hypothesis, or up to `n_best` of a beam; fewer, or none, if no more were possible.
+/// A source has one hypothesis if it was sampled, or up to `n_best` of a beam; fewer, or none, if no more were possible.
 #[derive(Debug, Clone)]
 pub struct Hypotheses {
     tokens: Variable,
@@ -13,19 +13,19 @@ pub struct Hypotheses {
     stopped: Vec<bool>,
 }
 
-/// One of the hypotheses of a source.
+/// A hypothesis of a source.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Hypothesis<'a> {
-    /// Without the start token and the stop token; a forced prefix is among them.
+    /// The tokens without start and stop token, with a forced prefix.
     pub tokens: &'a [i64],
-    /// The sum of the natural logarithms of its tokens' probabilities, the stop token's among them; of a beam, with its penalties.
+    /// The sum of the natural logarithms of its tokens' probabilities, including the stop token; of a beam, with its penalties.
     pub score: f64,
     /// Whether it ended with the stop token; if not, the limit on steps was reached.
     pub stopped: bool,
 }
 
-/// A hypothesis that is finished.
+/// A finished hypothesis.
 pub(super) struct FinishedHypothesis {
     pub(super) tokens: Vec<i64>,
     pub(super) score: f64,
@@ -33,7 +33,7 @@ pub(super) struct FinishedHypothesis {
 }
 
 impl Hypotheses {
-    /// Of the hypotheses of each source, best first.
+    /// The result with these hypotheses of each source, best first.
     pub(super) fn new(sources: Vec<Vec<FinishedHypothesis>>) -> Result<Self> {
         let all = || sources.iter().flatten();
         let scores = all().map(|one| one.score).collect();
@@ -43,35 +43,35 @@ impl Hypotheses {
         Ok(Self { tokens: Variable::from_nested(&nested)?, scores, stopped })
     }
 
-    /// The tokens of all hypotheses, of shape `[tokens]` in i64, with two levels: the hypotheses of each source, and the
+    /// Returns the tokens of all hypotheses, of shape `[tokens]` in i64, with two levels: the hypotheses of each source, and the
     /// tokens of each hypothesis.
     pub fn tokens(&self) -> &Variable {
         &self.tokens
     }
 
-    /// The score of each hypothesis, of one source after another.
+    /// Returns the score of each hypothesis, source by source.
     pub fn scores(&self) -> &[f64] {
         &self.scores
     }
 
-    /// Whether each hypothesis ended with the stop token; if not, the limit on steps was reached.
+    /// Returns, for each hypothesis, whether it ended with the stop token; if not, the limit on steps was reached.
     pub fn stopped(&self) -> &[bool] {
         &self.stopped
     }
 
-    /// How many sources there were.
+    /// Returns the number of sources.
     pub fn sources(&self) -> usize {
         self.tokens.batch_size()
     }
 
-    /// The hypotheses of a source, best first.
+    /// Returns the hypotheses of a source, best first.
     ///
     /// # Errors
-    /// If there are not so many sources.
+    /// If there is no source of this number.
     #[track_caller]
     pub fn hypotheses(&self, source: usize) -> Result<Vec<Hypothesis<'_>>> {
         let Some(lod) = self.tokens.lod() else {
-            return Err(Error::new("tokens that were generated", "two levels", "none"));
+            return Err(Error::new("generated tokens", "two levels", "none"));
         };
         let tokens = self.tokens.as_slice::<i64>()?;
         let ends = lod.level(1)?;
@@ -83,15 +83,15 @@ impl Hypotheses {
         let top = lod.level(0)?;
         if source >= self.sources() {
             let expected = format!("one of {}, from 0 on", self.sources());
-            return Err(Error::new("source of what was generated", expected, source.to_string()));
+            return Err(Error::new("source of the generated tokens", expected, source.to_string()));
         }
         Ok((top[source]..top[source + 1]).map(one).collect())
     }
 
-    /// The best hypothesis of each source; `None` where there is none.
+    /// Returns the best hypothesis of each source; `None` where there is none.
     ///
     /// # Errors
-    /// Never of what was generated.
+    /// Never for the result of a generation.
     #[track_caller]
     pub fn best(&self) -> Result<Vec<Option<Hypothesis<'_>>>> {
         (0..self.sources()).map(|source| Ok(self.hypotheses(source)?.first().copied())).collect()

@@ -1,25 +1,25 @@
-//! The hypotheses of one source: tokens as a tree, and the best continuations without sorting all.
+//! The hypotheses of one source: tokens as a tree, and the best continuations without sorting all of them.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// The tokens of hypotheses that share their beginnings.
+/// The tokens of hypotheses, as a tree that shares their beginnings.
 #[derive(Default)]
 pub(super) struct Tokens(Vec<(Option<usize>, usize)>);
 
 impl Tokens {
-    /// A token behind a hypothesis, or the first one; the number of the new hypothesis.
+    /// Appends a token to a hypothesis, or begins one; returns the number of the new hypothesis.
     pub(super) fn push(&mut self, before: Option<usize>, token: usize) -> usize {
         self.0.push((before, token));
         self.0.len() - 1
     }
 
-    /// The tokens of a hypothesis, last first.
+    /// Iterates over the tokens of a hypothesis, last first.
     pub(super) fn back(&self, last: Option<usize>) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(last, |&at| self.0[at].0).map(|at| self.0[at].1)
     }
 
-    /// The tokens of a hypothesis.
+    /// Returns the tokens of a hypothesis.
     pub(super) fn of(&self, last: Option<usize>) -> Vec<i64> {
         let mut tokens: Vec<i64> = self.back(last).map(|token| token as i64).collect();
         tokens.reverse();
@@ -27,10 +27,10 @@ impl Tokens {
     }
 }
 
-/// A running hypothesis and a token.
+/// A candidate: a running hypothesis and its next token.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate {
-    /// Of all its tokens' logarithms of probabilities.
+    /// The sum of the log-probabilities of all its tokens.
     pub(super) sum: f64,
     /// The rank of the hypothesis.
     pub(super) parent: usize,
@@ -38,12 +38,12 @@ pub(super) struct Candidate {
     pub(super) token: usize,
 }
 
-/// The better one is the greater.
+/// The order of candidates: the better candidate is the greater.
 impl Ord for Candidate {
     fn cmp(&self, other: &Self) -> Ordering {
         let by_parent = || other.parent.cmp(&self.parent);
         let by_token = || other.token.cmp(&self.token);
-        // Zeros that differ in their sign are equal logits.
+        // Zeros with different signs are equal logits.
         let by_logit = || self.logit.partial_cmp(&other.logit).unwrap_or(Ordering::Equal);
         self.sum.total_cmp(&other.sum).then_with(by_parent).then_with(by_logit).then_with(by_token)
     }
@@ -63,10 +63,10 @@ impl PartialEq for Candidate {
 
 impl Eq for Candidate {}
 
-/// The best of many candidates.
+/// The best candidates, at most `most`.
 pub(super) struct Best {
     most: usize,
-    /// The worst of them on top.
+    /// The worst of the best is on top.
     heap: BinaryHeap<Reverse<Candidate>>,
 }
 
@@ -85,8 +85,8 @@ impl Best {
         }
     }
 
-    /// Below this logit, none of a hypothesis is among the best: `sum - log_sum` is added to its logits. A little less than
-    /// that, for rounding; what is not below it need not be among the best.
+    /// Returns a threshold: no continuation with a logit below it is among the best, as a candidate's sum is its logit plus
+    /// `sum - log_sum`. The threshold is lowered a little for rounding; a logit above it need not be among the best.
     pub(super) fn least_logit(&self, sum: f64, log_sum: f64) -> f32 {
         match self.heap.peek() {
             Some(Reverse(worst)) if self.heap.len() >= self.most => {
@@ -98,7 +98,7 @@ impl Best {
         }
     }
 
-    /// All of them, best first; none is left.
+    /// Removes and returns all candidates, best first.
     pub(super) fn take(&mut self) -> Vec<Candidate> {
         let heap = std::mem::take(&mut self.heap);
         heap.into_sorted_vec().into_iter().map(|Reverse(candidate)| candidate).collect()

@@ -1,20 +1,20 @@
-//! What may be generated, and how a beam is searched.
+//! The options of generation and of beam search.
 
-/// What may be generated, and how it begins and ends.
+/// Options of generation: start and stop token, lengths, prefixes, banned and required tokens, repetition penalty.
 ///
-/// A model is asked for the next token *step* by step. At the first step it is given the start token, at each other one the
-/// token before. A hypothesis is what a source has got so far: it ends by the stop token, or after `max_steps` tokens. The stop
-/// token counts as a token there, and in its score; neither it nor the start token is in the result.
+/// A model computes the next token *step* by step. Its input is the start token at the first step, and the previous
+/// token at each later step. A hypothesis is a source's tokens so far: it ends with the stop token, or after `max_steps` tokens. The
+/// stop token counts as a token there, and in the score; neither it nor the start token is in the result.
 ///
 /// The score of a hypothesis begins with the sum of the natural logarithms of its tokens' probabilities, each by the softmax of
-/// the logits of its step. What may not be generated is left out without making others likelier; the repetition penalty changes the
+/// the logits of its step. Forbidden tokens are left out without making other tokens likelier; the repetition penalty changes the
 /// logits, and so the softmax.
 ///
 /// ```
 /// use unpadded::predict::Generation;
-/// // From token 1 to token 2, at most 40 of them, neither 0 nor an end at once, and a 7 among them.
+/// // From token 1 to token 2, at most 40 tokens and not empty, without a 0 and with a 7.
 /// let options = Generation::new(1).stop(2).max_steps(40).min_steps(1).banned([0]).required([7]);
-/// // As many prefixes as there are sources, which their hypotheses begin with.
+/// // One prefix per source, with which its hypotheses begin.
 /// let options = options.prefixes([vec![5, 6], vec![]]).repetition(1.2);
 /// # assert_eq!(options, options.clone());
 /// ```
@@ -31,7 +31,7 @@ pub struct Generation {
     pub(in crate::predict) first: u64,
 }
 
-/// What hypotheses begin with.
+/// The forced prefixes of hypotheses.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Prefixes {
     All(Vec<i64>),
@@ -39,8 +39,8 @@ pub(super) enum Prefixes {
 }
 
 impl Generation {
-    /// From this start token, which need not be one that the model scores. At most 256 steps, and nothing else is asked:
-    /// without a stop token all hypotheses get as long as that.
+    /// Options with this start token, which need not be a token that the model scores, and at most 256 steps. Without a stop
+    /// token, all hypotheses get that long.
     pub fn new(start: i64) -> Self {
         Self {
             start,
@@ -55,58 +55,58 @@ impl Generation {
         }
     }
 
-    /// A hypothesis ends with this token.
+    /// Sets the stop token, which ends a hypothesis.
     #[must_use]
     pub fn stop(self, stop: i64) -> Self {
         Self { stop: Some(stop), ..self }
     }
 
-    /// A hypothesis ends after so many tokens at the latest, a forced prefix and the stop token among them; the result says
-    /// which have not stopped by themselves.
+    /// Sets the maximal length: a hypothesis ends after `max_steps` tokens at the latest, including a forced prefix and the stop token.
+    /// The result tells which hypotheses ended by the stop token.
     #[must_use]
     pub fn max_steps(self, max_steps: usize) -> Self {
         Self { max_steps, ..self }
     }
 
-    /// There are at least so many tokens before the stop token, those of a forced prefix among them.
+    /// Sets the minimal length: at least `min_steps` tokens are before the stop token, including a forced prefix.
     #[must_use]
     pub fn min_steps(self, min_steps: usize) -> Self {
         Self { min_steps, ..self }
     }
 
-    /// All hypotheses begin with these tokens. They are in the result, and count in scores and lengths.
+    /// Forces a prefix: all hypotheses begin with these tokens. They are in the result, and count in scores and lengths.
     #[must_use]
     pub fn prefix(self, prefix: impl Into<Vec<i64>>) -> Self {
         Self { prefixes: Prefixes::All(prefix.into()), ..self }
     }
 
-    /// The hypotheses of each source begin with tokens of its own, one list a source, of which some may be empty.
+    /// Forces a prefix per source: one list of tokens for each source, possibly empty.
     #[must_use]
     pub fn prefixes(self, prefixes: impl Into<Vec<Vec<i64>>>) -> Self {
         Self { prefixes: Prefixes::Each(prefixes.into()), ..self }
     }
 
-    /// These tokens are never generated.
+    /// Bans tokens: they are never generated.
     #[must_use]
     pub fn banned(self, banned: impl Into<Vec<i64>>) -> Self {
         Self { banned: banned.into(), ..self }
     }
 
-    /// Each of these tokens, at most 64, is in every hypothesis, in any order: none stops without them, and when no more steps
-    /// are left than tokens are missing, only those may be taken. A forced prefix may have some of them.
+    /// Requires tokens, at most 64: each is in every hypothesis, in any order. No hypothesis stops without them, and when only as many
+    /// steps are left as tokens are missing, only the missing tokens may be taken. A forced prefix may have some of them.
     #[must_use]
     pub fn required(self, required: impl Into<Vec<i64>>) -> Self {
         Self { required: required.into(), ..self }
     }
 
-    /// The number of the first source in the data, of which draws depend: sources that come in several batches get what they would
-    /// get in one, if each batch says where it begins.
+    /// Sets the number of the first source in the data, on which random draws depend: sources in several batches get the same tokens
+    /// as in one batch, if each batch sets its first number.
     #[must_use]
     pub fn first(self, number: u64) -> Self {
         Self { first: number, ..self }
     }
 
-    /// For how many sources there are prefixes, if each has its own.
+    /// Returns the number of sources that have prefixes of their own, if prefixes are per source.
     pub(in crate::predict) fn sources(&self) -> Option<usize> {
         match &self.prefixes {
             Prefixes::All(_) => None,
@@ -114,17 +114,18 @@ impl Generation {
         }
     }
 
-    /// The logit of each token that a hypothesis has already is divided by this if it is above 0, and multiplied by it if it
-    /// is below; 1 changes nothing. (N. Keskar, B. McCann, L. Varshney, C. Xiong, R. Socher, CTRL, 2019.)
+    /// Sets the repetition penalty: the logit of each token that a hypothesis has already is divided by `penalty` if the logit is
+    /// above 0, and multiplied by it if it is below; 1 changes nothing. (N. Keskar, B. McCann, L. Varshney, C. Xiong, R. Socher,
+    /// CTRL, 2019.)
     #[must_use]
     pub fn repetition(self, penalty: f64) -> Self {
         Self { repetition: penalty, ..self }
     }
 }
 
-/// How a beam is searched for the hypotheses with the best scores.
+/// Options of beam search for the hypotheses with the best scores.
 ///
-/// A finished hypothesis of `Y` tokens, the stop token counted, for a source of `X` rows that are attended to has the score
+/// A finished hypothesis of `Y` tokens, including the stop token, for a source with `X` rows of attention has the score
 ///
 /// ```text
 /// ln p(Y) / ((5 + |Y|) / 6)^length  +  coverage · Σ over x of ln min(1, Σ over y of attention(y, x))
@@ -132,20 +133,20 @@ impl Generation {
 ///
 /// with sums of attention below 1e-6 taken as 1e-6 (Y. Wu et al., Google's neural machine translation system, 2016).
 ///
-/// At each step the continuations of a source's running hypotheses by one token are ranked by `ln p`; of equal ones that of the
-/// hypothesis that is ranked higher itself, then that of the larger logit, then the smaller token. A stop token among the best
-/// `width` finishes a hypothesis; the best `width` others go on. After the last step those that would go on are finished, too, and
-/// compete by their scores with those that stopped. Of finished hypotheses with equal scores the one that was finished first is
-/// the better one, then the one that is ranked higher. A width of as many continuations as there are finds the best of all
+/// At each step the continuations of a source's running hypotheses by one token are ranked by `ln p`; ties are decided by the rank
+/// of the hypothesis, then by the larger logit, then by the smaller token. A stop token among the best
+/// `width` finishes a hypothesis; the best `width` other continuations run on. After the last step these are finished, too, and
+/// compete by their scores with the stopped hypotheses. Of finished hypotheses with equal scores, the earlier finished is
+/// better, then the higher ranked. A width of as many continuations as exist finds the best of all
 /// sequences.
 ///
-/// With `n` required tokens the continuations are divided into `n + 1` groups by how many of these they have, and the `width`
-/// places are dealt out to the groups one by one in turns, first to the group that has the most of them, as long as a group has
-/// continuations left: so no group is displaced by likelier ones that lack more. (After M. Post, D. Vilar, Fast lexically
+/// With `n` required tokens the continuations are divided into `n + 1` groups by how many required tokens they have, and the `width`
+/// places are dealt to the groups one by one in turns, beginning with the group that has most required tokens, as long as a group has
+/// continuations left: so likelier continuations that lack more tokens displace no group. (After M. Post, D. Vilar, Fast lexically
 /// constrained decoding with dynamic beam allocation, 2018.)
 ///
-/// A source is done when `n_best` hypotheses are finished and no running one can get a better score than the worst of
-/// these, were all its further tokens certain; or with [`Self::early`].
+/// A source is done when `n_best` hypotheses are finished and no running hypothesis can get a better score than the worst of
+/// these, even if all its further tokens were certain; or with [`Self::early`].
 ///
 /// ```
 /// use unpadded::predict::Beam;
@@ -162,34 +163,35 @@ pub struct Beam {
 }
 
 impl Beam {
-    /// So many hypotheses of each source go on from step to step. The best one alone is wanted, and there are no penalties.
+    /// A beam search with beam width `width`: the number of running hypotheses of each source. Only the best hypothesis is
+    /// returned, and there are no penalties.
     ///
-    /// A beam may be wider than the vocabulary: there is room only for the hypotheses that there are, whose number then grows with each
+    /// The beam may be wider than the vocabulary: memory is allocated only for existing hypotheses, whose number then grows with each
     /// step up to the width, for each source.
     pub fn new(width: usize) -> Self {
         Self { width, n_best: 1, length: 0.0, coverage: 0.0, early: false }
     }
 
-    /// So many hypotheses of each source are wanted, at most as many as the width.
+    /// Sets the number of hypotheses that are returned per source, at most the width (default: 1).
     #[must_use]
     pub fn n_best(self, n_best: usize) -> Self {
         Self { n_best, ..self }
     }
 
-    /// The exponent of the length penalty, from 0 on; 0 for none, and the larger the more long ones are preferred.
+    /// Sets the exponent of the length penalty, at least 0; 0 is no penalty, and a larger exponent prefers longer hypotheses.
     #[must_use]
     pub fn length(self, length: f64) -> Self {
         Self { length, ..self }
     }
 
-    /// The factor of the coverage penalty, from 0 on; 0 for none. Hypotheses lose by it that left rows of the source
-    /// unattended. The model must say what it attends to.
+    /// Sets the factor of the coverage penalty, at least 0; 0 is no penalty. It lowers the score of hypotheses that left rows of the
+    /// source unattended. The model must have an attention output.
     #[must_use]
     pub fn coverage(self, coverage: f64) -> Self {
         Self { coverage, ..self }
     }
 
-    /// A source is also done as soon as `width` of its hypotheses are finished: sooner, but a better one may be missed.
+    /// Early stopping of the search: a source is also done when `width` of its hypotheses are finished. It may miss a better one.
     #[must_use]
     pub fn early(self) -> Self {
         Self { early: true, ..self }

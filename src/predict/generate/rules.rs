@@ -1,36 +1,36 @@
-//! What a hypothesis may go on with: the options of a generation, checked against a model.
+//! The allowed continuations of a hypothesis: the options of a generation, checked against a model.
 
 use super::options::{Generation, Prefixes};
 use crate::error::{Error, Result};
 
-/// A set of required tokens is a number of bits.
+/// The most required tokens, since a set of them is a number's bits.
 const MOST_REQUIRED: usize = u64::BITS as usize;
 
-/// The options, with tokens as places in a row of logits.
+/// The checked options, with tokens as indices into a row of logits.
 pub(super) struct Rules {
     pub(super) start: i64,
     pub(super) max_steps: usize,
     stop: Option<usize>,
     min_steps: usize,
-    /// One for all sources, or one each.
+    /// One prefix for all sources, or one per source.
     prefixes: Vec<Vec<usize>>,
-    /// Ascending, each once.
+    /// Ascending, without duplicates.
     banned: Vec<usize>,
-    /// Ascending, each once.
+    /// Ascending, without duplicates.
     required: Vec<usize>,
     repetition: f64,
 }
 
-/// What a hypothesis may go on with.
+/// The allowed continuations of a hypothesis.
 #[derive(Debug, PartialEq)]
 pub(super) enum Choice {
-    /// With the next token of its prefix.
+    /// Only the next token of its prefix.
     Only(usize),
-    /// With a required token that it lacks, since there is no time left for others.
+    /// Only a required token that it lacks, since no steps are left for others.
     Missing,
-    /// With all but those that are excluded.
+    /// All tokens except the excluded tokens.
     Any {
-        /// Whether with the stop token.
+        /// Whether the stop token is allowed.
         stop: bool,
     },
 }
@@ -110,8 +110,8 @@ impl Rules {
         Ok(Self { start, max_steps, stop, min_steps, prefixes, banned, required, repetition })
     }
 
-    /// What a hypothesis of `step` tokens, that has the required tokens `met`, may go on with. It always has time left for
-    /// what it lacks, or else there would be no way to go on.
+    /// Returns the allowed continuations of a hypothesis of `step` tokens that has the required tokens `met`. It always has enough
+    /// steps left for the tokens that it lacks: this function ensures it.
     pub(super) fn choice(&self, source: usize, step: usize, met: u64) -> Choice {
         let prefix = if let [one] = &self.prefixes[..] { one } else { &self.prefixes[source] };
         if let Some(&token) = prefix.get(step) {
@@ -128,28 +128,28 @@ impl Rules {
         self.stop
     }
 
-    /// How many tokens are required.
+    /// Returns the number of required tokens.
     pub(super) fn required(&self) -> usize {
         self.required.len()
     }
 
-    /// The required tokens that are met with another one.
+    /// Returns the set `met` of required tokens with `token` added, if it is required.
     pub(super) fn meet(&self, met: u64, token: usize) -> u64 {
         self.required.binary_search(&token).map_or(met, |i| met | 1 << i)
     }
 
-    /// The required tokens that are not met.
+    /// Iterates over the required tokens that are not in `met`.
     pub(super) fn missing(&self, met: u64) -> impl Iterator<Item = usize> + '_ {
         self.required.iter().enumerate().filter(move |(i, _)| met >> i & 1 == 0).map(|(_, &token)| token)
     }
 
-    /// Those that are banned, ascending.
+    /// Returns the banned tokens, ascending.
     pub(super) fn banned(&self) -> &[usize] {
         &self.banned
     }
 
-    /// The logits of a hypothesis with the repetition penalty, and the largest of them: those that the model gave, or changed
-    /// ones in `room`.
+    /// Returns the logits of a hypothesis with the repetition penalty, and the largest of them: the model's logits, or changed
+    /// logits in `room`.
     pub(super) fn penalised<'a>(
         &self,
         logits: &'a [f32],
@@ -162,7 +162,7 @@ impl Rules {
         }
         room.clear();
         room.extend_from_slice(logits);
-        // From the model's own, so that a token that it has twice is changed once.
+        // From the model's logits, so that a token that occurs twice is changed once.
         for (token, logit) in tokens.map(|token| (token, logits[token])).filter(|(_, x)| x.is_finite()) {
             let logit = f64::from(logit);
             let changed = if logit > 0.0 { logit / self.repetition } else { logit * self.repetition };

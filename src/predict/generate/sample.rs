@@ -1,4 +1,4 @@
-//! One hypothesis a source, drawn token by token.
+//! Sampling: one hypothesis per source, drawn token by token.
 
 use super::generated::{FinishedHypothesis, Hypotheses};
 use super::options::Generation;
@@ -9,14 +9,14 @@ use crate::executor::Threads;
 use crate::predict::logits::{largest, log_sum_exp};
 use crate::predict::sampling::{Sampler, Sampling};
 
-/// A hypothesis for each source: the likeliest token at each step if the temperature is 0, and drawn ones else. Draws depend on the
-/// seed, the number of a source and the step; neither on other sources nor on the threads.
+/// Generates a hypothesis for each source: the likeliest token at each step if the temperature is 0, and random tokens otherwise. Draws
+/// depend on the seed, the number of the source and the step, but neither on other sources nor on the threads.
 ///
-/// A source whose hypothesis comes to where no token is possible has none.
+/// A source has no hypothesis if no token is possible at some step.
 ///
 /// # Errors
-/// If there is not one number for each source; if an option does not make sense or names a token that the model does not
-/// score; if the model fails, or scores by numbers that are NaN or positive infinity.
+/// If there is not one number for each source; if an option is invalid or names a token that the model does not
+/// score; if the model fails, or its scores are NaN or positive infinity.
 pub(crate) fn sample(
     steps: &mut dyn Steps,
     sources: usize,
@@ -51,7 +51,7 @@ pub(crate) fn sample(
         parents.clear();
         tokens.clear();
         for (i, mut line) in std::mem::take(&mut active).into_iter().enumerate() {
-            // Of several errors the first source's, whichever thread was the first.
+            // Of several errors, the first source's is returned, whichever thread failed first.
             let Some(token) = std::mem::replace(&mut line.next, Ok(None))? else { continue };
             let stopped = rules.stop() == Some(token);
             if !stopped {
@@ -76,13 +76,13 @@ struct Line {
     number: u64,
     tokens: Vec<i64>,
     sum: f64,
-    /// Which required tokens it has.
+    /// The set of required tokens that it has.
     met: u64,
-    /// Which token it goes on with; none at a dead end.
+    /// The next token; `None` at a dead end.
     next: Result<Option<usize>>,
 }
 
-/// What the sources of a thread use one after another.
+/// Scratch memory of a thread, used by one source after the other.
 struct Scratch {
     sampler: Sampler,
     changed: Vec<f32>,
@@ -100,7 +100,7 @@ impl Line {
         Self { source, number, tokens: Vec::new(), sum: 0.0, met: 0, next: Ok(None) }
     }
 
-    /// Finds which token it goes on with, of these logits.
+    /// Chooses the next token by these logits.
     fn step(&mut self, rules: &Rules, step: usize, row: &[f32], room: &mut Scratch) -> Result<Option<usize>> {
         let Scratch { sampler, changed, allowed } = room;
         let most = largest(row).map_err(|wrong| wrong_logit(wrong, self.source, step))?;

@@ -1,4 +1,4 @@
-//! The beam of one source.
+//! The beam search of one source.
 
 use std::cmp::Reverse;
 
@@ -10,66 +10,66 @@ use super::steps::wrong_logit;
 use crate::error::{Error, Result};
 use crate::predict::logits::{from_threshold, largest, log_sum_exp};
 
-/// Sums of attention below it count as this.
+/// The least sum of attention: smaller sums count as this number.
 const LEAST_COVERED: f64 = 1e-6;
 
 /// The search for one source.
 pub(super) struct Search<'a> {
     pub(super) source: usize,
-    /// The number of its first running hypothesis among those of all sources.
+    /// The index of its first running hypothesis among the running hypotheses of all sources.
     pub(super) first: usize,
-    /// As they are ranked.
+    /// The running hypotheses, by rank.
     pub(super) running: Vec<Running>,
-    /// What went wrong in a step.
+    /// The error of a step.
     pub(super) failed: Option<Error>,
     rules: &'a Rules,
     beam: Beam,
     tokens: Tokens,
-    /// The best continuations with so many of the required tokens.
+    /// The best continuations, by the number of required tokens that they have.
     groups: Vec<Best>,
-    /// Continuations by the stop token.
+    /// The continuations by the stop token.
     stops: Vec<Candidate>,
-    /// For each running hypothesis what it attended to so far, if that is asked for.
+    /// For each running hypothesis, the sums of its attention so far, if there is a coverage penalty.
     covered: Vec<f64>,
-    /// The `n_best` finished ones, best first.
+    /// The `n_best` finished hypotheses, best first.
     finished: Vec<HypothesisEnd>,
-    /// How many were finished.
+    /// The number of finished hypotheses.
     finishes: usize,
 }
 
-/// A hypothesis that goes on.
+/// A running hypothesis.
 pub(super) struct Running {
-    /// Which hypothesis of this source it went on from.
+    /// The hypothesis of the previous step that it continues.
     pub(super) parent: usize,
-    /// With which token.
+    /// The token that it added.
     pub(super) token: usize,
     last: Option<usize>,
     sum: f64,
-    /// Which required tokens it has.
+    /// The set of required tokens that it has.
     met: u64,
 }
 
-/// A hypothesis that is finished.
+/// A finished hypothesis.
 struct HypothesisEnd {
     last: Option<usize>,
     score: f64,
     stopped: bool,
 }
 
-/// What the sources of a thread use one after another.
+/// Scratch memory of a thread, used by one source after the other.
 #[derive(Default)]
 pub(super) struct Scratch {
     logits: Vec<f32>,
     excluded: Vec<usize>,
 }
 
-/// What the model says of one step of all hypotheses.
+/// The model's output of one step for all hypotheses.
 #[derive(Clone, Copy)]
 pub(super) struct StepOutput<'a> {
     pub(super) step: usize,
     pub(super) classes: usize,
     pub(super) logits: &'a [f32],
-    /// What each attended to, and its offsets, if that is asked for.
+    /// The attention of each hypothesis, and its offsets, if there is a coverage penalty.
     pub(super) attention: Option<(&'a [f32], &'a [usize])>,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Goes on with what the model says of the running hypotheses.
+    /// Advances the search by the model's output for the running hypotheses.
     pub(super) fn step(&mut self, said: StepOutput<'_>, room: &mut Scratch) -> Result<()> {
         let StepOutput { step, classes, logits, attention } = said;
         if let Some((values, offsets)) = attention {
@@ -105,7 +105,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Adds what the running hypotheses attend to.
+    /// Adds the attention of the running hypotheses.
     fn attend(&mut self, step: usize, values: &[f32], offsets: &[usize]) -> Result<()> {
         let running = self.running.len();
         let ends = offsets.get(self.first..=self.first + running);
@@ -131,7 +131,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Finds what a running hypothesis may go on with.
+    /// Collects the continuations of a running hypothesis.
     fn continuations(&mut self, step: usize, parent: usize, row: &[f32], room: &mut Scratch) -> Result<()> {
         let Self { rules, tokens, groups, stops, .. } = self;
         let Running { last, sum, met, .. } = self.running[parent];
@@ -168,7 +168,7 @@ impl<'a> Search<'a> {
         excluded.sort_unstable();
         stops.extend(rules.stop().filter(|_| stop).map(|token| with(token, row[token])));
         stops.pop_if(|stop| stop.logit == f32::NEG_INFINITY);
-        // The others leave the number of required tokens as it is.
+        // Other tokens do not change the number of required tokens.
         let best = &mut groups[met.count_ones() as usize];
         let mut from = 0;
         for end in excluded.iter().copied().chain([row.len()]) {
@@ -184,13 +184,13 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Takes the best continuations: some finish hypotheses, the others go on.
+    /// Selects the best continuations: some finish hypotheses, the others run on.
     fn select(&mut self, step: usize) {
         let width = self.beam.width;
         let mut groups: Vec<Vec<Candidate>> = self.groups.iter_mut().map(Best::take).collect();
         let mut sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
         let shares = deal(width, &sizes);
-        // Those that stop have all required tokens, and so are in the last group.
+        // Continuations by the stop token have all required tokens, and so belong to the last group.
         let mut ends = std::mem::take(&mut self.stops);
         ends.sort_unstable_by_key(|&end| Reverse(end));
         if let (Some(size), Some(complete)) = (sizes.last_mut(), groups.last()) {
@@ -216,7 +216,7 @@ impl<'a> Search<'a> {
         self.go_on(&next);
     }
 
-    /// Finishes a hypothesis by the stop token or, at the limit, by another one.
+    /// Finishes a hypothesis by the stop token or, at the limit of steps, by another token.
     fn finish(&mut self, step: usize, end: Candidate, stopped: bool) {
         let Beam { n_best, coverage, .. } = self.beam;
         let positions = self.covered.len() / self.running.len();
@@ -237,10 +237,10 @@ impl<'a> Search<'a> {
         ((5.0 + length as f64) / 6.0).powf(self.beam.length)
     }
 
-    /// These run on, unless the source is done.
+    /// Continues with these candidates, unless the source is done.
     fn go_on(&mut self, next: &[Candidate]) {
         let Beam { width, n_best, early, .. } = self.beam;
-        // The best that could become of the first one, and so of any: all further tokens certain, and all rows covered.
+        // The best possible score of the first candidate, and so of any: all further tokens certain, and all rows covered.
         let bound = next.first().map(|first| first.sum / self.length_penalty(self.rules.max_steps));
         let worst = self.finished.get(n_best - 1).map(|one| one.score);
         let hopeless = bound.zip(worst).is_some_and(|(bound, worst)| worst >= bound);
@@ -263,7 +263,7 @@ impl<'a> Search<'a> {
         self.running = next.iter().map(running).collect();
     }
 
-    /// What was found, best first.
+    /// Returns the finished hypotheses, best first.
     pub(super) fn found(self) -> Vec<FinishedHypothesis> {
         let Self { tokens, finished, .. } = self;
         let found = |HypothesisEnd { last, score, stopped }| FinishedHypothesis {
@@ -275,7 +275,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Deals out places to groups of these sizes, one by one in turns, to the last group first.
+/// Deals `places` to groups of these sizes, one by one in turns, beginning with the last group.
 pub(super) fn deal(places: usize, sizes: &[usize]) -> Vec<usize> {
     let mut shares = vec![0; sizes.len()];
     let mut left = places.min(sizes.iter().sum());

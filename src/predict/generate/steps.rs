@@ -1,27 +1,27 @@
-//! What generation asks of a model.
+//! The interface between generation and a model.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::Threads;
 use crate::kernels::helpers;
 
-/// A model that goes on by one token a hypothesis.
+/// A model that advances each hypothesis by one token per step.
 pub(crate) trait Steps {
-    /// How many classes (tokens) it scores.
+    /// The number of classes (tokens) that it scores.
     fn classes(&self) -> usize;
 
-    /// One step: hypothesis i goes on from hypothesis `parents[i]` of the step before (at the first step: from source
-    /// `parents[i]`), with `tokens[i]` as its newest token. At most as many as fit memory; any number, also none of a source.
+    /// Makes one step: hypothesis i continues hypothesis `parents[i]` of the previous step (at the first step: source
+    /// `parents[i]`), with `tokens[i]` as its newest token. Any number of hypotheses that fits memory; a source may have none.
     fn advance(&mut self, parents: &[usize], tokens: &[i64]) -> Result<()>;
 
-    /// Logits after `advance`, row-major, hypotheses x classes.
+    /// Returns the logits after `advance`, row-major, hypotheses x classes.
     fn logits(&self) -> Result<&[f32]>;
 
-    /// For the coverage penalty: what each hypothesis attended to at this step, flat, with the offsets of the hypotheses (sum
-    /// over a hypothesis about 1). None where the model says nothing of it.
+    /// Returns the attention of each hypothesis at this step for the coverage penalty, flat, with the offsets of the hypotheses (the
+    /// sum over a hypothesis is about 1). `None` if the model has no attention output.
     fn attention(&self) -> Result<Option<(&[f32], &[usize])>>;
 }
 
-/// The logits of so many hypotheses.
+/// Returns the logits of `hypotheses` hypotheses.
 pub(super) fn logits_of(steps: &dyn Steps, hypotheses: usize) -> Result<&[f32]> {
     let logits = steps.logits()?;
     if logits.len() != hypotheses * steps.classes() {
@@ -31,16 +31,16 @@ pub(super) fn logits_of(steps: &dyn Steps, hypotheses: usize) -> Result<&[f32]> 
     Ok(logits)
 }
 
-/// A logit that cannot be used.
+/// Makes the error of a logit that is NaN or positive infinity.
 pub(super) fn wrong_logit(wrong: f32, source: usize, step: usize) -> Error {
     let what = format!("logits of source {source} at step {step}");
     Error::of(ErrorKind::NotFinite, what, "numbers or negative infinity", wrong.to_string())
 }
 
-/// So many logits are worth dividing over threads: about as long as it takes to wake one.
+/// The least number of logits that is worth a thread: about the time that it takes to wake one.
 const WORTH: usize = 1 << 16;
 
-/// Into how many ranges the work on so many logits is to be divided.
+/// Returns the number of ranges into which the work on `logits` logits is divided.
 pub(super) fn rooms(threads: &Threads, logits: usize) -> usize {
     helpers(logits, WORTH, threads.number())
 }

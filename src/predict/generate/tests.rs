@@ -120,7 +120,7 @@ fn required_tokens_are_found_by_narrow_beams() {
 fn greedy_is_the_narrowest_beam() {
     let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
     for (case, options) in many_options().iter().enumerate() {
-        // With required tokens a beam prefers them early, and what is drawn takes them late.
+        // A beam takes required tokens early, and sampling takes them late.
         if options.required.is_empty() {
             for kinds in [1000, 3] {
                 let mut model = FunctionModel::random(4, case as u64, kinds);
@@ -168,7 +168,7 @@ fn draws_are_as_frequent_as_said() {
     let typical = Sampling { typical: 0.45, ..Sampling::default() };
     close(counts(typical, &options), [0.0, 0.4, 0.6, 0.0]);
     close(counts(Sampling::default(), &options.clone().banned([3])), [1.0 / 6.0, 2.0 / 6.0, 0.5, 0.0]);
-    // What is banned stays in the score.
+    // Banned tokens still count in the softmax.
     let drawn =
         sample(&mut model(), 1, &[0], &options.banned([0, 1, 3]), Sampling::default(), 1, &one_thread());
     assert!((drawn.unwrap().scores()[0] - 2.0 * 0.3f64.ln()).abs() < 1e-6);
@@ -218,7 +218,7 @@ fn threads_change_nothing() {
 fn limits_dead_ends_and_empty_batches_are_defined() {
     let options = Generation::new(2).stop(0).max_steps(3);
     let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
-    // Of the sources the first never ends, the second ends at once, the third comes to a dead end.
+    // The first source never ends, the second ends at once, the third reaches a dead end.
     const NEVER: f32 = f32::NEG_INFINITY;
     let rule = |source: usize, history: &[i64]| match (source, history.len()) {
         (0, _) => vec![NEVER, 1.0, 0.0],
@@ -241,17 +241,17 @@ fn limits_dead_ends_and_empty_batches_are_defined() {
         );
         assert_eq!((found[0].len(), found[0][0].0.as_slice()), (width.min(8), &[1, 1, 1][..]));
     }
-    // A dead end beside a way out: the finished one stays.
+    // A dead end beside a finished hypothesis: the finished hypothesis stays.
     let mut model = FunctionModel::new(3, |_, history| match history {
         [_] => vec![0.0, 1.0, NEVER],
         _ => vec![NEVER; 3],
     });
     let found = searched(&mut model, 1, &options, &Beam::new(2).n_best(2));
     assert!(found[0].len() == 1 && found[0][0].0.is_empty() && found[0][0].2);
-    // A prefix that the model thinks impossible.
+    // A prefix that is impossible in the model.
     let found = searched(&mut model, 1, &options.clone().prefix([2]), &Beam::new(2));
     assert!(found[0].is_empty());
-    // Bans that leave nothing.
+    // Bans that leave no token.
     let drawn =
         sample(&mut model, 1, &[0], &options.clone().banned([1, 2]).min_steps(1), greedy, 0, &one_thread());
     model.steps = 0;
@@ -271,7 +271,7 @@ fn a_beam_ends_as_soon_as_nothing_better_can_come() {
     assert_eq!(model.steps, 1);
     searched(&mut model, 1, &options, &Beam::new(3).n_best(3));
     assert_eq!(model.steps, 2);
-    // A penalty under which the longest may be the best one.
+    // A length penalty under which the longest hypothesis may be the best.
     let found = searched(&mut model, 1, &options, &Beam::new(3).length(3.0));
     // After two tokens it is -10 / (55/6)^3 = -0.0130 at best, of -0.0134 at once, and less after three.
     assert_eq!((model.steps, found[0][0].2), (3, true));
@@ -354,7 +354,7 @@ fn options_that_make_no_sense_are_refused_before_the_first_step() {
     assert!(got.starts_with("required tokens: expected at most 64, got 65"), "{got}");
     let got =
         beam(&mut model, 1, &plain(), &Beam::new(2).coverage(1.0), &one_thread()).unwrap_err().to_string();
-    assert!(got.starts_with("coverage penalty: expected a model that says what it attends to"), "{got}");
+    assert!(got.starts_with("coverage penalty: expected a model with an attention output"), "{got}");
     let got =
         sample(&mut model, 2, &[0], &plain(), Sampling::default(), 1, &one_thread()).unwrap_err().to_string();
     assert!(got.starts_with("numbers of sources: expected one for each of 2"), "{got}");

@@ -303,24 +303,22 @@ fn trainers_and_predictors_name_the_sample() {
 #[test]
 fn an_error_of_main_can_be_read() {
     let error = Error::of(ErrorKind::Io, "file `a.ckpt`", "to be readable", "none")
-        .noted("the checkpoint in `b.ckpt` is of epoch 2")
+        .noted("the checkpoint in `b.ckpt` is at epoch 2")
         .noted("in checkpoint `a.ckpt`");
     let line = line!() - 3;
     let place = format!("(at {}:{line}:17)", file!());
     let said = format!("file `a.ckpt`: expected to be readable, got none {place}");
     assert_eq!(
         format!("{error:?}"),
-        format!("{said}\n  the checkpoint in `b.ckpt` is of epoch 2\n  in checkpoint `a.ckpt`")
+        format!("{said}\n  the checkpoint in `b.ckpt` is at epoch 2\n  in checkpoint `a.ckpt`")
     );
     assert_eq!(
         error.to_string(),
-        format!("{said}; the checkpoint in `b.ckpt` is of epoch 2; in checkpoint `a.ckpt`")
+        format!("{said}; the checkpoint in `b.ckpt` is at epoch 2; in checkpoint `a.ckpt`")
     );
     let error = trainer().fit(&train(), &trainer_without_data(), Until::Epochs(1)).unwrap_err();
-    let (said, note) = (
-        format!("{error:?}"),
-        "\n  the training stands at epoch 1, batch 11 (step 10); it has no checkpoint",
-    );
+    let (said, note) =
+        (format!("{error:?}"), "\n  the training is at epoch 1, batch 11 (step 10); it has no checkpoint");
     assert!(said.ends_with(note) && !said.contains("Details"), "{said}");
 }
 

@@ -167,7 +167,7 @@ fn a_whole_batch_is_warned_of_on_development_data_of_several_batches() {
             }
             String::from_utf8(written.0.lock().unwrap().clone()).unwrap()
         };
-        let of = |text: &str| text.lines().filter(|line| line.contains("looks at a whole batch")).count();
+        let of = |text: &str| text.lines().filter(|line| line.contains("reads a whole batch")).count();
         let (one, several) = (said(77), said(40));
         assert_eq!((of(&one), of(&several)), (0, usize::from(warned)), "{operator}: {several}");
         let words = format!("warning: `{operator}`, called at tests/it/trainer/accumulate.rs:");

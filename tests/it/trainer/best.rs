@@ -37,7 +37,7 @@ fn other_development_data_are_refused() {
     for until in [Until::Epochs(3), Until::Epochs(5), Until::Steps(33)] {
         let error = second.fit(&train(), &easy(), until).unwrap_err().to_string();
         let expected = format!(
-            "development data: expected that on which the best epoch so far was chosen (epoch {}, accuracy {:.4}; \
+            "development data: expected the data on which the best epoch so far was chosen (epoch {}, accuracy {:.4}; \
              fingerprint {:016x}), got other data or batches (fingerprint {:016x}) (at tests/it/trainer/best.rs:",
             best.epoch,
             best.value,

@@ -34,7 +34,7 @@ fn warnings(loss: impl FnOnce(&Builder, Var) -> Var) -> Vec<String> {
     trainer.fit(&train(), &dev(), Until::Epochs(1)).unwrap();
     trainer.fit(&train(), &dev(), Until::Epochs(2)).unwrap();
     let said = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
-    said.lines().filter(|line| line.contains("no gradient goes through")).map(str::to_owned).collect()
+    said.lines().filter(|line| line.contains("no gradient flows through")).map(str::to_owned).collect()
 }
 
 fn transitions(net: &Builder) -> Var {
@@ -50,7 +50,7 @@ fn an_operator_without_a_gradient_is_warned_of_once() {
     });
     assert_eq!(found.len(), 1, "{found:?}");
     let said = format!(
-        "warning: no gradient goes through `crf_marginals`, called at tests/it/trainer/blocked.rs:{line}:"
+        "warning: no gradient flows through `crf_marginals`, called at tests/it/trainer/blocked.rs:{line}:"
     );
     assert!(found[0].starts_with(&said), "{found:?}");
     assert!(found[0].contains("what is before it is not trained by this path"), "{found:?}");
@@ -115,6 +115,6 @@ fn a_loss_without_a_gradient_names_the_operator() {
     let loss = (likely - 1.0).square().mean();
     let error = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap_err().to_string();
     let ends =
-        format!("no gradient goes through `crf_marginals`, called at tests/it/trainer/blocked.rs:{line}:");
+        format!("no gradient flows through `crf_marginals`, called at tests/it/trainer/blocked.rs:{line}:");
     assert!(error.contains("expected to depend on a trainable variable") && error.contains(&ends), "{error}");
 }

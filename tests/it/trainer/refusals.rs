@@ -208,7 +208,7 @@ fn resuming_needs_the_same_model_vocabularies_and_data() {
         "{none}"
     );
     let other = resume(trainer().vocabulary("words", vocabulary(&["a", "c"])));
-    let said = "vocabulary `words`: expected that of the checkpoint (3 entries, number 2 of them \"b\"), got 3 \
+    let said = "vocabulary `words`: expected the checkpoint's (3 entries, number 2 of them \"b\"), got 3 \
                 entries, number 2 of them \"c\" (at ";
     assert!(other.contains(said), "{other}");
     assert!(other.contains("; make it of the same data, or take it out of the checkpoint"), "{other}");
@@ -222,10 +222,10 @@ fn resuming_needs_the_same_model_vocabularies_and_data() {
     second.resume(&file).unwrap();
     let others = loader(samples(0..77)).shuffle(6);
     let error = second.fit(&others, &dev(), Until::Epochs(3)).unwrap_err().to_string();
-    assert!(error.contains("training data: expected that of the training so far (fingerprint "), "{error}");
+    assert!(error.contains("training data: expected the data of the training so far (fingerprint "), "{error}");
     assert!(
         error.contains(
-            "which stands at epoch 2, batch 3 (step 12), got other samples, batches or another order"
+            "which is at epoch 2, batch 3 (step 12), got other samples, batches or another order"
         ),
         "{error}"
     );

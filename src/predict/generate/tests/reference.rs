@@ -1,4 +1,4 @@
-//! A made-up model, exhaustive search over what it says, and a slow beam search.
+//! A made-up model, exhaustive search over its sequences, and a slow beam search.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::kernels::philox;
 use crate::predict::logits::{largest, log_sum_exp};
 
-/// What a made-up model says of a source and the tokens so far, the start token the first of them.
+/// The logits of a made-up model for a source and the tokens so far, including the start token.
 type Rule = dyn Fn(usize, &[i64]) -> Vec<f32>;
 
 /// A model that is a function of the source and the tokens so far.
