@@ -192,7 +192,7 @@ section! {
     TextConfig = "text" {
         /// Tokens of the text: `words`, `characters`, `pieces` or `whitespace` (default of `translate`: `pieces`, or `characters` for pronunciations).
         tokens: Option<Tokens> = Some(Tokens::Words);
-        /// Tokenizer of Hugging Face: the path of a `tokenizer.json`, which cuts the text and numbers its tokens; the other settings of this table then do nothing (default: none).
+        /// Tokenizer of Hugging Face: the path of a `tokenizer.json`, which cuts the text and numbers its tokens, in place of `tokens`, `lowercase`, `min_count` and `max_size` (default: none).
         tokenizer: Option<String> = None;
         /// Target tokens: the tokens of the translation (default: as `tokens`; for pronunciations `whitespace`: the phonemes).
         target_tokens: Option<Tokens> = None;
