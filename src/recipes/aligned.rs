@@ -1,4 +1,4 @@
-//! Which source tokens a translation attends to.
+//! The attention of a translation to its source tokens.
 
 use ndarray::Array2;
 

@@ -29,15 +29,15 @@ const MOST_LAYERS: usize = 64;
 pub struct Config {
     /// The task, the seed and the threads.
     pub run: RunConfig,
-    /// Where the texts are.
+    /// The data: paths, columns and formats.
     pub data: DataConfig,
-    /// How text becomes tokens.
+    /// The tokens and the vocabulary.
     pub text: TextConfig,
     /// The model.
     pub model: ModelConfig,
     /// The training.
     pub training: TrainingConfig,
-    /// How a translator decodes.
+    /// The decoding of translations.
     pub decoding: DecodingConfig,
 }
 

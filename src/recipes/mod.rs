@@ -186,10 +186,10 @@ pub fn test_data(config: &Config, model: &Model) -> Result<TestData> {
 ///
 /// | task | figures: the loss, then the headline, then others |
 /// |---|---|
-/// | `classify` | accuracy: right / texts; macro F1: the mean over labels of F1 = 2 · right / (found + there); weighted F1: the same, weighted by how often a label is there |
-/// | `classify`, several labels | micro F1: 2 · hits / (labels + guesses) over all labels; macro F1: the mean over labels; exact match: the share of texts whose labels are all right |
+/// | `classify` | accuracy: right / texts; macro F1: the mean over labels of F1 = 2 · right / (predicted + true); weighted F1: the mean weighted by the number of texts with the label |
+/// | `classify`, several labels | micro F1: 2 · hits / (true + predicted) over all labels; macro F1: the mean over labels; exact match: the share of texts whose labels are all right |
 /// | `classify`, numbers | mean squared error, mean absolute error, Spearman and Pearson correlation |
-/// | `tag`, chunks | chunk F1 as conlleval counts (Tjong Kim Sang and Buchholz, 2000); strict chunk F1, of chunks whose tags are those that the scheme writes; token accuracy |
+/// | `tag`, chunks | chunk F1 as conlleval counts (Tjong Kim Sang and Buchholz, 2000); strict chunk F1, over chunks in the exact spelling of the scheme; token accuracy |
 /// | `tag`, plain tags | token accuracy: tags that are right / tokens; macro F1 over tags |
 /// | `tag` with labels | also label accuracy, and frame accuracy: texts whose label and tags are all right |
 /// | `translate` | BLEU and chrF2 as sacreBLEU computes them (Post, 2018); word error rate: edits / words of the reference; exact match |

@@ -1,5 +1,5 @@
-//! A class for each row of numbered features: a wide part weighs each feature, a deep part joins vectors of them, and their logits are
-//! added. (Cheng et al., "Wide & deep learning for recommender systems", 2016.)
+//! Classification of rows of numbered features: a wide part has a weight per feature, a deep part sums feature vectors, and their
+//! logits are added. (Cheng et al., "Wide & deep learning for recommender systems", 2016.)
 
 use std::path::{Path, PathBuf};
 

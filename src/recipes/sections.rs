@@ -168,7 +168,7 @@ section! {
         label_separator: String = ",".to_owned();
         /// Header: whether the first record of a table, or the first line of words and tags, names the columns (default: detected and printed).
         header: Option<bool> = None;
-        /// Column separator of a table: one character, or `tab` (default: the one of comma, semicolon, tab and bar that fits).
+        /// Column separator of a table: one character, or `tab` (default: comma, semicolon, tab or bar, as detected).
         separator: Option<String> = None;
         /// Encoding of the files: `utf-8`, `windows-1252`, `gbk` or another name (default: UTF-8, UTF-16 or windows-1252, as detected).
         encoding: Option<String> = None;
@@ -192,7 +192,7 @@ section! {
     TextConfig = "text" {
         /// Tokens of the text: `words`, `characters`, `pieces` or `whitespace` (default of `translate`: `pieces`, or `characters` for pronunciations).
         tokens: Option<Tokens> = Some(Tokens::Words);
-        /// Tokenizer of Hugging Face: the path of a `tokenizer.json`, which cuts the text and numbers its tokens; the other settings of this table then do nothing (default: none).
+        /// Tokenizer of Hugging Face: the path of a `tokenizer.json`, which cuts the text and numbers its tokens, in place of `tokens`, `lowercase`, `min_count` and `max_size` (default: none).
         tokenizer: Option<String> = None;
         /// Target tokens: the tokens of the translation (default: as `tokens`; for pronunciations `whitespace`: the phonemes).
         target_tokens: Option<Tokens> = None;

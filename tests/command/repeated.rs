@@ -91,7 +91,7 @@ fn folds_hold_out_each_text_once() {
 
     let refused = |arguments: &[&str]| place.refused(&[arguments, &SMALL, &["--run", "none"]].concat());
     let said = refused(&["train", "--train", "reviews.tsv", "--folds", "40"]);
-    assert!(said.contains("more of them (equal ones stay together)"), "{said}");
+    assert!(said.contains("use more texts (equal texts stay together)"), "{said}");
     let said = refused(&[&train[..], &["--set", "data.window=16"]].concat());
     assert!(said.contains("data.fold: expected none beside `data.window`"), "{said}");
     let said = refused(&[&train[..], &["--set", "data.dev=reviews.tsv"]].concat());

@@ -92,7 +92,7 @@ fn translations_are_shown_with_their_attention() {
         let attended = page.matches("<table class=\"attention\">").count();
         // An empty output has no attention.
         assert_eq!(attended + page.matches("made\" dir=\"auto\"><i>(empty)</i>").count(), examples, "{run}");
-        assert_eq!(page.contains("Of the test set"), run == "run");
+        assert_eq!(page.contains("Test set: the first 8 texts"), run == "run");
     }
     let test = fs::read_to_string(place.0.join("run/test.json")).unwrap();
     let test: serde_json::Value = serde_json::from_str(&test).unwrap();

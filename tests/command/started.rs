@@ -268,7 +268,9 @@ fn what_no_training_starts_from_is_refused() {
     );
     refused(
         &["--from", "lm"],
-        &["the task is `lm`, that of `lm`; `--task classify` trains a classifier over it"],
+        &[
+            "the task is `lm`, because `lm` is a language model; `--task classify` trains a classifier over it",
+        ],
     );
     let said = place.refused(&["train", "--resume", "classes", "--from", "lm"]);
     assert!(said.contains("cannot be used with"), "{said}");

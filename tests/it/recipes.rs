@@ -185,7 +185,7 @@ fn what_makes_no_sense_is_refused() {
     );
     let other = Checkpoint::default();
     let error = Model::new(other).err().map(|e| e.to_string()).unwrap_or_default();
-    assert!(error.contains("expected one that a recipe has saved"), "{error}");
+    assert!(error.contains("expected a checkpoint of a recipe"), "{error}");
     let mut config = Config::new(Task::Lm);
     assert!(config.set("model.pool", &Value::Text("max".into())).is_err());
 }
