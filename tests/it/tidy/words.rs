@@ -188,6 +188,54 @@ fn what_the_glossary_quotes_is_in_the_sources() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
+/// The types of several words in the sentences of a file's documentation that are not marked as code. Lines of code are passed over.
+fn unmarked<'a>(source: &'a str, types: &BTreeSet<&str>) -> Vec<&'a str> {
+    let (mut found, mut in_code) = (Vec::new(), false);
+    for line in source.lines().map(str::trim_start) {
+        let Some(text) = line.strip_prefix("///").or(line.strip_prefix("//!")) else {
+            in_code = false;
+            continue;
+        };
+        if text.trim_start().starts_with("```") {
+            in_code = !in_code;
+        }
+        let sentence: Vec<&str> = text.split('`').step_by(2).collect();
+        let is_code =
+            |part: &&str| part.contains(['{', '}', '=']) || part.contains("::") || part.contains("->");
+        if in_code || sentence.iter().any(is_code) {
+            continue;
+        }
+        let plain = sentence.into_iter().flat_map(super::words);
+        let humps = |word: &str| word.matches(char::is_uppercase).count();
+        found.extend(plain.filter(|word| humps(word) > 1 && types.contains(word)));
+    }
+    found
+}
+
+/// A word of a sentence that a renamed type replaced by mistake is found.
+#[test]
+fn sentences_mark_the_names_of_types() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut paths = Vec::new();
+    super::sources(&root.join("src"), &mut paths);
+    let mut names = Names::default();
+    // Update rules have the names of algorithms, which sentences are about.
+    paths.retain(|path| !path.starts_with(root.join("src/optimizer/rules")));
+    paths.iter().for_each(|path| names.add("", &std::fs::read_to_string(path).unwrap()));
+    let types: BTreeSet<&str> = names.types.iter().map(|one| &one.name[..]).collect();
+    for folder in ["models", "tests", "benches"] {
+        super::sources(&root.join(folder), &mut paths);
+    }
+    let mut complaints = Vec::new();
+    for path in &paths {
+        let source = std::fs::read_to_string(path).unwrap();
+        complaints.extend(unmarked(&source, &types).iter().map(|name| format!("{}: {name}", path.display())));
+    }
+    assert!(complaints.is_empty(), "types outside of backticks:\n{}", complaints.join("\n"));
+    let source = "/// UpdateGate rules, and `UpdateGate::Keeps`.\n/// ```\n/// UpdateGate\n/// ```\nfn f() {}\n//! A gate.\n";
+    assert_eq!(unmarked(source, &BTreeSet::from(["UpdateGate"])), ["UpdateGate"]);
+}
+
 /// Every rule can fail, and no rule fails on correct code.
 #[test]
 fn each_rule_of_names_bites() {
