@@ -348,7 +348,7 @@ impl<'a> Column<'a> {
             let values = Dense::from_vec(&[values.len()], values)?;
             Csr::new([indptr.len() - 1, columns], indptr, indices, values)
         }
-        // Of sparse rows, the columns are among the integers and the values among the floats.
+        // The columns of sparse rows are among the integers, and the values among the floats.
         let (mut ints, mut floats, mut indptr) = (Vec::new(), Vec::new(), vec![0]);
         let (mut outer, mut inner) = (Vec::new(), Vec::new());
         for field in self.fields() {

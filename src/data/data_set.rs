@@ -25,11 +25,11 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// Adds the whole record to a fingerprint.
     fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint;
 
-    /// Finds the files of these paths, and detects from their first lines how they are read; `window` says that the records are never all
-    /// in memory.
+    /// Finds the files of these paths, and detects from their first lines how to read them; `window` if the records are never all in
+    /// memory.
     ///
     /// # Errors
-    /// If there is no file, or its first lines are not as its format says.
+    /// If there is no file, or its first lines do not match its format.
     fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>>;
 
     /// The change to each record that follows from all records together (default: none).
@@ -52,7 +52,7 @@ pub(crate) trait Passes<R> {
     /// Their name in messages.
     fn called(&self) -> Cow<'_, str>;
 
-    /// How they were read.
+    /// The options that they were read with.
     fn options(&self) -> &ReadOptions;
 
     /// Gives each of them to a visitor.

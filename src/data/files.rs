@@ -100,7 +100,7 @@ impl<R: Record> Files<R> {
     /// record is reported when a pass reads it.
     ///
     /// # Errors
-    /// If there is no file, or its first lines are not as its format says.
+    /// If there is no file, or its first lines do not match its format.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with([path], &ReadOptions::default())
@@ -241,7 +241,7 @@ impl LabelledFiles {
     /// text, and whether it is held out.
     ///
     /// # Errors
-    /// What is wrong in a file.
+    /// If a file is malformed or cannot be read.
     #[track_caller]
     pub fn survey(
         self,

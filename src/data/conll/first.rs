@@ -11,7 +11,7 @@ use crate::data::records::{OneLine, shown};
 use crate::data::tag_spelling::is_scheme;
 use crate::error::{Error, ErrorKind, Result};
 
-/// How many lines of a file decide what its columns are.
+/// The number of lines that decide the columns of a file.
 const LOOKED_AT: usize = 1000;
 
 /// Names of the column of the words in headers.
@@ -94,7 +94,7 @@ pub(super) struct First {
     name: String,
     lines: Vec<String>,
     pub(super) separator: Separator,
-    /// How many columns there are.
+    /// The number of columns.
     pub(super) count: usize,
     /// The names in the header, if there is one.
     pub(super) header: Option<Vec<String>>,

@@ -103,7 +103,7 @@ impl Columns {
                 };
                 let words = words.or_else(|| named(|like| like.words));
                 let tags = named(|like| like.tags).filter(|tags| words != Some(tags));
-                // Which column has the tags need not be known.
+                // The column of the tags need not be known.
                 Self::of(file, words, tags, None, None)
                     .or_else(|_| Self::of(file, words, Some(&first.count.to_string()), None, None))?
             }
@@ -188,7 +188,7 @@ impl Columns {
         !line.starts_with('#') && cells(line, self.separator).count() == self.count
     }
 
-    /// Where answers are in columns that are fixed, for people.
+    /// A note on the place of answers in fixed columns, for the user.
     pub(in crate::data) fn answered(&self) -> Option<String> {
         let column = self.tags + 1;
         self.universal.then(|| {
