@@ -316,10 +316,10 @@ impl Error {
     }
 }
 
-/// Whether a line, or a file, is one of this library.
+/// Returns whether a line, or a file, is one of this library.
 pub(crate) fn is_own(line: &str) -> bool {
-    // The folder of the sources, as the compiler got it.
-    // Functions that are passed on, as in `map(Var::tanh)`, are called by the standard library.
+    // The folder of the sources, as the compiler got it. Functions that are passed on, as in `map(Var::tanh)`, are called by the
+    // standard library.
     line.starts_with(file!().trim_end_matches("error.rs")) || line.starts_with("/rustc/")
 }
 

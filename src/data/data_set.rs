@@ -25,8 +25,8 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// Adds the whole record to a fingerprint.
     fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint;
 
-    /// Finds the files of these paths, and detects from their first lines how to read them; `window` if the records are never all in
-    /// memory.
+    /// Finds the files of these paths, and detects from their first lines how to read them; `window` if the records are never all
+    /// in memory.
     ///
     /// # Errors
     /// If there is no file, or its first lines do not match its format.

@@ -81,7 +81,7 @@ impl Encoding {
         }
     }
 
-    /// Whether every byte is a character.
+    /// Returns whether every byte is a character.
     pub(super) fn has_single_bytes(self) -> bool {
         match self {
             Self::Utf8 => false,

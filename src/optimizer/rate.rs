@@ -6,9 +6,8 @@ use crate::program::description::initialize::CONSTANT;
 use crate::program::{Initializer, OpDesc, Program, SlotVars, VarDesc, VarKind, VarRole};
 use crate::tensor::DType;
 
-/// The name of the state that scales the learning rate of every step, if an optimizer is
-/// [`adjustable`](super::Sgd::adjustable): an f32 scalar, 1 at the start. It is saved with the training. Between steps it may be set to any
-/// finite number from 0.
+/// The name of the state that scales the learning rate of every step, if an optimizer is [`adjustable`](super::Sgd::adjustable):
+/// an f32 scalar, 1 at the start. It is saved with the training. Between steps it may be set to any finite number from 0.
 ///
 /// ```
 /// use unpadded::executor::{Executor, Run, Scope};

@@ -173,17 +173,17 @@ impl Columns {
         to.push_str(cell);
     }
 
-    /// Whether a comment may be added before a sentence.
+    /// Returns whether a comment may be added before a sentence.
     pub(in crate::data) fn has_comments(&self) -> bool {
         self.universal || self.comments
     }
 
-    /// Whether a line is a range of words, as `3-4`, or an empty node.
+    /// Returns whether a line is a range of words, as `3-4`, or an empty node.
     pub(in crate::data) fn is_range(&self, line: &str) -> bool {
         self.has_ids() && cells(line, self.separator).next().is_some_and(is_between)
     }
 
-    /// Whether a line has all columns and is no comment.
+    /// Returns whether a line has all columns and is no comment.
     pub(in crate::data) fn has_all(&self, line: &str) -> bool {
         !line.starts_with('#') && cells(line, self.separator).count() == self.count
     }

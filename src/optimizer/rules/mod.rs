@@ -31,7 +31,8 @@ impl Decay {
 macro_rules! options {
     ($($name:ident),*) => {$(
         impl $name {
-            /// Gradient clipping by value: limits every number of each gradient to −limit … limit. Runs before all other clipping.
+            /// Gradient clipping by value: limits every number of each gradient to −limit … limit. Runs before all other
+            /// clipping.
             #[must_use]
             pub fn clip_value(mut self, limit: f64) -> Self {
                 self.options.clip_value = Some(limit);
@@ -59,8 +60,8 @@ macro_rules! options {
                 self
             }
 
-            /// Scales the learning rate of every step by the state [`RATE_SCALE`](crate::optimizer::RATE_SCALE), which starts at 1
-            /// and can be set between steps.
+            /// Scales the learning rate of every step by the state [`RATE_SCALE`](crate::optimizer::RATE_SCALE), which starts at
+            /// 1 and can be set between steps.
             #[must_use]
             pub fn adjustable(mut self) -> Self {
                 self.options.adjustable = true;
@@ -97,8 +98,8 @@ macro_rules! decay {
                 self
             }
 
-            /// L1 regularisation: adds `l1` times the parameter's sign to its gradient; if decoupled, moves the parameter towards 0 by
-            /// rate times `l1`, and no further: then it becomes 0 unless the gradient holds it.
+            /// L1 regularisation: adds `l1` times the parameter's sign to its gradient; if decoupled, moves the parameter towards
+            /// 0 by rate times `l1`, and no further: then it becomes 0 unless the gradient holds it.
             #[must_use]
             pub fn l1(mut self, l1: f64) -> Self {
                 self.decay.l1 = l1;

@@ -1,4 +1,4 @@
-//! Records of other releases, and bytes that are none.
+//! Records of other releases, and malformed bytes.
 
 use super::*;
 
@@ -14,7 +14,7 @@ record! {
 }
 
 record! {
-    /// The same in a later release.
+    /// The same record in a later release.
     #[derive(Debug, Clone, PartialEq)]
     struct LaterPoint {
         1 name: String,
