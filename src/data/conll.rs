@@ -260,7 +260,7 @@ impl Columns {
         file.records(Block::new(self))
     }
 
-    /// Returns whether a line says that a document begins or ends, and is no word.
+    /// Returns whether a line is no word, but marks the start or the end of a document.
     fn is_mark(&self, line: &str) -> bool {
         is_mark(line) || cells(line, self.separator).nth(self.words).is_some_and(is_document)
     }

@@ -203,9 +203,10 @@ impl<R: Record> DataSet<R> {
         if self.records.is_empty() { Err(none::<R>(&self.name)) } else { Ok(()) }
     }
 
-    /// Holds out about one in `one_in` records, by the seed and the record alone: equal ones are on one side, and what is held out stays
-    /// so when others are added. Of labelled texts the text decides, of pairs the source, of tagged texts the words, of rows the query
-    /// if there is one, else the entries. The rest comes first; of 0, nothing is held out.
+    /// Hold-out: about one in `one_in` records, by the seed and the record alone. Equal records are on one side, and held-out
+    /// records stay held out when others are added. In labelled texts the text decides, in pairs the source, in tagged texts the
+    /// words, in rows the query if there is one, else the entries. Returns the rest, then the held-out records; 0 holds out
+    /// nothing.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, TextFile};

@@ -144,8 +144,8 @@ impl<R: Record> Files<R> {
         &self.read_as
     }
 
-    /// Holds out about one in `one_in` records, the same ones as [`DataSet::hold_out`](super::DataSet::hold_out): by the seed and the
-    /// record alone. The rest comes first; of 0, nothing is held out.
+    /// Hold-out: about one in `one_in` records, the same as in [`DataSet::hold_out`](super::DataSet::hold_out), by the seed and
+    /// the record alone. Returns the rest, then the held-out records; 0 holds out nothing.
     #[must_use]
     pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
         let (mut rest, mut out) = (Self { known: None, ..self.clone() }, Self { known: None, ..self });

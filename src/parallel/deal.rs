@@ -29,7 +29,7 @@ pub(crate) fn by_tokens(lengths: &[usize], parts: usize) -> Vec<Vec<usize>> {
     dealt.into_iter().map(sorted).collect()
 }
 
-/// Sequence numbers by part, one after the other: a sequence whose state is carried stays in its part from batch to batch.
+/// Sequence numbers by part, dealt in turn: a sequence whose state is carried stays in its part from batch to batch.
 pub(crate) fn in_turn(sequences: usize, parts: usize) -> Vec<Vec<usize>> {
     (0..parts).map(|part| (part..sequences).step_by(parts).collect()).collect()
 }

@@ -33,8 +33,9 @@ const SHORT: usize = 200;
 const REASON: usize = 3000;
 /// The length, in eight bytes.
 const LENGTH: usize = 8;
-/// Longer messages are sent in pieces that MPI sends at once over TCP, where its default for that is 64 KiB: what it asks for first waits in
-/// the cable behind what the other rank is sending, so that both directions take turns (measured at 100 Mbit/s, 1.8 times as long).
+/// Longer messages are sent in pieces that MPI sends at once over TCP, where its default limit for that is 64 KiB. Above the
+/// limit, MPI first sends a request, which waits in the cable behind the data of the other rank, so that both directions take
+/// turns (measured at 100 Mbit/s, 1.8 times as long).
 const PIECE: usize = 48 << 10;
 /// Maximum number of pieces of a message: each is polled in every round of waiting.
 const MOST_PIECES: usize = 512;

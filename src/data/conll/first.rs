@@ -89,7 +89,7 @@ fn are_aligned(words: &[&String]) -> bool {
     !missing && count > 1 && lines * 10 >= words.len() * 9
 }
 
-/// The first lines of a file, without those that say that a document begins or ends.
+/// The first lines of a file, without marks of documents.
 pub(super) struct First {
     name: String,
     lines: Vec<String>,
@@ -310,7 +310,7 @@ impl First {
             }
     }
 
-    /// Returns whether it has the columns of CoNLL-2012, of which the third numbers the words.
+    /// Returns whether it has the columns of CoNLL-2012, where the third column numbers the words.
     pub(super) fn is_ontonotes(&self, count: usize) -> bool {
         let fits = |row: &Vec<&str>| row.len() >= count && row.get(2).is_some_and(|id| is_number(id));
         let mut rows = self.lines.iter().filter(|line| begins(line)).take(LOOKED_AT);
@@ -328,7 +328,7 @@ impl First {
         })
     }
 
-    /// Returns whether a sentence begins with a line of `#` and all columns whose tag is none of a scheme.
+    /// Returns whether a sentence begins with a line of `#` and all columns whose tag is not of a scheme.
     pub(super) fn has_hashes(&self, tags: usize) -> bool {
         let mut before = "";
         self.lines.iter().any(|line| {

@@ -93,7 +93,7 @@ pub(super) fn is_comment(line: &str) -> bool {
     line.strip_prefix('#').is_some_and(|rest| rest.starts_with([' ', '\t']))
 }
 
-/// Returns whether a line is a comment that says what it is about, as `# id 5`, however many columns there are.
+/// Returns whether a line is a comment with a key, as `# id 5`, whatever its number of columns.
 pub(super) fn has_key(line: &str) -> bool {
     let mut words = line.strip_prefix('#').unwrap_or_default().split_whitespace();
     let key = words.next().is_some_and(|key| KEYS.contains(&key.to_lowercase().as_str()));

@@ -77,7 +77,7 @@ pub(in crate::data) struct KnownColumns<'a> {
     pub(in crate::data) like: Option<&'a Columns>,
     /// The column of the words, if it is set.
     pub(in crate::data) words: Option<&'a str>,
-    /// Whether a setting or the name of the file says that there are columns.
+    /// Whether a setting or the name of the file shows that there are columns.
     pub(in crate::data) columns: bool,
 }
 

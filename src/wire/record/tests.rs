@@ -130,7 +130,7 @@ fn deep_nesting_is_an_error() {
         refused::<Kind>(&to_bytes(&nested(40)))
             .contains("expected at most 64 values in each other, got more")
     );
-    // As lists of lists are, without the ends that would have to fit: each says to be as long as what is left.
+    // Lists of lists without their ends: each declares the length of the remaining bytes.
     let mut deep = Vec::new();
     for i in 0..500_000u32 {
         let left = (500_000 - i) * 9;

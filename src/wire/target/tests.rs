@@ -167,7 +167,7 @@ fn never_two_hold_a_lock() {
     let (x, busy) = (folder.join("x"), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let one = || {
-            // Counted by what was held: how often a try finds it held is the machine's business.
+            // Counts the successful locks: the number of failed tries depends on the machine.
             let mut taken = 0;
             while taken < 50 {
                 let held = match lock(&x) {
