@@ -1,10 +1,10 @@
-//! The one error type: what went wrong, where, what was expected and what was found.
+//! The error type: what is wrong and where, what was expected, and what was found.
 //!
-//! A check deep in a kernel or a storage type only knows [`Error::new`]'s three facts. The layers above add the
-//! place (block, operator, variable, the caller's line) with [`Error::at`], so that no layer repeats another's words.
+//! A check deep in a kernel or a storage type has only the three facts of [`Error::new`]. The layers above add the place
+//! (block, operator, variable, the caller's line) with [`Error::at`], so that no layer repeats the facts of another.
 //!
-//! The line is one of the user's own code. An error knows where it was made, and `#[track_caller]` all the way up makes
-//! that the line of the public call; where closures or iterators lose it, the public call adds its caller itself
+//! The line is a line of the user's own code. An error stores the line where it was made, and `#[track_caller]` on all callers
+//! makes that the line of the public call; if closures or iterators lose it, the public call adds its caller itself
 //! ([`Error::called`]). A line of this library is reported only if no line of the user is known.
 
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::printable::Escaping;
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, in one line, with the place when it is known.
+/// An error: a message in one line, with the place if it is known.
 #[derive(Clone, PartialEq)]
 pub struct Error(Box<Details>);
 
@@ -28,7 +28,7 @@ struct Details {
     expected: String,
     got: String,
     place: Place,
-    /// The caller's line is only that where the error was made: any other is better.
+    /// Whether the caller's line is only the line where the error was made: any other line replaces it.
     made: bool,
     row: Option<Row>,
     notes: Vec<Note>,
@@ -48,11 +48,11 @@ impl PartialEq for Cause {
     }
 }
 
-/// What else the user should know.
+/// A note: further information for the user.
 #[derive(Clone, PartialEq)]
 struct Note {
     text: String,
-    /// It names items of this library, which only those who write code have.
+    /// Whether it names items of this library, which only users who write code can call.
     in_code: bool,
 }
 
@@ -82,7 +82,7 @@ pub enum ErrorKind {
     Io,
 }
 
-/// Where an error happened. Every field may be unknown.
+/// The place of an error. Every field may be unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Place {
@@ -97,8 +97,8 @@ pub struct Place {
 }
 
 impl Error {
-    /// A mismatch: `what` names the thing, then what was expected and what was found. Until a better line is known, an
-    /// error names the one where it was made.
+    /// A mismatch: `what` names the thing, then follow the expected and the found value. Until a better line is known, an
+    /// error has the line where it was made.
     ///
     /// ```
     /// use unpadded::Error;
@@ -191,12 +191,12 @@ impl Error {
         alone.into_iter().chain(&self.0.several)
     }
 
-    /// Which family it belongs to; of several, the first one's.
+    /// The family of the error; for several errors, the family of the first.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Where it happened, as far as known.
+    /// The place of the error, as far as known.
     pub fn place(&self) -> &Place {
         &self.0.place
     }
@@ -221,13 +221,13 @@ impl Error {
         self.at(Place { caller: Some(caller.to_string()), ..Place::default() })
     }
 
-    /// The same for the line that made what the error is about, some time before.
+    /// Adds the line that made the subject of the error earlier, if no line is known yet.
     #[must_use]
     pub(crate) fn made_at(self, line: &Location<'_>) -> Self {
         if is_own(line.file()) { self } else { self.called(line) }
     }
 
-    /// Puts a variable's name in the place of a slot's: an operator knows its slots, a program what is in them.
+    /// Replaces the name of a slot by the name of its variable: an operator knows its slots, a program their variables.
     #[must_use]
     pub fn renamed<'a>(mut self, name: impl FnOnce(&str) -> Option<&'a str>) -> Self {
         let known = &mut self.0.place.variable;
@@ -237,8 +237,8 @@ impl Error {
         self
     }
 
-    /// Puts an operator and its block in the place of those that are known: what is appended before an operator is refused as
-    /// the operator itself.
+    /// Replaces the known operator and block: an error of an operator that was added before another is reported for that other
+    /// operator.
     #[must_use]
     pub(crate) fn of_operator(mut self, place: &Place) -> Self {
         self.0.place.operator.clone_from(&place.operator);
@@ -246,19 +246,19 @@ impl Error {
         self
     }
 
-    /// What it is about.
+    /// The thing that the error is about.
     pub(crate) fn what(&self) -> &str {
         &self.0.what
     }
 
-    /// Puts the place in a file before what it is about, as `run.toml:3`.
+    /// Adds the location in a file before the message, as `run.toml:3`.
     #[must_use]
     pub(crate) fn within(mut self, place: &str) -> Self {
         self.0.what = format!("{place}: {}", self.0.what);
         self
     }
 
-    /// Adds what else the user should know: where a training can be resumed, which file it is about.
+    /// Adds a note, such as where a training can be resumed, or the file.
     #[must_use]
     pub fn noted(self, note: impl Into<String>) -> Self {
         self.note(Note { text: note.into(), in_code: false })
@@ -286,8 +286,8 @@ impl Error {
         self
     }
 
-    /// Adds the number of the row that it is about, counted in an operator's call or a metric's batch. A run puts the
-    /// sample that the row is of in its place.
+    /// Adds the number of the row that the error is about, counted in an operator's call or a metric's batch. A run replaces
+    /// it by the sample of the row.
     ///
     /// ```
     /// use unpadded::Error;
@@ -300,7 +300,7 @@ impl Error {
         self
     }
 
-    /// Puts the number of a sample, and a place in its sequence, in the place of a row's number.
+    /// Replaces the number of a row by the number of its sample, and the position in its sequence.
     #[must_use]
     pub(crate) fn of_sample(mut self, name: impl FnOnce(usize) -> Option<(u64, Option<usize>)>) -> Self {
         if let Some(Row::OfCall(row)) = self.0.row
@@ -318,15 +318,15 @@ impl Error {
     }
 }
 
-/// Whether a line, or a file, is one of this library.
+/// Returns whether a line, or a file, is one of this library.
 pub(crate) fn is_own(line: &str) -> bool {
-    // The folder of the sources, as the compiler was told it.
-    // Functions that are passed on, as in `map(Var::tanh)`, are called by the standard library.
+    // The folder of the sources, as the compiler got it. Functions that are passed on, as in `map(Var::tanh)`, are called by the
+    // standard library.
     line.starts_with(file!().trim_end_matches("error.rs")) || line.starts_with("/rustc/")
 }
 
-/// In a `#[track_caller]` function: what fails in its closures, iterators and private functions was made where the
-/// function was called.
+/// In a `#[track_caller]` function: gives errors of its closures, iterators and private functions the line of the function's
+/// caller.
 pub(crate) trait AtCaller {
     #[track_caller]
     #[must_use]
@@ -386,8 +386,8 @@ impl Error {
     }
 }
 
-/// The message and the notes, in one line, of several errors each in its own; as `{:#}` without the line of code and the notes
-/// about code, for those who use a program and have none. Names out of files are [printable](crate::Printable).
+/// The message and the notes in one line; of several errors, one line each. `{:#}` omits the line of code and the notes about
+/// code, for users of a program. Names from files are [printable](crate::Printable).
 ///
 /// ```
 /// let error = unpadded::Error::new("score", "at least 0", "-1").called(std::panic::Location::caller());
@@ -400,7 +400,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The message and a line for each note: what `fn main() -> unpadded::Result<()>` and `unwrap` print.
+/// The message and a line for each note, as `fn main() -> unpadded::Result<()>` and `unwrap` print it.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let in_code = !f.alternate();
@@ -409,7 +409,7 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// Each error in a line of its own, and how many there are if there are several.
+    /// Writes each error in a line of its own, and their number if there are several.
     fn each(&self, f: &mut dyn fmt::Write, in_code: bool, before_note: &str) -> fmt::Result {
         for error in self.all() {
             error.message(f, in_code)?;
@@ -441,7 +441,7 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// A value that a user's call gave, with the line of the call, for errors about it.
+/// A value from a user's call, with the line of the call, for errors about it.
 pub(crate) struct CallerSetting<T> {
     pub(crate) what: T,
     pub(crate) line: &'static Location<'static>,

@@ -1,5 +1,5 @@
-//! Nested offsets: which rows belong to which sequence, which sequences to which group, in up to
-//! six levels ([`Lod::MAX_LEVELS`]).
+//! Nested offsets: the rows of each sequence, the sequences of each group, in up to six levels
+//! ([`Lod::MAX_LEVELS`]).
 //!
 //! A batch of texts is its rows one after another, with no padding, and a [`Lod`] (level of detail) beside it.
 //! Levels run from the top down: level *k* indexes the entries of level *k+1*, only the last indexes rows.
@@ -46,11 +46,11 @@ pub struct Lod {
 }
 
 impl Lod {
-    /// The most levels of a LoD, of data and of the variables of a program: a book's characters need five (chapters,
+    /// Maximum number of levels of a LoD, of data and of the variables of a program: a book's characters need five (chapters,
     /// paragraphs, sentences, words, characters).
     pub const MAX_LEVELS: usize = 6;
 
-    /// From the offsets of every level, top first.
+    /// A LoD from the offsets of every level, top first.
     ///
     /// # Errors
     /// No level, too many of them, or a level that breaks a rule of validity.
@@ -59,7 +59,7 @@ impl Lod {
         build(levels).map(Arc::new).at_caller()
     }
 
-    /// A new last level below `upper`, or the only level.
+    /// Adds a last level below `upper`; without `upper`, makes the only level.
     ///
     /// # Errors
     /// Offsets that break a rule of validity, or that are not one more than the last offset of `upper`.
@@ -69,7 +69,7 @@ impl Lod {
         Ok(Arc::new(Lod { upper, offsets }))
     }
 
-    /// A new last level: what used to be rows are now sequences.
+    /// Adds a new last level: former rows become sequences.
     ///
     /// # Errors
     /// As [`Lod::extend`].
@@ -78,7 +78,7 @@ impl Lod {
         Self::extend(Some(Arc::clone(self)), offsets)
     }
 
-    /// From the lengths of every level, top first.
+    /// A LoD from the lengths of every level, top first.
     ///
     /// # Errors
     /// A sum that overflows, or levels that don't fit each other.
@@ -88,7 +88,7 @@ impl Lod {
         Self::new(levels.collect::<Result<_>>().at_caller()?)
     }
 
-    /// One level, from its lengths.
+    /// A LoD of one level, from its lengths.
     ///
     /// # Errors
     /// A sum that overflows.
@@ -97,7 +97,7 @@ impl Lod {
         Self::extend(None, sums(0, lengths).at_caller()?)
     }
 
-    /// One level, from the number of the sequence that each row belongs to.
+    /// A LoD of one level, from the number of the sequence of each row.
     ///
     /// ```
     /// use unpadded::Lod;
@@ -130,8 +130,8 @@ impl Lod {
         Self::extend(None, offsets)
     }
 
-    /// Builds into `slot`, with no allocation when `slot` is the only owner of its LoD and the offsets fit its
-    /// capacity. `fill` gets an empty vector and leaves the offsets of the last level in it.
+    /// Rebuilds the LoD in `slot`, without allocation if `slot` is the only owner of its LoD and the offsets fit its
+    /// capacity. `fill` fills an empty vector with the offsets of the last level.
     ///
     /// # Errors
     /// As [`Lod::extend`]; `slot` is then `None`.
@@ -156,7 +156,7 @@ impl Lod {
         Ok(())
     }
 
-    /// Lets go of the levels above, so that they can be rebuilt in their memory. What is left is only fit to be
+    /// Drops the reference to the levels above, so that they can be rebuilt in their memory. The remaining LoD must only be
     /// rebuilt.
     pub(crate) fn release(slot: &mut Option<Arc<Lod>>) {
         if let Some(lod) = slot.as_mut().and_then(Arc::get_mut) {
@@ -169,27 +169,27 @@ impl Lod {
         self.upper.as_ref()
     }
 
-    /// The offsets of the last level: one more than it has sequences, the last one being the number of rows.
+    /// The offsets of the last level: one more than its sequences; the last offset is the number of rows.
     pub fn offsets(&self) -> &[usize] {
         &self.offsets
     }
 
-    /// How many levels there are, at least 1.
+    /// The number of levels, at least 1.
     pub fn levels(&self) -> usize {
         1 + self.above().count()
     }
 
-    /// How many rows there are: the last offset of the last level.
+    /// The number of rows: the last offset of the last level.
     pub fn rows(&self) -> usize {
         last(&self.offsets)
     }
 
-    /// How many sequences the top level has: the batch size.
+    /// The batch size: the number of sequences of the top level.
     pub fn sequences(&self) -> usize {
         self.above().last().unwrap_or(self).last_len()
     }
 
-    /// How many sequences the last level has.
+    /// The number of sequences of the last level.
     pub fn last_len(&self) -> usize {
         self.offsets.len() - 1
     }
@@ -212,7 +212,7 @@ impl Lod {
         self.level(k).map(lengths)
     }
 
-    /// How many sequences level `k` has; for `k` equal to [`Lod::levels`], the rows.
+    /// The number of sequences of level `k`; for `k` equal to [`Lod::levels`], the number of rows.
     ///
     /// # Errors
     /// If `k` is greater.
@@ -238,7 +238,7 @@ impl Lod {
         })
     }
 
-    /// The offsets of level `k` counted in rows: one more than it has sequences.
+    /// The offsets of level `k` counted in rows: one more than its sequences.
     ///
     /// # Errors
     /// If there is no level `k`.
@@ -251,8 +251,8 @@ impl Lod {
         Ok(offsets)
     }
 
-    /// The first sequence that is of another length in `other`, which has as many levels and sequences at the top: its
-    /// level, its number there, and both lengths.
+    /// The first sequence with another length in `other`, which has the same number of levels and top sequences: its level, its
+    /// number there, and both lengths.
     pub(crate) fn first_difference(&self, other: &Lod) -> Option<(usize, usize, [usize; 2])> {
         self.all().into_iter().zip(other.all()).enumerate().find_map(|(level, (a, b))| {
             let mut pairs = lengths(a).zip(lengths(b)).enumerate();
@@ -260,7 +260,7 @@ impl Lod {
         })
     }
 
-    /// The top-level sequence that sequence `i` of level `k` lies in; of [`Lod::levels`], row `i`.
+    /// The top-level sequence that contains sequence `i` of level `k`, or row `i` if `k` is [`Lod::levels`].
     pub(crate) fn top_of(&self, k: usize, i: usize) -> usize {
         let upwards = std::iter::once(self).chain(self.above()).skip(self.levels().saturating_sub(k));
         upwards
@@ -268,7 +268,7 @@ impl Lod {
             .fold(i, |i, offsets| offsets.partition_point(|&start| start <= i).saturating_sub(1))
     }
 
-    /// The number of the last level's sequence that each row belongs to.
+    /// The number of the last-level sequence of each row.
     ///
     /// # Errors
     /// If there is no memory for the number of rows that the offsets claim.
@@ -287,7 +287,7 @@ impl Lod {
         self.all().into_iter().map(<[usize]>::to_vec).collect()
     }
 
-    /// Whether both are absent, the same `Arc`, or equal by value.
+    /// Returns whether both are absent, the same `Arc`, or equal by value.
     pub fn same(a: Option<&Arc<Lod>>, b: Option<&Arc<Lod>>) -> bool {
         match (a, b) {
             (None, None) => true,
@@ -296,7 +296,7 @@ impl Lod {
         }
     }
 
-    /// Checks that a tensor of `rows` rows fits.
+    /// Checks that the LoD fits a tensor of `rows` rows.
     ///
     /// # Errors
     /// If the last offset is another number.
@@ -335,7 +335,7 @@ impl Lod {
     }
 }
 
-/// The rules of validity, for one new last level.
+/// Checks the rules of validity for a new last level.
 fn check(upper: Option<&Lod>, offsets: &[usize]) -> Result<()> {
     let level = upper.map_or(0, Lod::levels);
     let refuse = |expected: String, got: String| {
@@ -382,7 +382,7 @@ fn build(levels: Vec<Vec<usize>>) -> Result<Lod> {
     })
 }
 
-/// Offsets from lengths.
+/// Computes offsets from lengths.
 fn sums(level: usize, lengths: &[usize]) -> Result<Vec<usize>> {
     let mut offsets = Vec::with_capacity(lengths.len() + 1);
     offsets.push(0);
@@ -405,7 +405,7 @@ fn last(offsets: &[usize]) -> usize {
     offsets.last().copied().unwrap_or(0)
 }
 
-/// A vector with room for `n`, or an error where the usual one would abort: `n` may come from hostile offsets.
+/// A vector with capacity `n`; an error instead of an abort if memory is short: `n` may come from hostile offsets.
 fn reserved(n: usize, what: &str) -> Result<Vec<usize>> {
     let mut vector = Vec::new();
     vector

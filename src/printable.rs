@@ -1,4 +1,4 @@
-//! Text from outside as a terminal may show it: names out of files can hold commands to the terminal.
+//! Escaping of text for terminals: names from files may contain terminal control sequences.
 
 use std::fmt::{self, Display, Write};
 
@@ -19,7 +19,7 @@ impl<T: Display> Display for Printable<T> {
     }
 }
 
-/// Writes on what is written to it, escaped.
+/// A writer that escapes all text and passes it on.
 pub(crate) struct Escaping<'a>(pub(crate) &'a mut dyn Write);
 
 impl Write for Escaping<'_> {
@@ -34,8 +34,8 @@ impl Write for Escaping<'_> {
     }
 }
 
-/// Whether a terminal obeys a character instead of showing it: ASCII's and C1's control characters without line feed and tab,
-/// and the marks of Unicode's bidirectional algorithm.
+/// Returns whether a character is a command for a terminal: control characters of ASCII and C1, except line feed and tab, and
+/// marks of Unicode's bidirectional algorithm.
 fn is_command(c: char) -> bool {
     match c {
         '\n' | '\t' => false,

@@ -1,16 +1,16 @@
-//! Files: framing, checksums and bounded decoding, the same for programs and checkpoints.
+//! The file format: framing, checksums and bounded decoding, for programs and checkpoints.
 //!
 //! ```text
 //! file    = "unpadded" | format version u32 | section... | section named "" of length 0
 //! section = length of name u8 | name | length of body u64 | crc32 of these u32 | body | crc32 of body u32
 //! ```
 //!
-//! Numbers are little-endian. The empty section marks the end, so that a file cut between two sections is noticed
-//! too. A body is any bytes; structure in it is written as `wire/record.rs` says: by fields that have numbers, so that a later release
-//! can add one. This file knows nothing of programs or tensors.
+//! Numbers are little-endian. The empty section marks the end, so that a file that is cut between two sections is detected,
+//! too. A body is any bytes; structure in it is encoded as records (`wire/record.rs`): fields have numbers, so that a later
+//! release can add one. This file does not depend on programs or tensors.
 //!
-//! **What belongs to the format version:** the framing, and how records are written. Fields and sections may be added without
-//! another version: readers skip those that they do not know.
+//! **The format version** covers the framing, and the encoding of records. Fields and sections may be added without another
+//! version: readers skip unknown ones.
 
 mod encoding;
 pub(crate) mod record;
@@ -29,15 +29,15 @@ pub use target::write_atomically;
 
 /// The first bytes of every file.
 pub const MAGIC: [u8; 8] = *b"unpadded";
-/// The version that is written, and the only one that is read.
+/// The format version that is written, and the only one that is read.
 pub const VERSION: u32 = 1;
 
-/// Bytes of the longest section that is read as a whole; tensors may be longer, and are read piece by piece.
+/// Maximum number of bytes of a section that is read as a whole; tensors may be longer, and are read piece by piece.
 pub const LONGEST: u64 = 0x1000_0000;
-/// Bytes of the longest section that holds structure, such as a program, and not the words of a vocabulary.
+/// Maximum number of bytes of a structured section, such as a program; a vocabulary may be longer.
 pub const STRUCTURED: u64 = 0x100_0000;
 
-/// Bytes of a file without sections: none is smaller.
+/// Bytes of a file without sections: the smallest file.
 const SMALLEST: u64 = 8 + 4 + (1 + 8 + 4 + 4);
 /// Bytes that are skipped at once.
 const PIECE: usize = 1 << 16;
@@ -54,7 +54,7 @@ fn damaged(what: impl Into<String>, expected: impl Into<String>, got: impl Into<
 
 /// Writes a file section by section.
 pub struct Writer<W> {
-    /// What errors call the file.
+    /// The name of the file in errors.
     target: String,
     out: W,
 }
@@ -63,7 +63,7 @@ pub struct Writer<W> {
 pub struct Body<'a, W> {
     writer: &'a mut Writer<W>,
     sum: Hasher,
-    /// Bytes that are still to come.
+    /// The number of bytes that are not written yet.
     left: u64,
 }
 
@@ -113,11 +113,11 @@ impl<W: Write> Writer<W> {
         self.stream_section(name, body.len() as u64, |out| out.write(body))
     }
 
-    /// Writes a section of `length` bytes without holding them: `write` hands them over piece by piece.
+    /// Writes a section of `length` bytes without holding them: `write` writes them piece by piece.
     ///
     /// # Errors
-    /// If the name is empty or longer than 255 bytes, `write` hands over another number of bytes or fails, or the
-    /// file cannot be written.
+    /// If the name is empty or longer than 255 bytes, `write` writes another number of bytes or fails, or the file cannot be
+    /// written.
     #[track_caller]
     pub fn stream_section(
         &mut self,
@@ -166,7 +166,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads a file section by section; every checksum is checked, also of what is skipped.
+/// Reads a file section by section; every checksum is verified, also of skipped sections.
 pub struct Reader<R> {
     source: String,
     input: R,
@@ -186,7 +186,7 @@ struct Open {
     sum: Hasher,
 }
 
-/// The body of a section, to be decoded from.
+/// A reader of the body of a section, for decoding.
 struct BodyReader<'a, R> {
     reader: &'a mut Reader<R>,
     failed: Option<Error>,
@@ -204,10 +204,10 @@ impl<R: Read> Read for BodyReader<'_, R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Starts to read `size` bytes; `source` is what errors call them.
+    /// Starts to read `size` bytes; `source` is their name in errors.
     ///
     /// # Errors
-    /// If it is no file of this crate or one of another version.
+    /// If it is no file of this crate, or has another version.
     #[track_caller]
     pub fn new(source: &str, input: R, size: u64) -> Result<Self> {
         let source = source.to_owned();
@@ -235,7 +235,7 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// The error that the file holds something else than it should; it names the file.
+    /// The error for unexpected contents; it names the file.
     #[track_caller]
     pub fn refused(&self, what: &str, expected: impl Into<String>, got: impl Into<String>) -> Error {
         damaged(format!("{}: {what}", self.source), expected, got)
@@ -268,7 +268,7 @@ impl<R: Read> Reader<R> {
         Ok(bytes)
     }
 
-    /// The name of the next section, or `None` at the end. What was not read of the one before is skipped.
+    /// The name of the next section, or `None` at the end. Skips unread bytes of the previous section.
     ///
     /// # Errors
     /// If the file is damaged.
@@ -313,7 +313,7 @@ impl<R: Read> Reader<R> {
         self.open.as_ref().map_or(0, |open| open.left)
     }
 
-    /// The next bytes of the section's body. They are known to be right once [`Self::end_section`] returns.
+    /// Reads the next bytes of the section's body. [`Self::end_section`] verifies their checksum.
     ///
     /// # Errors
     /// If the body has fewer, or the file cannot be read.
@@ -351,7 +351,7 @@ impl<R: Read> Reader<R> {
         Ok(bytes)
     }
 
-    /// The whole body of the section that [`Self::next_section`] named.
+    /// Reads the whole body of the section that [`Self::next_section`] named.
     ///
     /// # Errors
     /// If the file is damaged, or the body is longer than [`LONGEST`].
@@ -382,13 +382,13 @@ impl<R: Read> Reader<R> {
             return Err(error);
         }
         let left = unused + self.section_left();
-        // A checksum that is wrong says more than what its bytes seem to mean.
+        // A wrong checksum is a better message than an error in its bytes.
         self.end_section()?;
         let value = value.and_then(|value| if left > 0 { Err(longer(size, left)) } else { Ok(value) });
         value.map_err(|e| self.refused(&what, "what this release writes there", format!("{e:#}")))
     }
 
-    /// Refuses a section that is longer, before anything is read of it.
+    /// Refuses a section that is longer, before it is read.
     fn at_most(&self, most: u64) -> Result<()> {
         let Some(Open { name, left, .. }) = self.open.as_ref().filter(|open| open.left > most) else {
             return Ok(());
@@ -396,7 +396,7 @@ impl<R: Read> Reader<R> {
         Err(self.refused(&format!("section `{name}`"), format!("at most {most} bytes"), left.to_string()))
     }
 
-    /// Skips what is left of the section's body and checks all of it.
+    /// Skips the rest of the section's body and verifies its checksum.
     ///
     /// # Errors
     /// If the file is damaged.
@@ -436,7 +436,7 @@ fn unwritable(target: &str, error: &io::Error) -> Error {
 pub fn open(path: &Path) -> Result<Reader<BufReader<File>>> {
     let source = format!("file `{}`", path.display());
     let failed = |e: io::Error| Error::io(&source, "read", &e);
-    // Asked before it is opened: to open a pipe would wait for whoever writes it.
+    // Checked before it is opened: opening a pipe would wait for its writer.
     if !fs::metadata(path).map_err(failed).at_caller()?.is_file() {
         return Err(Error::of(ErrorKind::Io, source, "a file", "a folder or a device"));
     }

@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// A stream of bytes.
 pub(super) type Bytes = Box<dyn Read + Send>;
 
-/// Where bytes are.
+/// The origin of bytes.
 #[derive(Debug, Clone)]
 pub(super) enum Origin {
     File(Arc<WatchedFile>),
@@ -39,11 +39,11 @@ pub(super) enum Wrapping {
 #[derive(Debug, Clone)]
 pub(super) struct Member {
     pub(super) name: Arc<str>,
-    /// Where its bytes start, how many there are, and whether they are deflated.
+    /// The start and the number of its bytes, and whether they are deflated.
     start: u64,
     packed: u64,
     deflated: bool,
-    /// How many there are unpacked, and their checksum.
+    /// The number of unpacked bytes, and their checksum.
     size: u64,
     sum: u32,
 }

@@ -15,7 +15,7 @@ use crate::tensor::{Csr, DType, Dense, Element, Variable};
 pub enum Field {
     /// One number, such as a label. A batch of `n` is an `i64` tensor of shape `[n]` without LoD.
     Int(i64),
-    /// One number, such as a target to regress on. A batch of `n` is an `f32` tensor of shape `[n]` without LoD.
+    /// One number, such as the target of a regression. A batch of `n` is an `f32` tensor of shape `[n]` without LoD.
     Float(f32),
     /// A sequence, such as the ids of a sentence. A batch is an `i64` tensor of shape `[rows]` with one level.
     Ints(Vec<i64>),
@@ -348,7 +348,7 @@ impl<'a> Column<'a> {
             let values = Dense::from_vec(&[values.len()], values)?;
             Csr::new([indptr.len() - 1, columns], indptr, indices, values)
         }
-        // Of sparse rows, the columns are among the integers and the values among the floats.
+        // The columns of sparse rows are among the integers, and the values among the floats.
         let (mut ints, mut floats, mut indptr) = (Vec::new(), Vec::new(), vec![0]);
         let (mut outer, mut inner) = (Vec::new(), Vec::new());
         for field in self.fields() {

@@ -245,12 +245,12 @@ impl Columns {
         self.names.iter().map(String::as_str).chain(universal.iter().copied())
     }
 
-    /// Whether the first column has the numbers of words, of ranges of words and of empty nodes.
+    /// Returns whether the first column has the numbers of words, of ranges of words and of empty nodes.
     fn has_ids(&self) -> bool {
         self.numbered || (self.universal && self.names().next() == Some("id"))
     }
 
-    /// Whether the words and the tags are in one of the columns.
+    /// Returns whether the words and the tags are in one of the columns.
     pub(super) fn are_whole(&self) -> bool {
         self.words < self.count && self.tags < self.count
     }
@@ -260,14 +260,14 @@ impl Columns {
         file.records(Block::new(self))
     }
 
-    /// Whether a line says that a document begins or ends, and is no word.
+    /// Returns whether a line is no word, but marks the start or the end of a document.
     fn is_mark(&self, line: &str) -> bool {
         is_mark(line) || cells(line, self.separator).nth(self.words).is_some_and(is_document)
     }
 
-    /// Whether a line is a comment, `begins` if no word of its sentence came before it; `titled` if a comment with all columns did. A line
-    /// with all columns is the word `#`, unless it has a key, as `# id 5`, or each sentence begins with a comment; between spaces, among
-    /// comments, only if its tag is one of a scheme: a comment may have as many words.
+    /// Returns whether a line is a comment, `begins` if no word of its sentence came before it; `titled` if a comment with all
+    /// columns did. A line with all columns is the word `#`, unless it has a key, as `# id 5`, or each sentence begins with a
+    /// comment; between spaces, among comments, only if its tag is one of a scheme: a comment may have as many words.
     fn skips(&self, line: &str, begins: bool, titled: &mut bool) -> Result<bool, Reason> {
         if begins && self.mark.as_deref() == Some(first_word(line)) {
             return Ok(true);

@@ -25,11 +25,11 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// Adds the whole record to a fingerprint.
     fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint;
 
-    /// Finds the files of these paths, and detects from their first lines how they are read; `window` says that the records are never all
+    /// Finds the files of these paths, and detects from their first lines how to read them; `window` if the records are never all
     /// in memory.
     ///
     /// # Errors
-    /// If there is no file, or its first lines are not as its format says.
+    /// If there is no file, or its first lines do not match its format.
     fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>>;
 
     /// The change to each record that follows from all records together (default: none).
@@ -52,7 +52,7 @@ pub(crate) trait Passes<R> {
     /// Their name in messages.
     fn called(&self) -> Cow<'_, str>;
 
-    /// How they were read.
+    /// The options that they were read with.
     fn options(&self) -> &ReadOptions;
 
     /// Gives each of them to a visitor.
@@ -203,9 +203,10 @@ impl<R: Record> DataSet<R> {
         if self.records.is_empty() { Err(none::<R>(&self.name)) } else { Ok(()) }
     }
 
-    /// Holds out about one in `one_in` records, by the seed and the record alone: equal ones are on one side, and what is held out stays
-    /// so when others are added. Of labelled texts the text decides, of pairs the source, of tagged texts the words, of rows the query
-    /// if there is one, else the entries. The rest comes first; of 0, nothing is held out.
+    /// Hold-out: about one in `one_in` records, by the seed and the record alone. Equal records are on one side, and held-out
+    /// records stay held out when others are added. In labelled texts the text decides, in pairs the source, in tagged texts the
+    /// words, in rows the query if there is one, else the entries. Returns the rest, then the held-out records; 0 holds out
+    /// nothing.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, TextFile};

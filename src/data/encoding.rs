@@ -81,7 +81,7 @@ impl Encoding {
         }
     }
 
-    /// Whether every byte is a character.
+    /// Returns whether every byte is a character.
     pub(super) fn has_single_bytes(self) -> bool {
         match self {
             Self::Utf8 => false,
@@ -153,7 +153,8 @@ impl Encoding {
         }
     }
 
-    /// The bytes of a file as UTF-8, if it begins with the byte order mark of UTF-16 or its encoding is named; else as they are.
+    /// Converts the bytes of a file to UTF-8 if it begins with the byte order mark of UTF-16 or has a named encoding; else
+    /// returns them unchanged.
     pub(super) fn decoded(self, mut bytes: Bytes) -> Bytes {
         let mut first = Vec::new();
         let of_16 = |of: &'static encoding_rs::Encoding| of == UTF_16LE || of == UTF_16BE;
@@ -216,7 +217,7 @@ impl Decoded {
             last = read == 0;
         }
         let raw = self.raw.get(self.left.clone()).unwrap_or_default();
-        // One byte is left for what is malformed.
+        // One byte is reserved for the mark of a malformed byte.
         let Some((_, room)) = self.text.split_last_mut() else { return Ok(false) };
         let (outcome, read, written) = self.decoder.decode_to_utf8_without_replacement(raw, room, last);
         self.left.start += read;

@@ -100,7 +100,7 @@ impl<R: Record> Files<R> {
     /// record is reported when a pass reads it.
     ///
     /// # Errors
-    /// If there is no file, or its first lines are not as its format says.
+    /// If there is no file, or its first lines do not match its format.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with([path], &ReadOptions::default())
@@ -144,8 +144,8 @@ impl<R: Record> Files<R> {
         &self.read_as
     }
 
-    /// Holds out about one in `one_in` records, the same ones as [`DataSet::hold_out`](super::DataSet::hold_out): by the seed and the
-    /// record alone. The rest comes first; of 0, nothing is held out.
+    /// Hold-out: about one in `one_in` records, the same as in [`DataSet::hold_out`](super::DataSet::hold_out), by the seed and
+    /// the record alone. Returns the rest, then the held-out records; 0 holds out nothing.
     #[must_use]
     pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
         let (mut rest, mut out) = (Self { known: None, ..self.clone() }, Self { known: None, ..self });
@@ -241,7 +241,7 @@ impl LabelledFiles {
     /// text, and whether it is held out.
     ///
     /// # Errors
-    /// What is wrong in a file.
+    /// If a file is malformed or cannot be read.
     #[track_caller]
     pub fn survey(
         self,

@@ -112,7 +112,7 @@ mod tests {
 
     fn texts(count: usize) -> LabelledTexts {
         let label = |i: usize| if i.is_multiple_of(5) { "rare" } else { "frequent" };
-        // Each text is there twice.
+        // Each text occurs twice.
         let of = |i: usize| LabelledText::new(format!("text {}", i / 2), label(i / 2));
         LabelledTexts::new("texts", (0..count).map(of).collect::<Vec<_>>())
     }

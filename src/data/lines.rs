@@ -63,7 +63,7 @@ impl Lines {
         Self { name, input, encoding, guessed: false, max, number: 0, read: 0, bytes, room }
     }
 
-    /// Whether the encoding is a guess, which a line of UTF-8 refutes.
+    /// Sets whether the encoding is a guess, which a line of UTF-8 refutes.
     pub(super) fn guessed(self, guessed: bool) -> Self {
         Self { guessed, ..self }
     }
@@ -115,7 +115,7 @@ impl Lines {
         }
     }
 
-    /// Whether the line that was read last begins with the byte order mark of UTF-8.
+    /// Returns whether the line that was read last begins with the byte order mark of UTF-8.
     pub(super) fn is_marked(&self) -> bool {
         self.number == 1 && self.encoding == Encoding::Utf8 && self.bytes.starts_with(MARK)
     }

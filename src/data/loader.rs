@@ -9,7 +9,7 @@ use super::prefetch::prefetch;
 use super::{Batch, Batches, Data, Fingerprint, Sample, SampleIterator, Source};
 use crate::error::{AtCaller, Error, Result};
 
-/// How many samples make a batch.
+/// The batch size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Batching {

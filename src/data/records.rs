@@ -152,7 +152,7 @@ impl ColumnSpec {
     }
 }
 
-/// Whether a character separates words and columns. Other white space, as a no-break space, is part of a word.
+/// Returns whether a character separates words and columns. Other white space, as a no-break space, is part of a word.
 pub(in crate::data) fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r')
 }

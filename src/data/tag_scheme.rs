@@ -187,7 +187,7 @@ impl TagScheme {
     /// CoNLL shared tasks: a chunk begins with any tag behind `O` or behind another kind.
     ///
     /// # Errors
-    /// If a tag is none of the scheme.
+    /// If a tag is not of the scheme.
     #[track_caller]
     pub fn chunks<'a>(self, tags: &[&'a str]) -> Result<Vec<Chunk<'a>>> {
         let mut found: Vec<Chunk<'a>> = Vec::new();
@@ -217,7 +217,7 @@ impl TagScheme {
     /// ```
     ///
     /// # Errors
-    /// If a tag is none of the scheme.
+    /// If a tag is not of the scheme.
     #[track_caller]
     pub fn strict_chunks<'a>(self, tags: &[&'a str]) -> Result<Vec<Chunk<'a>>> {
         let mut chunks = self.chunks(tags).at_caller()?;
@@ -234,7 +234,7 @@ impl TagScheme {
     /// the layout of a conditional random field's transitions.
     ///
     /// # Errors
-    /// If a tag is none of the scheme.
+    /// If a tag is not of the scheme.
     #[track_caller]
     pub fn transitions(self, tags: &Vocabulary) -> Result<ndarray::Array2<f32>> {
         let known: Vec<Tag<'_>> = (0..tags.len() as i64)

@@ -131,7 +131,7 @@ impl TaggedTexts {
         Ok(Self::new(&words.name(), read().at_caller()?))
     }
 
-    /// Whether each text has a label.
+    /// Returns whether each text has a label.
     pub fn labelled(&self) -> bool {
         self.records.iter().all(|text| text.label.is_some())
     }

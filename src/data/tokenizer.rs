@@ -129,7 +129,7 @@ impl Tokenizer {
         Err(Error::of(ErrorKind::Format, what, expected, "one without the feature `tokenizers`"))
     }
 
-    /// Makes each token lower case; no effect on a `tokenizer.json`, which has its own normalizer.
+    /// Makes each token lower case; a `tokenizer.json` keeps its own normalizer instead.
     #[must_use]
     pub const fn lowercase(mut self) -> Self {
         self.lowercase = true;

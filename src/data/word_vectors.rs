@@ -148,7 +148,7 @@ impl WordVectors {
         covered as f64 / all.max(1) as f64
     }
 
-    /// Writes the vectors into the rows of their tokens, and leaves the other rows as they are.
+    /// Writes the vectors into the rows of their tokens; other rows are unchanged.
     ///
     /// # Errors
     /// If the table does not have exactly one row per token of the vocabulary, or has another width.

@@ -1,6 +1,6 @@
 //! Operations on whole batches: slice, split, merge, repeat, reorder, flatten.
 //!
-//! Each has a form that says what happens to the rows, so that a tensor can follow.
+//! Each has a variant that returns the row numbers, so that a tensor can be rearranged in the same way.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Lod {
         counts.iter().map(slice).collect::<Result<_>>().at_caller()
     }
 
-    /// One batch after another. A single part is handed on as it is.
+    /// Concatenates batches. A single batch is returned unchanged.
     ///
     /// # Errors
     /// No part, parts of different numbers of levels, or a sum that overflows.

@@ -1,4 +1,4 @@
-//! What a LoD has in common with other values: equality, printing, reading and writing.
+//! Standard traits of a LoD: equality, printing, serialization.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ impl fmt::Debug for Lod {
     }
 }
 
-/// The lengths, top first. A precision limits how many of a level are shown: `{lod:.8}` in a message.
+/// The lengths, top first. A precision limits the number of lengths that are shown per level: `{lod:.8}` in a message.
 impl fmt::Display for Lod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = f.precision().unwrap_or(usize::MAX);

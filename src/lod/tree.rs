@@ -42,8 +42,8 @@ impl Drop for SeqPos {
 }
 
 impl Lod {
-    /// From a tree whose leaves are all equally deep. A tree in which no leaf shows the depth gets the fewest levels
-    /// that can hold it.
+    /// A LoD from a tree whose leaves all have one depth. A tree without leaves that show the depth gets the fewest possible
+    /// levels.
     ///
     /// # Errors
     /// A root that is a leaf, leaves of different depths, or more than [`Lod::MAX_LEVELS`] levels.
@@ -81,8 +81,8 @@ impl Lod {
         upper.ok_or_else(|| Error::new("tree", "a level", "none"))
     }
 
-    /// As a tree. [`Lod::from_tree`] gives this LoD back, unless its last two levels or more have no sequence: then
-    /// the tree does not show how many they were.
+    /// Converts to a tree. [`Lod::from_tree`] returns this LoD again, unless its last two levels or more have no sequence: then
+    /// the tree does not show the number of levels.
     pub fn to_tree(&self) -> SeqPos {
         let mut nodes: Vec<SeqPos> = lengths(&self.offsets).map(SeqPos::Rows).collect();
         for upper in self.above() {

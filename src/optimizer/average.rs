@@ -1,4 +1,4 @@
-//! Averages of parameters over the steps of a program that is complete.
+//! Averages of parameters over training steps, added to a complete program.
 
 use super::rate::own;
 use crate::error::{Error, ErrorKind, Result};

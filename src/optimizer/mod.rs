@@ -54,11 +54,11 @@ use crate::tensor::{DType, StorageKind};
 pub struct UpdateRule {
     /// The operator's kind. It has the inputs `grad` and `rate`, and updates `param` and any state.
     pub kind: &'static str,
-    /// Its attributes but for `mode`, which comes from the [`Options`].
+    /// Its attributes without `mode`, which comes from the [`Options`].
     pub attributes: Attributes,
 }
 
-/// What [`Optimizer::minimize`] appended.
+/// The variables that [`Optimizer::minimize`] appended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Minimization {
     /// Each parameter that is trained, with its gradient (after clipping, once the updates have run).
@@ -69,18 +69,18 @@ pub struct Minimization {
     pub norm: Option<VarId>,
 }
 
-/// A way to train the parameters of a program.
+/// An optimizer: trains the parameters of a program.
 ///
-/// A user's own optimizer gives its [`Options`] and the kind of an update operator from its registry; the state that
-/// the operator updates beside `param` is made here, starting at zero.
+/// A custom optimizer returns its [`Options`] and the kind of an update operator from its registry; the state that the
+/// operator updates beside `param` is created here, starting at zero.
 pub trait Optimizer {
-    /// What it has in common with all others.
+    /// The options that all optimizers have.
     fn options(&self) -> &Options;
 
     /// The operator that updates a parameter.
     ///
     /// # Errors
-    /// If its settings contradict one another.
+    /// If its settings contradict each other.
     fn rule(&self) -> Result<UpdateRule>;
 
     /// Appends the backward operators of `loss`, then the learning rate, clipping, and an update of every trainable
@@ -167,7 +167,7 @@ fn append(
     let mut history = None;
     let mut owing = Vec::new();
     for &(param, grad) in &gradients {
-        // Said of row-sparse parameters alone, so that a rule of one's own need not know of it.
+        // Set for row-sparse parameters alone, so that custom rules need not support it.
         let row_sparse = program.var(param).is_row_sparse();
         let name = program.var(param).name.clone();
         let mut attributes = options.grouped(&name, &every);
@@ -227,7 +227,7 @@ fn append(
     Ok(Minimization { gradients, rate, norm })
 }
 
-/// Where clipping is appended: behind the gradients, in place.
+/// Appends gradient clipping behind the gradients, in place.
 #[derive(Clone, Copy)]
 struct Clip<'a> {
     registry: &'a Registry,
@@ -240,7 +240,7 @@ impl<'a> Clip<'a> {
         Append { role: Role::Update, caller: self.caller.to_string(), ..Append::forward(kind) }
     }
 
-    /// Every number by itself.
+    /// Clips every number by itself.
     fn value(&self, program: &mut Program, limit: f64) -> Result<()> {
         for &(param, grad) in self.gradients {
             let storage = program.spec(grad)?.storage.to_string();
@@ -255,7 +255,7 @@ impl<'a> Clip<'a> {
         Ok(())
     }
 
-    /// By the norm of all of them, which it returns.
+    /// Clips by the norm of all gradients together, and returns this norm.
     fn norm(&self, program: &mut Program, max_norm: f64) -> Result<VarId> {
         let clip = Append {
             inputs: vec![("grads", self.gradients.iter().map(|&(_, grad)| grad).collect())],
@@ -278,10 +278,10 @@ impl<'a> Clip<'a> {
     }
 }
 
-/// The output slot for up to which update each row of a parameter is settled.
+/// The output slot with the update up to which each row of a parameter is settled.
 const SETTLED: &str = "settled";
 
-/// The last updates of the program, which no update has written yet.
+/// Adds the state with the last updates of the program, which no update has written yet.
 fn add_history(program: &mut Program) -> Result<VarId> {
     let spec = Spec::fixed(DType::F64, &HISTORY_SHAPE)?;
     // Each optimizer of a program has rates of its own.
@@ -293,7 +293,7 @@ fn add_history(program: &mut Program) -> Result<VarId> {
     own(program, free.unwrap_or_else(|| name(0)), spec, Initializer::new(ZEROS, Attributes::new()))
 }
 
-/// A variable of the optimizer's own beside a parameter, starting at zero.
+/// Adds a state variable for a parameter, starting at zero.
 fn state(program: &mut Program, param: VarId, slot: &str, spec: Spec) -> Result<VarId> {
     let name = format!("{}.{slot}", program.var(param).name);
     own(program, name, spec, Initializer::new(ZEROS, Attributes::new()))

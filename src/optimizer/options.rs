@@ -1,4 +1,4 @@
-//! What all optimizers have: the rate, clipping, and groups of parameters with settings of their own.
+//! The options of all optimizers: learning rate, gradient clipping, and parameter groups with their own settings.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::operator::Attributes;
 use crate::ops::update::{rule::SparseMode, schedule::Schedule};
 
-/// What all optimizers have.
+/// The options that all optimizers have.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Options {
     /// The base learning rate.
     pub rate: f64,
-    /// How the rate moves over the steps; constant unless said otherwise.
+    /// The learning rate schedule (default: constant).
     pub schedule: Schedule,
     /// Whether the state [`RATE_SCALE`](super::RATE_SCALE) multiplies the rate.
     pub adjustable: bool,
-    /// The largest magnitude of a number of a gradient, if they are clipped by it.
+    /// Gradient clipping by value: the maximum magnitude of a gradient's numbers.
     pub clip_value: Option<f64>,
-    /// The largest norm of each gradient by itself, if they are clipped by it.
+    /// Gradient clipping by norm: the maximum norm of each gradient by itself.
     pub clip_norm: Option<f64>,
-    /// The largest norm of all gradients together, if they are clipped by it.
+    /// Gradient clipping by global norm: the maximum norm of all gradients together.
     pub max_norm: Option<f64>,
-    /// What happens under a gradient of selected rows; exact unless said otherwise.
+    /// The update mode for gradients of selected rows (default: exact).
     pub mode: SparseMode,
     /// Parameters with settings of their own.
     pub groups: Vec<Group>,
@@ -44,13 +44,13 @@ impl Options {
         }
     }
 
-    /// The attributes of a parameter's update, with what its groups say.
+    /// The attributes of a parameter's update, with the settings of its groups.
     pub(super) fn grouped(&self, name: &str, attributes: &Attributes) -> Attributes {
         let groups = self.groups.iter().filter(|group| group.which.holds(name));
         groups.fold(attributes.clone(), |attributes, group| group.over(attributes))
     }
 
-    /// Checks that each parameter that a group names is among those that are trained.
+    /// Checks that each parameter that a group names is trained.
     pub(super) fn check_groups(&self, trained: &[&str]) -> Result<()> {
         for group in &self.groups {
             let Members::Named(names) = &group.which else { continue };
@@ -64,8 +64,8 @@ impl Options {
     }
 }
 
-/// Parameters with settings of their own, by [`group`](super::Sgd::group) of any optimizer. What it does not say is as for all
-/// others. The settings are attributes of the update operators, so a program carries them.
+/// A parameter group with its own settings, by [`group`](super::Sgd::group) of any optimizer. Options that it does not set are
+/// the optimizer's. The settings are attributes of the update operators, so a program contains them.
 ///
 /// ```
 /// use unpadded::optimizer::{AdamW, Group, Optimizer};
@@ -96,10 +96,10 @@ pub struct Group {
     l1: Option<f64>,
 }
 
-/// A question about the name of a parameter.
+/// A predicate on the name of a parameter.
 type NamePredicate = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// Which parameters a group has.
+/// The parameters of a group.
 #[derive(Clone)]
 enum Members {
     Named(Vec<String>),
@@ -124,7 +124,7 @@ impl fmt::Debug for Members {
     }
 }
 
-/// Questions are the same if they are one.
+/// Predicates are equal if they are the same object.
 impl PartialEq for Members {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -136,12 +136,12 @@ impl PartialEq for Members {
 }
 
 impl Group {
-    /// The parameters of these names. Each has to be trained.
+    /// A group of the parameters with these names. Each has to be trained.
     pub fn of<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         Self::new(Members::Named(names.into_iter().map(Into::into).collect()))
     }
 
-    /// The parameters whose name this is true of.
+    /// A group of the parameters whose names satisfy a predicate.
     pub fn matching(name: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self::new(Members::Matching(Arc::new(name)))
     }
@@ -166,13 +166,13 @@ impl Group {
         Self { held: Some(steps), ..self }
     }
 
-    /// A weight decay of their own.
+    /// Sets the weight decay of these parameters.
     #[must_use]
     pub fn weight_decay(self, weight_decay: f64) -> Self {
         Self { weight_decay: Some(weight_decay), ..self }
     }
 
-    /// L1 of their own.
+    /// Sets the L1 regularisation of these parameters.
     #[must_use]
     pub fn l1(self, l1: f64) -> Self {
         Self { l1: Some(l1), ..self }

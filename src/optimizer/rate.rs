@@ -1,4 +1,4 @@
-//! The learning rate of a program that is complete: what multiplies it, and another one in its place.
+//! Changes to the learning rate of a complete program: a scale, or the settings of another program.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::{Attributes, BlockId, Spec, VarId};
@@ -6,9 +6,8 @@ use crate::program::description::initialize::CONSTANT;
 use crate::program::{Initializer, OpDesc, Program, SlotVars, VarDesc, VarKind, VarRole};
 use crate::tensor::DType;
 
-/// The name of the state that multiplies the learning rate of every step, where an optimizer is
-/// [`adjustable`](super::Sgd::adjustable): an f32 scalar, 1 at the start. It is saved with the training. Between steps it may be set to any
-/// finite number from 0.
+/// The name of the state that scales the learning rate of every step, if an optimizer is [`adjustable`](super::Sgd::adjustable):
+/// an f32 scalar, 1 at the start. It is saved with the training. Between steps it may be set to any finite number from 0.
 ///
 /// ```
 /// use unpadded::executor::{Executor, Run, Scope};
@@ -34,7 +33,7 @@ pub const RATE_SCALE: &str = "learning_rate.scale";
 
 /// The operator that computes it.
 pub(super) const LEARNING_RATE: &str = "learning_rate";
-/// Its input for what multiplies the rate.
+/// Its input for the scale of the rate.
 const SCALE: &str = "scale";
 
 /// Lets the state [`RATE_SCALE`] multiply a learning rate. It is the last variable of the program if it was not there.
@@ -71,8 +70,8 @@ pub(crate) fn base_rate(program: &Program, rate: VarId) -> Result<f64> {
     program.root().ops[place(program, rate)?].attributes.float("base")
 }
 
-/// Gives learning rates the base rate and the schedule that those in the same places of another program have, and a scale if
-/// those have one. What fits no such place stays as it is.
+/// Copies the base rate, the schedule and the scale of learning rates from the operators at the same positions in another
+/// program. Learning rates without a counterpart are unchanged.
 pub(crate) fn take_rate(from: &Program, program: &mut Program) {
     let is_rate = |op: &OpDesc| op.kind == LEARNING_RATE;
     for (at, ours) in from.root().ops.iter().enumerate().filter(|(_, op)| is_rate(op)) {
@@ -82,7 +81,7 @@ pub(crate) fn take_rate(from: &Program, program: &mut Program) {
         if ours.input(SCALE).is_empty() {
             theirs.inputs.retain(|bound| bound.slot != SCALE);
         } else if let Some(rate) = rate {
-            // One that does not fit is a difference that stays.
+            // A scale that cannot be added remains a difference.
             adjustable(program, rate).ok();
         }
     }
@@ -100,7 +99,7 @@ fn place(program: &Program, rate: VarId) -> Result<usize> {
     })
 }
 
-/// A variable of the optimizer's own.
+/// Adds a variable of the optimizer.
 pub(super) fn own(
     program: &mut Program,
     name: String,

@@ -10,16 +10,16 @@ pub(super) struct Owing {
     pub(super) param: VarId,
     /// The states of its rule, in the order of the slots.
     pub(super) states: Vec<VarId>,
-    /// Up to which update each row is settled.
+    /// The state with the update up to which each row is settled.
     pub(super) settled: VarId,
     pub(super) kind: &'static str,
     pub(super) attributes: Attributes,
 }
 
-/// Which rows an operator reads.
+/// The rows that an operator reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rows {
-    /// Those that a variable of the root block names.
+    /// The rows whose numbers a variable of the root block has.
     Of(VarId),
     All,
 }
@@ -27,7 +27,7 @@ enum Rows {
 /// Puts a `settle` before every operator of the root block that reads one of the parameters, or whose steps do.
 ///
 /// # Errors
-/// If nothing reads one of them: its rows would owe for ever.
+/// If no operator reads a parameter: its rows would owe moves forever.
 pub(super) fn before_readers(
     program: &mut Program,
     registry: &Registry,
@@ -36,7 +36,7 @@ pub(super) fn before_readers(
     caller: &str,
 ) -> Result<()> {
     let mut unread: Vec<VarId> = owing.iter().map(|owing| owing.param).collect();
-    // The last place first, so that those before stay where they are.
+    // The last position first, so that earlier positions stay valid.
     for at in (0..program.root().ops.len()).rev() {
         // Cloned: a step block may read several parameters, and the first `settle` takes its position.
         let reader = program.root().ops[at].clone();
@@ -101,7 +101,7 @@ fn settle(
     program.append(registry, BlockId(0), request).map(drop)
 }
 
-/// The rows of `param` that an operator reads, and those that its steps read.
+/// Collects the rows of `param` that an operator or its steps read.
 fn rows_read(
     program: &Program,
     registry: &Registry,
@@ -136,7 +136,7 @@ fn rows_read(
     Ok(())
 }
 
-/// The same rows as they are named outside of a step block.
+/// Translates the rows of a step block to the variables outside of it.
 fn outside(program: &Program, step: &StepDesc, rows: Rows) -> Rows {
     let Rows::Of(ids) = rows else { return Rows::All };
     if program.var(ids).block != step.block {

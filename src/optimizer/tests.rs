@@ -1,4 +1,4 @@
-//! What each optimizer appends, and what it refuses.
+//! The operators that each optimizer appends, and its errors.
 
 use super::*;
 use crate::operator::Spec;

@@ -19,7 +19,7 @@ impl Message {
         numbers.iter().for_each(|x| self.0.extend_from_slice(&x.to_le_bytes()));
     }
 
-    /// Sums of a metric: most of many may be zero, and are left out.
+    /// Writes the sums of a metric: if most of many are zero, zeros are left out.
     pub(crate) fn sums(&mut self, sums: &[f64]) {
         let some: Vec<usize> = (0..sums.len()).filter(|&i| sums[i].to_bits() != 0).collect();
         self.count(sums.len());
@@ -30,7 +30,7 @@ impl Message {
         }
     }
 
-    /// Some numbers of an array.
+    /// Writes a range of the numbers of an array.
     pub(crate) fn numbers(&mut self, array: &Dense, part: std::ops::Range<usize>) -> Result<()> {
         match array.dtype() {
             DType::F64 => self.put(&array.as_slice::<f64>()?[part], |x| x.to_le_bytes()),
@@ -46,7 +46,7 @@ impl Message {
         to.iter_mut().zip(numbers).for_each(|(to, &x)| *to = bytes(x));
     }
 
-    /// Row numbers of a table of this height: four bytes each where that is enough.
+    /// Writes row numbers of a table of this height, in four bytes each if that is enough.
     fn ids(&mut self, ids: &[i64], height: usize) {
         self.count(ids.len());
         match u32::try_from(height) {
@@ -55,7 +55,7 @@ impl Message {
         }
     }
 
-    /// Those rows of a table at the given places, with their numbers.
+    /// Writes the rows at these positions of selected rows, with their row numbers.
     pub(crate) fn rows(&mut self, rows: &SelectedRows, places: &[usize]) -> Result<()> {
         let ids: Vec<i64> = places.iter().map(|&place| rows.row_ids()[place]).collect();
         self.ids(&ids, rows.height());
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
         bytes.map(|bytes| u64::from_le_bytes(*bytes)).ok_or_else(foreign)
     }
 
-    /// A number of items that follow.
+    /// Reads the number of items that follow.
     pub(crate) fn count(&mut self) -> Result<usize> {
         // Each has at least one byte.
         let count = usize::try_from(self.number()?).ok();
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
         Ok(bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
     }
 
-    /// As many sums as there are in `to`, which they replace.
+    /// Reads as many sums as `to` has, into `to`.
     pub(crate) fn sums(&mut self, to: &mut [f64]) -> Result<()> {
         if self.number()? != to.len() as u64 {
             return Err(foreign());
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// An array of this dtype and shape.
+    /// Reads an array of this dtype and shape.
     pub(crate) fn numbers(&mut self, dtype: DType, shape: &[usize]) -> Result<Dense> {
         let count: usize = shape.iter().product();
         let bytes = self.take(count.saturating_mul(if dtype == DType::F64 { 8 } else { 4 }))?;
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Rows of a table of this dtype, whose first extent is its height.
+    /// Reads rows of a table of this dtype and shape; the first extent is its height.
     pub(crate) fn rows(&mut self, dtype: DType, shape: &[usize]) -> Result<SelectedRows> {
         let height = shape.first().copied().unwrap_or_default();
         let count = self.count()?;

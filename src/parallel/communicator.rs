@@ -4,8 +4,8 @@ use std::time::Instant;
 
 /// The connection of one rank to the ranks of a training, numbered from 0.
 ///
-/// All ranks make the same calls in the same order. Numbers are never added up here: their sums would depend on how many ranks there
-/// are.
+/// All ranks make the same calls in the same order. Numbers are never added up here: their sums would depend on the number of
+/// ranks.
 pub trait Communicator {
     /// The number of this rank, below [`Self::size`].
     fn rank(&self) -> usize;
@@ -16,7 +16,7 @@ pub trait Communicator {
     /// Sends `messages[r]` to each rank r and waits for the message of each rank, which replaces `received[r]`. Both have an entry per
     /// rank; the entries of this rank itself are left alone. Messages of all lengths arrive whole, in the order of the calls.
     ///
-    /// `doing` names the work that waits, for what a transport prints if it has to end the process by itself.
+    /// `doing` names the waiting work, for the message of a transport that has to end the process by itself.
     ///
     /// # Errors
     /// If a rank has [left](Self::leave), or messages are missing at the deadline. The communicator is of no further use then.
@@ -28,12 +28,12 @@ pub trait Communicator {
         deadline: Instant,
     ) -> Result<(), ExchangeFailure>;
 
-    /// Tells all other ranks that this one fails, without waiting for them: each [exchange](Self::exchange) that waits, now or later, is an
-    /// error with this reason.
+    /// Reports the failure of this rank to all other ranks, without waiting for them: each waiting [exchange](Self::exchange),
+    /// now or later, returns an error with this reason.
     fn leave(&mut self, reason: &str);
 }
 
-/// Why an exchange failed.
+/// The reason why an exchange failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExchangeFailure {
     /// A rank failed.

@@ -1,15 +1,15 @@
-//! Which sequences of a batch make which part, and which parts a rank computes.
+//! The sequences of each part of a batch, and the parts that each rank computes.
 
 use std::ops::Range;
 
-/// The parts that a rank computes: as many as any other rank, or one less or more.
+/// The parts that a rank computes: the numbers of parts of two ranks differ by at most one.
 pub(crate) fn parts_of(rank: usize, size: usize, parts: usize) -> Range<usize> {
     let first = |rank: usize| rank * parts / size.max(1);
     first(rank)..first(rank + 1)
 }
 
-/// Sequence numbers by part, ascending. Each sequence, longest first, joins the part with the fewest tokens so far, of several the one with
-/// the fewest sequences, then the first: a function of the lengths and the number of parts alone.
+/// Sequence numbers by part, ascending. Each sequence, longest first, joins the part with the fewest tokens so far; of several,
+/// the part with the fewest sequences, then the first. The result depends on the lengths and the number of parts alone.
 pub(crate) fn by_tokens(lengths: &[usize], parts: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(lengths[i]));
@@ -29,7 +29,7 @@ pub(crate) fn by_tokens(lengths: &[usize], parts: usize) -> Vec<Vec<usize>> {
     dealt.into_iter().map(sorted).collect()
 }
 
-/// Sequence numbers by part, one after the other: a sequence whose state is carried stays in its part from batch to batch.
+/// Sequence numbers by part, dealt in turn: a sequence whose state is carried stays in its part from batch to batch.
 pub(crate) fn in_turn(sequences: usize, parts: usize) -> Vec<Vec<usize>> {
     (0..parts).map(|part| (part..sequences).step_by(parts).collect()).collect()
 }

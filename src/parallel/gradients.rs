@@ -1,7 +1,8 @@
 //! The sum of the gradients of all parts of a step, on every rank, along the [tree](super::tree) of the parts.
 //!
-//! Each rank adds up a share of the numbers, of dense gradients a range and of selected rows every size-th row, and sends the sums
-//! to all. So a rank sends 2 (N − 1)/N times the gradients if it holds one subtree of the parts, whatever the height of a table.
+//! Each rank adds up a share of the numbers, a range of dense gradients and every size-th row of selected rows, and sends the
+//! sums to all. So a rank sends 2 (N − 1)/N times the gradients if it holds one subtree of the parts, whatever the height of a
+//! table.
 
 use std::ops::Range;
 
@@ -14,7 +15,7 @@ use crate::operator::RowValue;
 use crate::tensor::{DType, Dense, Element, SelectedRows, Storage};
 use crate::with_float;
 
-/// What the gradient of a parameter is: dense, or selected rows of a table.
+/// The storage of a parameter's gradient: dense, or selected rows of a table.
 #[derive(Debug, Clone)]
 pub(crate) struct GradientSpec {
     pub(crate) selected_rows: bool,
@@ -22,10 +23,10 @@ pub(crate) struct GradientSpec {
     pub(crate) shape: Vec<usize>,
 }
 
-/// A gradient by parameter. Selected rows are ascending, each once.
+/// The gradients, by parameter. Selected rows are ascending, each once.
 pub(crate) type Gradients = Vec<Storage>;
 
-/// The sum of the gradients of two parts. A row that only one of them has is unchanged.
+/// Adds the gradients of two parts. A row in only one of them is unchanged.
 pub(crate) fn add(sum: Gradients, other: Gradients) -> Result<Gradients> {
     sum.into_iter().zip(other).map(|(sum, other)| add_one(sum, other)).collect()
 }
@@ -46,7 +47,7 @@ fn add_one(sum: Storage, other: Storage) -> Result<Storage> {
     }
 }
 
-/// The rows of both, ascending.
+/// Merges the rows of both, ascending.
 fn union<T: RowValue + Element>(a: &SelectedRows, b: &SelectedRows) -> Result<SelectedRows> {
     let (height, width) = (a.height(), a.value().width());
     let (x, y) = (a.value().as_slice::<T>()?, b.value().as_slice::<T>()?);
@@ -82,7 +83,7 @@ struct Share<'a> {
     rank: usize,
     size: usize,
     specs: &'a [GradientSpec],
-    /// Of dense gradients: the parameter, and the range of its numbers.
+    /// The parameters with dense gradients, and the ranges of their numbers.
     dense: Vec<(usize, Range<usize>)>,
 }
 
@@ -123,7 +124,7 @@ impl<'a> Share<'a> {
         Ok(())
     }
 
-    /// The same sums, as they are sent to all.
+    /// Writes the sums of this share, to send them to all ranks.
     fn write_sums(&self, sums: &Gradients, to: &mut Message) -> Result<()> {
         for sum in sums {
             match sum {
@@ -139,7 +140,7 @@ impl<'a> Share<'a> {
         Ok(())
     }
 
-    /// One storage for each range of a dense gradient, then one for each table.
+    /// Reads a storage for each range of a dense gradient, then one for each table.
     fn read(&self, from: &mut Reader<'_>) -> Result<Gradients> {
         let mut read = Gradients::new();
         for (param, range) in &self.dense {
@@ -153,8 +154,8 @@ impl<'a> Share<'a> {
 }
 
 impl World {
-    /// The sum of the gradients of all parts, the same bits on each rank and for any number of ranks. `own` has the sums of this
-    /// rank's [subtrees](super::tree::subtrees); `occupied` tells which parts have sequences.
+    /// Sums the gradients of all parts, with equal bits on each rank and for any number of ranks. `own` has the sums of this
+    /// rank's [subtrees](super::tree::subtrees); `occupied` marks the parts that have sequences.
     ///
     /// # Errors
     /// As [`Self::exchange`].
@@ -199,7 +200,7 @@ impl World {
     }
 }
 
-/// The whole gradients out of the shares of all ranks.
+/// Assembles the gradients from the shares of all ranks.
 fn assembled(shares: &[Share<'_>], received: &[Vec<u8>], specs: &[GradientSpec]) -> Result<Gradients> {
     let zeros = |spec: &GradientSpec| match spec.selected_rows {
         true => Dense::zeros(spec.dtype, &[0]),
@@ -231,7 +232,7 @@ fn assembled(shares: &[Share<'_>], received: &[Vec<u8>], specs: &[GradientSpec])
         .collect()
 }
 
-/// Rows of several sets without a common row, ascending.
+/// Merges the rows of disjoint sets, ascending.
 fn sorted<T: RowValue + Element>(sets: &[SelectedRows], spec: &GradientSpec) -> Result<Storage> {
     let width: usize = spec.shape.iter().skip(1).product();
     let mut places: Vec<(i64, &[T])> = Vec::new();

@@ -4,8 +4,8 @@
 //! message without waiting for its receiver. Long ones follow only once the other rank's short one is here, so that nothing is pending
 //! on a rank that is late: MPI has no way to give up a send. All requests are polled, and no call of MPI waits.
 //!
-//! A rank whose exchange fails tells all others why, and takes what they had begun to send until each has answered likewise.
-//! What a stopped process leaves pending ends this one, by `MPI_Abort`, with the error on standard error.
+//! A rank whose exchange fails sends the reason to all others, and receives their pending messages until each has answered
+//! likewise. If a stopped process leaves requests pending, this process ends by `MPI_Abort`, with the error on standard error.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 const DATA: Tag = 1;
 const FAILURE: Tag = 2;
-/// Of the exchange in which ranks end.
+/// The tag of the exchange in which ranks end.
 const ENDING: Tag = 3;
 
 /// The bytes of a message that travel with its length. Open MPI completes a send of up to 256 bytes at once, even if its receiver has
@@ -33,18 +33,19 @@ const SHORT: usize = 200;
 const REASON: usize = 3000;
 /// The length, in eight bytes.
 const LENGTH: usize = 8;
-/// Longer messages are sent in pieces that MPI sends at once over TCP, where its default for that is 64 KiB: what it asks for first waits in
-/// the cable behind what the other rank is sending, so that both directions take turns (measured at 100 Mbit/s, 1.8 times as long).
+/// Longer messages are sent in pieces that MPI sends at once over TCP, where its default limit for that is 64 KiB. Above the
+/// limit, MPI first sends a request, which waits in the cable behind the data of the other rank, so that both directions take
+/// turns (measured at 100 Mbit/s, 1.8 times as long).
 const PIECE: usize = 48 << 10;
-/// The most pieces of a message: each is looked at in every round of waiting.
+/// Maximum number of pieces of a message: each is polled in every round of waiting.
 const MOST_PIECES: usize = 512;
 
-/// From when on a wait without progress sleeps, since ranks may share cores; and how long each time.
+/// The time after which a wait without progress sleeps, since ranks may share cores; and the duration of each sleep.
 const SPIN: Duration = Duration::from_millis(1);
 const NAP: Duration = Duration::from_micros(30);
-/// How long what was begun may take once an exchange has failed.
+/// The time limit for pending requests once an exchange has failed.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long a failed exchange takes what others may just have begun to send.
+/// The time in which a failed exchange receives messages that others may just have begun to send.
 const LINGER: Duration = Duration::from_millis(50);
 
 /// A rank that is a process of MPI. There is one per process; MPI is called from its thread alone.
@@ -93,12 +94,12 @@ impl Mpi {
         Ok(Self { universe: Some(universe), world, rank, size, failed: false, patience: GRACE })
     }
 
-    /// The number of a rank as MPI has it.
+    /// The MPI process of a rank.
     fn process(&self, rank: usize) -> mpi::topology::Process<'_> {
         self.world.process_at_rank(i32::try_from(rank).unwrap_or_default())
     }
 
-    /// The next failure that a rank tells this one: which rank tells it, and the failure.
+    /// Receives the next reported failure: the reporting rank, and the failure.
     fn failure(&self) -> Option<(usize, ExchangeFailure)> {
         let (message, status) = self.world.any_process().immediate_matched_probe_with_tag(FAILURE)?;
         let teller = usize::try_from(status.source_rank()).unwrap_or_default();
@@ -128,7 +129,7 @@ impl Mpi {
         Some((teller, ExchangeFailure::Left { rank, reason }))
     }
 
-    /// Tells all other ranks of the failure of a rank.
+    /// Reports the failure of a rank to all other ranks.
     fn tell(&self, rank: usize, reason: &str) {
         let mut end = reason.len().min(REASON);
         while !reason.is_char_boundary(end) {
@@ -219,13 +220,13 @@ struct Meeting<'a, 's> {
     ranks: &'s Mpi,
     scope: &'s LocalScope<'a>,
     tag: Tag,
-    /// The ranks whose message did not begin to arrive to its end.
+    /// The ranks whose messages have not arrived completely.
     peers: Vec<Peer<'a, 's>>,
-    /// What MPI has not completed beside, each with the other rank.
+    /// The other requests that MPI has not completed, each with the other rank.
     pending: Vec<(usize, Bytes<'a, 's>)>,
-    /// Why the exchange fails, and since when it is known.
+    /// The reason why the exchange fails, and the time when it was detected.
     lost: Option<(ExchangeFailure, Instant)>,
-    /// The ranks that have told this one a failure: they send nothing more.
+    /// The ranks that have reported a failure to this one: they send nothing more.
     tellers: BTreeSet<usize>,
 }
 
@@ -234,15 +235,15 @@ type Bytes<'a, 's> = Request<'a, [u8], &'s LocalScope<'a>>;
 struct Peer<'a, 's> {
     rank: usize,
     stage: Stage<'a, 's>,
-    /// The message for it.
+    /// The message for that rank.
     own: &'a [u8],
 }
 
 enum Stage<'a, 's> {
-    /// With room for the short message, and for the whole one.
+    /// The buffers for the short message and for the whole message.
     Awaited(&'a mut [u8], &'a mut Vec<u8>),
     Begun(Bytes<'a, 's>, &'a mut Vec<u8>),
-    /// With room for the pieces that are not here yet.
+    /// The buffer for the pieces that have not arrived yet.
     Long(&'a mut [u8]),
 }
 
@@ -252,7 +253,7 @@ impl<'a, 's> Meeting<'a, 's> {
         self.pending.push((rank, request));
     }
 
-    /// Fails, and tells the others.
+    /// Fails, and reports the failure to the others.
     fn lose(&mut self, lost: ExchangeFailure, text: impl Fn(&ExchangeFailure) -> String) {
         if self.lost.is_none() {
             match &lost {
@@ -263,7 +264,7 @@ impl<'a, 's> Meeting<'a, 's> {
         }
     }
 
-    /// Takes what has arrived and begins what follows from it; whether anything happened.
+    /// Receives arrived messages and begins the requests that follow; returns whether anything happened.
     fn poll(&mut self) -> bool {
         let mut moved = false;
         for (rank, request) in std::mem::take(&mut self.pending) {
@@ -314,12 +315,12 @@ impl<'a, 's> Meeting<'a, 's> {
         moved
     }
 
-    /// Whether a failed exchange may end: MPI has completed all that was begun, and no rank sends more.
+    /// Returns whether a failed exchange may end: MPI has completed all requests, and no rank sends more.
     fn parted(&self, since: Duration) -> bool {
         let done = |peer: &Peer<'_, '_>| match peer.stage {
             Stage::Begun(..) => false,
             Stage::Awaited(..) if since >= LINGER => true,
-            // MPI keeps the order: what a rank sent before it told its failure is here, too.
+            // MPI keeps the order: messages that a rank sent before it reported its failure have arrived, too.
             _ if self.tellers.contains(&peer.rank) => {
                 self.ranks.process(peer.rank).immediate_probe_with_tag(self.tag).is_none()
             }
@@ -340,7 +341,7 @@ impl<'a, 's> Meeting<'a, 's> {
         self.peers.iter().filter(awaited).map(|peer| peer.rank).find_map(|rank| {
             let process = self.ranks.process(rank);
             process.immediate_probe_with_tag(ENDING)?;
-            // MPI keeps the order: what the rank sent before it ended is here, too.
+            // MPI keeps the order: messages that the rank sent before it ended have arrived, too.
             let none = process.immediate_probe_with_tag(DATA).is_none();
             none.then(|| ExchangeFailure::Left { rank, reason: "it ended before this exchange".to_owned() })
         })
@@ -358,7 +359,7 @@ fn long(message: &[u8]) -> &[u8] {
     if message.len() <= SHORT { &[] } else { message }
 }
 
-/// Reads a short message; the room for the long one that follows.
+/// Reads a short message; returns the buffer for the long message that follows.
 fn room<'a>(head: &[u8], body: &'a mut Vec<u8>) -> &'a mut [u8] {
     let (length, bytes) = head.split_first_chunk::<LENGTH>().map_or((0, head), |(length, bytes)| {
         (usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX), bytes)

@@ -1,4 +1,4 @@
-//! Ranks that are threads of one process: for tests, and for simulations of messages and ranks that are lost.
+//! Ranks that are threads of one process: for tests, and for simulations of lost messages and ranks.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -31,8 +31,8 @@ pub fn threads(size: usize) -> Vec<ThreadRank> {
 
 /// The ranks of a world of threads with faults that a seed decides, in simulated time.
 ///
-/// Time passes only while every living rank waits: first to the next arrival of a delayed message; if no message is on its way, to the
-/// deadlines of all waiting ranks at once. A simulation waits for nothing but its threads, and equal seeds give equal faults.
+/// Time passes only while every living rank waits: first to the next arrival of a delayed message; if no message is delayed, to
+/// the deadlines of all waiting ranks at once. A simulation waits only for its threads, and equal seeds give equal faults.
 pub fn simulated(size: usize, faults: Faults) -> Vec<ThreadRank> {
     ranks(size, Some(faults))
 }
@@ -50,25 +50,25 @@ fn ranks(size: usize, faults: Option<Faults>) -> Vec<ThreadRank> {
     (0..size).map(|rank| ThreadRank { rank, size, exchanges: 0, faults, shared: shared.clone() }).collect()
 }
 
-/// The faults of a simulation: each is the share of messages or exchanges that it meets, from 0 to 1.
+/// The faults of a simulation: each is the share of messages or exchanges with the fault, from 0 to 1.
 ///
 /// A fault depends on the seed, the ranks and the number of the exchange alone.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Faults {
     /// The seed of all faults.
     pub seed: u64,
-    /// The share of messages that arrive later than others; the messages of a pair of ranks stay in order.
+    /// The share of delayed messages; the messages between two ranks stay in order.
     pub delays: f64,
-    /// The share of messages that never arrive.
+    /// The share of lost messages.
     pub drops: f64,
-    /// The share of exchanges in which a rank dies: some of its messages are sent, and it tells nobody.
+    /// The share of exchanges in which a rank dies: it sends some of its messages, and does not report the failure.
     pub deaths: f64,
 }
 
 /// The longest delay of a message, in units of simulated time.
 const LONGEST: f64 = 8.0;
 
-/// Which fault a random number decides.
+/// The fault that a random number decides.
 #[derive(Clone, Copy)]
 enum Fault {
     Delay,
@@ -83,7 +83,7 @@ impl Faults {
         uniform01(self.seed, [from as u32, to as u32, exchange as u32, fault as u32])
     }
 
-    /// When a message arrives that is sent now; `None` if it never does.
+    /// The time of arrival of a message that is sent now; `None` if it is lost.
     fn arrival(&self, now: u64, from: usize, to: usize, exchange: u64) -> Option<u64> {
         if self.draw(Fault::Drop, from, to, exchange) < self.drops {
             return None;
@@ -110,15 +110,15 @@ struct ThreadExchange {
 }
 
 struct State {
-    /// The messages to a rank from a rank that were not received yet, oldest first.
+    /// The messages that were not received yet, by receiver and sender, oldest first.
     mail: Vec<Vec<VecDeque<Message>>>,
     presence: Vec<Presence>,
     /// The ranks whose simulated deadline has passed.
     late: Vec<bool>,
     /// The simulated time.
     now: u64,
-    /// Whether ranks see who failed or ended. In a simulation only once every living rank waits, so that a seed decides what each
-    /// received before.
+    /// Whether ranks see failed and ended ranks. In a simulation only once every living rank waits, so that the seed decides the
+    /// messages that each received before.
     settled: bool,
     /// The first rank that failed, and its reason.
     failed: Option<(usize, String)>,
@@ -138,7 +138,7 @@ enum Presence {
     Waiting,
     /// Its communicator was dropped.
     Ended,
-    /// The simulation ended it, and no other rank knows.
+    /// The simulation ended it, unknown to the other ranks.
     Dead,
 }
 
@@ -149,7 +149,7 @@ impl ThreadExchange {
 }
 
 impl State {
-    /// Lets every waiting rank look again.
+    /// Wakes every waiting rank.
     fn wake(&mut self, changed: &Condvar) {
         for presence in self.presence.iter_mut().filter(|presence| **presence == Presence::Waiting) {
             *presence = Presence::Running;
@@ -176,7 +176,7 @@ impl State {
         if queue.front().is_some_and(fits) { queue.pop_front().map(|message| message.bytes) } else { None }
     }
 
-    /// Whether a rank ended without a message that another one waits for.
+    /// Returns whether a rank ended without a message that another rank waits for.
     fn ended(&mut self, to: usize, from: usize, exchange: u64) -> bool {
         let sent = self
             .queue(to, from)
@@ -184,7 +184,7 @@ impl State {
         self.presence.get(from) == Some(&Presence::Ended) && !sent
     }
 
-    /// Moves a simulation if every living rank waits: they see failures, or time passes.
+    /// Advances a simulation if every living rank waits: ranks see failures, or time passes.
     fn advance(&mut self) -> bool {
         if self.presence.contains(&Presence::Running) {
             return false;
@@ -213,7 +213,7 @@ impl State {
 }
 
 impl ThreadRank {
-    /// Sends the messages of an exchange. In a simulation some are lost; whether this rank survives it.
+    /// Sends the messages of an exchange, except those that the simulation loses. Returns whether this rank survives.
     fn send(&self, messages: &[&[u8]], exchange: u64) -> bool {
         let others = messages.iter().enumerate().take(self.size).filter(|(to, _)| *to != self.rank);
         let mut copies: Vec<(usize, Vec<u8>)> = others.map(|(to, bytes)| (to, bytes.to_vec())).collect();
@@ -329,7 +329,7 @@ mod tests {
     use super::*;
     use crate::parallel::World;
 
-    /// Whoever waits for a thread that panics gets an error that says so; whoever comes later gets it, too.
+    /// Ranks that wait for a thread that panics get an error with the panic; so do later calls.
     #[test]
     fn a_panic_is_a_failure() {
         let mut ranks = threads(3);

@@ -1,4 +1,4 @@
-//! The binary tree of the parts of a step, along which their sums are made: the same additions in the same order for any number of ranks.
+//! The binary tree of the parts of a step, which fixes the order of additions: equal for any number of ranks.
 
 use std::ops::Range;
 
@@ -19,11 +19,11 @@ pub(crate) fn subtrees(range: Range<usize>) -> Vec<Range<usize>> {
     found
 }
 
-/// The sum of a subtree where it is known, none of parts without sequences.
+/// The sum of a subtree if it is known; an inner `None` for parts without sequences.
 type SubtreeSum<'a, T> = dyn FnMut(&Range<usize>) -> Option<Result<Option<T>>> + 'a;
 
-/// The sum over a subtree. `node` gives the sum of a subtree where it is known, and `None` where it follows from the two halves; it knows each
-/// single part. A part without sequences has no sum.
+/// Sums over a subtree. `node` returns the sum of a subtree if it is known, and `None` if it follows from the two halves; it
+/// knows each single part. A part without sequences has no sum.
 pub(crate) fn sum<T>(
     of: Range<usize>,
     node: &mut SubtreeSum<'_, T>,
@@ -43,7 +43,7 @@ pub(crate) fn sum<T>(
     }
 }
 
-/// The sum over all parts, of which each is known: `None` for a part without sequences.
+/// Sums over all parts, each of which is known; `None` is a part without sequences.
 pub(crate) fn sum_all<T>(parts: Vec<Option<T>>, add: &mut dyn FnMut(T, T) -> Result<T>) -> Result<Option<T>> {
     let all = 0..parts.len();
     let mut parts = parts.into_iter();
@@ -64,7 +64,7 @@ mod tests {
         assert!(subtrees(2..2).is_empty());
     }
 
-    /// The order of the additions as text, over any number of ranks.
+    /// The order of the additions, as text, for any number of ranks.
     #[test]
     fn the_order_of_additions_is_that_of_one_rank() {
         let mut join = |a: String, b: String| Ok(format!("({a}+{b})"));

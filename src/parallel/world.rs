@@ -1,4 +1,4 @@
-//! The world: the ranks of a training as one of them sees them.
+//! The world: the ranks of a training, as seen by one rank.
 
 use std::cell::RefCell;
 use std::panic::Location;
@@ -10,10 +10,10 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The longest wait for another rank unless [`World::deadline`] sets it.
 const DEADLINE: Duration = Duration::from_secs(300);
-/// The longest deadline: the clock has a time beyond it.
+/// The longest deadline that the clock can represent for sure.
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// The ranks of a training, as one rank sees them. A clone is the same world.
+/// The ranks of a training, as seen by one rank. A clone is the same world.
 #[derive(Clone)]
 pub struct World(Rc<RefCell<Inner>>);
 
@@ -21,14 +21,14 @@ struct Inner {
     communicator: Box<dyn Communicator>,
     deadline: Duration,
     traffic: Traffic,
-    /// Why no further exchange is possible.
+    /// The reason why no further exchange is possible.
     failed: Option<Error>,
     received: Vec<Vec<u8>>,
     /// The number of ranks on the cores of this one, itself among them.
     sharers: usize,
 }
 
-/// What a rank has sent, received and waited for.
+/// The traffic of a rank: bytes sent, bytes received, and time waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Traffic {
@@ -61,8 +61,8 @@ impl World {
         Self(Rc::new(RefCell::new(inner)))
     }
 
-    /// Sets the deadline: the longest wait for the other ranks in one exchange (300 s by default). It has to exceed the longest time that a
-    /// rank spends alone, as in saving a checkpoint.
+    /// Sets the deadline: the longest wait for the other ranks in one exchange (default: 300 s). It has to exceed the longest
+    /// time that a rank works alone, for example to save a checkpoint.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         self.0.borrow_mut().deadline = deadline.min(LONGEST);
@@ -79,7 +79,7 @@ impl World {
         self.0.borrow().communicator.size().max(1)
     }
 
-    /// Counts the ranks that share the cores of this one, as processes of one host do unless they are bound to cores.
+    /// Counts the ranks on the cores of this one, as processes of one host share cores unless they are bound.
     ///
     /// # Errors
     /// As [`Self::exchange`].
@@ -99,7 +99,7 @@ impl World {
         self.0.borrow().sharers
     }
 
-    /// What this rank has exchanged so far.
+    /// The traffic of this rank so far.
     pub fn traffic(&self) -> Traffic {
         self.0.borrow().traffic
     }
@@ -170,7 +170,7 @@ impl World {
             Err(error) => {
                 message[0] =
                     1 + KINDS.iter().position(|&kind| kind == error.kind()).unwrap_or_default() as u8;
-                // A line of code of another process would be read as one of this process.
+                // A line of code of another process would look like a line of this process.
                 message.extend_from_slice(format!("{error:#}").as_bytes());
             }
         }
@@ -187,7 +187,7 @@ impl World {
         all.iter().enumerate().map(of).collect()
     }
 
-    /// Tells the other ranks that this one fails, once: whoever waits for it gets this error with the number of the rank.
+    /// Reports the failure of this rank to the other ranks, once: waiting ranks get this error with the number of this rank.
     pub(crate) fn fail(&self, error: &Error) {
         self.end(error.clone(), &format!("{error:#}"));
     }

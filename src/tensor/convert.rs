@@ -1,4 +1,4 @@
-//! From each sparse storage to each other one.
+//! Conversions between the sparse storages.
 
 use ndarray::Array2;
 
@@ -6,7 +6,7 @@ use super::{Coo, Csr, DType, SelectedRows};
 use crate::error::{Error, Result};
 
 impl Csr {
-    /// The entries by coordinates, in their order.
+    /// Converts to coo, with the entries in their order.
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -29,7 +29,7 @@ impl Csr {
         Coo::new(self.shape(), coordinates, self.values().clone())
     }
 
-    /// The rows that have entries, each with all its numbers.
+    /// Converts to selected rows: the rows that have entries.
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -49,7 +49,7 @@ impl Csr {
 }
 
 impl Coo {
-    /// The matrix by rows, canonical.
+    /// Converts to csr, canonical.
     ///
     /// ```
     /// use unpadded::tensor::{Coo, Csr};
@@ -75,7 +75,7 @@ impl Coo {
         Csr::new([rows, columns], indptr, sorted.coordinates().column(1).to_vec(), sorted.values().clone())
     }
 
-    /// The parts of the first axis that have entries, each with all its numbers.
+    /// Converts to selected rows: the parts of the first axis that have entries.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -97,7 +97,7 @@ impl Coo {
 }
 
 impl SelectedRows {
-    /// The numbers of the rows that are not 0, by rows.
+    /// Converts to csr: the numbers that are not 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -118,7 +118,7 @@ impl SelectedRows {
         self.to_coo()?.to_csr()
     }
 
-    /// The numbers of the rows that are not 0, by coordinates; canonical.
+    /// Converts to coo, canonical: the numbers that are not 0.
     ///
     /// ```
     /// use ndarray::array;

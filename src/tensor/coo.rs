@@ -27,7 +27,7 @@ pub struct Coo {
 }
 
 impl Coo {
-    /// From the coordinates, of shape `[entries, rank]`, and the values, of shape `[entries]`.
+    /// A tensor from the coordinates, of shape `[entries, rank]`, and the values, of shape `[entries]`.
     ///
     /// # Errors
     /// A shape without dimensions, coordinates of another rank, values that are not one for each entry, or a
@@ -58,7 +58,7 @@ impl Coo {
         Ok(Self { shape: shape.to_vec(), coordinates, values })
     }
 
-    /// The entries of a dense tensor that are not 0, in row-major order.
+    /// Converts a dense tensor: its numbers that are not 0, in row-major order.
     ///
     /// # Errors
     /// If the tensor has no dimension.
@@ -83,7 +83,7 @@ impl Coo {
         self.values.dtype()
     }
 
-    /// The shape of the dense meaning.
+    /// The shape of the dense tensor.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
@@ -103,13 +103,13 @@ impl Coo {
         (self.coordinates, self.values)
     }
 
-    /// Whether the coordinates ascend in row-major order and none repeats.
+    /// Returns whether the coordinates ascend in row-major order without repeats.
     pub fn is_canonical(&self) -> bool {
         (1..self.values.len()).all(|entry| self.entry(entry - 1).lt(self.entry(entry)))
     }
 
-    /// The same meaning with ascending coordinates, each once; repeated entries are added in their order, and zeros
-    /// that are stored stay. A canonical tensor is handed on as it is.
+    /// Sorts the entries by coordinates, each once: repeated entries are added in their order, and stored zeros stay. A
+    /// canonical tensor is returned unchanged.
     ///
     /// # Errors
     /// If there is no memory for the result.
@@ -127,7 +127,7 @@ impl Coo {
         Ok(Self { shape: self.shape, coordinates, values })
     }
 
-    /// The dense tensor.
+    /// Converts to a dense tensor.
     ///
     /// # Errors
     /// If it does not fit into memory.
@@ -142,7 +142,7 @@ impl Coo {
         self.values.place(&mut (0..self.values.len()).map(place), &self.shape).at_caller()
     }
 
-    /// The same in canonical form, borrowed if it is so already.
+    /// The canonical form, borrowed if the tensor is canonical already.
     #[track_caller]
     pub(super) fn canonical(&self) -> Result<Cow<'_, Self>> {
         if self.is_canonical() {

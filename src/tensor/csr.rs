@@ -37,7 +37,7 @@ pub struct Csr {
 }
 
 impl Csr {
-    /// From its parts: `indptr` of `[rows + 1]`, `indices` and `values` of `[entries]`.
+    /// A matrix from its arrays: `indptr` of `[rows + 1]`, `indices` and `values` of `[entries]`.
     ///
     /// # Errors
     /// An `indptr` of another length, that does not start with 0, decreases, or does not end with the number of
@@ -79,7 +79,7 @@ impl Csr {
         Ok(Self { shape, indptr, indices, values })
     }
 
-    /// The entries of a dense matrix that are not 0, by rows.
+    /// Converts a dense matrix: its numbers that are not 0, by rows.
     ///
     /// # Errors
     /// If the tensor has not two dimensions, or more rows than memory has room to count: rows may have no width.
@@ -106,7 +106,7 @@ impl Csr {
         &self.shape
     }
 
-    /// Where each row's entries begin, and at last how many entries there are.
+    /// The start of each row's entries, then the number of entries.
     pub fn indptr(&self) -> &[i64] {
         &self.indptr
     }
@@ -126,7 +126,7 @@ impl Csr {
         (self.indptr, self.indices, self.values)
     }
 
-    /// Whether the columns of each row ascend and none repeats.
+    /// Returns whether the columns of each row ascend without repeats.
     pub fn is_canonical(&self) -> bool {
         self.indptr.windows(2).all(|pair| {
             let row = &self.indices[pair[0] as usize..pair[1] as usize];
@@ -134,8 +134,8 @@ impl Csr {
         })
     }
 
-    /// The same meaning with ascending columns, each once; repeated entries are added in their order, and zeros that
-    /// are stored stay. A canonical matrix is handed on as it is.
+    /// Sorts the columns of each row, each once: repeated entries are added in their order, and stored zeros stay. A
+    /// canonical matrix is returned unchanged.
     ///
     /// # Errors
     /// If there is no memory for the result.
@@ -156,7 +156,7 @@ impl Csr {
         Ok(Self { shape: self.shape, indptr: pointers(&rows, self.shape[0]).at_caller()?, indices, values })
     }
 
-    /// The same in canonical form, borrowed if it is so already.
+    /// The canonical form, borrowed if the matrix is canonical already.
     #[track_caller]
     pub(super) fn canonical(&self) -> Result<Cow<'_, Self>> {
         if self.is_canonical() {
@@ -165,7 +165,7 @@ impl Csr {
         self.clone().canonicalize().map(Cow::Owned)
     }
 
-    /// The dense matrix.
+    /// Converts to a dense matrix.
     ///
     /// # Errors
     /// If it does not fit into memory.
@@ -190,7 +190,7 @@ impl Csr {
     }
 }
 
-/// `indptr` from the ascending rows of the entries. A dense tensor without width may claim any number of rows.
+/// Computes `indptr` from the ascending rows of the entries. A dense tensor without width may declare any number of rows.
 fn pointers(row_of: &[usize], rows: usize) -> Result<Vec<i64>> {
     let mut indptr = Vec::new();
     indptr.try_reserve_exact(rows.saturating_add(1)).map_err(|_| {

@@ -16,8 +16,8 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A dense tensor of any dtype and rank. The first dimension counts the rows.
 ///
-/// The numbers are in standard layout, so that they can be read as one slice; arrays that are not are copied when
-/// they come in.
+/// The numbers are in standard layout, so that they can be read as one slice; arrays of another layout are copied on
+/// creation.
 ///
 /// ```
 /// use ndarray::array;
@@ -45,7 +45,7 @@ pub(crate) enum Data {
     BF16(ArrayD<bf16>),
 }
 
-/// The same expression for every dtype: `$array` is the typed array.
+/// Evaluates an expression for the dtype: `$array` is the typed array.
 macro_rules! each {
     ($data:expr, $array:ident => $body:expr) => {
         match $data {
@@ -62,7 +62,7 @@ macro_rules! each {
     };
 }
 
-/// The same expression for every dtype: `$t` is the Rust type.
+/// Evaluates an expression for the dtype: `$t` is the Rust type.
 macro_rules! for_dtype {
     ($dtype:expr, $t:ident => $body:expr) => {{
         macro_rules! arm {
@@ -86,10 +86,10 @@ macro_rules! for_dtype {
 }
 
 impl Dense {
-    /// From numbers in row-major order.
+    /// A tensor from numbers in row-major order.
     ///
     /// # Errors
-    /// If there are not as many numbers as the shape has places.
+    /// If the shape has another number of positions.
     #[track_caller]
     pub fn from_vec<T: Element>(shape: &[usize], numbers: Vec<T>) -> Result<Self> {
         let (given, places) = (numbers.len(), size(shape, T::DTYPE).at_caller()?);
@@ -137,17 +137,17 @@ impl Dense {
         self.shape().first().copied().unwrap_or(1)
     }
 
-    /// How many numbers a row has: the product of the other extents.
+    /// The number of numbers per row: the product of the other extents.
     pub fn width(&self) -> usize {
         self.shape().iter().skip(1).product()
     }
 
-    /// How many numbers there are.
+    /// The number of numbers.
     pub fn len(&self) -> usize {
         each!(&self.0, array => array.len())
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no numbers.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -188,7 +188,7 @@ impl Dense {
         self.typed_mut().at_caller()?.as_slice_mut().ok_or_else(layout).at_caller()
     }
 
-    /// The array, without a copy.
+    /// Converts to an array, without a copy.
     ///
     /// # Errors
     /// If `T` is not its dtype.
@@ -197,10 +197,10 @@ impl Dense {
         T::unwrap(self.0).map_err(|data| Self(data).wrong_dtype::<T>()).at_caller()
     }
 
-    /// The same numbers in another shape, without a copy.
+    /// Reshapes the tensor, without a copy.
     ///
     /// # Errors
-    /// If the number of places differs.
+    /// If the number of positions differs.
     #[track_caller]
     pub fn reshape(self, shape: &[usize]) -> Result<Self> {
         let places = size(shape, self.dtype()).at_caller()?;
@@ -211,15 +211,15 @@ impl Dense {
         each!(self.0, array => Ok(Self(Sealed::wrap(array.into_shape_with_order(shape).map_err(|_| layout())?))))
     }
 
-    /// The numbers in another dtype: floats are rounded to the nearest, and what an integer can't hold becomes its
-    /// nearest bound (not-a-number becomes 0). A bool is 0 or 1, and true for anything but 0.
+    /// Converts the numbers to another dtype: floats are rounded to the nearest, and a number beyond the range of an integer
+    /// becomes its nearest bound (not-a-number becomes 0). A bool is 0 or 1, and true for anything but 0.
     #[must_use]
     pub fn cast(&self, dtype: DType) -> Self {
         if dtype == self.dtype() {
             return self.clone();
         }
         let mut out = for_dtype!(dtype, T => Self(T::wrap(ArrayD::default(self.shape()))));
-        // Through a few numbers at a time: each dtype is read by one loop and written by one, not by one for each pair.
+        // By pieces of a few numbers: each dtype has a loop that reads and a loop that writes, instead of a loop per pair.
         let mut piece = [Number::Integer(0); 256];
         for start in (0..self.len()).step_by(piece.len()) {
             let numbers = &mut piece[..(self.len() - start).min(256)];
@@ -247,7 +247,7 @@ impl Dense {
         });
     }
 
-    /// The rows with the given numbers, in that order, repeated if listed so.
+    /// Gathers the listed rows, in that order, with repeats.
     ///
     /// # Errors
     /// A number that is not below [`Dense::rows`], a tensor without dimensions, or a result too large for memory.
@@ -286,7 +286,7 @@ impl Dense {
         })
     }
 
-    /// The rows of all parts, one part after another.
+    /// Concatenates the rows of tensors.
     ///
     /// # Errors
     /// No part, or parts that differ in dtype or in any extent but the first.
@@ -316,7 +316,7 @@ impl Dense {
         })
     }
 
-    /// The first number of a tensor of floats that is so, with its place in row-major order.
+    /// Finds the first float that satisfies a predicate, with its position in row-major order.
     pub(crate) fn find_float(&self, so: fn(f64) -> bool) -> Option<(usize, f64)> {
         fn first<T: Copy + Into<f64>>(all: &ArrayD<T>, so: fn(f64) -> bool) -> Option<(usize, f64)> {
             for (place, &x) in all.as_slice()?.iter().enumerate() {
@@ -338,7 +338,7 @@ impl Dense {
     /// Refuses a tensor with a number that is NaN or infinite.
     ///
     /// # Errors
-    /// With its index and what it is; `what` says what the tensor is.
+    /// With the index and the value; `what` is the name of the tensor.
     pub(crate) fn check_finite(&self, what: &str) -> Result<()> {
         let Some((mut place, number)) = self.find_float(|x| !x.is_finite()) else { return Ok(()) };
         let mut index = vec![0; self.shape().len()];
@@ -348,8 +348,7 @@ impl Dense {
         Err(Error::of(ErrorKind::NotFinite, what, "finite numbers", format!("{number} at {index:?}")))
     }
 
-    /// Whether dtype, shape and every bit are the same. Unlike `==`, a not-a-number equals itself and 0 differs
-    /// from -0.
+    /// Returns whether dtype, shape and every bit are equal. Unlike `==`, a not-a-number equals itself and 0 differs from -0.
     pub fn bits_eq(&self, other: &Dense) -> bool {
         each!(&self.0, array => match alike(array, other) {
             Some((a, b)) => a.iter().zip(b).all(|(a, b)| a.bits() == b.bits()),
@@ -357,9 +356,8 @@ impl Dense {
         })
     }
 
-    /// Adds up the rows that are the same by `same` and next to each other in `order`, in that order: one row a run,
-    /// and the number of the first row of each run. 16-bit floats are added in `f32`, integers wrap around, bools
-    /// are or-ed.
+    /// Adds up runs of rows that are equal by `same` and adjacent in `order`, in that order. Returns a row per run, and the
+    /// number of the first row of each run. 16-bit floats are added in `f32`, integers wrap around, bools are or-ed.
     pub(super) fn sum_runs(
         &self,
         order: &[usize],
@@ -385,7 +383,7 @@ impl Dense {
         Ok((sums, heads))
     }
 
-    /// Zeros of `shape` with this tensor's rows written over the places `at`, counted in rows of this width.
+    /// Makes zeros of `shape` and writes this tensor's rows to the positions `at`, counted in rows of this width.
     pub(super) fn place(&self, at: &mut dyn Iterator<Item = usize>, shape: &[usize]) -> Result<Self> {
         let (mut out, w) = (Self::zeros(self.dtype(), shape)?, self.width());
         for_dtype!(self.dtype(), T => {
@@ -397,7 +395,7 @@ impl Dense {
         Ok(out)
     }
 
-    /// The rows that hold anything but zeros.
+    /// The numbers of the rows with a number that is not 0.
     pub(super) fn nonzero_rows(&self) -> Result<Vec<usize>> {
         let w = self.width();
         for_dtype!(self.dtype(), T => {
@@ -431,8 +429,8 @@ impl Dense {
     }
 }
 
-/// How many places a shape has, if that many numbers can be addressed. As in ndarray, an extent of 0 does not
-/// excuse the others.
+/// The number of positions of a shape, if memory can address them. As in ndarray, the product of the nonzero extents
+/// has to be addressable, too.
 fn size(shape: &[usize], dtype: DType) -> Result<usize> {
     let nonzero = shape.iter().filter(|&&extent| extent != 0);
     let bytes = nonzero.copied().try_fold(dtype.size_of(), usize::checked_mul);
@@ -444,7 +442,7 @@ fn size(shape: &[usize], dtype: DType) -> Result<usize> {
     }
 }
 
-/// An empty vector with room for `n`, or an error where the usual one would abort.
+/// An empty vector with capacity `n`; an error instead of an abort if memory is short.
 fn reserved<T>(n: usize) -> Result<Vec<T>> {
     let mut vector = Vec::new();
     vector
@@ -453,7 +451,7 @@ fn reserved<T>(n: usize) -> Result<Vec<T>> {
     Ok(vector)
 }
 
-/// Zeros. Large ones come from the system already zeroed, after asking whether there is room at all.
+/// A vector of zeros. Large vectors come from the system already zeroed, after a check of the available memory.
 fn blank<T: Element>(n: usize) -> Result<Vec<T>> {
     if n >= 1 << 20 {
         drop(reserved::<T>(n)?);
@@ -465,13 +463,13 @@ fn layout() -> Error {
     Error::new("tensor", "standard layout", "strides")
 }
 
-/// The numbers of both, if dtype and shape are the same.
+/// The numbers of both, if dtype and shape are equal.
 fn alike<'a, T: Element>(a: &'a ArrayD<T>, b: &'a Dense) -> Option<(&'a [T], &'a [T])> {
     let b = T::get(&b.0).filter(|b| a.shape() == b.shape())?;
     a.as_slice().zip(b.as_slice())
 }
 
-/// Whether dtype, shape and numbers are the same.
+/// Equal dtype, shape and numbers.
 impl PartialEq for Dense {
     fn eq(&self, other: &Self) -> bool {
         each!(&self.0, array => alike(array, other).is_some_and(|(a, b)| a == b))

@@ -1,4 +1,4 @@
-//! How sparse tensors are shown: what they are, and a few entries, never all of a million.
+//! Display of sparse tensors: their properties and a few entries, never all of a million.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use ndarray::ArrayD;
 
 use super::{Coo, Csr, DType, Dense, SelectedRows, with_element};
 
-/// Entries that are shown of the first, and of the last.
+/// The number of first entries, and of last entries, that are shown.
 const FIRST: usize = 8;
 const LAST: usize = 4;
 
-/// The places of a list of which all, or the first and the last, are shown; `None` where some are left out.
+/// The shown positions of a list: all, or the first and the last with `None` for the omitted ones.
 fn shown(len: usize) -> impl Iterator<Item = Option<usize>> {
     let all = len <= FIRST + LAST + 1;
     let head = if all { len } else { FIRST };
@@ -18,7 +18,7 @@ fn shown(len: usize) -> impl Iterator<Item = Option<usize>> {
     (0..head).map(Some).chain((!all).then_some(None)).chain(tail.map(Some))
 }
 
-/// A list of any length as one of a few.
+/// A list of any length, shown by a few numbers.
 struct Short<'a>(&'a [i64]);
 
 impl fmt::Debug for Short<'_> {
@@ -34,7 +34,7 @@ impl fmt::Debug for Short<'_> {
     }
 }
 
-/// A number of any dtype, so that arrays are shown by one function for all of them.
+/// A number of any dtype, so that one function shows arrays of all dtypes.
 struct ShownNumber<'a>(&'a dyn Show);
 
 trait Show: fmt::Debug + fmt::Display {}
@@ -109,7 +109,7 @@ fn head(
     Ok(())
 }
 
-/// With three digits that count.
+/// Formats a percentage with three significant digits.
 fn percent(number: f64) -> String {
     if number == 0.0 {
         return "0".to_owned();
@@ -119,7 +119,7 @@ fn percent(number: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// A line for each entry that is shown.
+/// Writes a line for each shown entry.
 fn lines(
     f: &mut fmt::Formatter<'_>,
     stored: usize,
@@ -135,7 +135,7 @@ fn lines(
     Ok(())
 }
 
-/// What it is, and the first and last entries as `(row, column) value`.
+/// The properties, and the first and last entries as `(row, column) value`.
 ///
 /// ```
 /// use unpadded::tensor::Csr;
@@ -166,7 +166,7 @@ impl fmt::Debug for Csr {
     }
 }
 
-/// What it is, and the first and last entries as `(coordinates) value`.
+/// The properties, and the first and last entries as `(coordinates) value`.
 ///
 /// ```
 /// use unpadded::tensor::Coo;
@@ -197,7 +197,7 @@ impl fmt::Debug for Coo {
     }
 }
 
-/// What it is, and the first and last rows as `row: numbers`, of which the first and last are shown.
+/// The properties, and the first and last rows as `row: numbers`, with their first and last numbers.
 ///
 /// ```
 /// use ndarray::array;

@@ -1,4 +1,4 @@
-//! The types of numbers, and the trait that ties each to its Rust type.
+//! The dtypes, and the trait that maps each to its Rust type.
 
 use std::fmt;
 
@@ -63,7 +63,7 @@ impl DType {
         }
     }
 
-    /// Whether it holds fractions, and so can have a gradient.
+    /// Returns whether it is a float type, and so can have a gradient.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::BF16)
     }
@@ -75,7 +75,7 @@ pub trait Element: sealed::Sealed + Copy + Send + Sync + Default + fmt::Debug + 
     const DTYPE: DType;
 }
 
-/// A number on its way from one dtype to another. Each dtype fits into one of the two without loss.
+/// A number during conversion from one dtype to another. Each dtype fits into one of the two without loss.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 pub(crate) enum Number {
     Integer(i64),
@@ -88,10 +88,10 @@ pub(crate) mod sealed {
     use super::Number;
     use crate::tensor::dense::Data;
 
-    /// What the storages need of an element and nobody else should see.
+    /// The private operations of an element that the storages need.
     #[allow(unreachable_pub, private_interfaces)]
     pub trait Sealed: Sized {
-        /// What a sum is kept in while it grows: `f32` for the 16-bit floats.
+        /// The type of a partial sum: `f32` for the 16-bit floats.
         #[doc(hidden)]
         type Sum: Copy;
         #[doc(hidden)]
@@ -269,7 +269,7 @@ element!(
     (|x: f64| x != 0.0)
 );
 
-/// Runs `$body` with `$T` standing for the Rust type of any dtype.
+/// Runs `$body` with `$T` as the Rust type of a dtype.
 macro_rules! with_element {
     ($dtype:expr, $T:ident => $body:expr) => {{
         use $crate::tensor::DType;

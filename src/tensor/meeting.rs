@@ -4,8 +4,7 @@ use std::cmp::Ordering;
 
 use super::dense::Pair;
 
-/// All entries of two lists without repeats, in ascending order. `order` compares an entry of the first list with one of
-/// the second.
+/// Merges two ascending lists without repeats. `order` compares an entry of the first list with an entry of the second.
 pub(super) fn union(lengths: [usize; 2], order: impl Fn(usize, usize) -> Ordering) -> Vec<Pair> {
     let [left, right] = lengths;
     let (mut a, mut b) = (0, 0);

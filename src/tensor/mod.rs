@@ -1,4 +1,4 @@
-//! What a variable holds: numbers in one of four storages, and the offsets beside them.
+//! The values of variables: numbers in one of four storages, with the offsets of their rows.
 //!
 //! [`Dense`] is an ndarray array of one of the [`DType`]s; [`SelectedRows`], [`Csr`] and [`Coo`] are sparse around
 //! one. [`Storage`] is any of the four, and a [`Variable`] is a storage with the [`Lod`](crate::Lod) of its rows.

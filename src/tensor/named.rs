@@ -1,9 +1,9 @@
-//! Closed lists that are stored by name, so that a new entry or another order changes no file.
+//! Closed lists that are serialized by name, so that a new entry or another order changes no file.
 //!
-//! serde's derive leaves it to the format whether a variant's name or its position is written, and bincode writes
+//! With serde's derive, the format decides whether the name or the position of a variant is written, and bincode writes
 //! the position.
 
-/// Reads and writes a type by its `name()` and its `FromStr`.
+/// Implements serialization of a type by its `name()` and its `FromStr`.
 macro_rules! stored_by_name {
     ($type:ty) => {
         impl serde::Serialize for $type {
@@ -23,14 +23,14 @@ macro_rules! stored_by_name {
     };
 }
 
-/// Gives a type its list `ALL`, its `name()`, `Display` and `FromStr`.
+/// Implements the list `ALL`, `name()`, `Display` and `FromStr` for a type.
 macro_rules! named {
     ($type:ty, $what:literal, $($variant:ident = $name:literal),+ $(,)?) => {
         impl $type {
-            /// Every one of them.
+            /// All variants.
             pub const ALL: [$type; [$($name),+].len()] = [$(<$type>::$variant),+];
 
-            /// Its name in listings and files.
+            /// The name in listings and files.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(<$type>::$variant => $name,)+

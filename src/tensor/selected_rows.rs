@@ -8,10 +8,10 @@ use std::borrow::Cow;
 use super::{DType, Dense};
 use crate::error::{AtCaller, Error, Result};
 
-/// Rows of a table of `height` rows. A row may be listed more than once and in any order: the dense meaning is the
-/// SUM over the repeated ones.
+/// Selected rows of a table of `height` rows. A row may be listed more than once and in any order: the row of the dense
+/// tensor is the SUM over its repeats.
 ///
-/// So [`merge`](SelectedRows::merge) before any norm and any non-linear update: over unmerged rows both are wrong.
+/// So call [`merge`](SelectedRows::merge) before any norm and any non-linear update: both are wrong on unmerged rows.
 ///
 /// ```
 /// use ndarray::array;
@@ -32,10 +32,10 @@ pub struct SelectedRows {
 }
 
 impl SelectedRows {
-    /// From the row numbers and their values, of shape `[rows.len(), …]`.
+    /// Selected rows from the row numbers and their values, of shape `[rows.len(), …]`.
     ///
     /// # Errors
-    /// If there is not one row of `value` for each number, or a number is negative or not below `height`.
+    /// If `value` does not have exactly one row per number, or a number is negative or not below `height`.
     #[track_caller]
     pub fn new(height: usize, rows: Vec<i64>, value: impl Into<Dense>) -> Result<Self> {
         let value = value.into();
@@ -57,7 +57,7 @@ impl SelectedRows {
         }
     }
 
-    /// The rows of a dense tensor that hold anything but zeros.
+    /// Converts a dense tensor: its rows with a number that is not 0.
     ///
     /// # Errors
     /// If the tensor has no dimension.
@@ -76,12 +76,12 @@ impl SelectedRows {
         self.value.dtype()
     }
 
-    /// The shape of the dense meaning: the height, then the extents of a row.
+    /// The shape of the dense tensor: the height, then the extents of a row.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// How many rows the table has.
+    /// The number of rows of the table.
     pub fn height(&self) -> usize {
         self.shape[0]
     }
@@ -101,13 +101,13 @@ impl SelectedRows {
         (self.rows, self.value)
     }
 
-    /// Whether the row numbers ascend and none repeats.
+    /// Returns whether the row numbers ascend without repeats.
     pub fn is_merged(&self) -> bool {
         self.rows.windows(2).all(|pair| pair[0] < pair[1])
     }
 
-    /// The same meaning with ascending row numbers, each once. Repeated rows are added in the order in which they
-    /// are listed: 16-bit floats in `f32`, integers wrapping around, bools or-ed. Merged rows are handed on as they are.
+    /// Merges repeated rows and sorts the row numbers. Repeated rows are added in the order in which they are listed: 16-bit
+    /// floats in `f32`, integers wrapping around, bools or-ed. Merged rows are returned unchanged.
     ///
     /// # Errors
     /// If there is no memory for the result.
@@ -123,7 +123,7 @@ impl SelectedRows {
         Ok(Self { rows: heads.into_iter().map(|place| self.rows[place]).collect(), value, shape: self.shape })
     }
 
-    /// The same merged, borrowed if it is so already.
+    /// The merged rows, borrowed if they are merged already.
     #[track_caller]
     pub(super) fn merged(&self) -> Result<Cow<'_, Self>> {
         if self.is_merged() {
@@ -132,7 +132,7 @@ impl SelectedRows {
         self.clone().merge().map(Cow::Owned)
     }
 
-    /// The dense meaning, of shape `[height, …]`.
+    /// Converts to a dense tensor of shape `[height, …]`.
     ///
     /// # Errors
     /// If the table does not fit into memory.
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn duplicates_are_added_in_their_order() {
-        // In any other order the small one is lost.
+        // In any other order the small number is lost.
         let value = Array1::from(vec![1e20f64, -1e20, 1.0]);
         let merged = SelectedRows::new(1, vec![0; 3], value).unwrap().merge().unwrap();
         assert_eq!(merged.value().as_slice::<f64>().unwrap(), [1.0]);

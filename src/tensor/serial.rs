@@ -1,5 +1,5 @@
-//! Reading and writing of sparse tensors, storages and variables: as their parts, which are checked as those that a user
-//! gives are.
+//! Serialization of sparse tensors, storages and variables by their parts, which are checked as the arguments of
+//! constructors are.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl<'de> Deserialize<'de> for SelectedRows {
     }
 }
 
-/// As a tuple of the storage's name and the tensor: the place of a variant is in no file.
+/// As a tuple of the storage's name and the tensor: no file has the position of a variant.
 impl Serialize for Storage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut parts = serializer.serialize_tuple(2)?;

@@ -1,4 +1,4 @@
-//! The four ways to store a tensor, as a closed list: forgetting one in a `match` does not compile.
+//! The four storages of a tensor, as a closed list: a `match` that omits one does not compile.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,9 +23,9 @@ use crate::error::{AtCaller, Error, Result};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Storage {
-    /// Every number.
+    /// Dense: every number.
     Dense(Dense),
-    /// Some rows of a table; repeated ones add up.
+    /// Some rows of a table; repeated rows add up.
     SelectedRows(SelectedRows),
     /// A sparse matrix by rows.
     Csr(Csr),
@@ -33,7 +33,7 @@ pub enum Storage {
     Coo(Coo),
 }
 
-/// Which of the four storages.
+/// The kind of a storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum StorageKind {
@@ -52,7 +52,7 @@ named!(StorageKind, "storage", Dense = "dense", SelectedRows = "selected_rows", 
 stored_by_name!(StorageKind);
 
 impl Storage {
-    /// Which of the four it is.
+    /// The kind of this storage.
     pub fn kind(&self) -> StorageKind {
         match self {
             Self::Dense(_) => StorageKind::Dense,
@@ -72,7 +72,7 @@ impl Storage {
         }
     }
 
-    /// The shape of the dense meaning.
+    /// The shape of the dense tensor.
     pub fn shape(&self) -> &[usize] {
         match self {
             Self::Dense(x) => x.shape(),
@@ -82,12 +82,12 @@ impl Storage {
         }
     }
 
-    /// The first extent of the shape, of selected rows the height; 1 for a single number without dimensions.
+    /// The first extent of the shape, which is the height of selected rows; 1 for a single number without dimensions.
     pub fn rows(&self) -> usize {
         self.shape().first().copied().unwrap_or(1)
     }
 
-    /// The dense meaning, borrowed if it is dense already.
+    /// The dense tensor, borrowed if it is dense already.
     ///
     /// # Errors
     /// If it does not fit into memory.
@@ -101,7 +101,7 @@ impl Storage {
         }
     }
 
-    /// The dense meaning, without a copy if it is dense already.
+    /// Converts to a dense tensor, without a copy if it is dense already.
     ///
     /// # Errors
     /// If it does not fit into memory.
@@ -113,7 +113,7 @@ impl Storage {
         }
     }
 
-    /// The same meaning in another storage: what is of that storage already is handed on as it is.
+    /// Converts to another storage; a tensor in that storage is returned unchanged.
     ///
     /// ```
     /// use ndarray::array;
@@ -126,8 +126,8 @@ impl Storage {
     /// ```
     ///
     /// # Errors
-    /// A rank that the storage has not (csr has two dimensions, the other sparse ones at least one), or a result that does
-    /// not fit into memory.
+    /// A rank that the storage does not support (csr has two dimensions, the other sparse storages at least one), or a result
+    /// that does not fit into memory.
     #[track_caller]
     pub fn convert(self, kind: StorageKind) -> Result<Self> {
         match kind {
@@ -138,7 +138,7 @@ impl Storage {
         }
     }
 
-    /// The same meaning as a sparse matrix by rows, borrowed if it is one already.
+    /// The tensor as csr, borrowed if it is csr already.
     ///
     /// # Errors
     /// Another rank than 2, or more rows than memory has room to count.
@@ -152,7 +152,7 @@ impl Storage {
         }
     }
 
-    /// The same meaning by coordinates, borrowed if it is so already.
+    /// The tensor as coo, borrowed if it is coo already.
     ///
     /// # Errors
     /// A number without dimensions.
@@ -166,7 +166,7 @@ impl Storage {
         }
     }
 
-    /// The same meaning as the rows that hold anything, borrowed if it is selected rows already.
+    /// The tensor as selected rows, borrowed if it is selected rows already.
     ///
     /// # Errors
     /// A number without dimensions, or rows that do not fit into memory.
@@ -195,7 +195,7 @@ impl Storage {
         }
     }
 
-    /// The rows of all parts, one part after another, which are of one storage.
+    /// Concatenates the rows of tensors in one storage.
     ///
     /// # Errors
     /// No part; parts that differ in storage, in dtype or in the shape of a row; selected rows.
@@ -224,7 +224,7 @@ impl Storage {
         }
     }
 
-    /// The numbers that are stored, of dtype and layout as they are.
+    /// The stored numbers, in their dtype and layout.
     pub(crate) fn numbers(&self) -> &Dense {
         match self {
             Self::Dense(x) => x,
@@ -234,10 +234,10 @@ impl Storage {
         }
     }
 
-    /// Refuses a number that is NaN or infinite; `what` says what the tensor is.
+    /// Refuses a number that is NaN or infinite; `what` is the name of the tensor.
     ///
     /// # Errors
-    /// With its index among the numbers that are stored, and what it is.
+    /// With its index among the stored numbers, and its value.
     pub(crate) fn check_finite(&self, what: &str) -> Result<()> {
         self.numbers().check_finite(what)
     }
@@ -292,7 +292,7 @@ impl Storage {
     }
 }
 
-/// Each part as one storage.
+/// Casts each part to one storage.
 fn each<'a, T>(parts: &[&'a Storage], one: fn(&'a Storage) -> Result<&'a T>) -> Result<Vec<&'a T>> {
     parts.iter().map(|part| one(part)).collect()
 }

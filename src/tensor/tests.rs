@@ -1,4 +1,4 @@
-//! Sparse tensors against dense ones, over random patterns; what is refused; and damaged parts.
+//! Sparse tensors against dense tensors, over random patterns; errors; and damaged parts.
 
 mod damage;
 mod laws;
@@ -8,7 +8,7 @@ use ndarray::Array2;
 
 use super::*;
 
-/// Row, column and value; of entries that come in any order and repeat.
+/// Row, column and value of an entry; entries come in any order and repeat.
 type Triple = (usize, usize, i8);
 
 /// A csr matrix that stores the entries of each row in the listed order.

@@ -1,4 +1,4 @@
-//! A tensor with the offsets of its rows: what flows between operators.
+//! A tensor with the offsets of its rows: the value that operators read and write.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::lod::Lod;
 
 /// A tensor and, if its rows are grouped into sequences, their [`Lod`].
 ///
-/// The rows always fit the LoD: it is checked when the two are put together.
+/// The rows always fit the LoD: this is checked on creation.
 ///
 /// ```
 /// use unpadded::Variable;
@@ -29,7 +29,7 @@ pub struct Variable {
 }
 
 impl Variable {
-    /// From a tensor and the offsets of its rows.
+    /// A variable from a tensor and the offsets of its rows.
     ///
     /// # Errors
     /// If the last offset is not the number of rows.
@@ -68,7 +68,7 @@ impl Variable {
     /// A ragged batch, such as the ids of sentences: a tensor of shape `[rows]` with one level.
     ///
     /// # Errors
-    /// If the lengths overflow, which no batch in memory does.
+    /// If the lengths overflow, which is impossible for a batch in memory.
     #[doc(alias = "ragged")]
     #[track_caller]
     pub fn from_sequences<T: Element>(sequences: &[Vec<T>]) -> Result<Self> {
@@ -76,8 +76,8 @@ impl Variable {
         Self::flat(sequences.concat(), Lod::from_lengths1(&lengths)?).at_caller()
     }
 
-    /// A batch of one sequence, such as the ids of a text to predict for: a tensor of shape `[rows]` with one level, made
-    /// without a copy.
+    /// A batch of one sequence, such as the ids of a text to predict for: a tensor of shape `[rows]` with one level, without
+    /// a copy.
     ///
     /// # Errors
     /// Never of a sequence that is in memory.
@@ -90,7 +90,7 @@ impl Variable {
     /// A ragged batch of groups of sequences, such as documents of sentences: shape `[rows]` with two levels.
     ///
     /// # Errors
-    /// If the lengths overflow, which no batch in memory does.
+    /// If the lengths overflow, which is impossible for a batch in memory.
     #[track_caller]
     pub fn from_nested<T: Element>(groups: &[Vec<Vec<T>>]) -> Result<Self> {
         let outer = groups.iter().map(Vec::len).collect();
@@ -114,7 +114,7 @@ impl Variable {
         (self.storage, self.lod)
     }
 
-    /// The same tensor with other offsets.
+    /// Replaces the offsets.
     ///
     /// # Errors
     /// If the last offset is not the number of rows.
@@ -129,7 +129,7 @@ impl Variable {
         self.storage.dtype()
     }
 
-    /// The shape of the dense meaning.
+    /// The shape of the dense tensor.
     pub fn shape(&self) -> &[usize] {
         self.storage.shape()
     }
@@ -206,7 +206,7 @@ impl Variable {
         Self::new(storage, lod)
     }
 
-    /// One batch after another.
+    /// Concatenates batches.
     ///
     /// # Errors
     /// No part; parts that differ in storage, in dtype or in the shape of a row; selected rows; parts of different numbers

@@ -1,4 +1,4 @@
-//! What bincode encodes: the numbers in records. No other file names bincode.
+//! Encoding of numbers in records, by bincode. No other file uses bincode.
 
 use bincode::config::{Configuration, Fixint, LittleEndian, standard};
 use bincode::{Decode, Encode};
@@ -10,7 +10,7 @@ const CONFIG: Configuration<LittleEndian, Fixint> = standard().with_fixed_int_en
 
 /// Appends a number.
 pub(super) fn put_number<T: Encode>(number: T, out: &mut Vec<u8>) {
-    // A vector takes whatever is written to it.
+    // Writing to a vector never fails.
     let written = bincode::encode_into_std_write(number, out, CONFIG);
     debug_assert!(written.is_ok(), "{written:?}");
 }

@@ -10,12 +10,12 @@
 //!           a map
 //! ```
 //!
-//! A field whose number a reader does not know is skipped: it is of a later release. One that is missing takes its default, if it
-//! has one. So a field may be added, with a default that means what files without it meant; none may change its type, and no number
-//! may be used again. Fields are written in the order of their numbers, each that has a value, so equal values are equal bytes.
+//! Readers skip fields with unknown numbers: they are from a later release. A missing field takes its default, if it has one. So
+//! a field may be added, with a default that means the same as files without it; no field may change its type, and no number may
+//! be reused. Fields that have a value are written in the order of their numbers, so equal values are equal bytes.
 //!
-//! Nothing that is read is believed: a length is held against the bytes that are left around it, room is taken as items come, and
-//! values nest in each other to a bounded depth.
+//! No input is trusted: a length is checked against the remaining bytes around it, memory is allocated as items arrive, and
+//! values nest to a bounded depth.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -25,10 +25,10 @@ use std::str::FromStr;
 use super::encoding::{number, put_number};
 use crate::error::{Error, ErrorKind, Result};
 
-/// How deep values may nest in each other. Programs reach about ten, and their literals twice the depth that they may have.
+/// Maximum nesting depth of values. Programs reach about ten, and their literals twice their own maximum depth.
 const DEEPEST: u32 = 64;
 
-/// Bytes of a text that are read at once.
+/// The number of bytes of a text that are read at once.
 const PIECE: usize = 1 << 16;
 
 /// A type that a field can store.
@@ -48,7 +48,7 @@ pub(crate) trait FieldType: Sized {
         put_item(self, out);
     }
 
-    /// The value of a record that has no such field, if that says something.
+    /// The default value if a record has no such field, if there is a default.
     fn missing() -> Option<Self> {
         None
     }
@@ -59,7 +59,7 @@ fn put_item<T: FieldType>(value: &T, out: &mut Vec<u8>) {
     behind_length(out, |out| value.put(out));
 }
 
-/// Appends what `put` appends behind its length.
+/// Appends the bytes that `put` appends, with their length before them.
 fn behind_length(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -69,7 +69,7 @@ fn behind_length(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-/// The bytes of a value.
+/// Encodes a value.
 pub(crate) fn to_bytes<T: FieldType>(value: &T) -> Vec<u8> {
     let mut out = Vec::new();
     value.put(&mut out);
@@ -96,17 +96,17 @@ pub(crate) fn from_read<T: FieldType>(input: &mut dyn Read, left: u64) -> Result
     Ok(value)
 }
 
-/// The error for bytes that are no such value.
+/// The error for bytes that do not encode the expected value.
 pub(crate) fn wrong(expected: impl Into<String>, got: impl Into<String>) -> Error {
     Error::of(ErrorKind::Format, "stored value", expected, got)
 }
 
-/// The bytes of a value, which are read as they are asked for.
+/// The bytes of a value, which are read on demand.
 pub(crate) struct Source<'a> {
     input: &'a mut dyn Read,
     /// Bytes of the value that are not read yet.
     left: u64,
-    /// How many values may still nest.
+    /// The remaining nesting depth.
     depth: u32,
 }
 
@@ -128,7 +128,7 @@ impl Source<'_> {
         Ok(bytes)
     }
 
-    /// The bytes that are left. Room for them is taken as they come.
+    /// Reads the remaining bytes. Memory is allocated as they arrive.
     fn rest(&mut self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         while self.left > 0 {
@@ -144,7 +144,7 @@ impl Source<'_> {
         self.left
     }
 
-    /// The number of the next field of a record; `None` after the last one.
+    /// Reads the number of the next field of a record; `None` after the last one.
     pub(crate) fn field(&mut self) -> Result<Option<u8>> {
         if self.left == 0 {
             return Ok(None);
@@ -168,7 +168,7 @@ impl Source<'_> {
         Ok(value)
     }
 
-    /// Passes over a field of a later release, once its number is known.
+    /// Skips a field of a later release, once its number is known.
     pub(crate) fn skip(&mut self) -> Result<()> {
         let mut left = self.length()?;
         let mut piece = [0; 256];
@@ -180,7 +180,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// A length, which is not beyond what is left.
+    /// Reads a length and checks it against the remaining bytes.
     fn length(&mut self) -> Result<u64> {
         let length = u64::from(u32::from_le_bytes(self.take()?));
         if length > self.left {
@@ -189,7 +189,7 @@ impl Source<'_> {
         Ok(length)
     }
 
-    /// The next field of a record whose number says that it is this one, which comes once.
+    /// Reads a field into `place`; a repeated field is an error.
     pub(crate) fn once<T: FieldType>(&mut self, place: &mut Option<T>, what: &str) -> Result<()> {
         match place.replace(self.item().map_err(|e| e.noted(format!("in {what}")))?) {
             None => Ok(()),
@@ -277,7 +277,7 @@ impl<T: FieldType> FieldType for Box<T> {
     }
 }
 
-/// A field that is there or not.
+/// An optional field.
 impl<T: FieldType> FieldType for Option<T> {
     fn put(&self, out: &mut Vec<u8>) {
         self.iter().for_each(|value| value.put(out));
@@ -367,7 +367,7 @@ impl<T: Display + FromStr<Err = Error>> FieldType for NamedEntry<T> {
     }
 }
 
-/// A record of a file: a struct whose fields have numbers, and those that were added later a default.
+/// Declares a record of a file: a struct whose fields have numbers; fields of later releases have a default.
 macro_rules! record {
     ($(#[$meta:meta])* $vis:vis struct $name:ident {
         $($(#[$of_field:meta])* $number:literal $field:ident: $type:ty $(= $default:expr)?),* $(,)?
@@ -404,7 +404,7 @@ macro_rules! record {
     };
 }
 
-/// A value of a file that is one of several: an enum whose variants have numbers.
+/// Declares a variant value of a file: an enum whose variants have numbers.
 macro_rules! variants {
     ($(#[$meta:meta])* $vis:vis enum $name:ident {
         $($(#[$of_variant:meta])* $number:literal $variant:ident($type:ty)),* $(,)?

@@ -1,4 +1,4 @@
-//! Where a file is written: whole or not at all, under names that cannot collide, and by one training at a time.
+//! Atomic writes of files: whole or not at all, with temporary names that cannot collide, and by one training at a time.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, TryLockError};
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use super::{MAGIC, Writer, unwritable};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// Writes a file whole or not at all: into a temporary file beside it, synced, then renamed over `path`. A file that
-/// was there hands on its permissions. Temporary files that killed processes left there for the same `path` go. If
-/// `path` is a link, the file it leads to is written.
+/// Writes a file atomically: into a temporary file beside it, synced, then renamed over `path`. The permissions of a
+/// replaced file are kept. Temporary files that killed processes left for the same `path` are removed. If `path` is a
+/// link, its target is written.
 ///
 /// # Errors
-/// What `write` returns, if `path` is something else than a file, or if the operating system refuses; what stood at
-/// `path` is then untouched.
+/// The errors of `write`; if `path` is something else than a file; if the operating system refuses. A file at `path` is
+/// then untouched.
 #[track_caller]
 pub fn write_atomically(
     path: &Path,
@@ -24,9 +24,9 @@ pub fn write_atomically(
     Target::find(path).at_caller()?.write(write).at_caller()
 }
 
-/// A file that is to be written, once or again.
+/// A target: a file that will be written, once or repeatedly.
 pub(crate) struct Target {
-    /// What errors call it.
+    /// The name in errors.
     shown: String,
     /// Absolute and free of links, so that it stays the same file if the process changes its directory.
     folder: PathBuf,
@@ -35,22 +35,22 @@ pub(crate) struct Target {
     lock: Option<Lock>,
 }
 
-/// A locked file beside a target. The lock dies with its process; the file may stay, and is then the next one's.
+/// A locked file beside a target. The lock ends with its process; the file may remain, and the next process locks it.
 struct Lock {
     file: File,
     path: PathBuf,
 }
 
 impl Target {
-    /// What `path` leads to; nothing is made yet.
+    /// Finds the target of a path; nothing is written yet.
     ///
     /// # Errors
-    /// If it is something else than a file, or there is no folder for it.
+    /// If it is something else than a file, or its folder does not exist.
     pub(crate) fn find(path: &Path) -> Result<Self> {
         let shown = format!("file `{}`", path.display());
         let failed = |e: io::Error| unwritable(&shown, &e);
         let refused = |got: &str| Err(Error::of(ErrorKind::Io, &shown, "the path of a file", got));
-        // To rename over a link would replace the link, and over a device the device.
+        // Renaming over a link would replace the link, and over a device the device.
         let led;
         let path = match fs::symlink_metadata(path) {
             Ok(about) if about.is_symlink() => match fs::canonicalize(path) {
@@ -81,7 +81,7 @@ impl Target {
         Ok(Self { path: folder.join(name), name: name.to_owned(), folder, shown, lock: None })
     }
 
-    /// Whether both are the same file.
+    /// Returns whether both are the same file.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.path == other.path
     }
@@ -89,10 +89,10 @@ impl Target {
     /// Locks the file for this target until it is dropped; without a lock where the file system has no locks.
     ///
     /// # Errors
-    /// If another one has it, in this process or another.
+    /// If another target, in this process or another, holds the lock.
     pub(crate) fn lock(mut self) -> Result<Self> {
         let path = self.beside("lock");
-        // Who lets go removes the file, so what was opened may be gone when its lock is there.
+        // The previous holder removes the file, so the opened file may be gone when it is locked.
         for _ in 0..100 {
             let opened = match lockable(&path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -134,10 +134,10 @@ impl Target {
         Ok(self)
     }
 
-    /// Tries what a write will have to do, so that what forbids it is known before hours of work.
+    /// Tries the steps of a write, so that obstacles are reported before hours of work.
     ///
     /// # Errors
-    /// If no file can be made in the folder; if there is a file that cannot be replaced, or is none of this crate.
+    /// If no file can be created in the folder; if there is a file that cannot be replaced, or is no file of this crate.
     pub(crate) fn check(&self) -> Result<()> {
         self.clear();
         let wrong = |expected: &str, got: &str| Err(Error::of(ErrorKind::Io, &self.shown, expected, got));
@@ -152,8 +152,8 @@ impl Target {
         if !self.path.exists() {
             return Ok(());
         }
-        // To rename over a file needs what its removal needs: in a sticky folder, to own it; and no attribute against
-        // it. Removal as a folder asks for that first, and never removes a file.
+        // Renaming over a file needs the same permissions as its removal: in a sticky folder, ownership; and no attribute
+        // against it. Removal as a folder checks them first, and never removes a file.
         if let Err(e) = fs::remove_dir(&self.path)
             && e.kind() == io::ErrorKind::PermissionDenied
         {
@@ -174,7 +174,7 @@ impl Target {
         }
     }
 
-    /// What [`write_atomically`] does.
+    /// Writes the file atomically, as [`write_atomically`].
     pub(crate) fn write(&self, write: impl FnOnce(&mut Writer<BufWriter<File>>) -> Result<()>) -> Result<()> {
         self.write_raw(|out| {
             let mut writer = Writer::named(&self.shown, out)?;
@@ -225,8 +225,8 @@ impl Target {
         self.folder.join(name)
     }
 
-    /// A new file that nobody else has, locked so that nobody takes it for what a killed process left. A private one
-    /// can be read by its owner alone.
+    /// Creates a temporary file, locked so that no other process takes it for the file of a killed process. Only the owner
+    /// can read a private file.
     #[cfg_attr(not(unix), allow(unused_variables))]
     fn temporary(&self, private: bool) -> io::Result<(File, PathBuf)> {
         let mut options = File::options();
@@ -236,12 +236,12 @@ impl Target {
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         }
         loop {
-            // The standard library's random numbers: process numbers are the same in every container.
+            // Random numbers of the standard library: process numbers are equal in all containers.
             let path = self.beside(&format!("{:016x}.tmp", RandomState::new().hash_one(0)));
             match options.open(&path) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e),
-                // Before it was locked, someone may have begun to clear it away.
+                // Before it was locked, another process may have begun to remove it.
                 Ok(file) => match file.try_lock() {
                     Err(TryLockError::WouldBlock) => {}
                     _ if !path.exists() => {}
@@ -265,11 +265,11 @@ impl Target {
             if !middle.is_some_and(ours) {
                 continue;
             }
-            // Who still writes it holds its lock; this one is held until the file is gone, so that nobody takes it up.
+            // A process that still writes it holds its lock; this lock is held until the file is gone, so that nobody reuses it.
             if let Ok(file) = lockable(&entry.path())
                 && file.try_lock().is_ok()
             {
-                // If it stays, it is in nobody's way.
+                // If it remains, it does no harm.
                 let _ = fs::remove_file(entry.path());
                 drop(file);
             }
@@ -279,14 +279,15 @@ impl Target {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Still locked: who opened it before finds that it is gone. Elsewhere nobody can detect that, and it stays.
+        // Still locked: a process that opened it before detects that it is gone. Other systems cannot detect that, so it stays.
         if cfg!(unix) && leads_to(&self.path, &self.file) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Opens a file to lock it. Some network file systems want one that can be written; otherwise another user's will do.
+/// Opens a file to lock it. Some network file systems need write access; otherwise read access is enough, as for a file of
+/// another user.
 fn lockable(path: &Path) -> io::Result<File> {
     match File::options().read(true).write(true).open(path) {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => File::open(path),
@@ -294,7 +295,7 @@ fn lockable(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Whether the path leads to this file now.
+/// Returns whether the path leads to this file now.
 #[cfg(unix)]
 fn leads_to(path: &Path, file: &File) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -310,14 +311,14 @@ fn leads_to(path: &Path, _: &File) -> bool {
     path.exists()
 }
 
-/// Gives a new file the owner, the group and the mode of the one that it replaces, as far as the system allows.
+/// Copies the owner, the group and the mode of the replaced file to the new file, as far as the system allows.
 #[cfg(unix)]
 fn hand_on(replaced: &Metadata, file: &File) {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
     let _ = fchown(file, Some(replaced.uid()), None);
     let mut mode = replaced.mode() & 0o777;
     if fchown(file, None, Some(replaced.gid())).is_err() {
-        // What one group might do is not for another: it may what everybody may.
+        // The permissions of one group are not valid for another: it gets the permissions of everybody.
         mode = mode & !0o070 | (mode & 0o007) << 3;
     }
     let _ = file.set_permissions(fs::Permissions::from_mode(mode));
@@ -326,7 +327,7 @@ fn hand_on(replaced: &Metadata, file: &File) {
 #[cfg(not(unix))]
 fn hand_on(_: &Metadata, _: &File) {}
 
-/// Whether something is mounted at just this path, as containers do with single files: it can be written, but not replaced.
+/// Returns whether a file is mounted at this path, as in containers: it can be written, but not replaced.
 fn mounted(path: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let path = path.to_string_lossy().replace('\\', "\\134").replace(' ', "\\040");

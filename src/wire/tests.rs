@@ -91,7 +91,7 @@ fn errors_say_what_is_wrong() {
 
 #[test]
 fn absurd_lengths_allocate_nothing() {
-    // A section that says it is 2^62 bytes long, with a right checksum of its head.
+    // A section with a declared length of 2^62 bytes, and a valid checksum of its head.
     let mut bytes = file(&[]);
     bytes.truncate(12);
     let mut head = vec![1, b'x'];

@@ -11,7 +11,7 @@ use crate::data::records::{OneLine, shown};
 use crate::data::tag_spelling::is_scheme;
 use crate::error::{Error, ErrorKind, Result};
 
-/// How many lines of a file decide what its columns are.
+/// The number of lines that decide the columns of a file.
 const LOOKED_AT: usize = 1000;
 
 /// Names of the column of the words in headers.
@@ -57,7 +57,7 @@ pub(super) fn plain(name: &str) -> String {
     name.trim().to_lowercase().replace([' ', '-'], "_")
 }
 
-/// Whether a name is known, or has a part that is known: `ne_coarse_lit` has `ne`.
+/// Returns whether a name is known, or has a part that is known: `ne_coarse_lit` has `ne`.
 fn is_called(name: &str, known: &[&str]) -> bool {
     known.contains(&name) || name.split('_').any(|part| known.contains(&part))
 }
@@ -78,8 +78,8 @@ fn most(words: &[&String], separator: Separator) -> (usize, usize) {
     best
 }
 
-/// Whether runs of tabs align columns: some cells are empty, and nearly all lines have the same number of others. Where all lines
-/// have the same number of tabs, empty cells in other columns than in the first line are missing values.
+/// Returns whether runs of tabs align columns: some cells are empty, and nearly all lines have the same number of others. Where
+/// all lines have the same number of tabs, empty cells in other columns than in the first line are missing values.
 fn are_aligned(words: &[&String]) -> bool {
     let empty = |line: &&String| -> Vec<bool> { cells(line, Separator::Tabs).map(str::is_empty).collect() };
     let rows: Vec<Vec<bool>> = words.iter().map(empty).collect();
@@ -89,12 +89,12 @@ fn are_aligned(words: &[&String]) -> bool {
     !missing && count > 1 && lines * 10 >= words.len() * 9
 }
 
-/// The first lines of a file, without those that say that a document begins or ends.
+/// The first lines of a file, without marks of documents.
 pub(super) struct First {
     name: String,
     lines: Vec<String>,
     pub(super) separator: Separator,
-    /// How many columns there are.
+    /// The number of columns.
     pub(super) count: usize,
     /// The names in the header, if there is one.
     pub(super) header: Option<Vec<String>>,
@@ -206,12 +206,13 @@ impl First {
         }
     }
 
-    /// Whether a column has numbers alone.
+    /// Returns whether a column has numbers alone.
     pub(super) fn has_numbers(&self, column: usize) -> bool {
         self.count > 1 && self.all(column, is_number)
     }
 
-    /// Whether the lines are a word each, with its columns, and no running text; `known` is how many columns an earlier file had.
+    /// Returns whether the lines are a word each, with its columns, and no running text; `known` is how many columns an earlier
+    /// file had.
     pub(super) fn are_columns(&self, known: Option<usize>) -> bool {
         /// The least share of lines with equally many columns, and where the number is known.
         const EVEN: [f64; 2] = [0.9, 0.5];
@@ -233,7 +234,7 @@ impl First {
         fit as f64 / (lines().count().max(1)) as f64
     }
 
-    /// Whether a blank line is between others.
+    /// Returns whether a blank line is between others.
     fn has_blocks(&self) -> bool {
         let last = self.lines.iter().rposition(|line| !line.trim().is_empty()).unwrap_or(0);
         self.lines
@@ -260,14 +261,14 @@ impl First {
         self.sentences().flatten()
     }
 
-    /// Whether the cells of a column fit, of those lines that have all columns.
+    /// Returns whether the cells of a column fit, of those lines that have all columns.
     fn all(&self, column: usize, fits: impl Fn(&str) -> bool) -> bool {
         let mut rows = self.rows().peekable();
         rows.peek().is_some() && rows.all(|row| row.get(column).is_some_and(|cell| fits(cell)))
     }
 
-    /// Whether a column numbers the words of each sentence, from 0 or 1 on; beside them there may be ranges of words, as `3-4`, and empty
-    /// nodes, as `5.1`.
+    /// Returns whether a column numbers the words of each sentence, from 0 or 1 on; beside them there may be ranges of words, as
+    /// `3-4`, and empty nodes, as `5.1`.
     fn counts(&self, column: usize) -> bool {
         let ids = |rows: &Vec<Vec<&str>>| -> Vec<Option<usize>> {
             let cell = |row: &Vec<&str>| row.get(column).copied().unwrap_or_default().to_owned();
@@ -291,12 +292,13 @@ impl First {
             && counted * 2 >= pairs().count()
     }
 
-    /// Whether the first column numbers the words.
+    /// Returns whether the first column numbers the words.
     pub(super) fn is_numbered(&self) -> bool {
         self.counts(0)
     }
 
-    /// Whether it has the ten columns of CoNLL-U: between tabs with comments or numbers, or between spaces with numbers and heads.
+    /// Returns whether it has the ten columns of CoNLL-U: between tabs with comments or numbers, or between spaces with numbers
+    /// and heads.
     pub(super) fn is_universal(&self, count: usize) -> bool {
         let commented = self.lines.iter().find(|line| !line.trim().is_empty());
         let commented = commented.is_some_and(|line| line.starts_with('#'));
@@ -308,7 +310,7 @@ impl First {
             }
     }
 
-    /// Whether it has the columns of CoNLL-2012, of which the third numbers the words.
+    /// Returns whether it has the columns of CoNLL-2012, where the third column numbers the words.
     pub(super) fn is_ontonotes(&self, count: usize) -> bool {
         let fits = |row: &Vec<&str>| row.len() >= count && row.get(2).is_some_and(|id| is_number(id));
         let mut rows = self.lines.iter().filter(|line| begins(line)).take(LOOKED_AT);
@@ -316,7 +318,7 @@ impl First {
         self.marked && rows.peek().is_some() && rows.all(|row| fits(&row))
     }
 
-    /// Whether there are comments before sentences: lines with another number of columns.
+    /// Returns whether there are comments before sentences: lines with another number of columns.
     pub(super) fn has_comments(&self) -> bool {
         let mut before = "";
         self.lines.iter().any(|line| {
@@ -326,7 +328,7 @@ impl First {
         })
     }
 
-    /// Whether a sentence begins with a line of `#` and all columns whose tag is none of a scheme.
+    /// Returns whether a sentence begins with a line of `#` and all columns whose tag is not of a scheme.
     pub(super) fn has_hashes(&self, tags: usize) -> bool {
         let mut before = "";
         self.lines.iter().any(|line| {
@@ -337,8 +339,8 @@ impl First {
         })
     }
 
-    /// Whether the first line of each sentence is a comment, though it has as many columns as words have: it begins with `#`, as no other
-    /// line does, and where a word has its tag there is something else in nearly each of them.
+    /// Returns whether the first line of each sentence is a comment, though it has as many columns as words have: it begins with
+    /// `#`, as no other line does, and where a word has its tag there is something else in nearly each of them.
     pub(super) fn has_titles(&self, tags: usize) -> bool {
         let blocks: Vec<&[String]> =
             self.lines.split(|line| line.trim().is_empty()).filter(|b| !b.is_empty()).collect();
@@ -432,7 +434,8 @@ impl First {
         Err(Error::of(ErrorKind::Format, format!("{}:{}", self.name, at + 1), expected, got))
     }
 
-    /// Whether it has the columns of CoNLL-2009: fourteen, or more with arguments, the ninth and the tenth of which are heads.
+    /// Returns whether it has the columns of CoNLL-2009: fourteen, or more with arguments, the ninth and the tenth of which are
+    /// heads.
     pub(super) fn is_of_2009(&self) -> bool {
         let head = |cell: &str| cell == "_" || is_number(cell);
         self.count >= 14 && self.is_numbered() && self.all(8, head) && self.all(9, head)
@@ -444,7 +447,7 @@ impl First {
         (2..self.count).rev().take_while(is).last().unwrap_or(self.count.saturating_sub(1))
     }
 
-    /// Whether all tags are in brackets, as in CoNLL-2005.
+    /// Returns whether all tags are in brackets, as in CoNLL-2005.
     pub(super) fn has_brackets(&self, tags: usize) -> bool {
         self.all(tags, |tag| bracket(tag).is_some())
     }
@@ -566,7 +569,7 @@ impl First {
     }
 }
 
-/// Whether a line is neither blank nor a comment.
+/// Returns whether a line is neither blank nor a comment.
 fn begins(line: &str) -> bool {
     !line.trim().is_empty() && !line.starts_with('#')
 }

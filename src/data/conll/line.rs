@@ -59,13 +59,13 @@ pub(super) fn cells(line: &str, separator: Separator) -> impl Iterator<Item = &s
     cells.enumerate().filter(move |(at, cell)| stays(*at) || !cell.is_empty()).map(|(_, cell)| cell)
 }
 
-/// Whether a tag looks like one of a scheme, as `O` or `B-kind`.
+/// Returns whether a tag looks like one of a scheme, as `O` or `B-kind`.
 pub(super) fn is_of_scheme(tag: &str) -> bool {
     let letter = |(letter, kind): (&str, &str)| matches!(letter, "B" | "I" | "E" | "S") && !kind.is_empty();
     tag == "O" || tag.split_once('-').is_some_and(letter)
 }
 
-/// Whether a word is the mark of a document, as `-DOCSTART-` or `-DOCEND-`.
+/// Returns whether a word is the mark of a document, as `-DOCSTART-` or `-DOCEND-`.
 pub(super) fn is_document(word: &str) -> bool {
     let inner = word.strip_prefix('-').and_then(|word| word.strip_suffix('-')).unwrap_or_default();
     let (doc, rest) = inner.split_at_checked(3).unwrap_or_default();
@@ -83,17 +83,17 @@ pub(super) fn first_word(line: &str) -> &str {
     line.split(is_blank).find(|word| !word.is_empty()).unwrap_or_default()
 }
 
-/// Whether a word may mark comments: `#`, `%%`, `;;` and the like.
+/// Returns whether a word may mark comments: `#`, `%%`, `;;` and the like.
 pub(super) fn may_mark(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| b"#%;/@".contains(&byte))
 }
 
-/// Whether a line looks like a comment.
+/// Returns whether a line looks like a comment.
 pub(super) fn is_comment(line: &str) -> bool {
     line.strip_prefix('#').is_some_and(|rest| rest.starts_with([' ', '\t']))
 }
 
-/// Whether a line is a comment that says what it is about, as `# id 5`, however many columns there are.
+/// Returns whether a line is a comment with a key, as `# id 5`, whatever its number of columns.
 pub(super) fn has_key(line: &str) -> bool {
     let mut words = line.strip_prefix('#').unwrap_or_default().split_whitespace();
     let key = words.next().is_some_and(|key| KEYS.contains(&key.to_lowercase().as_str()));
@@ -106,7 +106,7 @@ pub(super) fn is_between(id: &str) -> bool {
     parts.is_some_and(|(first, last)| [first, last].into_iter().all(is_number))
 }
 
-/// Whether a cell has digits alone.
+/// Returns whether a cell has digits alone.
 pub(super) fn is_number(cell: &str) -> bool {
     !cell.is_empty() && cell.bytes().all(|byte| byte.is_ascii_digit())
 }

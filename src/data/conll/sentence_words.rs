@@ -77,7 +77,7 @@ pub(in crate::data) struct KnownColumns<'a> {
     pub(in crate::data) like: Option<&'a Columns>,
     /// The column of the words, if it is set.
     pub(in crate::data) words: Option<&'a str>,
-    /// Whether a setting or the name of the file says that there are columns.
+    /// Whether a setting or the name of the file shows that there are columns.
     pub(in crate::data) columns: bool,
 }
 
@@ -103,7 +103,7 @@ impl Columns {
                 };
                 let words = words.or_else(|| named(|like| like.words));
                 let tags = named(|like| like.tags).filter(|tags| words != Some(tags));
-                // Which column has the tags need not be known.
+                // The column of the tags need not be known.
                 Self::of(file, words, tags, None, None)
                     .or_else(|_| Self::of(file, words, Some(&first.count.to_string()), None, None))?
             }
@@ -173,22 +173,22 @@ impl Columns {
         to.push_str(cell);
     }
 
-    /// Whether a comment may be added before a sentence.
+    /// Returns whether a comment may be added before a sentence.
     pub(in crate::data) fn has_comments(&self) -> bool {
         self.universal || self.comments
     }
 
-    /// Whether a line is a range of words, as `3-4`, or an empty node.
+    /// Returns whether a line is a range of words, as `3-4`, or an empty node.
     pub(in crate::data) fn is_range(&self, line: &str) -> bool {
         self.has_ids() && cells(line, self.separator).next().is_some_and(is_between)
     }
 
-    /// Whether a line has all columns and is no comment.
+    /// Returns whether a line has all columns and is no comment.
     pub(in crate::data) fn has_all(&self, line: &str) -> bool {
         !line.starts_with('#') && cells(line, self.separator).count() == self.count
     }
 
-    /// Where answers are in columns that are fixed, for people.
+    /// A note on the place of answers in fixed columns, for the user.
     pub(in crate::data) fn answered(&self) -> Option<String> {
         let column = self.tags + 1;
         self.universal.then(|| {

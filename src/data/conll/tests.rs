@@ -223,7 +223,7 @@ fn a_header_names_the_columns() {
     let owned = |all: [&str; 2]| all.map(str::to_owned).to_vec();
     assert_eq!(texts, Some((owned(["He", "runs"]), owned(["O", "B-X"]))));
     assert_eq!(header(text, None, Some("pos"), None).unwrap().1.unwrap().1, ["PRP", "VB"]);
-    // A name that is known to nobody else is one if it is asked for.
+    // An unknown name is a header if it is set.
     let text = "mot etiquette\n\nun O\n";
     assert_eq!(header(text, None, None, None).unwrap().1.unwrap().0, ["mot"]);
     assert_eq!(header(text, Some("mot"), Some("etiquette"), None).unwrap().1.unwrap().0, ["un"]);
@@ -248,7 +248,7 @@ fn a_header_names_the_columns() {
     let other = |text| Columns::of(&file("b", text), None, None, None, Some(&like));
     let error = other("tag word\nO un\n").unwrap_err().to_string();
     assert!(error.contains("expected `word`, `tag`, as in the file that was read before"), "{error}");
-    // A header after a file without one must not say that words are tags.
+    // A header after a file without one must not name words as tags.
     let bare = Columns::of(&file("a", "it O\nruns X\n"), None, None, None, None).unwrap();
     let of = |text| Columns::of(&file("b", text), None, None, None, Some(&bare));
     assert!(of("word tag\nit O\nruns X\n").unwrap().header);

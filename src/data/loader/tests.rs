@@ -199,7 +199,7 @@ fn an_error_comes_in_its_place_and_is_the_last() {
         assert_eq!(batches.by_ref().take(5).filter(Result::is_ok).count(), 5);
         assert!(batches.next().unwrap().is_err());
         assert!(batches.next().is_none() && batches.next().is_none());
-        // Also where it is among what is skipped.
+        // Also if it is among the skipped samples.
         let mut late = loader.batches(Some(0), 7).unwrap();
         assert!(late.next().unwrap().is_err() && late.next().is_none());
     }

@@ -286,7 +286,7 @@ fn remedied(error: Error, texts: &[Column<'_>]) -> Error {
     }
 }
 
-/// Whether the first record has the name of one of these columns.
+/// Returns whether the first record has the name of one of these columns.
 fn has_names(rows: &[Vec<String>], texts: &[Column<'_>]) -> bool {
     rows.first().is_some_and(|first| first.iter().any(|cell| texts.iter().any(|text| text.names(cell))))
 }

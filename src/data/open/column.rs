@@ -257,7 +257,7 @@ const LANGUAGES: &[&str] = &[
     "russisch",
 ];
 
-/// Whether a cell is a language, or a text in one, as `en-US`, `sentence_en` and `English words` are.
+/// Returns whether a cell is a language, or a text in one, as `en-US`, `sentence_en` and `English words` are.
 pub(super) fn language(cell: &str) -> bool {
     const MOST: usize = 24;
     let words = || cell.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
@@ -287,7 +287,7 @@ impl Column<'_> {
         }
     }
 
-    /// Whether a cell is its name.
+    /// Returns whether a cell is its name.
     pub(super) fn names(&self, cell: &str) -> bool {
         self.known.contains(&&*plain(cell)) || self.given.is_some_and(|given| given.trim() == cell.trim())
     }

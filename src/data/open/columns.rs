@@ -55,7 +55,7 @@ fn cut(cell: &str) -> String {
     }
 }
 
-/// Whether a column can be given by this name.
+/// Returns whether a column can be given by this name.
 fn is_name(cell: &str) -> bool {
     !cell.trim().is_empty() && cell.trim().parse::<usize>().is_err()
 }
@@ -335,12 +335,12 @@ impl Columns<'_> {
         Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice).noted(text.advice()))
     }
 
-    /// Whether the first record has a cell of this name.
+    /// Returns whether the first record has a cell of this name.
     fn has(&self, name: &str) -> bool {
         self.rows.first().is_some_and(|row| row.iter().any(|cell| cell.trim() == name.trim()))
     }
 
-    /// Whether the cell of the first record occurs again in its column.
+    /// Returns whether the cell of the first record occurs again in its column.
     fn occurs_again(&self, column: usize) -> bool {
         self.first(column).is_some_and(|first| self.below(column).any(|cell| cell == first))
     }

@@ -10,7 +10,7 @@ use crate::error::Result;
 /// The prefix of a label.
 const LABEL: &str = "__label__";
 
-/// Whether a line begins with a label.
+/// Returns whether a line begins with a label.
 pub(super) fn labelled(line: &str) -> bool {
     line.trim_start().starts_with(LABEL)
 }

@@ -397,7 +397,7 @@ impl Iterator for Questions {
     }
 }
 
-/// Whether a file has nothing but blank lines.
+/// Returns whether a file has nothing but blank lines.
 fn is_blank(file: &TextFile) -> Result<bool> {
     let line = |line: &str| Ok((!line.trim().is_empty()).then_some(()));
     Ok(file.first_records(OneLine(line))?.next().is_none())

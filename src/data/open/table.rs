@@ -511,13 +511,13 @@ impl Table {
         self.picked.width
     }
 
-    /// Whether there is a column of this number.
+    /// Returns whether there is a column of this number.
     pub(super) fn has_column(&self, number: Option<&str>) -> bool {
         let number = number.and_then(|number| number.trim().parse::<usize>().ok());
         number.is_some_and(|number| (1..=self.width()).contains(&number))
     }
 
-    /// Whether the first records have numbers alone in the first wanted column.
+    /// Returns whether the first records have numbers alone in the first wanted column.
     pub(super) fn has_numbers(&self, file: &TextFile) -> Result<bool> {
         let column = self.picked.columns.first().copied().unwrap_or_default();
         let rows = rows(file, self.dialect.separator, self.dialect.quotes)?.take(LOOKED_AT).flatten();

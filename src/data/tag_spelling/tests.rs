@@ -85,7 +85,7 @@ fn plain_tags_are_plain() {
 #[test]
 fn the_sentence_that_breaks_the_scheme_of_the_others_is_named() {
     let said = |sentences: &[&str]| format!("{:#}", of(sentences).unwrap_err());
-    // Plain ones: what is wrong is the other one.
+    // Plain tags: the error is about the other tag.
     let error = said(&["N V", "N V-2", "B-A O", "V V"]);
     assert!(
         error.starts_with("tags of sentence 3: expected plain tags, as 3 of 4 sentences have"),
@@ -139,7 +139,7 @@ fn a_scheme_that_is_set_rules() {
 fn repair_is_offered_where_it_helps() {
     let said = |sentences: &[&str]| format!("{:#}", of(sentences).unwrap_err());
     assert!(said(&["B-A I-A", "O I-A", "B-A"]).contains("`repair_tags`"));
-    // Words of another spelling stay as they are; a first line may be a header.
+    // Words of another spelling are unchanged; a first line may be a header.
     let error = said(&["B-A I-A", "O N I-A", "B-A"]);
     assert!(
         !error.contains("repair_tags") && error.contains("`scheme` (`data.scheme` in a config)"),

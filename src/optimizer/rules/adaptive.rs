@@ -1,4 +1,4 @@
-//! Steps in units of the gradients that were seen.
+//! Adaptive optimizers: steps in units of the previous gradients.
 
 use super::{Attributes, Decay, Group, Optimizer, Options, Schedule, SparseMode, UpdateRule};
 use crate::error::Result;
@@ -20,7 +20,7 @@ impl Adagrad {
 }
 
 setting! { Adagrad:
-    /// What is added to the root of the sum.
+    /// Sets epsilon, which is added to the root of the sum.
     epsilon,
     /// Divides the rate by 1 + t times this at step t.
     rate_decay,
@@ -44,7 +44,7 @@ impl RmsProp {
         Self { options, alpha: 0.99, epsilon: 1e-8, momentum: 0.0, centred: false, decay }
     }
 
-    /// In units of the standard deviation of the gradients, in place of their root mean square.
+    /// Divides by the standard deviation of the gradients, instead of their root mean square.
     #[must_use]
     pub fn centred(self) -> Self {
         Self { centred: true, ..self }
@@ -52,11 +52,11 @@ impl RmsProp {
 }
 
 setting! { RmsProp:
-    /// How much of the mean of the squares is kept from step to step: from 0 and below 1.
+    /// Sets the decay of the mean of the squares per step: from 0 and below 1.
     alpha,
-    /// What is added to the root.
+    /// Sets epsilon, which is added to the root.
     epsilon,
-    /// How much of its velocity a parameter keeps from step to step: from 0 and below 1.
+    /// Sets the momentum, the share of its velocity that a parameter keeps per step: from 0 and below 1.
     momentum,
 }
 
@@ -77,13 +77,13 @@ impl Adadelta {
 }
 
 setting! { Adadelta:
-    /// How much of its averages is kept from step to step: from 0 and below 1.
+    /// Sets rho, the decay of the averages per step: from 0 and below 1.
     rho,
-    /// What is added under both roots.
+    /// Sets epsilon, which is added under both roots.
     epsilon,
 }
 
-/// FTRL-Proximal, for sparse models: the operator `ftrl`. Its L1 makes exact zeros; the parameters best start at 0.
+/// FTRL-Proximal, for sparse models: the operator `ftrl`. Its L1 gives exact zeros; parameters should start at 0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ftrl {
     options: Options,
@@ -100,7 +100,7 @@ impl Ftrl {
 }
 
 setting! { Ftrl:
-    /// What is added to the root of the sum of squares: the larger, the smaller the first steps.
+    /// Sets beta, which is added to the root of the sum of squares: a larger beta makes the first steps smaller.
     beta,
     /// L1 regularisation, of the sum of all losses.
     l1,

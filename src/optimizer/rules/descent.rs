@@ -3,7 +3,7 @@
 use super::{Attributes, Decay, Group, Optimizer, Options, Schedule, SparseMode, UpdateRule, betas};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Stochastic gradient descent, with momentum if asked for: the operators `sgd` and `momentum`.
+/// Stochastic gradient descent, optionally with momentum: the operators `sgd` and `momentum`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sgd {
     options: Options,
@@ -18,7 +18,7 @@ impl Sgd {
         Self { options: Options::new(rate), momentum: 0.0, nesterov: false, decay: Decay::default() }
     }
 
-    /// Looks ahead along the velocity; needs a momentum.
+    /// Nesterov momentum: looks ahead along the velocity; needs a momentum.
     #[must_use]
     pub fn nesterov(self) -> Self {
         Self { nesterov: true, ..self }
@@ -26,13 +26,13 @@ impl Sgd {
 }
 
 setting! { Sgd:
-    /// How much of its velocity a parameter keeps from step to step: from 0 and below 1.
+    /// Sets the momentum, the share of its velocity that a parameter keeps per step: from 0 and below 1.
     momentum,
 }
 
 /// Lion: steps of the size of the rate, by the sign of a momentum. The operator `lion`.
 ///
-/// Its decay is decoupled. A rate of a tenth to a third of Adam's, and as many times its decay, is usual.
+/// Its weight decay is decoupled. Usual is a rate of a tenth to a third of Adam's, and three to ten times Adam's decay.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lion {
     options: Options,

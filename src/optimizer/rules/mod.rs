@@ -1,4 +1,4 @@
-//! The optimizers by name: settings with defaults.
+//! The optimizers: settings with defaults.
 //!
 //! Numbers out of range are refused when the optimizer is used, by the operators that carry them.
 
@@ -14,7 +14,7 @@ struct Decay {
 }
 
 impl Decay {
-    /// The attributes of a rule with its decay. What is not asked for is left out.
+    /// The attributes of a rule with its decay, without settings that are off.
     fn of(self, mut attributes: Attributes) -> Attributes {
         attributes.set("weight_decay", self.weight_decay);
         if self.l1 != 0.0 {
@@ -31,51 +31,52 @@ impl Decay {
 macro_rules! options {
     ($($name:ident),*) => {$(
         impl $name {
-            /// Holds every number of each gradient between −limit and limit. Of all clipping this comes first.
+            /// Gradient clipping by value: limits every number of each gradient to −limit … limit. Runs before all other
+            /// clipping.
             #[must_use]
             pub fn clip_value(mut self, limit: f64) -> Self {
                 self.options.clip_value = Some(limit);
                 self
             }
 
-            /// Scales each gradient by itself so that its norm is at most `max_norm`.
+            /// Gradient clipping by norm: scales each gradient by itself so that its norm is at most `max_norm`.
             #[must_use]
             pub fn clip_norm(mut self, max_norm: f64) -> Self {
                 self.options.clip_norm = Some(max_norm);
                 self
             }
 
-            /// Scales all gradients together so that their norm is at most `max_norm`.
+            /// Gradient clipping by global norm: scales all gradients together so that their norm is at most `max_norm`.
             #[must_use]
             pub fn clip_global_norm(mut self, max_norm: f64) -> Self {
                 self.options.max_norm = Some(max_norm);
                 self
             }
 
-            /// How the learning rate moves over the steps.
+            /// Sets the learning rate schedule.
             #[must_use]
             pub fn schedule(mut self, schedule: Schedule) -> Self {
                 self.options.schedule = schedule;
                 self
             }
 
-            /// Multiplies the rate of every step by the state [`RATE_SCALE`](crate::optimizer::RATE_SCALE), which starts at 1 and
-            /// can be set between steps.
+            /// Scales the learning rate of every step by the state [`RATE_SCALE`](crate::optimizer::RATE_SCALE), which starts at
+            /// 1 and can be set between steps.
             #[must_use]
             pub fn adjustable(mut self) -> Self {
                 self.options.adjustable = true;
                 self
             }
 
-            /// Gives some of the parameters settings of their own. Where groups share a parameter, the last one that says a
-            /// setting is right.
+            /// Adds a parameter group with its own settings. If several groups contain a parameter, the last group that sets an
+            /// option takes precedence.
             #[must_use]
             pub fn group(mut self, group: Group) -> Self {
                 self.options.groups.push(group);
                 self
             }
 
-            /// Under a gradient of selected rows only the touched rows and their state move.
+            /// Lazy updates: under a gradient of selected rows, only the touched rows and their state move.
             #[must_use]
             pub fn lazy(mut self) -> Self {
                 self.options.mode = SparseMode::Lazy;
@@ -85,20 +86,20 @@ macro_rules! options {
     )*};
 }
 
-/// The methods of those that decay.
+/// The methods of optimizers with weight decay.
 macro_rules! decay {
     ($($name:ident),*) => {$(
         impl $name {
-            /// Adds so much of the parameter to its gradient (L2 regularisation), or takes rate times so much of it away where
-            /// the decay is decoupled.
+            /// Weight decay: adds `weight_decay` times the parameter to its gradient (L2 regularisation); if decoupled, subtracts
+            /// rate times `weight_decay` times the parameter from it.
             #[must_use]
             pub fn weight_decay(mut self, weight_decay: f64) -> Self {
                 self.decay.weight_decay = weight_decay;
                 self
             }
 
-            /// Adds so much of the parameter's sign to its gradient (L1 regularisation), or leads it towards 0 by rate times so
-            /// much, and no further, where the decay is decoupled: then it becomes 0 where the gradient does not hold it.
+            /// L1 regularisation: adds `l1` times the parameter's sign to its gradient; if decoupled, moves the parameter towards
+            /// 0 by rate times `l1`, and no further: then it becomes 0 unless the gradient holds it.
             #[must_use]
             pub fn l1(mut self, l1: f64) -> Self {
                 self.decay.l1 = l1;
@@ -108,11 +109,11 @@ macro_rules! decay {
     )*};
 }
 
-/// The method of those that may decouple their decay.
+/// The method of optimizers whose decay may be decoupled.
 macro_rules! decoupled {
     ($($name:ident),*) => {$(
         impl $name {
-            /// Decay moves the parameter before the step, and leaves the gradient alone.
+            /// Decouples weight decay and L1: they move the parameter before the step, and do not change the gradient.
             #[must_use]
             pub fn decoupled(mut self) -> Self {
                 self.decay.decoupled = true;
@@ -122,7 +123,7 @@ macro_rules! decoupled {
     )*};
 }
 
-/// One setting that is a number.
+/// A numeric setting.
 macro_rules! setting {
     ($name:ident: $($(#[$doc:meta])* $setting:ident),* $(,)?) => {
         impl $name {
@@ -137,11 +138,11 @@ macro_rules! setting {
     };
 }
 
-/// How much of two moments is kept.
+/// The setting of two decay rates.
 macro_rules! betas {
     ($($name:ident),*) => {$(
         impl $name {
-            /// How much of the moments is kept from step to step: each from 0 and below 1.
+            /// Sets the decay rates of the two moments per step: each from 0 and below 1.
             #[must_use]
             pub fn betas(self, beta1: f64, beta2: f64) -> Self {
                 Self { betas: [beta1, beta2], ..self }

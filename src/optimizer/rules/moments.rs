@@ -22,7 +22,7 @@ pub struct Adam {
     decay: Decay,
 }
 
-/// Adam with decoupled weight decay: every step takes rate · decay of the parameter away.
+/// Adam with decoupled weight decay: every step subtracts rate · decay of the parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdamW {
     options: Options,
@@ -49,11 +49,11 @@ impl AdamW {
     }
 }
 
-/// What Adam and AdamW share.
+/// The methods of Adam and AdamW.
 macro_rules! adam {
     ($($name:ident),*) => {$(
         setting! { $name:
-            /// What is added to the root of the second moment.
+            /// Sets epsilon, which is added to the root of the second moment.
             epsilon,
         }
 
@@ -100,7 +100,7 @@ impl Adamax {
 }
 
 setting! { Adamax:
-    /// What is added to the magnitude of the gradient.
+    /// Sets epsilon, which is added to the magnitude of the gradient.
     epsilon,
 }
 
@@ -123,9 +123,9 @@ impl NAdam {
 }
 
 setting! { NAdam:
-    /// What is added to the root of the second moment.
+    /// Sets epsilon, which is added to the root of the second moment.
     epsilon,
-    /// How soon the momentum has risen from half of beta1 to all of it.
+    /// Sets how fast the momentum rises from half of beta1 to beta1.
     momentum_decay,
 }
 
@@ -146,9 +146,9 @@ impl Lamb {
 }
 
 setting! { Lamb:
-    /// What is added to the root of the second moment.
+    /// Sets epsilon, which is added to the root of the second moment.
     epsilon,
-    /// Adds so much of the parameter to its step, before that gets its length.
+    /// Weight decay: adds `weight_decay` times the parameter to its step, before the step is scaled.
     weight_decay,
 }
 

@@ -1,4 +1,4 @@
-//! Sums, products and comparisons of coo tensors, number by number. What is stored nowhere is 0 and stays so.
+//! Elementwise sums, products and comparisons of coo tensors. Numbers that are not stored are 0 and stay 0.
 
 use std::ops::Neg;
 
@@ -10,7 +10,7 @@ use crate::tensor::dense::{Combine, Pair};
 use crate::tensor::{DType, Element, meeting};
 
 impl Coo {
-    /// The sum; entries that cancel stay stored as 0 until [`prune`](Self::prune).
+    /// Adds two tensors; entries that cancel stay stored as 0 until [`prune`](Self::prune).
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -26,7 +26,7 @@ impl Coo {
         self.combined(other, Combine::Add)
     }
 
-    /// The difference, as [`add`](Self::add).
+    /// Subtracts, as [`add`](Self::add) adds.
     ///
     /// # Errors
     /// Another dtype or shape.
@@ -35,7 +35,7 @@ impl Coo {
         self.combined(other, Combine::Subtract)
     }
 
-    /// The product number by number: an entry where both have one.
+    /// Multiplies elementwise: the result has an entry where both have one.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -52,7 +52,7 @@ impl Coo {
         self.combined(other, Combine::Multiply)
     }
 
-    /// Every number times a factor, which is rounded to the dtype: of a float to the nearest.
+    /// Multiplies every number by a factor, which is rounded to the dtype: for floats to the nearest.
     ///
     /// # Errors
     /// A factor that an integer or a bool can't hold, as 0.5: [`cast`](Self::cast) to a float first.
@@ -62,7 +62,7 @@ impl Coo {
         Ok(Self { values, ..self.clone() })
     }
 
-    /// A function of every number that is 0 of 0. The result is canonical.
+    /// Applies a function with `f(0) = 0` to every number. The result is canonical.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -72,7 +72,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// A function that is not 0 of 0, or if `T` is not the dtype.
+    /// If `f(0)` is not 0, or `T` is not the dtype.
     #[track_caller]
     pub fn map<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
         let sorted = self.canonical()?;
@@ -80,7 +80,7 @@ impl Coo {
         Ok(Self { values, ..sorted.into_owned() })
     }
 
-    /// The numbers in another dtype, as [`Dense::cast`](crate::tensor::Dense::cast). The result is canonical.
+    /// Converts the numbers to another dtype, as [`Dense::cast`](crate::tensor::Dense::cast). The result is canonical.
     ///
     /// # Errors
     /// If there is no memory for the result.
@@ -100,8 +100,8 @@ impl Coo {
         self.values.total()
     }
 
-    /// Whether both mean the same: the same dtype, shape and numbers, whatever the order of entries, and whether zeros are
-    /// stored. `==` compares what is stored.
+    /// Returns whether both are the same tensor: equal dtype, shape and numbers, whatever the order of entries and the stored
+    /// zeros. `==` compares the storage.
     ///
     /// ```
     /// use ndarray::array;
@@ -119,8 +119,8 @@ impl Coo {
         Ok((self.dtype(), &self.shape) == (other.dtype(), &other.shape) && self.prune()? == other.prune()?)
     }
 
-    /// Whether no number differs by more than `tolerance` from the other's at its place; not-a-number does, and so does an
-    /// infinity.
+    /// Returns whether no number differs by more than `tolerance` from the number at its position in the other; not-a-number and
+    /// infinity do differ.
     ///
     /// # Errors
     /// Another dtype or shape.
@@ -161,7 +161,7 @@ impl Coo {
     }
 }
 
-/// Every number with its sign turned; integers wrap around, and a bool stays: it is true for anything but 0.
+/// Negates every number; integers wrap around, and bools are unchanged, since they are true for anything but 0.
 impl Neg for &Coo {
     type Output = Coo;
 

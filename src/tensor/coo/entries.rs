@@ -1,4 +1,4 @@
-//! Entries of a coo tensor: made, read, taken, and moved to other axes.
+//! Entries of a coo tensor: creation, access, selection, and permutation of axes.
 
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ impl Coo {
         Self::new(shape, Array2::zeros((0, shape.len())), Dense::zeros(dtype, &[0])?)
     }
 
-    /// From coordinates and values in any order; repeated places add up. The result is canonical.
+    /// A tensor from coordinates and values in any order; repeated positions add up. The result is canonical.
     ///
     /// ```
     /// use ndarray::array;
@@ -49,13 +49,13 @@ impl Coo {
         Self::new(&shape, coordinates, Dense::from_vec(&[values.len()], values)?)?.canonicalize()
     }
 
-    /// How many entries are stored: zeros that are stored and repeated ones count.
+    /// The number of stored entries, including stored zeros and repeats.
     #[doc(alias = "nnz")]
     pub fn entries(&self) -> usize {
         self.values.len()
     }
 
-    /// The number at a place: 0 where there is no entry, the sum of repeated ones.
+    /// The number at a position: 0 without an entry, the sum of repeated entries.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -65,7 +65,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// A place of another rank or outside the shape, or if `T` is not the dtype.
+    /// A position of another rank or outside the shape, or if `T` is not the dtype.
     #[track_caller]
     pub fn get<T: Element>(&self, place: &[usize]) -> Result<T> {
         if place.len() != self.shape.len() || place.iter().zip(&self.shape).any(|(at, extent)| at >= extent) {
@@ -79,7 +79,7 @@ impl Coo {
         Ok(T::narrow(sum))
     }
 
-    /// The parts of the first axis with the given numbers, in that order, repeated if listed so.
+    /// Takes the listed parts of the first axis, in that order, with repeats.
     ///
     /// ```
     /// use ndarray::array;
@@ -109,7 +109,7 @@ impl Coo {
         self.rows_as(&kept, &firsts, rows.len())
     }
 
-    /// The parts of the first axis in a range: the first of them is part 0 of the result.
+    /// Slices the first axis: the first part in the range is part 0 of the result.
     ///
     /// ```
     /// use ndarray::array;
@@ -133,7 +133,7 @@ impl Coo {
         self.rows_as(&kept, &firsts, part.len())
     }
 
-    /// All parts, one behind another along the first axis.
+    /// Concatenates tensors along the first axis.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -183,8 +183,8 @@ impl Coo {
         Ok(Self { shape, coordinates, values: Dense::concat_rows(&values)? })
     }
 
-    /// The axes in another order: axis `i` of the result is axis `axes[i]` of this one. The order of entries stays, so that
-    /// the result is canonical only once [`canonicalize`](Self::canonicalize) is called.
+    /// Permutes the axes: axis `i` of the result is axis `axes[i]` of this tensor. The order of entries is kept, so the result
+    /// is canonical only after [`canonicalize`](Self::canonicalize).
     ///
     /// ```
     /// use ndarray::array;
@@ -195,7 +195,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// Axes that are not each once.
+    /// If `axes` does not list each axis once.
     #[doc(alias = "transpose")]
     #[doc(alias = "permuted_axes")]
     #[track_caller]
@@ -213,7 +213,7 @@ impl Coo {
         })
     }
 
-    /// The same meaning in canonical form and without zeros that are stored.
+    /// Removes stored zeros; the result is canonical.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -232,7 +232,7 @@ impl Coo {
         Ok(Self { shape: self.shape.clone(), coordinates, values: sorted.values.gather_rows(&kept)? })
     }
 
-    /// These entries, with other first coordinates.
+    /// Takes these entries, with other first coordinates.
     #[track_caller]
     fn rows_as(&self, kept: &[usize], firsts: &[i64], rows: usize) -> Result<Self> {
         let mut coordinates = self.coordinates.select(Axis(0), kept);

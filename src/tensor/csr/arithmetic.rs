@@ -1,6 +1,6 @@
-//! Sums, products and comparisons of sparse matrices, number by number.
+//! Elementwise sums, products and comparisons of sparse matrices.
 //!
-//! What is stored nowhere is 0 and stays so: an absent place times infinity is 0.
+//! Numbers that are not stored are 0 and stay 0: an absent entry times infinity is 0.
 
 use std::ops::Neg;
 
@@ -11,7 +11,7 @@ use crate::tensor::dtype::sealed::Sealed;
 use crate::tensor::{DType, Dense, Element, meeting, with_element};
 
 impl Csr {
-    /// The sum. Entries of both sides become one; those that cancel stay stored as 0 until [`prune`](Self::prune).
+    /// Adds two matrices. Entries that cancel stay stored as 0 until [`prune`](Self::prune).
     ///
     /// ```
     /// use ndarray::array;
@@ -28,7 +28,7 @@ impl Csr {
         self.combined(other, Combine::Add)
     }
 
-    /// The difference, as [`add`](Self::add). Of bools it is where they differ.
+    /// Subtracts, as [`add`](Self::add) adds. For bools, the result is true where they differ.
     ///
     /// ```
     /// use ndarray::array;
@@ -45,7 +45,7 @@ impl Csr {
         self.combined(other, Combine::Subtract)
     }
 
-    /// The product number by number: an entry where both have one. The matrix product is [`dot`](Self::dot).
+    /// Multiplies elementwise: the result has an entry where both have one. [`dot`](Self::dot) is the matrix product.
     ///
     /// ```
     /// use ndarray::array;
@@ -63,7 +63,7 @@ impl Csr {
         self.combined(other, Combine::Multiply)
     }
 
-    /// Where the two differ, as bools: an entry is stored for each place that either has.
+    /// Compares elementwise: true where the two differ. An entry is stored for each position that either has.
     ///
     /// ```
     /// use ndarray::array;
@@ -80,7 +80,7 @@ impl Csr {
         self.combined(other, Combine::NotEqual)
     }
 
-    /// Where this one is below the other, as bools.
+    /// Compares elementwise: true where this matrix is less than the other.
     ///
     /// ```
     /// use ndarray::array;
@@ -97,7 +97,7 @@ impl Csr {
         self.combined(other, Combine::Less)
     }
 
-    /// Where this one is above the other, as bools.
+    /// Compares elementwise: true where this matrix is greater than the other.
     ///
     /// ```
     /// use unpadded::DType;
@@ -115,8 +115,8 @@ impl Csr {
         self.combined(other, Combine::Greater)
     }
 
-    /// Every number times a factor, which is rounded to the dtype: of a float to the nearest. The sign is turned by `-&x`,
-    /// which cannot fail.
+    /// Multiplies every number by a factor, which is rounded to the dtype: for floats to the nearest. `-&x` negates and cannot
+    /// fail.
     ///
     /// ```
     /// use ndarray::array;
@@ -135,7 +135,7 @@ impl Csr {
         Ok(Self { values, ..self.clone() })
     }
 
-    /// A function of every number that is 0 of 0, so that what is stored nowhere stays so. The result is canonical.
+    /// Applies a function with `f(0) = 0` to every number, so that absent entries stay 0. The result is canonical.
     ///
     /// ```
     /// use ndarray::array;
@@ -148,7 +148,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A function that is not 0 of 0, or if `T` is not the dtype.
+    /// If `f(0)` is not 0, or `T` is not the dtype.
     #[track_caller]
     pub fn map<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
         let sorted = self.canonical()?;
@@ -156,7 +156,7 @@ impl Csr {
         Ok(Self { values, ..sorted.into_owned() })
     }
 
-    /// The numbers in another dtype, as [`Dense::cast`]. The result is canonical.
+    /// Converts the numbers to another dtype, as [`Dense::cast`]. The result is canonical.
     ///
     /// ```
     /// use unpadded::DType;
@@ -176,8 +176,8 @@ impl Csr {
         Ok(Self { values, ..sorted.into_owned() })
     }
 
-    /// The entries times the numbers of a dense tensor at their places. Its shape is the matrix's, or one that ndarray
-    /// repeats to it: a row `[columns]` scales columns, as inverse document frequencies do, and `[rows, 1]` scales rows.
+    /// Multiplies elementwise by a dense tensor, whose shape is the matrix's or broadcasts to it as in ndarray: a row
+    /// `[columns]` scales columns, as inverse document frequencies do, and `[rows, 1]` scales rows.
     ///
     /// ```
     /// use ndarray::array;
@@ -189,7 +189,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Another dtype, or a shape that is not repeated to the matrix's.
+    /// Another dtype, or a shape that does not broadcast to the matrix's.
     #[track_caller]
     pub fn mul_dense(&self, other: &Dense) -> Result<Self> {
         let sorted = self.canonical()?;
@@ -197,7 +197,7 @@ impl Csr {
         if other.dtype() != self.dtype() {
             return Err(Error::new("dense tensor to multiply by", self.dtype().name(), other.dtype().name()));
         }
-        // How far apart its numbers are from row to row, and from column to column.
+        // Its strides from row to row, and from column to column.
         let [rows, columns] = self.shape;
         let step =
             |extent, whole, step| if extent == whole { Some(step) } else { (extent == 1).then_some(0) };
@@ -226,7 +226,7 @@ impl Csr {
         Ok(Self { values, ..sorted.into_owned() })
     }
 
-    /// The sum with a dense matrix, dense.
+    /// Adds a dense matrix; the result is dense.
     ///
     /// ```
     /// use ndarray::array;
@@ -256,8 +256,8 @@ impl Csr {
         Ok(out)
     }
 
-    /// Whether both mean the same: the same dtype, shape and numbers, whatever the order of entries, and whether zeros are
-    /// stored. `==` compares what is stored.
+    /// Returns whether both are the same matrix: equal dtype, shape and numbers, whatever the order of entries and the stored
+    /// zeros. `==` compares the storage.
     ///
     /// ```
     /// use ndarray::array;
@@ -275,8 +275,8 @@ impl Csr {
         Ok((self.dtype(), self.shape) == (other.dtype(), other.shape) && self.prune()? == other.prune()?)
     }
 
-    /// Whether no number differs by more than `tolerance` from the other's at its place; not-a-number does, and so does an
-    /// infinity.
+    /// Returns whether no number differs by more than `tolerance` from the number at its position in the other; not-a-number and
+    /// infinity do differ.
     ///
     /// ```
     /// use ndarray::array;
@@ -332,7 +332,7 @@ impl Csr {
     }
 }
 
-/// Every number with its sign turned; integers wrap around, and a bool stays: it is true for anything but 0.
+/// Negates every number; integers wrap around, and bools are unchanged, since they are true for anything but 0.
 impl Neg for &Csr {
     type Output = Csr;
 

@@ -1,4 +1,4 @@
-//! Sparse matrices from nothing, from rows, triples and bags of ids, and from arrays.
+//! Creation of sparse matrices: zeros, identity, from rows, triples, bags of ids and arrays.
 
 use ndarray::Array2;
 
@@ -26,7 +26,7 @@ impl Csr {
         Ok(Self { shape, indptr, indices: Vec::new(), values: Dense::zeros(dtype, &[0])? })
     }
 
-    /// The square matrix with ones on its diagonal.
+    /// The identity matrix.
     ///
     /// ```
     /// use ndarray::array;
@@ -48,7 +48,7 @@ impl Csr {
         Ok(Self { shape: [n, n], indices: indptr[..n].to_vec(), indptr, values: ones.cast(dtype) })
     }
 
-    /// From (row, column, value) in any order; repeated places add up. The result is canonical.
+    /// A matrix from (row, column, value) in any order; repeated positions add up. The result is canonical.
     ///
     /// ```
     /// use ndarray::array;
@@ -87,8 +87,8 @@ impl Csr {
         Ok(Self { shape, indptr: pointers(&rows, shape[0]).at_caller()?, indices, values })
     }
 
-    /// From the entries of each row, (column, value) in any order; repeated columns add up. The entries stay as they are
-    /// listed.
+    /// A matrix from the entries of each row, (column, value) in any order; repeated columns add up. The entries are stored
+    /// as listed.
     ///
     /// ```
     /// use ndarray::array;
@@ -117,7 +117,7 @@ impl Csr {
         Self::new([indptr.len() - 1, columns], indptr, indices, values)
     }
 
-    /// Bags of words: how often each id occurs in each bag, an `f32` row a bag and a column an id.
+    /// Bags of words: the count of each id in each bag, an `f32` row per bag and a column per id.
     /// [`Vocabulary::bags`](crate::data::Vocabulary::bags) makes them of tokens.
     ///
     /// ```
@@ -129,7 +129,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// An id that is negative or not below `columns`, by its bag and its place there.
+    /// An id that is negative or not below `columns`: the message has its bag and its position there.
     #[doc(alias = "CountVectorizer")]
     #[track_caller]
     pub fn from_bags<B: AsRef<[i64]>>(bags: &[B], columns: usize) -> Result<Self> {
@@ -168,7 +168,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// With the first such value and its place.
+    /// With the first such value and its position.
     #[track_caller]
     pub fn check_finite(&self) -> Result<()> {
         let Some((at, number)) = self.values.find_float(|x| !x.is_finite()) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Entries, rows and columns of a sparse matrix: read, set, taken, and put together.
+//! Entries, rows and columns of a sparse matrix: access, assignment, selection and concatenation.
 
 use std::ops::Range;
 
@@ -7,14 +7,14 @@ use crate::error::{AtCaller, Error, Result};
 use crate::tensor::{Dense, Element};
 
 impl Csr {
-    /// How many entries are stored: zeros that are stored and repeated ones count.
+    /// The number of stored entries, including stored zeros and repeats.
     #[doc(alias = "nnz")]
     #[doc(alias = "getnnz")]
     pub fn entries(&self) -> usize {
         self.indices.len()
     }
 
-    /// Entries by places; 0 of a matrix without places.
+    /// The density: stored entries divided by positions; 0 for a matrix without positions.
     ///
     /// ```
     /// use unpadded::DType;
@@ -27,7 +27,7 @@ impl Csr {
         if places == 0.0 { 0.0 } else { self.entries() as f64 / places }
     }
 
-    /// The number at a place: 0 where there is no entry, the sum of repeated ones.
+    /// The number at a position: 0 without an entry, the sum of repeated entries.
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -84,11 +84,11 @@ impl Csr {
         Ok((0..self.shape[0]).flat_map(entry))
     }
 
-    /// Sets the number at a place, to which an entry is added if there is none; repeated ones become one. An entry that
-    /// is set to 0 stays stored until [`prune`](Self::prune).
+    /// Sets the number at a position; adds an entry if there is none, and merges repeated entries. An entry that is set to 0
+    /// stays stored until [`prune`](Self::prune).
     ///
-    /// Each new entry moves those behind it: many at once are better given to [`from_triples`](Self::from_triples) or, a
-    /// row, to [`set_row`](Self::set_row).
+    /// Each new entry moves the entries behind it: for many entries, use [`from_triples`](Self::from_triples) or, for a row,
+    /// [`set_row`](Self::set_row).
     ///
     /// ```
     /// use unpadded::DType;
@@ -120,7 +120,7 @@ impl Csr {
         self.set_row(row, &columns, &values)
     }
 
-    /// Puts other entries into a row, in any order; repeated columns add up.
+    /// Replaces the entries of a row by entries in any order; repeated columns add up.
     ///
     /// ```
     /// use unpadded::DType;
@@ -158,7 +158,7 @@ impl Csr {
         Ok(())
     }
 
-    /// The rows with the given numbers, in that order, repeated if listed so.
+    /// Takes the listed rows, in that order, with repeats.
     ///
     /// ```
     /// use ndarray::array;
@@ -192,7 +192,7 @@ impl Csr {
         })
     }
 
-    /// The columns with the given numbers, in that order, repeated if listed so. The result is canonical.
+    /// Takes the listed columns, in that order, with repeats. The result is canonical.
     ///
     /// ```
     /// use ndarray::array;
@@ -213,7 +213,7 @@ impl Csr {
         let mut distinct: Vec<i64> = columns.iter().map(|&column| column as i64).collect();
         distinct.sort_unstable();
         distinct.dedup();
-        // Counted among the columns that are taken: the matrix may have more than memory has room for.
+        // Counted among the taken columns: the matrix may have more columns than fit into memory.
         let place = |column: i64| distinct.binary_search(&column).ok();
         let near = self.filtered(distinct.len(), |at| place(self.indices[at]).map(|place| place as i64))?;
         let places: Vec<usize> = columns.iter().filter_map(|&column| place(column as i64)).collect();
@@ -245,7 +245,7 @@ impl Csr {
         })
     }
 
-    /// The columns in a range: the first of them is column 0 of the result.
+    /// Slices the columns: the first column in the range is column 0 of the result.
     ///
     /// ```
     /// use ndarray::array;
@@ -266,8 +266,8 @@ impl Csr {
         self.filtered(part.len(), moved)
     }
 
-    /// The same matrix with the entries of the listed columns alone: all other columns are 0. Columns may be listed in any
-    /// order and repeatedly.
+    /// Keeps the entries of the listed columns: all other columns become 0. Columns may be listed in any order and
+    /// repeatedly.
     ///
     /// ```
     /// use ndarray::array;
@@ -293,7 +293,7 @@ impl Csr {
         self.filtered(self.shape[1], kept)
     }
 
-    /// The same meaning in canonical form and without zeros that are stored.
+    /// Removes stored zeros; the result is canonical.
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -313,7 +313,7 @@ impl Csr {
         sorted.filtered(sorted.shape[1], |at| Some(sorted.indices[at]).filter(|_| kept[at]))
     }
 
-    /// The rows of all parts, one part after another.
+    /// Concatenates the rows of matrices.
     ///
     /// ```
     /// use unpadded::DType;
@@ -340,7 +340,7 @@ impl Csr {
         Ok(Self { shape: [rows, columns], indptr, indices, values: Dense::concat_rows(&values)? })
     }
 
-    /// The columns of all parts, one part beside another.
+    /// Concatenates the columns of matrices.
     ///
     /// ```
     /// use ndarray::array;
@@ -386,7 +386,7 @@ impl Csr {
         Ok(Self { shape: [rows, columns as usize], indptr, indices, values: all.gather_rows(&order)? })
     }
 
-    /// Rows and columns exchanged. The columns of each row of the result ascend; of a canonical matrix it is canonical.
+    /// Transposes the matrix. The columns of each row of the result ascend; a canonical matrix gives a canonical result.
     ///
     /// ```
     /// use ndarray::array;
@@ -415,7 +415,7 @@ impl Csr {
         Ok(Self { shape: [columns, rows], indptr, indices, values: self.values.gather_rows(&order)? })
     }
 
-    /// The entries for which `column` says one, there.
+    /// Keeps the entries for which `column` returns a column, in that column.
     #[track_caller]
     pub(super) fn filtered(&self, columns: usize, column: impl Fn(usize) -> Option<i64>) -> Result<Self> {
         let (mut kept, mut indptr, mut indices) = (Vec::new(), vec![0], Vec::new());
@@ -431,7 +431,7 @@ impl Csr {
         Ok(Self { shape: [self.shape[0], columns], indptr, indices, values: self.values.gather_rows(&kept)? })
     }
 
-    /// Where the entries of a row are.
+    /// The range of the entries of a row.
     pub(in crate::tensor) fn range(&self, row: usize) -> Range<usize> {
         self.indptr[row] as usize..self.indptr[row + 1] as usize
     }
@@ -461,7 +461,7 @@ fn check_range(what: &str, part: &Range<usize>, end: usize) -> Result<()> {
     Err(Error::new(format!("{what} to slice"), format!("a range within 0..{end}"), format!("{part:?}")))
 }
 
-/// The extent of an axis that all parts have in common.
+/// The common extent of an axis of all parts.
 #[track_caller]
 fn same_extent(parts: &[&Csr], axis: usize) -> Result<usize> {
     let Some((first, rest)) = parts.split_first() else {

@@ -1,7 +1,7 @@
 //! Matrix products of a sparse matrix with each storage.
 //!
-//! f32 and f64 take the kernels. The others are for values alone, and have plain loops: 16-bit floats are multiplied and
-//! added up in `f32`, integers wrap around, bools are and-ed and or-ed.
+//! f32 and f64 use the kernels. The other dtypes have plain loops: 16-bit floats are multiplied and added up in `f32`,
+//! integers wrap around, bools are and-ed and or-ed.
 
 use std::borrow::Cow;
 
@@ -11,12 +11,12 @@ use crate::kernels::sparse::{Columns, CsrMut, CsrView, SparseRoom, csr_csr, csr_
 use crate::kernels::{Assign, Float, View, ViewMut};
 use crate::tensor::{DType, Dense, Element, SelectedRows, with_element};
 
-/// What a [`Csr`] can be multiplied by, and what that makes: [`Csr::dot`].
+/// The matrix product with a right side of type `Rhs`: [`Csr::dot`].
 pub trait Dot<Rhs> {
     /// The storage of the product.
     type Output;
 
-    /// The matrix product.
+    /// Computes the matrix product.
     ///
     /// # Errors
     /// Another dtype, or not as many rows as the left side has columns.
@@ -68,9 +68,9 @@ impl Dot<SelectedRows> for Csr {
 }
 
 impl Csr {
-    /// The matrix product with a dense tensor (its first extent is summed over), selected rows, or another sparse matrix:
-    /// dense, but of two sparse matrices sparse and canonical. A number of the result is the sum over this row's entries in
-    /// their order.
+    /// Computes the matrix product with a dense tensor (the sum is over its first extent), selected rows, or another sparse
+    /// matrix. The result is dense, or sparse and canonical for two sparse matrices. A number of the result is the sum over
+    /// this row's entries in their order.
     ///
     /// ```
     /// use ndarray::array;
@@ -94,8 +94,8 @@ impl Csr {
         self.product(rhs).at_caller()
     }
 
-    /// The product of this matrix's transpose with a dense tensor, `[rows, …]`: a row for each column that occurs. So the
-    /// gradient of `x.dot(&weight)` by the weight has only the rows that `x` looks at.
+    /// Computes the product of this matrix's transpose with a dense tensor, `[rows, …]`: a row for each column that occurs. So
+    /// the gradient of `x.dot(&weight)` by the weight has only the rows that `x` uses.
     ///
     /// ```
     /// use ndarray::array;
@@ -112,7 +112,7 @@ impl Csr {
     #[track_caller]
     pub fn transposed_dot(&self, rhs: &Dense) -> Result<SelectedRows> {
         check(self, self.shape[0], rhs.dtype(), rhs.shape())?;
-        // What the kernel counts by.
+        // The index type of the kernel.
         let counted = u32::try_from(self.entries()).is_ok() && u32::try_from(self.shape[0]).is_ok();
         match self.dtype() {
             DType::F32 if counted => return transposed_kernel::<f32>(self, rhs),
@@ -139,7 +139,7 @@ fn check(left: &Csr, summed: usize, dtype: DType, shape: &[usize]) -> Result<()>
     Err(Error::new("right side of a product with csr", expected, format!("{dtype} {shape:?}")))
 }
 
-/// The matrix as kernels see it.
+/// The view of the matrix for kernels.
 #[track_caller]
 fn view<T: Element>(x: &Csr) -> Result<CsrView<'_, T>> {
     Ok(CsrView::new(x.shape[1], &x.indptr, &x.indices, x.values.as_slice()?))

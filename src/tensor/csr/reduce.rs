@@ -1,4 +1,4 @@
-//! Sums and largest numbers of a sparse matrix, whole, by rows and by columns.
+//! Reductions of a sparse matrix: sums, maxima and norms.
 
 use super::Csr;
 use crate::error::{Error, Result};
@@ -22,8 +22,8 @@ impl Csr {
         self.values.total()
     }
 
-    /// Sums over an axis: 0 adds up the rows, to `[columns]`; 1 the columns, to `[rows]`. As [`sum`](Self::sum) in the
-    /// matrix's dtype.
+    /// Sums over an axis: axis 0 adds up the rows, to `[columns]`; axis 1 the columns, to `[rows]`. As [`sum`](Self::sum), in
+    /// the matrix's dtype.
     ///
     /// ```
     /// use ndarray::array;

@@ -1,4 +1,4 @@
-//! To and from the matrices of the crate `sprs`.
+//! Conversions to and from the matrices of the crate `sprs`.
 
 use sprs::CsMat;
 
@@ -6,7 +6,7 @@ use super::Csr;
 use crate::error::{Error, Result};
 use crate::tensor::{Dense, Element};
 
-/// By rows or by columns: the latter is turned.
+/// Takes a matrix by rows or by columns; the latter is converted.
 ///
 /// ```
 /// use sprs::CsMat;

@@ -1,25 +1,25 @@
-//! What sparse tensors do with their values: functions that keep zeros, and two lists of rows as one.
+//! Arithmetic on the values of sparse tensors: functions that keep zeros, and combinations of two lists of rows.
 //!
-//! 16-bit floats are computed with in `f32`, integers wrap around, and a bool counts as 0 or 1: what comes out is true for
-//! anything but 0.
+//! 16-bit floats are computed in `f32`, integers wrap around, and a bool counts as 0 or 1: a result is true for anything
+//! but 0.
 
 use crate::error::{Error, Result};
 use crate::tensor::dtype::Number;
 use crate::tensor::dtype::sealed::Sealed;
 use crate::tensor::{DType, Dense, Element, with_element};
 
-/// Which rows of two lists meet.
+/// A pair of rows of two lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::tensor) enum Pair {
-    /// One of the left alone.
+    /// A row of the left list alone.
     Left(usize),
-    /// One of the right alone.
+    /// A row of the right list alone.
     Right(usize),
-    /// One of each.
+    /// A row of each.
     Both(usize, usize),
 }
 
-/// What becomes of two numbers. Of two zeros each makes a zero.
+/// An operation on two numbers; two zeros give zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::tensor) enum Combine {
     Add,
@@ -31,7 +31,7 @@ pub(in crate::tensor) enum Combine {
 }
 
 impl Combine {
-    /// What errors call it.
+    /// The verb in errors.
     pub(in crate::tensor) fn verb(self) -> &'static str {
         match self {
             Self::Add => "add",
@@ -88,7 +88,7 @@ impl Dense {
         })
     }
 
-    /// Every number with its sign turned: 0 less the number.
+    /// Negates every number: 0 minus the number.
     #[must_use]
     pub(in crate::tensor) fn negated(&self) -> Self {
         let mut out = self.clone();
@@ -101,7 +101,7 @@ impl Dense {
         out
     }
 
-    /// Every number times a factor, which the dtype must be able to hold.
+    /// Multiplies every number by a factor, which the dtype must be able to represent.
     #[track_caller]
     pub(in crate::tensor) fn scaled(&self, factor: f64) -> Result<Self> {
         let dtype = self.dtype();
@@ -122,7 +122,7 @@ impl Dense {
         Ok(out)
     }
 
-    /// A function of every number that is 0 of 0.
+    /// Applies a function with `f(0) = 0` to every number.
     #[track_caller]
     pub(in crate::tensor) fn mapped<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
         let zero = f(T::default());
@@ -145,11 +145,11 @@ impl Dense {
             Number::Float(x) => x,
             Number::Integer(x) => x as f64,
         };
-        // From +0: `sum` gives -0 of nothing.
+        // From +0: `sum` of no number is -0.
         Ok(T::from_number(Number::Float(numbers.iter().map(float).fold(0.0, |sum, x| sum + x))))
     }
 
-    /// The number that comes last in an order by `after`, and a not-a-number before any other; `None` if there is none.
+    /// The last number in the order of `after`, or a not-a-number if there is one; `None` without numbers.
     #[track_caller]
     pub(in crate::tensor) fn extreme<T: Element>(
         &self,
@@ -163,12 +163,12 @@ impl Dense {
         Ok(self.as_slice::<T>()?.iter().copied().reduce(later))
     }
 
-    /// The numbers in which sums of this dtype grow: `f64` of floats, itself of others.
+    /// Converts to the dtype of sums: `f64` for floats, unchanged for others.
     pub(in crate::tensor) fn to_sums(&self) -> Self {
         if self.dtype().is_float() { self.cast(DType::F64) } else { self.clone() }
     }
 
-    /// Whether every number is at most so far from 0; a not-a-number is not.
+    /// Returns whether the magnitude of every number is at most `tolerance`; `false` with a not-a-number.
     pub(in crate::tensor) fn within(&self, tolerance: f64) -> Result<bool> {
         Ok(self.cast(DType::F64).as_slice::<f64>()?.iter().all(|x| x.abs() <= tolerance))
     }

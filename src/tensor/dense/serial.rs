@@ -1,5 +1,5 @@
-//! Reading and writing of dense tensors: the dtype by name, the shape, then the numbers in row-major order. Large ones
-//! go by pieces, as bytes that have every bit of the numbers.
+//! Serialization of dense tensors: the dtype by name, the shape, then the numbers in row-major order. Large tensors are
+//! read and written in pieces, as bytes with every bit of the numbers.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::tensor::dtype::with_element;
 use crate::tensor::{DType, Element};
 
-/// Numbers that are turned to bytes, or back, at once.
+/// The number of numbers that are converted to bytes, or back, at once.
 const PIECE: usize = 1 << 13;
 
 impl Dense {
-    /// Hands over the numbers in row-major order, each as its little-endian bytes (a bool as 0 or 1), piece by piece.
+    /// Passes the numbers to `take` in row-major order, as little-endian bytes (a bool as 0 or 1), piece by piece.
     ///
     /// # Errors
-    /// What `take` returns.
+    /// The errors of `take`.
     #[track_caller]
     pub fn write_numbers(&self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.write_pieces(&mut take).at_caller()
@@ -41,11 +41,11 @@ impl Dense {
         })
     }
 
-    /// The tensor whose numbers [`Self::write_numbers`] handed over: `fill` fills the bytes that it is given with the
-    /// next ones. Room for all of them is taken first, so the caller has made sure that they exist.
+    /// Reads a tensor from the bytes of [`Self::write_numbers`]: `fill` fills its argument with the next bytes. Memory for all
+    /// numbers is allocated first, so the caller must have checked that the bytes exist.
     ///
     /// # Errors
-    /// A shape too large for memory, a bool that is neither 0 nor 1, or what `fill` returns.
+    /// A shape too large for memory, a bool that is neither 0 nor 1, or the errors of `fill`.
     #[track_caller]
     pub fn read_numbers(
         dtype: DType,
@@ -80,10 +80,10 @@ impl Dense {
     }
 }
 
-/// A number as bytes.
+/// Conversion of a number to bytes and back.
 trait NumberBytes: Element {
     fn put(self, bytes: &mut Vec<u8>);
-    /// `None` if no number has these bytes.
+    /// Decodes a number; `None` if no number has these bytes.
     fn get(bytes: &[u8]) -> Option<Self>;
 }
 

@@ -1,4 +1,4 @@
-//! Dense tensors by example: building, reading, conversion, and what is refused.
+//! Dense tensors by example: creation, access, conversion, and errors.
 
 use ndarray::{Array1, Array2, array};
 

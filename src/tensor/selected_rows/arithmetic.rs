@@ -1,4 +1,4 @@
-//! Sums, products, norms and comparisons of row-sparse tables.
+//! Sums, products, norms and comparisons of selected rows.
 
 use std::ops::Neg;
 
@@ -9,7 +9,7 @@ use crate::tensor::dense::{Combine, Pair};
 use crate::tensor::{DType, Dense, Element, meeting, with_element};
 
 impl SelectedRows {
-    /// The sum, merged: a row for each that either side has.
+    /// Adds two tables, merged: the result has each row that either has.
     ///
     /// ```
     /// use ndarray::array;
@@ -28,7 +28,7 @@ impl SelectedRows {
         self.combined(other, Combine::Add)
     }
 
-    /// The difference, as [`add`](Self::add).
+    /// Subtracts, as [`add`](Self::add) adds.
     ///
     /// # Errors
     /// Another dtype or shape.
@@ -37,7 +37,7 @@ impl SelectedRows {
         self.combined(other, Combine::Subtract)
     }
 
-    /// The product number by number: the rows that both have, merged.
+    /// Multiplies elementwise, merged: the result has the rows that both have.
     ///
     /// # Errors
     /// Another dtype or shape.
@@ -46,7 +46,7 @@ impl SelectedRows {
         self.combined(other, Combine::Multiply)
     }
 
-    /// Every number times a factor, which is rounded to the dtype: of a float to the nearest.
+    /// Multiplies every number by a factor, which is rounded to the dtype: for floats to the nearest.
     ///
     /// # Errors
     /// A factor that an integer or a bool can't hold, as 0.5: [`cast`](Self::cast) to a float first.
@@ -56,7 +56,7 @@ impl SelectedRows {
         Ok(Self { value, ..self.clone() })
     }
 
-    /// A function of every number that is 0 of 0. The result is merged.
+    /// Applies a function with `f(0) = 0` to every number. The result is merged.
     ///
     /// ```
     /// use ndarray::array;
@@ -67,7 +67,7 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// A function that is not 0 of 0, or if `T` is not the dtype.
+    /// If `f(0)` is not 0, or `T` is not the dtype.
     #[track_caller]
     pub fn map<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
         let merged = self.merged()?;
@@ -75,7 +75,7 @@ impl SelectedRows {
         Ok(Self { value, ..merged.into_owned() })
     }
 
-    /// The numbers in another dtype, as [`Dense::cast`]. The result is merged.
+    /// Converts the numbers to another dtype, as [`Dense::cast`]. The result is merged.
     ///
     /// # Errors
     /// If there is no memory for the result.
@@ -95,7 +95,7 @@ impl SelectedRows {
         self.value.total()
     }
 
-    /// The Euclidean length of all numbers together, computed in `f64` over merged rows.
+    /// The Euclidean norm of all numbers together, computed in `f64` over merged rows.
     ///
     /// ```
     /// use ndarray::array;
@@ -116,7 +116,7 @@ impl SelectedRows {
         Ok(numbers.as_slice::<f64>()?.iter().fold(0.0, |sum: f64, x| sum + x * x).sqrt())
     }
 
-    /// Each row of numbers times a dense matrix: a table of as many rows, `[height, N]`, with the same rows stored.
+    /// Multiplies each row by a dense matrix: the result is a table `[height, N]` with the same stored rows.
     ///
     /// ```
     /// use ndarray::array;
@@ -128,7 +128,7 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// Another dtype, rows that are not of one dimension, or a right side that has not as many rows as these have numbers.
+    /// Another dtype, rows that are not of one dimension, or a right side whose number of rows is not the width of these rows.
     #[doc(alias = "matmul")]
     #[track_caller]
     pub fn dot(&self, rhs: &Dense) -> Result<Self> {
@@ -150,8 +150,8 @@ impl SelectedRows {
         Self::new(self.height(), self.rows.clone(), value)
     }
 
-    /// Whether both mean the same: the same dtype, shape and numbers, whatever the order of rows, and whether rows of zeros
-    /// are stored. `==` compares what is stored.
+    /// Returns whether both are the same table: equal dtype, shape and numbers, whatever the order of rows and the stored rows
+    /// of zeros. `==` compares the storage.
     ///
     /// ```
     /// use ndarray::array;
@@ -168,8 +168,8 @@ impl SelectedRows {
         Ok((self.dtype(), &self.shape) == (other.dtype(), &other.shape) && self.prune()? == other.prune()?)
     }
 
-    /// Whether no number differs by more than `tolerance` from the other's at its place; not-a-number does, and so does an
-    /// infinity.
+    /// Returns whether no number differs by more than `tolerance` from the number at its position in the other; not-a-number and
+    /// infinity do differ.
     ///
     /// # Errors
     /// Another dtype or shape.
@@ -217,7 +217,7 @@ fn product_kernel<T: Element + Float>(x: &Dense, y: &Dense, out: &mut Dense) -> 
     Ok(())
 }
 
-/// The plain product of the dtypes that have no kernel.
+/// The product of dtypes without a kernel.
 #[track_caller]
 fn product<T: Element>(x: &Dense, y: &Dense, out: &mut Dense) -> Result<()> {
     let (k, n) = (x.width(), y.width());
@@ -232,7 +232,7 @@ fn product<T: Element>(x: &Dense, y: &Dense, out: &mut Dense) -> Result<()> {
     Ok(())
 }
 
-/// Every number with its sign turned; integers wrap around, and a bool stays: it is true for anything but 0.
+/// Negates every number; integers wrap around, and bools are unchanged, since they are true for anything but 0.
 impl Neg for &SelectedRows {
     type Output = SelectedRows;
 

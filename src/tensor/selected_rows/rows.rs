@@ -1,11 +1,11 @@
-//! Rows of a row-sparse table: made, read, set and kept.
+//! Rows of selected rows: creation, access, assignment and selection.
 
 use super::SelectedRows;
 use crate::error::{AtCaller, Error, Result};
 use crate::tensor::{DType, Dense, Element};
 
 impl SelectedRows {
-    /// A table without rows that are stored: every number is 0. `shape` is the height and the extents of a row.
+    /// A table without stored rows: every number is 0. `shape` is the height and the extents of a row.
     ///
     /// ```
     /// use unpadded::DType;
@@ -26,7 +26,7 @@ impl SelectedRows {
         Self::new(height, Vec::new(), Dense::zeros(dtype, &[&[0], row].concat())?)
     }
 
-    /// From numbers of rows and their values, each of the extents `row`; repeated rows add up.
+    /// A table from row numbers and their values, each of the extents `row`; repeated rows add up.
     ///
     /// ```
     /// use unpadded::tensor::SelectedRows;
@@ -36,7 +36,7 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// A row number that is negative or not below `height`, or values that are not as many as a row has.
+    /// A row number that is negative or not below `height`, or another number of values than a row has.
     #[track_caller]
     pub fn from_pairs<T: Element, V: AsRef<[T]>>(
         height: usize,
@@ -58,7 +58,7 @@ impl SelectedRows {
         Self::new(height, rows, value)
     }
 
-    /// One row of the table, of the extents of a row: zeros where none is stored, the sum of repeated ones.
+    /// A row of the table: zeros if it is not stored, the sum of its repeats.
     ///
     /// ```
     /// use ndarray::array;
@@ -81,7 +81,7 @@ impl SelectedRows {
         sum.reshape(&self.shape[1..])
     }
 
-    /// Sets one row of the table: repeated ones become one, in the place of the first; a new one comes last.
+    /// Sets a row of the table: repeats are merged at the position of the first; a new row is stored last.
     ///
     /// ```
     /// use ndarray::array;
@@ -107,7 +107,7 @@ impl SelectedRows {
         };
         let one = values.clone().reshape(&[&[1], values.shape()].concat())?;
         let first = self.rows.iter().position(|&at| at == id).unwrap_or(self.rows.len());
-        // The new row comes behind those that are stored.
+        // The new row is behind the stored rows.
         let new = self.rows.len();
         let others =
             |range: std::ops::Range<usize>| range.filter(|&at| self.rows[at] != id).collect::<Vec<_>>();
@@ -117,8 +117,8 @@ impl SelectedRows {
         Ok(())
     }
 
-    /// The same table with the listed rows alone: all others are 0. Ids may be in any order and repeat; those that are not
-    /// stored are none.
+    /// Keeps the listed rows: all others become 0. Ids may be in any order and repeat; ids of rows that are not stored are
+    /// ignored.
     ///
     /// ```
     /// use ndarray::array;
@@ -149,7 +149,7 @@ impl SelectedRows {
         Ok(Self { shape: self.shape.clone(), rows, value: self.value.gather_rows(&kept)? })
     }
 
-    /// The same meaning, merged and without rows of nothing but zeros.
+    /// Removes stored rows of zeros; the result is merged.
     ///
     /// ```
     /// use ndarray::array;

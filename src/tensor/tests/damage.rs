@@ -1,4 +1,4 @@
-//! Random damaged parts: each is refused or made a tensor on which every method gives a result or an error, never a panic.
+//! Random damaged parts: each is refused or gives a tensor whose methods return a result or an error, and never panic.
 
 use ndarray::Array2;
 
@@ -13,7 +13,7 @@ impl Random {
         (self.0 >> 33) % end
     }
 
-    /// Mostly small; now and then one that nothing can hold.
+    /// A random extent: mostly small, sometimes too large for memory.
     fn extent(&mut self) -> usize {
         match self.below(12) {
             0 => usize::MAX,

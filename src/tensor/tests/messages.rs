@@ -1,4 +1,4 @@
-//! What is refused says what was expected, and names the entry.
+//! Errors have the expected value and name the entry.
 
 use ndarray::{arr0, array};
 
@@ -137,7 +137,7 @@ fn numbers_that_are_none_are_kept() {
     assert!(x.max::<f32>().unwrap().unwrap().is_nan() && x.min::<f32>().unwrap().unwrap().is_nan());
     assert!(x.sum::<f32>().unwrap().is_nan());
     assert!(!x.near(&x, 1.0).unwrap());
-    // What is stored nowhere stays 0.
+    // Absent entries stay 0.
     assert_eq!(x.scale(f64::INFINITY).unwrap().get::<f32>(0, 2).unwrap(), 0.0);
     let wide = Csr::from_triples([1, 1], [(0, 0, i32::MAX)]).unwrap();
     assert_eq!(wide.add(&wide).unwrap().get::<i32>(0, 0).unwrap(), -2);

@@ -1,4 +1,4 @@
-//! Records of other releases, and bytes that are none.
+//! Records of other releases, and malformed bytes.
 
 use super::*;
 
@@ -14,7 +14,7 @@ record! {
 }
 
 record! {
-    /// The same in a later release.
+    /// The same record in a later release.
     #[derive(Debug, Clone, PartialEq)]
     struct LaterPoint {
         1 name: String,
@@ -130,7 +130,7 @@ fn deep_nesting_is_an_error() {
         refused::<Kind>(&to_bytes(&nested(40)))
             .contains("expected at most 64 values in each other, got more")
     );
-    // As lists of lists are, without the ends that would have to fit: each says to be as long as what is left.
+    // Lists of lists without their ends: each declares the length of the remaining bytes.
     let mut deep = Vec::new();
     for i in 0..500_000u32 {
         let left = (500_000 - i) * 9;

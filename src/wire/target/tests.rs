@@ -1,11 +1,11 @@
-//! Where files can be written and where not, what becomes of what was there, and who may write.
+//! Targets that can be written or not, replaced files, and locks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::open;
 use super::*;
 
-/// An empty folder of a test's own.
+/// An empty folder for a test.
 fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("unpadded-wire-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
@@ -13,7 +13,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// What is in a folder, sorted.
+/// The names in a folder, sorted.
 fn names(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.collect();
@@ -25,7 +25,7 @@ fn lock(path: &Path) -> Result<Target> {
     Target::find(path)?.lock()
 }
 
-/// What cannot be written says so before it costs anything, and leaves nothing behind.
+/// A target that cannot be written is an error before any work, and leaves no files.
 #[test]
 fn where_no_file_can_be() {
     let folder = folder("where");
@@ -46,7 +46,7 @@ fn where_no_file_can_be() {
     let error = open(&folder).map(|_| ()).unwrap_err().to_string();
     assert!(error.ends_with("expected a file, got a folder or a device"), "{error}");
 
-    // Renamed over, a device would be gone, and a link would no longer lead to what it did.
+    // A rename would replace a device, and a link would lose its target.
     #[cfg(unix)]
     {
         let socket = folder.join("socket");
@@ -70,7 +70,7 @@ fn where_no_file_can_be() {
     for left in left {
         fs::write(folder.join(left), b"half").unwrap();
     }
-    // One of a process that still writes it stays too.
+    // The file of a process that still writes it stays, too.
     let busy = File::create(folder.join(".x.fedcba9876543210.tmp")).unwrap();
     busy.try_lock().unwrap();
     write_atomically(&folder.join("x"), |w| w.write_section("a", b"whole")).unwrap();
@@ -101,7 +101,7 @@ fn a_failed_write_leaves_the_old_file() {
     assert_eq!(open(&path).map(|_| ()).unwrap_err().kind(), ErrorKind::Io);
 }
 
-/// In every container the process has the same number, also as one that was killed while it wrote.
+/// In every container the process has the same number, also as a process that was killed while it wrote.
 #[test]
 fn what_a_process_of_the_same_number_left_is_no_obstacle() {
     let folder = folder("number");
@@ -143,7 +143,7 @@ fn one_at_a_time_holds_a_file_by_whatever_path() {
         std::os::unix::fs::symlink(".", folder.join("here")).unwrap();
         refused(&folder.join("link"));
         refused(&folder.join("here/link"));
-        // What is written here does not become the other: the first save parts them.
+        // A save does not change the other link: the first save separates them.
         fs::hard_link(&x, folder.join("hard")).unwrap();
         let hard = lock(&folder.join("hard")).unwrap();
         hard.write(|w| w.write_section("a", b"other")).unwrap();
@@ -160,14 +160,14 @@ fn one_at_a_time_holds_a_file_by_whatever_path() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Those who let go remove the lock file while others open it.
+/// Holders remove the lock file while others open it.
 #[test]
 fn never_two_hold_a_lock() {
     let folder = folder("race");
     let (x, busy) = (folder.join("x"), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let one = || {
-            // Counted by what was held: how often a try finds it held is the machine's business.
+            // Counts the successful locks: the number of failed tries depends on the machine.
             let mut taken = 0;
             while taken < 50 {
                 let held = match lock(&x) {

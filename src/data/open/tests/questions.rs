@@ -141,7 +141,7 @@ fn columns_get_a_tag_for_each_word() {
     assert_eq!(asked, ["1: a b", "5: c"], "{text}");
     let (text, _) = words("word\tner\na\tO\nb\tO\n\nc\tB-X\n", "b.tsv");
     assert_eq!(text, "word\tner\ttags\na\tO\tT\nb\tO\tT\n\nc\tB-X\tT\n");
-    // A sentence of which a line is malformed has no answer.
+    // A sentence with a malformed line has no answer.
     let (text, asked) = words("a O\nb\nc O\n\nd O\ne O\n\nf O\ng O\nh O\ni O\nj O\nk O\nl O\n", "c.conll");
     assert!(text.starts_with("a O _\nb\nc O _\n\nd O T\ne O T\n"), "{text}");
     assert!(asked[0].starts_with("1: c.conll:2: expected 2 columns"), "{asked:?}");
@@ -364,7 +364,7 @@ fn columns_are_those_of_the_training() {
     let [said, text] = words("ner\tpos\ttoken\nO\tN\tcat\n", "a.tsv", &named);
     assert!(said.contains("words in column 3 (token), tags in column 1 (ner)"), "{said}");
     assert_eq!(text, "ner\tpos\ttoken\ttags\nO\tN\tcat\tT\n");
-    // One sentence, of which a line is malformed.
+    // One sentence with a malformed line.
     let (text, asked) = read("a\tN\tO\nb\nc\tN\tO\n", "b.txt", QuestionKind::Words, &columns("false", ""));
     assert_eq!(text, "a\tN\tO\t_\nb\nc\tN\tO\t_\n");
     assert!(asked[0].contains("b.txt:2: expected 3 columns"), "{asked:?}");
@@ -391,7 +391,7 @@ fn intents_are_comments_where_columns_have_some() {
         .replace("root\t_\t_", "root\t_\ttags=T")
         .replace("dep\t_\t_", "dep\t_\ttags=T");
     assert_eq!(words(universal, "a.conllu"), expected);
-    // A comment that is there stays, and is no answer.
+    // A comment of the file stays, and is no answer.
     let known = universal.replace("# text = a b", "# intent = fare");
     assert!(words(&known, "b.conllu").starts_with("# intent = fare\n# predicted_intent = flight\n"));
     let lines = "# id 1\na x O\nb y B-A\n\n# id 2\nc z O\n";
@@ -450,7 +450,7 @@ fn parquet_keeps_its_columns_and_gets_more() {
             &[("a.parquet", &bytes), ("before.parquet", &before.unwrap())],
         );
         let old = LabelledTexts::open(files.at("before.parquet")).unwrap();
-        // The labels of the file are there, and those that are added beside them.
+        // The output has the labels of the file, and the predicted labels beside them.
         let labelled =
             LabelledTexts::open_with([files.at("a.parquet")], &ReadOptions::new().label("label")).unwrap();
         assert_eq!(labelled.records(), old.records());

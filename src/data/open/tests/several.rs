@@ -47,7 +47,7 @@ fn cells_of_tables_are_joined_by_one_tab() {
     let expected = "`csv`, text in `premise` and `hypothesis`, label in `label`; line 1 is a header, since `premise` names a \
                     column";
     assert_eq!(said, expected);
-    // In the order in which they are given; numbers in a file with a header, which the name of the label says.
+    // In the given order; numbers in a file with a header, which the name of the label shows.
     let (first, _, said) = read("a.csv", &of_numbers(["4", "2"]));
     assert_eq!(first, pair("One tab\tA man, here", "yes"));
     assert!(
@@ -155,7 +155,7 @@ fn a_text_may_lack_some_of_its_columns() {
         let questions = Questions::open(files.at(name), &of_names(), QuestionKind::Text).unwrap();
         assert_eq!(asked(questions)[..3], ["\tb", "c\t", "d\te"], "{name}");
     }
-    // Both texts of a pair are there, also in what is asked later.
+    // Both texts of a pair must be there, also in later questions.
     let pair = of_names().pair(true);
     let said = files.said(open(&files, "a.csv", &pair));
     assert!(said.starts_with("a.csv:2: expected something in column `premise`, got nothing"), "{said}");
