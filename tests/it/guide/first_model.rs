@@ -18,7 +18,7 @@ fn the_data() -> unpadded::Result<()> {
     }
     let (train, dev) = LabelledTexts::new("opinions", texts).hold_out(5, 1);
 
-    // Words become numbers. Those of the held-out texts that training never saw become `<unk>`.
+    // Words become ids. Words that occur only in held-out texts become `<unk>`.
     let cut = Tokenizer::words().lowercase();
     let words = train.vocabulary(&cut, &Limits::default())?;
     let labels = train.labels()?;

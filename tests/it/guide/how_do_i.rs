@@ -233,7 +233,7 @@ fn resume_after_a_stop() -> unpadded::Result<()> {
     let mut trainer = Trainer::new(net, loss, &Adam::new(1e-3).lazy())?.checkpoint(path).every(Steps(500));
     trainer = trainer.progress(unpadded::train::Progress::Quiet);
     if trainer.resume_if(path)? {
-        println!("goes on at {:?}", trainer.position());
+        println!("continues at {:?}", trainer.position());
     }
     let report = trainer.fit(&data, &data, Until::Epochs(epochs))?; // 2 in the first run, 4 in the second
     assert_eq!(report.resumed.map_or(0, |position| position.epoch), epochs - 2);

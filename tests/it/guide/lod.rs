@@ -27,7 +27,7 @@ fn several_levels() -> unpadded::Result<()> {
 fn several_levels_2() {
     use unpadded::Lod;
     assert!(Lod::from_lengths(&[vec![2, 1], vec![3, 1, 2]]).is_ok());
-    let error = Lod::from_lengths(&[vec![2, 2], vec![3, 1, 2]]).unwrap_err(); // 4 sentences are said, 3 are there
+    let error = Lod::from_lengths(&[vec![2, 2], vec![3, 1, 2]]).unwrap_err(); // 4 sentences are declared, the second level has 3
     assert!(error.to_string().contains("level"), "{error}");
 }
 
