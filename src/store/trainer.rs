@@ -240,7 +240,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         let warned = self.parts.whole_batch().iter().map(|(operator, line)| {
             format!(
                 "warning: `{operator}`, called at {line}, reads a whole batch, and sees the part of each worker by itself: the \
-                step of several workers differs from a step of one batch"
+                 step of several workers differs from a step of one batch"
             )
         });
         warned.collect()
