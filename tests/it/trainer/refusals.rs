@@ -222,11 +222,12 @@ fn resuming_needs_the_same_model_vocabularies_and_data() {
     second.resume(&file).unwrap();
     let others = loader(samples(0..77)).shuffle(6);
     let error = second.fit(&others, &dev(), Until::Epochs(3)).unwrap_err().to_string();
-    assert!(error.contains("training data: expected the data of the training so far (fingerprint "), "{error}");
     assert!(
-        error.contains(
-            "which is at epoch 2, batch 3 (step 12), got other samples, batches or another order"
-        ),
+        error.contains("training data: expected the data of the training so far (fingerprint "),
+        "{error}"
+    );
+    assert!(
+        error.contains("which is at epoch 2, batch 3 (step 12), got other samples, batches or another order"),
         "{error}"
     );
     fit(&mut second, Until::Epochs(2));
