@@ -1,4 +1,4 @@
-//! What a checkpoint is for.
+//! The purpose of a checkpoint.
 
 use crate::tensor::named::named;
 

@@ -1,5 +1,5 @@
-//! The GRU layer. A reset gate that acts after the recurrent product (PyTorch's) takes two products and the pointwise
-//! cell in a step block; one that acts before it (the original) is composed of plain operators.
+//! The GRU layer. With a reset gate after the recurrent product (PyTorch's), a step block has two products and the pointwise
+//! cell; with a reset gate before it (the original), the cell is composed of plain operators.
 
 use crate::layers::init;
 use crate::layers::recurrent::{

@@ -1,4 +1,4 @@
-//! What a store has by one key: a value whose rows are dealt to shards, each with a lock of its own.
+//! The entry of a key: a value whose rows are dealt to shards, each with a lock of its own.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,24 +14,24 @@ use crate::with_float;
 
 /// A value with its rule.
 ///
-/// Row r is row r / n of shard r mod n: where the numbers of often used rows lie together, as those of the commonest words do,
-/// they are still of all shards. A vector is one shard.
+/// Row r is row r / n of shard r mod n: frequently used rows with close numbers, such as the rows of the commonest words,
+/// are spread over all shards. A vector is one shard.
 pub(super) struct Entry {
     dtype: DType,
     dims: Vec<usize>,
     rule: Option<Rule>,
-    /// How many gradients were applied.
+    /// The number of applied gradients.
     steps: AtomicU64,
-    /// Why gradients of selected rows are refused, if they are.
+    /// The error by which gradients of selected rows are refused, if they are.
     no_rows: Option<Error>,
-    /// Whether rows that a gradient does not select owe moves.
+    /// Whether rows that a gradient does not select have pending moves.
     owes: bool,
     shards: Vec<Mutex<Shard>>,
-    /// A gradient was not applied to the end.
+    /// Whether a gradient was applied only in part.
     broken: AtomicBool,
 }
 
-/// Marks an entry as broken when it is dropped: by an error, or by a panic on its way out.
+/// A guard that marks an entry as broken when it is dropped, by an error or by a panic.
 struct BreakMark<'a>(&'a AtomicBool);
 
 impl Drop for BreakMark<'_> {
@@ -41,10 +41,10 @@ impl Drop for BreakMark<'_> {
 }
 
 impl Entry {
-    /// A value, with the rule's state at its start.
+    /// An entry of a value, with the rule's initial state.
     ///
     /// # Errors
-    /// If the value is of no float, of another storage or not finite; if the rule does not fit; if there is no memory.
+    /// If the value is not of floats, of another storage or not finite; if the rule does not fit; if memory is exhausted.
     pub(super) fn new(
         value: Storage,
         rule: Option<Rule>,
@@ -55,7 +55,7 @@ impl Entry {
         Self::check_value(&value)?;
         let adding = Rule::adding();
         let applied = rule.as_ref().unwrap_or(&adding);
-        // A single number has no gradient of rows: its shape would be another.
+        // A single number has no gradient of rows, since it has no rows.
         let (mut no_rows, mut owes) = (None, false);
         if !dims.is_empty() {
             match applied.program(registry, (dtype, &dims), StorageKind::SelectedRows) {
@@ -75,8 +75,7 @@ impl Entry {
         Ok(Self { dtype, dims, rule, steps, no_rows, owes, shards, broken })
     }
 
-    /// # Errors
-    /// If a value is of no float, of another storage or not finite.
+    /// Checks that a value is dense or selected rows of finite f32 or f64.
     pub(super) fn check_value(value: &Storage) -> Result<()> {
         if !matches!(value.kind(), StorageKind::Dense | StorageKind::SelectedRows)
             || !matches!(value.dtype(), DType::F32 | DType::F64)
@@ -100,12 +99,12 @@ impl Entry {
         self.rule.as_ref()
     }
 
-    /// How the gradients of several workers become one.
+    /// Returns how the gradients of several workers are merged.
     pub(super) fn merging(&self) -> Merging {
         if self.rule.is_some() { Merging::Mean } else { Merging::Descended }
     }
 
-    /// The number of the next gradient to apply.
+    /// Returns the number of the next gradient, and counts it.
     pub(super) fn next_step(&self) -> u64 {
         self.steps.fetch_add(1, Ordering::SeqCst)
     }
@@ -114,8 +113,7 @@ impl Entry {
         self.steps.load(Ordering::SeqCst)
     }
 
-    /// # Errors
-    /// If a gradient was not applied to the end.
+    /// Checks that no gradient was applied only in part.
     pub(super) fn check_whole(&self) -> Result<()> {
         if !self.broken.load(Ordering::SeqCst) {
             return Ok(());
@@ -124,7 +122,7 @@ impl Entry {
         Err(Error::new("value of a key", "a whole one", got))
     }
 
-    /// Checks all of a gradient before any of it is used.
+    /// Checks a whole gradient before any of it is used.
     ///
     /// # Errors
     /// If it is of another storage, dtype or shape, or not finite.
@@ -132,7 +130,7 @@ impl Entry {
         self.check_of(gradient, &self.dims)
     }
 
-    /// [`Self::check`] of a gradient of the whole value, of which these are some rows.
+    /// [`Self::check`] of a gradient of the whole value of shape `dims`, of which this entry has some rows.
     pub(super) fn check_of(&self, gradient: &Storage, dims: &[usize]) -> Result<()> {
         let (kind, dtype, shape) = (gradient.kind(), gradient.dtype(), gradient.shape());
         let stored = matches!(kind, StorageKind::Dense | StorageKind::SelectedRows);
@@ -149,11 +147,11 @@ impl Entry {
     }
 
     fn shard(&self, s: usize) -> MutexGuard<'_, Shard> {
-        // Whether a shard is whole is not known by who held its lock: `broken` says it.
+        // Poisoning does not tell whether a shard is consistent: `broken` does.
         self.shards[s].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A shard of which rows have made the moves that they owe.
+    /// Locks a shard and applies the pending moves of the given rows.
     fn settled(
         &self,
         s: usize,
@@ -166,7 +164,7 @@ impl Entry {
         Ok(shard)
     }
 
-    /// Moves the value by a gradient that was checked and whose rows are merged.
+    /// Updates the value by a gradient that was checked and whose rows are merged.
     ///
     /// # Errors
     /// If the rule's operator fails, which leaves the value half updated and the entry broken.
@@ -187,7 +185,7 @@ impl Entry {
             Storage::SelectedRows(rows) => Some(RowsByPart::new(rows.row_ids(), count)),
             _ => None,
         };
-        // Each push begins at another shard, so that many at a time do not all wait for the first.
+        // Each push begins at another shard, so that simultaneous pushes do not all wait for the first shard.
         for s in (0..count).map(|i| (step as usize + i) % count) {
             let part = match (&dealt, &gradient) {
                 (Some(dealt), Storage::SelectedRows(rows)) => {
@@ -206,10 +204,10 @@ impl Entry {
         Ok(())
     }
 
-    /// The whole value, or a whole state of the rule, by the name of its slot.
+    /// Returns the whole value, or a whole state of the rule by the name of its slot.
     ///
     /// # Errors
-    /// If it is broken, or there is no memory.
+    /// If the entry is broken, or memory is exhausted.
     pub(super) fn whole(&self, state: Option<&str>) -> Result<Dense> {
         self.check_whole()?;
         let mut whole = Dense::zeros(self.dtype, &self.dims)?;
@@ -228,10 +226,10 @@ impl Entry {
         Ok(whole)
     }
 
-    /// Rows by their numbers.
+    /// Returns rows by their numbers.
     ///
     /// # Errors
-    /// If there is no row of a number; if it is broken.
+    /// If a number has no row, or the entry is broken.
     pub(super) fn rows(&self, ids: &[i64]) -> Result<Dense> {
         self.check_whole()?;
         check_ids(ids, &self.dims)?;
@@ -255,7 +253,7 @@ impl Entry {
         Ok(rows)
     }
 
-    /// Sets what a file says: the states of the rule by their slots, and how many gradients were applied. It is not shared yet.
+    /// Sets the state from a file: the states of the rule by their slots, and the number of applied gradients.
     ///
     /// # Errors
     /// If a state does not fit.
@@ -272,10 +270,10 @@ impl Entry {
     }
 }
 
-/// Refuses numbers of no row of a value of this shape.
+/// Checks that all numbers are row numbers of a value of this shape.
 ///
 /// # Errors
-/// If there is one, or the value is a single number.
+/// If a number has no row, or the value is a single number.
 pub(super) fn check_ids(ids: &[i64], dims: &[usize]) -> Result<()> {
     let Some(&height) = dims.first() else {
         return Err(Error::new("rows of a key", "a value that has rows", "a single number"));

@@ -1,4 +1,4 @@
-//! What a store is asked: keys, and the trait that every store has, in this process or behind a connection.
+//! The interface of a store: keys, and the trait that every store implements, in this process or over a connection.
 
 use std::fmt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::rule::Rule;
 use crate::error::{AtCaller, Error, Result};
 use crate::tensor::{DType, Dense, Storage};
 
-/// What a value of a store is found by.
+/// The key of a value in a store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     /// A name, such as a parameter's.
@@ -29,7 +29,7 @@ impl From<u64> for Key {
     }
 }
 
-/// A name as it is, a number as `#7`.
+/// Prints a name unchanged, a number as `#7`.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -39,29 +39,30 @@ impl fmt::Display for Key {
     }
 }
 
-/// What one worker has of a key-value store: values by key, to which the workers push gradients, and from which they pull.
+/// One worker's handle of a key-value store (parameter server): values by key, to which the workers push gradients, and which they
+/// pull.
 ///
-/// Whatever goes in or comes out is an owned value, and every answer may be an error, so that a store may as well be in another
-/// process. An error of one call leaves the store as it was before the call, with two exceptions, which say so: an update operator that
-/// fails amid its rows, after which the key refuses everything until the store is restored, and a round whose sum is not finite, which has
-/// failed for all workers.
+/// All arguments and results are owned values, and every call may return an error, so that a store may be in another
+/// process. An error of a call leaves the store unchanged, with two exceptions, which their messages state: an update operator that
+/// fails amid its rows, after which the key refuses everything until the store is restored, and a round whose sum is not finite, which
+/// has failed for all workers.
 ///
-/// The operations are those of MXNet's `KVStore` (Chen et al., "MXNet: a flexible and efficient machine learning library for
-/// heterogeneous distributed systems", 2015, arXiv:1512.01274) and of Li et al., "Scaling distributed machine learning with the
+/// The operations follow MXNet's `KVStore` (Chen et al., "MXNet: a flexible and efficient machine learning library for
+/// heterogeneous distributed systems", 2015, arXiv:1512.01274) and Li et al., "Scaling distributed machine learning with the
 /// parameter server", OSDI 2014.
 pub trait KeyValueStore {
     /// Makes a key with a first value, of f32 or f64: dense, or selected rows in a table of zeros.
     ///
     /// # Errors
-    /// If the key is there, or the value is of another dtype or storage, or not finite.
+    /// If the key exists, or the value is of another dtype or storage, or not finite.
     #[track_caller]
     fn init(&mut self, key: &Key, value: Storage) -> Result<()>;
 
-    /// Makes a key as [`Self::init`] does, with a value of this dtype and shape whose rows `fill` writes, given their numbers. Each process
-    /// of a store over several asks for its own rows alone, so none needs memory for the whole value.
+    /// Makes a key as [`Self::init`] does, with a value of this dtype and shape; `fill` writes the row of each row number. In a store
+    /// over several processes, each process fills only its own rows, so none needs memory for the whole value.
     ///
     /// # Errors
-    /// As [`Self::init`]; those of `fill`.
+    /// As [`Self::init`]; if `fill` fails.
     #[track_caller]
     fn init_rows(
         &mut self,
@@ -75,83 +76,83 @@ pub trait KeyValueStore {
         self.init(key, value.into())
     }
 
-    /// Says what is done with the gradients that are pushed to a key; without a rule they are added to its value. The rule's state
-    /// is the store's, beside the value.
+    /// Sets the update rule of a key for pushed gradients; without a rule they are added to its value. The store keeps the rule's
+    /// state beside the value.
     ///
     /// # Errors
-    /// If the key is not there or has a rule; if a round of it is under way.
+    /// If the key does not exist or has a rule; if a round of the key is under way.
     #[track_caller]
     fn set_rule(&mut self, key: &Key, rule: Rule) -> Result<()>;
 
-    /// Pushes a gradient of the value's shape: dense, or selected rows, which may repeat. How the gradients of several workers are
-    /// merged the [module](super) says; `weight` is how much this one counts in a mean, so for a loss that is the mean over
-    /// samples, the number of them.
+    /// Pushes a gradient of the value's shape: dense, or selected rows, which may repeat. The [module](super) describes how the
+    /// gradients of several workers are merged; `weight` is this gradient's weight in a mean: for a loss that is the mean over
+    /// samples, the number of samples.
     ///
     /// # Errors
-    /// If the key is not there; if the gradient is of another shape, dtype or storage, or not finite; if the weight is negative or
-    /// not finite; if the rule refuses selected rows; if this worker's gradient of the round before waits for a worker that has
+    /// If the key does not exist; if the gradient is of another shape, dtype or storage, or not finite; if the weight is negative or
+    /// not finite; if the rule refuses selected rows; if this worker's gradient of the previous round waits for a worker that has
     /// left.
     #[track_caller]
     fn push(&mut self, key: &Key, gradient: Storage, weight: f64) -> Result<()>;
 
-    /// The whole value.
+    /// Pulls the whole value.
     ///
     /// # Errors
-    /// If the key is not there; if it waits for a worker that has left.
+    /// If the key does not exist; if it waits for a worker that has left.
     #[track_caller]
     fn pull(&mut self, key: &Key) -> Result<Dense>;
 
-    /// Rows of a value by their numbers, in any order and repeated: one row for each number, in that order.
+    /// Pulls rows of a value by their numbers, in any order and repeated: one row for each number, in that order.
     ///
     /// # Errors
-    /// As [`Self::pull`]; if there is no row of a number, with all that is asked for unanswered; if the value has no rows.
+    /// As [`Self::pull`]; if a number has no row, and then no row is returned; if the value has no rows.
     #[track_caller]
     fn row_sparse_pull(&mut self, key: &Key, ids: Vec<i64>) -> Result<Dense>;
 
-    /// The sums of these numbers over all workers, which all give as many in a round; the numbers themselves if gradients are applied
-    /// as they come. It waits for the other workers.
+    /// Returns the sums of these numbers over all workers, which must all pass equally many in a round; in asynchronous mode, the
+    /// numbers themselves. It waits for the other workers.
     ///
     /// # Errors
-    /// If it waits for a worker that has left, or another one gives another number of them.
+    /// If it waits for a worker that has left, or another worker passes more or fewer numbers.
     #[track_caller]
     fn sum(&mut self, numbers: &[f64]) -> Result<Vec<f64>>;
 
-    /// Says that this worker has done a round, and may wait before the next: see [`Consistency::Asynchronous`](super::Consistency).
+    /// Ends this worker's round, and may wait before the next round: see [`Consistency::Asynchronous`](super::Consistency).
     ///
     /// # Errors
     /// If it waits for a worker that has left; if a gradient of the round could not be applied.
     #[track_caller]
     fn end_round(&mut self) -> Result<()>;
 
-    /// Whether a call that is an error of one worker is one of all of them. By default it is not.
+    /// Returns whether an error of one worker's call is an error of all workers (default: no).
     fn fails_together(&self) -> bool {
         false
     }
 
-    /// Reports to the other workers of a store that [fails together](Self::fails_together) that this one fails: the call in which they wait
-    /// for it returns this error. By default nothing is reported.
+    /// Reports a failure of this worker to the other workers of a store that [fails together](Self::fails_together): the call in which
+    /// they wait for it returns this error. By default nothing is reported.
     fn fail(&mut self, error: &Error) {
         let _ = error;
     }
 
-    /// Writes the whole state to a file, where the store is: every value, its rule with the rule's state, and how often it was
-    /// applied. What stood there is replaced whole, or not at all.
+    /// Saves the whole state to a file on the store's machine: every value, its rule with the rule's state, and the number of its
+    /// updates. An existing file is replaced whole, or not at all.
     ///
     /// # Errors
     /// If a round is under way, a key was left half updated, or the file cannot be written.
     #[track_caller]
     fn save(&mut self, path: &Path) -> Result<()>;
 
-    /// Puts the whole state of a file in the place of the store's.
+    /// Restores the whole state from a file.
     ///
     /// # Errors
-    /// If a round is under way; if the file is damaged, or lacks something; if its keys, their shapes, dtypes or rules are not the
-    /// store's. The store is then as it was.
+    /// If a round is under way; if the file is damaged, or lacks something; if its keys, their shapes, dtypes or rules differ from the
+    /// store's. The store is then unchanged.
     #[track_caller]
     fn restore(&mut self, path: &Path) -> Result<()>;
 }
 
-/// What is wrong with a key, by its name.
+/// Adds the name of a key to an error.
 pub(super) trait OfKey {
     #[track_caller]
     fn of_key(self, key: &Key) -> Self;

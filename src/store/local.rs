@@ -14,27 +14,27 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::operator::Registry;
 use crate::tensor::{Dense, Storage};
 
-/// More workers or shards than any machine has threads; a larger number is a mistake.
+/// The most workers or shards: more than any machine has threads, so a larger number is a mistake.
 const MOST: usize = 1024;
 
-/// Values by key, in this process.
+/// A key-value store in this process.
 ///
-/// The rows of a value are dealt to shards, by row number modulo their number, each with a lock of its own, so that many workers
-/// push and pull at a time. A clone is the same store.
+/// The rows of a value are dealt to shards, by row number modulo the number of shards, each with a lock of its own, so that many
+/// workers push and pull at a time. A clone is the same store.
 #[derive(Clone)]
 pub struct LocalStore(Arc<StoreState>);
 
 struct StoreState {
     registry: Registry,
     shards: usize,
-    /// Locked to write by what changes which keys there are, or looks at all of them at one moment.
+    /// Locked for writing to add or replace keys, or to read all keys at one moment.
     keys: RwLock<BTreeMap<Key, Entry>>,
-    /// The workers, while they are there.
+    /// The workers, until all have left.
     rounds: Mutex<Weak<Rounds>>,
 }
 
 impl LocalStore {
-    /// A store without keys, which finds the operators of rules in `registry`; a value has at most so many shards.
+    /// A store without keys, which finds the operators of rules in `registry`; a value has at most `shards` shards.
     ///
     /// # Errors
     /// If there are no shards, or more than 1024.
@@ -47,11 +47,11 @@ impl LocalStore {
         Ok(Self(Arc::new(StoreState { registry, shards, keys, rounds: Mutex::new(Weak::new()) })))
     }
 
-    /// So many workers of the store, numbered from 0, that keep step as `mode` says. A worker that is dropped, as by a thread that
-    /// panics, has left: those that would wait for it get an error.
+    /// Makes the workers of the store, numbered from 0, with the consistency `mode`. A worker that is dropped, as by a thread that
+    /// panics, has left: workers that would wait for it get an error.
     ///
     /// # Errors
-    /// If there are no workers, or more than 1024; if some are still there from before.
+    /// If `workers` is 0 or more than 1024; if earlier workers have not all left.
     #[track_caller]
     pub fn workers(&self, workers: usize, mode: Consistency) -> Result<Vec<LocalWorker>> {
         if !(1..=MOST).contains(&workers) {
@@ -71,7 +71,7 @@ impl LocalStore {
 
 impl StoreState {
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Key, Entry>> {
-        // Whoever writes does so by one insertion or exchange.
+        // A write is one insertion or exchange, so the map is consistent even after a panic.
         self.keys.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -84,13 +84,13 @@ impl StoreState {
         let keys = self.read();
         let entry = find(&keys, key)?;
         let merged = merge(parts(entry.merging(), gradients))?;
-        // Since it was pushed, the key may have got a rule.
+        // The key may have got a rule since the gradient was pushed.
         entry.check(&merged)?;
         entry.apply(merged, entry.next_step())
     }
 }
 
-/// What a worker of a [`LocalStore`] has of it.
+/// A worker's handle of a [`LocalStore`].
 pub struct LocalWorker {
     store: Arc<StoreState>,
     rounds: Arc<Rounds>,
@@ -103,17 +103,16 @@ impl Drop for LocalWorker {
     }
 }
 
-/// What there is by a key.
+/// Returns the entry of a key.
 ///
 /// # Errors
-/// If the key is not there.
+/// If the key does not exist.
 pub(super) fn find<'a, T>(keys: &'a BTreeMap<Key, T>, key: &Key) -> Result<&'a T> {
     keys.get(key)
         .ok_or_else(|| Error::of(ErrorKind::Program, "key of the store", "one that `init` made", "none"))
 }
 
-/// # Errors
-/// If a gradient cannot have this weight.
+/// Checks that the weight of a gradient is finite and not negative.
 pub(super) fn checked_weight(weight: f64) -> Result<()> {
     match weight.is_finite() && weight >= 0.0 {
         true => Ok(()),
@@ -124,7 +123,7 @@ pub(super) fn checked_weight(weight: f64) -> Result<()> {
 impl LocalWorker {
     fn pushed(&mut self, key: &Key, gradient: Storage, weight: f64) -> Result<()> {
         checked_weight(weight)?;
-        // All of it is checked before any of it is waited for or used.
+        // The whole gradient is checked before waiting and before any of it is used.
         let keys = self.store.read();
         let entry = find(&keys, key)?;
         entry.check_whole()?;

@@ -1,15 +1,15 @@
-//! Meetings: the exchanges of a store's ranks, each with what a rank calls and whether it fails.
+//! Meetings: the exchanges of a store's ranks. Each message names the rank's call and tells whether it failed.
 
 use super::key_value::Key;
 use crate::error::{Error, ErrorKind, Result};
 use crate::parallel::World;
 use crate::tensor::{DType, Dense};
 
-/// What the ranks do when they meet, by the number in a message.
+/// The call for which the ranks meet, by the number in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Request {
-    /// In the place of any other: the rank has failed.
+    /// In place of any other call: the rank has failed.
     Fail,
     Init,
     SetRule,
@@ -46,25 +46,25 @@ impl Request {
     }
 }
 
-/// How a rank comes to a meeting: the first byte of its message.
+/// The status of a rank at a meeting: the first byte of its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 enum Status {
     Fine,
-    /// This call fails.
+    /// This call failed.
     Fails,
-    /// The gradient that was pushed last cannot be applied.
+    /// The last pushed gradient cannot be applied.
     Failed,
 }
 
-/// Bytes before what a message holds: status, call, checksum of the key.
+/// The bytes of a message's head: status, call, checksum of the key.
 const HEAD: usize = 6;
 
 /// Messages to the ranks.
 pub(super) enum Letters {
-    /// One for all of them.
+    /// One message for all ranks.
     Same(Letter),
-    /// One for each rank; that of this rank itself is not sent.
+    /// One message for each rank; the message to this rank itself is not sent.
     Each(Vec<Letter>),
 }
 
@@ -88,7 +88,7 @@ impl Letter {
         })
     }
 
-    /// Row numbers, as few bytes each as the height allows.
+    /// Appends row numbers, with as few bytes each as the height allows.
     pub(super) fn put_rows(&mut self, ids: impl Iterator<Item = i64>, height: usize) {
         match id_size(height) {
             4 => ids.for_each(|id| self.put(&(id as u32).to_le_bytes())),
@@ -97,7 +97,7 @@ impl Letter {
     }
 }
 
-/// A message of a rank, to be read.
+/// A reader of a rank's message.
 pub(super) struct MessageReader<'a>(&'a [u8]);
 
 impl<'a> MessageReader<'a> {
@@ -123,7 +123,7 @@ impl<'a> MessageReader<'a> {
         Ok(bytes)
     }
 
-    /// All that is left, as numbers of a tensor.
+    /// Reads the rest of the message as numbers of a tensor.
     pub(super) fn numbers(&mut self, dtype: DType, shape: &[usize]) -> Result<Dense> {
         let expected = shape.iter().product::<usize>() * dtype.size_of();
         if expected != self.left() {
@@ -136,7 +136,7 @@ impl<'a> MessageReader<'a> {
         })
     }
 
-    /// Row numbers of a value of this height.
+    /// Reads row numbers of a value of this height.
     pub(super) fn rows(&mut self, count: usize, height: usize) -> Result<Vec<i64>> {
         let size = id_size(height);
         let bytes = self.take(count * size)?;
@@ -146,15 +146,15 @@ impl<'a> MessageReader<'a> {
     }
 }
 
-/// Bytes of a row number of a value of this height.
+/// Returns the bytes of a row number of a value of this height.
 pub(super) fn id_size(height: usize) -> usize {
     if u32::try_from(height).is_ok() { 4 } else { 8 }
 }
 
-/// Exchanges messages of one call: those of all ranks, by rank, and whether what was pushed before is to be applied.
+/// Exchanges the messages of one call; returns the messages of all ranks, by rank, and whether to apply the last pushed gradient.
 ///
-/// `pushed` is how this rank fares with the gradient that was pushed last, and `letters` what it sends, or why its call fails. All ranks
-/// return an error if one of them fails.
+/// `pushed` is this rank's outcome of merging the last pushed gradient, and `letters` are its messages, or the error of its call. All
+/// ranks return an error if one rank fails.
 pub(super) fn meet(
     world: &World,
     (call, key): (Request, Option<&Key>),

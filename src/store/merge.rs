@@ -1,4 +1,4 @@
-//! Merging: the gradients of one round become one, in an order that does not depend on who came first.
+//! Merging the gradients of a round into one, in an order that does not depend on which worker was first.
 
 use crate::error::{Error, Result};
 use crate::kernels::{RowMerge, View, ViewMut, all_finite};
@@ -6,31 +6,31 @@ use crate::operator::RowValue;
 use crate::tensor::{Dense, Element, SelectedRows, Storage};
 use crate::with_float;
 
-/// A gradient, and by what it is multiplied.
+/// A gradient and its factor.
 pub(crate) struct WeighedGradient {
     pub(crate) gradient: Storage,
     pub(crate) factor: f64,
 }
 
-/// What becomes of the gradients of a round.
+/// How the gradients of a round are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Merging {
-    /// Σ weight · gradient / Σ weight: for a loss that is a mean, the gradient on all samples together, if each gradient is
-    /// weighted by how many samples it is of.
+    /// Σ weight · gradient / Σ weight: for a loss that is a mean, the gradient on all samples together, if each gradient's
+    /// weight is its number of samples.
     Mean,
-    /// Σ weight · gradient, with its sign turned: descent then adds it.
+    /// −Σ weight · gradient: gradient descent at rate 1 then adds Σ weight · gradient.
     Descended,
 }
 
-/// The factors of gradients of these weights.
+/// Returns the gradients with their factors, computed from their weights.
 pub(super) fn parts(merging: Merging, pushed: Vec<(Storage, f64)>) -> Vec<WeighedGradient> {
     let all: f64 = pushed.iter().map(|(_, weight)| weight).sum();
     let largest = pushed.iter().map(|(_, weight)| *weight).fold(0.0, f64::max);
     let factor = |weight: f64| match merging {
         Merging::Descended => -weight,
-        // Gradients of no sample at all are no gradient.
+        // Without any sample there is no gradient.
         Merging::Mean if all == 0.0 => 0.0,
-        // Their sum is beyond all numbers.
+        // The sum of the weights overflows.
         Merging::Mean if all.is_infinite() => {
             weight / largest / pushed.iter().map(|(_, weight)| weight / largest).sum::<f64>()
         }
@@ -44,11 +44,11 @@ pub(super) fn parts(merging: Merging, pushed: Vec<(Storage, f64)>) -> Vec<Weighe
         .collect()
 }
 
-/// The sum of the parts, in their order: selected rows with ascending numbers, each once, if all of them are selected rows, else
-/// dense.
+/// Sums the parts, in order: to selected rows with ascending, distinct numbers if all parts are selected rows, else to a dense
+/// gradient.
 ///
 /// # Errors
-/// If a sum is not finite, or there is no memory for it.
+/// If a sum is not finite, or memory is exhausted.
 pub(crate) fn merge(mut parts: Vec<WeighedGradient>) -> Result<Storage> {
     let merged = |gradient: &Storage| gradient.as_selected_rows().map_or(true, |rows| rows.is_merged());
     if parts.len() == 1
@@ -117,13 +117,13 @@ fn rows<T: RowValue + Element>(parts: &[WeighedGradient]) -> Result<Storage> {
     Ok(SelectedRows::new(height, ids, Dense::from_vec(&shape, numbers)?)?.into())
 }
 
-/// Refuses numbers that are NaN or infinite, named by their place.
+/// Checks that all numbers are finite; the error names the position of a number that is not.
 pub(super) fn checked_finite(value: &Storage, what: &str) -> Result<()> {
     fn finite<T: RowValue + Element>(numbers: &[T]) -> bool {
         all_finite(View::new(numbers, 1, numbers.len()))
     }
     let numbers = value.numbers();
     let finite = with_float!(numbers.dtype(), T => numbers.as_slice::<T>().map(finite))?;
-    // The second look finds the place.
+    // The second pass finds the position.
     if finite { Ok(()) } else { value.check_finite(what) }
 }

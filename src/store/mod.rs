@@ -1,48 +1,48 @@
-//! The key-value store: values that several workers push gradients to, with the update rule where the values are.
+//! The key-value store (parameter server): values to which several workers push gradients, with the update rule beside the values.
 //!
-//! A [`KeyValueStore`] is what one worker has of it: [`init`](KeyValueStore::init) makes a key, [`push`](KeyValueStore::push)
-//! gives a gradient, dense or of some rows, [`pull`](KeyValueStore::pull) the value, and
-//! [`row_sparse_pull`](KeyValueStore::row_sparse_pull) some of its rows. [`LocalStore`] is the one in this process: its workers
-//! are on threads, and the rows of a value are dealt to shards with a lock each. [`WorldStore`] is the one over the ranks of a
-//! [`World`](crate::parallel::World): each is a worker, and has its rows of every value. Nothing that the trait says is in common memory.
+//! A [`KeyValueStore`] is a worker's handle: [`init`](KeyValueStore::init) makes a key, [`push`](KeyValueStore::push)
+//! sends a gradient, dense or of some rows, [`pull`](KeyValueStore::pull) returns the value, and
+//! [`row_sparse_pull`](KeyValueStore::row_sparse_pull) some of its rows. A [`LocalStore`] is in this process: its workers
+//! are on threads, and the rows of a value are dealt to shards with a lock each. A [`WorldStore`] is over the ranks of a
+//! [`World`](crate::parallel::World): each rank is a worker and holds its rows of every value. The trait requires no shared memory.
 //!
-//! # What becomes of a gradient
-//! [`Consistency::Synchronous`] merges those of all workers, [`Consistency::Asynchronous`] takes each alone.
+//! # How gradients are merged and applied
+//! [`Consistency::Synchronous`] merges the gradients of all workers, [`Consistency::Asynchronous`] applies each alone.
 //!
-//! - *A key with a [`Rule`]* (its update operators, as an optimizer appends them to a program) is moved by the weighted mean,
-//!   Σ wᵢ·gᵢ / Σ wᵢ. The gradient of a loss that is the mean over n samples is Σ over parts of nᵢ/n · gᵢ if gᵢ is that of a part of
-//!   nᵢ samples: with the numbers of samples as weights, the workers do what one trainer does on the parts together.
-//! - *A key without one* gets Σ wᵢ·gᵢ added.
+//! - *A key with a [`Rule`]* (its update operators, as an optimizer appends them to a program) is updated by the weighted mean,
+//!   Σ wᵢ·gᵢ / Σ wᵢ. The gradient of a loss that is the mean over n samples is Σ over parts of nᵢ/n · gᵢ, where gᵢ is the gradient on
+//!   a part of nᵢ samples: with the numbers of samples as weights, the workers compute the step of one trainer on all parts.
+//! - *A key without a rule* gets Σ wᵢ·gᵢ added.
 //!
-//! A rule in exact mode gives the numbers of dense gradients here too: rows without a gradient make the moves that they owe when they
-//! are pulled, and all rows when the store is saved. So the numbers are the same up to rounding whatever was pulled or saved between,
-//! and on any number of shards. Who mixes dense gradients and selected rows by one key pays for settling the whole value at each
-//! dense one.
+//! A rule in exact mode computes the numbers of dense gradients here, too: pending moves of rows without a gradient are applied when the
+//! rows are pulled, and of all rows when the store is saved. So the numbers are the same up to rounding whatever was pulled or saved
+//! between, and on any number of shards. With dense gradients and selected rows for one key, each dense gradient settles the whole
+//! value, which costs time.
 //!
-//! They are summed in the order of the workers' numbers, so the bits do not depend on who came first. Selected rows stay selected
-//! rows if all of them are, and equal ones are added up before the rule. The step that the rule and its schedule see is the
-//! number of merged gradients that the key was moved by before: in asynchronous mode each worker's push is one.
+//! Gradients are summed in the order of the workers' numbers, so the bits do not depend on which worker was first. Selected rows stay
+//! selected rows if all gradients are selected rows, and equal rows are summed before the rule. The step number of the rule and its
+//! schedule is the number of merged gradients that the key has had before; in asynchronous mode each worker's push counts as one.
 //!
-//! # What goes wrong
-//! All of a gradient is checked before it is used: key, shape, dtype, row numbers, and that it is finite, also summed. So no value
-//! is left half updated. Keys are by themselves: of a trainer that dies between two of its pushes, some keys are a round ahead of
-//! others. A worker that is dropped, as by a panic of its thread, has left, and whoever would wait for it gets an error
-//! instead; so does everybody in a round whose sum is not finite. The values stay as they are after the last whole round, for new
+//! # Failures
+//! A whole gradient is checked before it is used: key, shape, dtype, row numbers, and that it and the sum are finite. So no value
+//! is left half updated. Keys are independent: if a trainer dies between two of its pushes, some keys are a round ahead of
+//! others. A worker that is dropped, as by a panic of its thread, has left, and workers that would wait for it get an error
+//! instead, as do all workers in a round whose sum is not finite. The values stay as after the last complete round, for new
 //! [workers](LocalStore::workers). If an update operator itself fails or panics amid its rows, its key refuses everything until the
 //! store is [restored](KeyValueStore::restore).
 //!
 //! # Over several processes
-//! Row r of a value, with what its rule keeps for it, is on rank r modulo the number of ranks, and nowhere else: a table may be larger than
-//! the memory of a process. A push sends each rank its rows of the gradient, a pull gets rows from the ranks that have them, in one exchange
-//! for the numbers of the rows and one for the rows. So bytes follow the rows that a batch touches, whatever the height of the table. The
-//! numbers are those of a [`LocalStore`] with as many synchronous workers, to the bit (of exact rules: with as many shards as well).
+//! Row r of a value, with the rule's state for it, is only on rank r modulo the number of ranks: a table may be larger than
+//! the memory of a process. A push sends each rank its rows of the gradient, a pull gets rows from the ranks that have them, in one
+//! exchange of row numbers and one exchange of rows. So traffic depends on the rows that a batch touches, not on the height of the table.
+//! The numbers are bit-identical to a [`LocalStore`] with as many synchronous workers (for exact rules: with as many shards as well).
 //!
-//! All ranks make the same calls in the same order. If one of them fails, the call is an error on all, which names the rank, and they
-//! may go on with others: a gradient is applied only after all ranks have merged their rows of it.
+//! All ranks make the same calls in the same order. If a call fails on one rank, it is an error on all ranks, which names the rank, and
+//! other calls may follow: a gradient is applied only after all ranks have merged their rows of it.
 //!
-//! [`share`] with an empty scope starts each parameter by its initialiser, row by row, and [`StoreTrainer`] holds only the rows that a batch
-//! reads. [`save`](KeyValueStore::save) writes a file for each rank beside the path, in a folder that all ranks see, and then the path,
-//! which is a whole set of files at each moment. Any number of ranks restores it, and a [`LocalStore`], too.
+//! [`share`] with an empty scope starts each parameter by its initializer, row by row, and [`StoreTrainer`] holds only the rows that a
+//! batch reads. [`save`](KeyValueStore::save) writes a file for each rank beside the path, in a folder that all ranks see, and then the path,
+//! so that the path names a complete set of files at each moment. Any number of ranks can restore it, and so can a [`LocalStore`].
 //! ```
 //! use ndarray::array;
 //! use unpadded::optimizer::Adam;
@@ -67,7 +67,7 @@
 //!         store.push(&"table".into(), gradient.into(), 1.0)?;
 //!         store.row_sparse_pull(&"table".into(), vec![7, 8])
 //!     };
-//!     // On a thread of its own; with MPI, in a process of its own.
+//!     // Each rank on a thread; with MPI, in a process.
 //!     # running.push(scope.spawn(run));
 //! }
 //! # for rank in running {
@@ -100,12 +100,12 @@
 //! let (registry, mut program) = (net.registry(), net.finish()?);
 //! Adagrad::new(0.5).minimize(&mut program, &registry, loss.id())?;
 //!
-//! // Values in at most four shards, and two workers that keep step. One of them makes the keys.
+//! // Values in at most four shards, and two synchronous workers. One worker makes the keys.
 //! let values = LocalStore::new(&registry, 4)?;
 //! let mut workers = values.workers(2, Consistency::Synchronous)?;
 //! store::share(&program, &mut Scope::of(&program)?, &mut workers[0])?;
 //!
-//! // Each trains on its part of every batch, on a thread of its own: here, words below 50 are of class 0.
+//! // Each worker trains on its part of every batch, on a thread of its own: here, words below 50 are of class 0.
 //! let losses = std::thread::scope(|threads| {
 //!     let mut trainings = Vec::new();
 //!     for (number, worker) in (0i64..).zip(workers) {
@@ -124,14 +124,14 @@
 //!     }
 //!     trainings.into_iter().map(|training| training.join().expect("no panic")).collect::<Result<Vec<_>, _>>()
 //! })?;
-//! assert!(losses.iter().all(|&loss| loss < 0.69)); // that of a guess
+//! assert!(losses.iter().all(|&loss| loss < 0.69)); // ln 2 is the loss of a random guess
 //!
-//! // The values are still there, for other workers.
+//! // The values stay, for new workers.
 //! let mut worker = values.workers(1, Consistency::Asynchronous { staleness: None })?.remove(0);
 //! let rows = worker.row_sparse_pull(&"embedding_0.weight".into(), vec![57, 3, 57])?;
 //! assert_eq!(rows.shape(), [3, 4]);
 //!
-//! // A key without a rule: what is pushed is added.
+//! // A key without a rule: pushed gradients are added.
 //! worker.init(&7.into(), array![[1.0], [2.0], [3.0]].into())?;
 //! worker.push(&7.into(), SelectedRows::new(3, vec![2, 0, 2], array![[1.0], [1.0], [1.0]])?.into(), 1.0)?;
 //! assert_eq!(worker.pull(&7.into())?.as_slice::<f64>()?, [2.0, 2.0, 5.0]);

@@ -1,4 +1,4 @@
-//! Rounds: what the workers of a store wait for, and who is not waited for in vain.
+//! Rounds: synchronization of the workers of a store, and errors instead of waiting for workers that have left.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,18 +7,18 @@ use super::key_value::Key;
 use crate::error::{Error, Result};
 use crate::tensor::Storage;
 
-/// How the workers of a store keep step.
+/// The consistency of a store's workers: synchronous or asynchronous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Consistency {
-    /// A round of a key ends when each worker has pushed its gradient: the store then merges them, in the order of the workers'
-    /// numbers, and applies the rule once. A worker that has pushed sees that in its next pull, which waits for it.
+    /// A round of a key ends when each worker has pushed its gradient: the store then merges the gradients, in the order of the workers'
+    /// numbers, and applies the rule once. A worker's pull after its push waits for the end of the round.
     Synchronous,
-    /// Each gradient is applied when it is pushed, to one shard after the other: a value that is pulled meanwhile may have it in some
-    /// rows and not yet in others, and so may a checkpoint of the pulled values; a file of the store never does.
+    /// Each gradient is applied when it is pushed, shard by shard: a value that is pulled meanwhile may have the gradient in some
+    /// rows and not yet in others, and so may a checkpoint of the pulled values, but never a file of the store.
     Asynchronous {
-        /// How many rounds a worker may be ahead of the slowest: [`end_round`](super::KeyValueStore::end_round) waits when it is
-        /// further. Without a number nobody waits. Ho et al., "More effective distributed ML via a stale synchronous parallel
+        /// The most rounds that a worker may be ahead of the slowest worker: [`end_round`](super::KeyValueStore::end_round) waits if it
+        /// is further ahead. `None` never waits. Ho et al., "More effective distributed ML via a stale synchronous parallel
         /// parameter server", NIPS 2013.
         staleness: Option<u64>,
     },
@@ -32,39 +32,39 @@ pub(super) struct Rounds {
 }
 
 struct State {
-    /// By worker: how many rounds it has ended; whether it has left.
+    /// By worker, the number of rounds that it has ended; `left`: whether it has left.
     ended: Vec<u64>,
     left: Vec<bool>,
     keys: BTreeMap<Key, Round>,
     sums: Sums,
 }
 
-/// Numbers that the workers add up before a round.
+/// Sums of numbers over the workers.
 #[derive(Default)]
 struct Sums {
-    /// How many sums are done; how many each worker has given numbers for.
+    /// The number of finished sums; `given`: the number of sums that each worker has passed numbers for.
     done: u64,
     given: Vec<u64>,
     waiting: Vec<Option<Vec<f64>>>,
-    /// The last one. Every worker takes it before it gives numbers for the next.
+    /// The last sum. Every worker reads it before it passes numbers for the next sum.
     last: Vec<f64>,
 }
 
 /// The round of a key.
 struct Round {
-    /// How many have been applied.
+    /// The number of applied rounds.
     done: u64,
-    /// By worker: how many gradients it has pushed, and that of this round.
+    /// By worker, the number of gradients that it has pushed; `waiting`: its gradient of this round.
     pushed: Vec<u64>,
     waiting: Vec<Option<(Storage, f64)>>,
-    /// All have pushed, and one of them applies the rule.
+    /// Whether all workers have pushed, and a worker is applying the rule.
     merging: bool,
-    /// Why it could not be applied.
+    /// The error by which the round failed.
     failed: Option<Error>,
 }
 
-/// All gradients of a round, in the order of the workers' numbers. If it is dropped before it was [ended](Self::end), by a worker
-/// that dies, the others get an error.
+/// All gradients of a round, in the order of the workers' numbers. If it is dropped before it was [ended](Self::end), because a
+/// worker panics, the other workers get an error.
 pub(super) struct Merge<'a> {
     rounds: &'a Rounds,
     key: &'a Key,
@@ -73,7 +73,7 @@ pub(super) struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    /// Tells the others how it went.
+    /// Ends the round, and reports its outcome to the other workers.
     pub(super) fn end(mut self, outcome: Result<()>) -> Result<()> {
         self.ended = true;
         self.rounds.finish(self.key, outcome.clone());
@@ -103,7 +103,7 @@ impl Rounds {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing in here can leave it half changed.
+        // No panic can leave the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,11 +111,11 @@ impl Rounds {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker's gradient of a round, which waits for that of the round before. If it is the last one that was missing, all of
-    /// them, for that worker to apply.
+    /// Adds a worker's gradient to a round, after waiting for its gradient of the previous round. If it is the last missing gradient,
+    /// returns all of them for this worker to apply.
     ///
     /// # Errors
-    /// If it waits for a worker that has left, or the round before could not be applied.
+    /// If it waits for a worker that has left, or the previous round failed.
     pub(super) fn push<'a>(
         &'a self,
         worker: usize,
@@ -160,7 +160,7 @@ impl Rounds {
         self.changed.notify_all();
     }
 
-    /// Waits until every gradient that a worker has pushed to a key is applied.
+    /// Waits until all gradients that a worker has pushed to a key are applied.
     ///
     /// # Errors
     /// As [`Self::push`].
@@ -179,10 +179,10 @@ impl Rounds {
         }
     }
 
-    /// The sums of these numbers over all workers, added in the order of the workers' numbers.
+    /// Sums these numbers over all workers, in the order of the workers' numbers.
     ///
     /// # Errors
-    /// If it waits for a worker that has left, or another one gives another number of them.
+    /// If it waits for a worker that has left, or another worker passes more or fewer numbers.
     pub(super) fn sum(&self, worker: usize, numbers: &[f64]) -> Result<Vec<f64>> {
         let mut state = self.state();
         let sums = &mut state.sums;
@@ -217,7 +217,7 @@ impl Rounds {
         }
     }
 
-    /// A worker has ended a round, and waits as long as it is too far ahead.
+    /// Ends a worker's round, and waits as long as the worker is too far ahead.
     ///
     /// # Errors
     /// If it waits for a worker that has left.
@@ -246,19 +246,21 @@ impl Rounds {
         }
     }
 
-    /// Rounds that could not be applied are forgotten, as the values are others now. None is under way.
+    /// Removes failed rounds after the values were replaced. No round is under way.
     pub(super) fn forget(&self) {
         self.state().keys.clear();
     }
 
-    /// A worker is no longer there.
+    /// Marks a worker as left.
     pub(super) fn leave(&self, worker: usize) {
         self.state().left[worker] = true;
         self.changed.notify_all();
     }
 
+    /// Checks that no round is under way.
+    ///
     /// # Errors
-    /// If some workers have pushed a gradient of a round and others have not, or it is being applied.
+    /// If only some workers have pushed a gradient of a round, or a round is being applied.
     pub(super) fn check_idle(&self, key: Option<&Key>) -> Result<()> {
         let state = self.state();
         for (name, round) in state.keys.iter().filter(|(name, _)| key.is_none_or(|key| key == *name)) {
@@ -287,8 +289,7 @@ impl Round {
         Self { done: 0, pushed: vec![0; workers], waiting, merging: false, failed: None }
     }
 
-    /// # Errors
-    /// If a worker has left whose gradient is missing.
+    /// Checks that no worker with a missing gradient has left.
     fn check(&self, left: &[bool]) -> Result<()> {
         let missing = |&worker: &usize| !self.merging && self.waiting[worker].is_none() && left[worker];
         match (0..left.len()).find(missing) {

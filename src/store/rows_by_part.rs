@@ -1,11 +1,11 @@
-//! Rows dealt to parts: row r is row r / n of part r mod n, for the shards of a process as for the ranks of a world.
+//! Rows dealt to parts: row r is row r / n of part r mod n, for the shards of a process and for the ranks of a world.
 
 use crate::error::Result;
 use crate::operator::RowValue;
 use crate::tensor::{DType, Dense, Element, SelectedRows, Storage};
 use crate::with_float;
 
-/// The places of row numbers by the part that has the row.
+/// The indices of row numbers in a list, grouped by the part that has the row.
 pub(super) struct RowsByPart {
     places: Vec<usize>,
     starts: Vec<usize>,
@@ -30,7 +30,7 @@ impl RowsByPart {
     }
 }
 
-/// The rows of part `s` of `count`.
+/// Returns the rows of part `s` of `count`.
 pub(super) fn part_of(value: &Storage, s: usize, count: usize) -> Result<Dense> {
     match value {
         Storage::SelectedRows(rows) => {
@@ -49,17 +49,17 @@ pub(super) fn part_of(value: &Storage, s: usize, count: usize) -> Result<Dense> 
     }
 }
 
-/// The number of rows of part `s` of `count`.
+/// Returns the number of rows of part `s` of `count`.
 pub(super) fn rows_of(height: usize, s: usize, count: usize) -> usize {
     (height + count - 1 - s) / count
 }
 
-/// The height and the width of a value; a single number is a row.
+/// Returns the height and the width of a value; a single number is a row.
 pub(super) fn table_of(dims: &[usize]) -> (usize, usize) {
     (dims.first().copied().unwrap_or(1), dims.iter().skip(1).product())
 }
 
-/// The shape of part `s` of `count`. A single number is a row of the first part.
+/// Returns the shape of part `s` of `count`. A single number is a row of the first part.
 pub(super) fn part_dims(dims: &[usize], s: usize, count: usize) -> Vec<usize> {
     if count == 1 {
         return dims.to_vec();
@@ -68,7 +68,7 @@ pub(super) fn part_dims(dims: &[usize], s: usize, count: usize) -> Vec<usize> {
     std::iter::once(rows_of(height, s, count)).chain(dims.iter().skip(1).copied()).collect()
 }
 
-/// Puts the rows of part `s` of `count` where they are in the whole value.
+/// Copies the rows of part `s` of `count` to their positions in the whole value.
 pub(super) fn spread<T: Copy>(numbers: &[T], (s, count): (usize, usize), width: usize, whole: &mut [T]) {
     if width > 0 {
         let places = whole.chunks_exact_mut(width).skip(s).step_by(count);
@@ -76,13 +76,13 @@ pub(super) fn spread<T: Copy>(numbers: &[T], (s, count): (usize, usize), width: 
     }
 }
 
-/// Writes the numbers of a row.
+/// A function that writes the numbers of a row, given its row number.
 pub(super) type FillRow<'a> = &'a mut dyn FnMut(usize, &mut [f64]) -> Result<()>;
 
-/// The rows of part `s` of `count` of a value whose rows `fill` writes.
+/// Makes the rows of part `s` of `count` of a value whose rows `fill` writes.
 ///
 /// # Errors
-/// If there is no memory for them, or `fill` fails.
+/// If memory is exhausted, or `fill` fails.
 pub(super) fn filled(
     (dtype, dims): (DType, &[usize]),
     (s, count): (usize, usize),

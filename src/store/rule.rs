@@ -1,4 +1,4 @@
-//! Rules: the update operators of one parameter, to be run where a value of the store is.
+//! Rules: the update operators of one parameter, run beside a value of the store.
 
 use std::panic::Location;
 
@@ -13,22 +13,22 @@ use crate::program::description::initialize::ZEROS;
 use crate::program::{Append, Initializer, OpDesc, Program, Role, VarDesc, VarKind, VarRole};
 use crate::tensor::{DType, StorageKind};
 
-/// Operators that look at more of a parameter than at its rows one by one.
+/// Update operators that do not work row by row.
 const WHOLE: [&str; 1] = ["lamb"];
 
-/// What a store does with the merged gradient of a key: the update operator of one parameter, with its learning rate and clipping
+/// The update rule of a key for merged gradients: the update operator of one parameter, with its learning rate and clipping
 /// by value, as an [`Optimizer`] appends them to a program.
 ///
-/// The rows of a value lie apart from one another, so a rule has to take each by itself: clipping by norms and LAMB are refused.
+/// The rows of a value are in several shards, so a rule has to work row by row: clipping by norms and LAMB are refused.
 /// So is a rate that is [adjusted](crate::optimizer::RATE_SCALE) from outside.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     kind: String,
-    /// Without where the parameter is stored.
+    /// The attributes of the update, without the storage of the parameter.
     attributes: Attributes,
-    /// Those of `learning_rate`.
+    /// The attributes of `learning_rate`.
     rate: Attributes,
-    /// The largest magnitude of a number of the gradient.
+    /// The largest magnitudes of the gradient's numbers, for clipping by value.
     limits: Vec<f64>,
 }
 
@@ -36,8 +36,8 @@ impl Rule {
     /// The rule of an optimizer, whose operators are in `registry`.
     ///
     /// # Errors
-    /// If a setting is out of range; if the optimizer has groups, since each key has a rule of its own; if the rule does not take
-    /// each row by itself.
+    /// If a setting is out of range; if the optimizer has groups, since each key has a rule of its own; if the rule does not
+    /// work row by row.
     #[track_caller]
     pub fn new(optimizer: &dyn Optimizer, registry: &Registry) -> Result<Self> {
         let caller = Location::caller();
@@ -54,23 +54,23 @@ impl Rule {
             .map_err(|e| e.called(caller))
     }
 
-    /// Gradients are added to the value: those of descent at the rate 1, with their signs turned.
+    /// The rule without an optimizer: it adds gradients to the value, as descent at rate 1 of the negated gradients.
     pub(super) fn adding() -> Self {
         let plain = Attributes::new().with("mode", "exact").with("weight_decay", 0.0);
         let rate = Schedule::constant().attributes(1.0);
         Self { kind: "sgd".to_owned(), attributes: plain, rate, limits: Vec::new() }
     }
 
-    /// The rule by which a program moves one of its parameters.
+    /// The rule by which a program updates one of its parameters.
     ///
     /// # Errors
-    /// If it moves it by none, or by one that does not take each row by itself.
+    /// If there is no update of the parameter, or it does not work row by row.
     pub(super) fn of(program: &Program, param: VarId) -> Result<Self> {
         let named = |e: Error| e.variable(&program.var(param).name);
         let updates = || program.root().ops.iter().filter(|op| op.role == Role::Update);
         let update = update_of(program, param);
         let update = update.ok_or_else(|| named(refused("one that an optimizer moves", "none")))?;
-        // The store remembers the updates of each key by itself.
+        // The store keeps the history of updates of each key itself.
         let others = update.reads().count() - update.input(HISTORY).len();
         let slots = update.input("grad").first().zip(update.input("rate").first());
         let (Some((&grad, &rate)), 2) = (slots, others) else {
@@ -101,8 +101,8 @@ impl Rule {
         Ok(Self { kind: update.kind.clone(), attributes, rate: rate.attributes.clone(), limits })
     }
 
-    /// Appends the operators to a program that has the value and its gradient, and the state that they keep beside the value; of
-    /// selected rows also what rows without a gradient owe, if they do.
+    /// Appends the operators to a program that has the value and its gradient, with the rule's state; for gradients of selected
+    /// rows also the history from which pending moves of other rows are computed, if the rule has any.
     ///
     /// # Errors
     /// If the operator is not registered, or refuses the gradient's storage.
@@ -158,13 +158,13 @@ impl Rule {
         Ok(())
     }
 
-    /// Whether rows without a gradient of selected rows make their moves later.
+    /// Returns whether rows that a gradient does not select have pending moves.
     fn owes(&self, op: &dyn Op) -> Result<bool> {
         Ok(self.attributes.text("mode")? == SparseMode::Exact.name() && op.owes() == Debt::Later)
     }
 
-    /// Of a [`program`](Self::program) of selected rows: one that lets the rows that a feed names make the moves that they owe, with
-    /// that feed. `None` if none ever does.
+    /// Returns, for a [`program`](Self::program) of selected rows, a program that applies the pending moves of the rows in a feed, and
+    /// that feed. `None` if rows never have pending moves.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -197,7 +197,7 @@ impl Rule {
         Ok(Some((program, ids)))
     }
 
-    /// The slots of the state that it keeps beside the value.
+    /// Returns the slots of the state that it keeps beside the value.
     ///
     /// # Errors
     /// If the operator is not registered.
@@ -207,7 +207,7 @@ impl Rule {
         Ok(states.map(|slot| slot.name.to_owned()).collect())
     }
 
-    /// The program of the update of a value alone: the value is called [`VALUE`], its gradient, stored so, is fed.
+    /// Returns the program that only updates a value: the value is named [`VALUE`], and its gradient, of this storage, is fed.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -225,7 +225,7 @@ impl Rule {
         Ok((program, grad))
     }
 
-    /// As `adam {beta1 = 0.9, …}`, for messages.
+    /// Formats the rule for messages, as `adam` with its attributes.
     pub(super) fn told(&self) -> String {
         let pair = |(name, value): (&str, &Literal)| format!("{name} = {value}");
         let attributes: Vec<String> = self.attributes.iter().chain(self.rate.iter()).map(pair).collect();
@@ -234,7 +234,7 @@ impl Rule {
     }
 }
 
-/// The last updates, and up to which of them each row is settled.
+/// Adds the variables of the last updates, and of the update up to which each row is settled.
 fn add_history(
     program: &mut Program,
     param: VarId,
@@ -246,22 +246,22 @@ fn add_history(
     Ok((program.add_var(history)?, program.add_var(settled)?))
 }
 
-/// What a rule updates and a file has: what rows owe is made up for before a file is written.
+/// Returns the states that a rule updates and a file stores; pending moves are applied before a file is written.
 fn kept(signature: Signature) -> impl Iterator<Item = &'static Slot> {
     signature.outputs.iter().filter(|slot| slot.updated && slot.arity == Arity::One)
 }
 
-/// The operator that moves a parameter.
+/// Returns the operator that updates a parameter.
 pub(super) fn update_of(program: &Program, param: VarId) -> Option<&OpDesc> {
     let mut updates = program.root().ops.iter().filter(|op| op.role == Role::Update);
     updates.find(|op| op.writes().any(|var| var == param))
 }
 
-/// The name of the value in the program of its update.
+/// The name of the value in the program that updates it.
 pub(super) const VALUE: &str = "value";
-/// What the last updates are called there, behind the value's name, and in the slots of operators.
+/// The name of the last updates there, after the value's name, and in the slots of operators.
 pub(super) const HISTORY: &str = "history";
-/// The same of up to which update each row is settled.
+/// The name of the update up to which each row is settled, used in the same way.
 pub(super) const SETTLED: &str = "settled";
 
 #[track_caller]
@@ -275,12 +275,12 @@ fn not_by_rows(kind: &str) -> Error {
     refused("update operators that take each row by itself", &got)
 }
 
-/// A variable that is kept.
+/// Describes a persistent variable for a parameter.
 pub(super) fn parameter(name: &str, spec: Spec) -> VarDesc {
     VarDesc { role: VarRole::Parameter, persistable: true, trainable: true, ..bare(name, spec) }
 }
 
-/// A variable that is kept beside another one.
+/// Describes a persistent variable for a state.
 pub(super) fn state(name: &str, spec: Spec) -> VarDesc {
     let zeros = Some(Initializer::new(ZEROS, Attributes::new()));
     VarDesc { role: VarRole::State, persistable: true, initializer: zeros, ..bare(name, spec) }

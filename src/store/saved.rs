@@ -21,7 +21,7 @@ use crate::with_float;
 const NAME: &str = "name:";
 const NUMBER: &str = "number:";
 
-/// What a key's value is called in the program of a file. What stands beside it is called `… of` that, which is no such name.
+/// Returns the name of a key's value in the program of a file. The names of its states are `… of` this name, which no value has.
 fn named(key: &Key) -> String {
     match key {
         Key::Name(name) => format!("{NAME}{name}"),
@@ -41,10 +41,10 @@ fn beside(what: &str, value: &str) -> String {
     format!("{what} of {value}")
 }
 
-/// How often the rule was applied.
+/// The name of the number of updates.
 const STEPS: &str = "steps";
 
-/// A tensor of a file.
+/// A tensor of a file, by its entry and field.
 struct TensorRecord<'a> {
     entry: &'a Entry,
     what: SavedField,
@@ -52,12 +52,12 @@ struct TensorRecord<'a> {
 
 enum SavedField {
     Value,
-    /// Of the rule, by its slot.
+    /// A state of the rule, by its slot.
     State(String),
     Steps,
 }
 
-/// Writes a file of all keys. One tensor at a time is copied.
+/// Writes all keys to a file. One tensor at a time is copied.
 ///
 /// # Errors
 /// If a key is half updated, or the file cannot be written.
@@ -88,7 +88,7 @@ pub(super) fn save(keys: &BTreeMap<Key, Entry>, registry: &Registry, path: &Path
             SavedField::State(slot) => entry.whole(Some(slot))?,
             SavedField::Steps => Dense::from_vec(&[], vec![entry.steps() as i64])?,
         };
-        // One that could not be restored would stand in the place of one that can.
+        // Checked, because a file that cannot be restored would replace a sound file.
         let value = Storage::from(value);
         value.check_finite(name)?;
         Ok(Cow::Owned(value))
@@ -96,19 +96,19 @@ pub(super) fn save(keys: &BTreeMap<Key, Entry>, registry: &Registry, path: &Path
     Checkpoint { program, ..Checkpoint::default() }.save_each(&Target::find(path)?, tensor)
 }
 
-/// What a file has of a key.
+/// The value and the states of a key in a file.
 struct Loaded {
     value: Dense,
-    /// Of the rule, by their slots.
+    /// The states of the rule, by their slots.
     states: Vec<(String, Dense)>,
     steps: u64,
 }
 
-/// The keys of a file, or of the set of files of several ranks, which are to be those of the store: the rows of part `own`, each value in so
-/// many shards. `shapes` are those of the whole values.
+/// Reads the keys of a file, or of a set of files of several ranks, which must match the store's keys: the rows of part `own`, with
+/// `shards` shards per value. `shapes` are the shapes of the whole values.
 ///
 /// # Errors
-/// If a file is damaged, missing, or lacks something; if its keys, their shapes, dtypes or rules are others.
+/// If a file is damaged, missing, or lacks something; if its keys, their shapes, dtypes or rules differ.
 pub(super) fn restore(
     known: &BTreeMap<Key, Entry>,
     shapes: &BTreeMap<Key, Vec<usize>>,
@@ -147,7 +147,7 @@ pub(super) fn restore(
     Ok(restored)
 }
 
-/// Puts the rows of a file's part where they are in part `own`.
+/// Copies the rows of a file's part to their positions in part `own`.
 fn join(
     joined: &mut Option<BTreeMap<Key, Loaded>>,
     part: BTreeMap<Key, Loaded>,
@@ -188,7 +188,7 @@ fn join(
     Ok(())
 }
 
-/// The keys of a file of part `file` of `files`.
+/// Reads the keys of the file of part `file` of `files`.
 fn load(
     known: &BTreeMap<Key, Entry>,
     shapes: &BTreeMap<Key, Vec<usize>>,
@@ -214,7 +214,7 @@ fn load(
     };
     if !found.keys().eq(known.keys()) {
         let (expected, got) = (listed(&mut known.keys()), listed(&mut found.keys()));
-        return Err(refused("keys", format!("those of the store, {expected}"), got));
+        return Err(refused("keys", format!("the store's keys, {expected}"), got));
     }
     let mut take = |name: &str| {
         tensors.remove(name).ok_or_else(|| refused("tensor", format!("`{name}`"), "none".to_owned()))
@@ -227,7 +227,7 @@ fn load(
         let rule = ruled.transpose().map_err(of_key)?;
         if rule.as_ref() != entry.rule() {
             let told = |rule: Option<&Rule>| rule.map_or_else(|| "none".to_owned(), Rule::told);
-            let expected = format!("that of the store, {}", told(entry.rule()));
+            let expected = format!("the store's rule, {}", told(entry.rule()));
             return Err(of_key(refused("rule", expected, told(rule.as_ref()))));
         }
         let value = take(&value_name)?;

@@ -1,4 +1,4 @@
-//! A shard: some rows of a value, with the rule's state, and the compiled update that moves them.
+//! A shard: some rows of a value, with the rule's state and the compiled update.
 
 use super::merge::checked_finite;
 use super::rule::{HISTORY, Rule, SETTLED, VALUE};
@@ -9,7 +9,7 @@ use crate::operator::{Registry, VarId};
 use crate::program::{Program, Role};
 use crate::tensor::{Dense, Element, Storage, StorageKind, Variable};
 
-/// The update of a shard by gradients of one storage.
+/// The compiled update of a shard by gradients of one storage.
 struct Update {
     executor: Executor,
     grad: VarId,
@@ -17,17 +17,17 @@ struct Update {
 
 impl Update {
     fn new((program, grad): &(Program, VarId), registry: &Registry) -> Result<Self> {
-        // Shards are what the threads of a store share out; within one there is one thread.
+        // The threads of a store work on different shards, so a shard's update uses one thread.
         Ok(Self { executor: Executor::new(program, registry, &[], 1)?, grad: *grad })
     }
 }
 
-/// What lets rows make the moves that they owe, which the rule makes of every row and a push of selected rows only of some.
+/// Applies pending moves: the rule moves every row, but a push of selected rows moves only these rows at once.
 struct Settling {
     some: Executor,
     ids: VarId,
     all: Executor,
-    /// Whether a row may owe something. Before the first push of selected rows there is nothing to remember it in.
+    /// Whether a row may have pending moves. Before the first push of selected rows there is no history of updates.
     owes: bool,
 }
 
@@ -35,7 +35,7 @@ impl Settling {
     fn new(rule: &Rule, update: &Program, registry: &Registry) -> Result<Option<Self>> {
         let Some((mut some, ids)) = rule.settling(update, registry)? else { return Ok(None) };
         let Some(all) = some.settling() else { return Ok(None) };
-        // Nothing behind it reads the rows, and it is to run for all that.
+        // Made an update, so that it runs although no later operator reads the rows.
         some.blocks[0].ops.iter_mut().for_each(|op| op.role = Role::Update);
         let compiled = |program| Executor::new(program, registry, &[], 1);
         Ok(Some(Self { some: compiled(&some)?, ids, all: compiled(&all)?, owes: false }))
@@ -46,20 +46,20 @@ impl Settling {
 pub(super) struct Shard {
     scope: Scope,
     dense: Update,
-    /// None if the rule refuses gradients of selected rows.
+    /// `None` if the rule refuses gradients of selected rows.
     rows: Option<Update>,
     settling: Option<Settling>,
 }
 
 impl Shard {
-    /// A shard of these rows, whose state starts as the rule says.
+    /// A shard of these rows, with the rule's initial state.
     ///
     /// # Errors
-    /// If the rule does not fit, or there is no memory for its state.
+    /// If the rule does not fit, or memory is exhausted.
     pub(super) fn new(value: Dense, rule: &Rule, registry: &Registry) -> Result<Self> {
         let (dtype, dims) = (value.dtype(), value.shape().to_vec());
         let value = Storage::from(value);
-        // Also where rows of the same number were added up.
+        // Also checks sums of rows with equal numbers.
         checked_finite(&value, "value of a key")?;
         let value = value.into_dense()?;
         let dense = rule.program(registry, (dtype, &dims), StorageKind::Dense)?;
@@ -76,7 +76,7 @@ impl Shard {
         Ok(Self { scope, dense: Update::new(&dense, registry)?, rows, settling })
     }
 
-    /// Lets rows make the moves that they owe.
+    /// Applies the pending moves of rows.
     pub(super) fn settle(&mut self, rows: &[i64]) -> Result<()> {
         match &mut self.settling {
             Some(settling) if settling.owes => {
@@ -87,7 +87,7 @@ impl Shard {
         }
     }
 
-    /// Lets all rows make the moves that they owe, and forgets the updates that these followed from.
+    /// Applies the pending moves of all rows, and clears the history of updates.
     pub(super) fn settle_all(&mut self) -> Result<()> {
         match &mut self.settling {
             Some(settling) if settling.owes => {
@@ -102,7 +102,7 @@ impl Shard {
         }
     }
 
-    /// Moves the rows by a gradient, which was found to fit and to be finite.
+    /// Updates the rows by a gradient that was checked.
     pub(super) fn apply(&mut self, gradient: Storage, step: u64) -> Result<()> {
         match &gradient {
             Storage::SelectedRows(rows) => self.settle(rows.row_ids())?,
@@ -125,7 +125,7 @@ impl Shard {
         update.executor.run(&mut self.scope, &Run::train(&[(update.grad, &fed)], step))
     }
 
-    /// Looks at the numbers of the value, or of a state of the rule by the name of its slot.
+    /// Reads the numbers of the value, or of a state of the rule by the name of its slot.
     pub(super) fn read<T: Plain + Element, R>(
         &mut self,
         state: Option<&str>,

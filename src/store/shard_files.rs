@@ -1,7 +1,7 @@
-//! The files of a store that several ranks save: one for each rank, and the file that makes them a set.
+//! The files of a store that several ranks save: one per rank, and an index file that makes them a set.
 //!
-//! The file at the path of the set names the others and has a checksum of each. It is written last, in one piece, and the files that it
-//! names are not those of the set before: at each moment the path leads to one set, whole.
+//! The index file at the path of the set names the rank files and has a checksum of each. It is written last and atomically, and the
+//! rank files have other names than in the previous set: at each moment the path leads to one complete set.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -11,18 +11,18 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::wire;
 use crate::wire::record::{FieldType, Source, to_bytes, wrong};
 
-/// The one section of the file at the path of a set.
+/// The only section of the index file.
 const SECTION: &str = "shards";
 
-/// The names that sets have in turns.
+/// The names that sets use alternately.
 const NAMES: [u8; 2] = *b"ab";
 
 /// The files of the ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ShardFiles {
-    /// Which of the names they have.
+    /// The name of this set.
     name: u8,
-    /// By rank, the checksum of its file.
+    /// The checksum of each rank's file.
     sums: Vec<u64>,
 }
 
@@ -50,7 +50,7 @@ impl FieldType for ShardFiles {
 }
 
 impl ShardFiles {
-    /// The set that `path` leads to; `None` if it is a file of one store.
+    /// Reads the set at `path`; `None` if it is a single file of a store.
     ///
     /// # Errors
     /// If it cannot be read, or is damaged.
@@ -67,15 +67,15 @@ impl ShardFiles {
         Ok(Some(found))
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     pub(super) fn len(&self) -> usize {
         self.sums.len()
     }
 
-    /// The path of a rank's file, which is as it was when the set was written.
+    /// Returns the path of a rank's file, after checking its checksum.
     ///
     /// # Errors
-    /// If it is missing, or another.
+    /// If the file is missing, or its checksum differs.
     pub(super) fn checked(&self, set: &Path, rank: usize) -> Result<PathBuf> {
         let path = path(set, self.name, (rank, self.sums.len()))?;
         let sum = checksum(&path).map_err(|e| {
@@ -86,27 +86,27 @@ impl ShardFiles {
         }
         let (what, expected) = (
             format!("file `{}`", path.display()),
-            format!("that of rank {rank} in the set `{}`", set.display()),
+            format!("the file of rank {rank} in the set `{}`", set.display()),
         );
         Err(Error::of(ErrorKind::Format, what, expected, "one that is damaged, or of another set"))
     }
 }
 
-/// The path of a rank's file.
+/// Returns the path of a rank's file.
 ///
 /// # Errors
-/// If `set` is no path of a file.
+/// If `set` is not the path of a file.
 pub(super) fn path(set: &Path, name: u8, (rank, ranks): (usize, usize)) -> Result<PathBuf> {
     let Some(file) = set.file_name() else {
         let what = format!("file `{}`", set.display());
-        return Err(Error::of(ErrorKind::Io, what, "the path of a file", "that of a folder"));
+        return Err(Error::of(ErrorKind::Io, what, "the path of a file", "a folder"));
     };
     let mut file = file.to_owned();
     file.push(format!(".{}.{rank}-of-{ranks}", char::from(name)));
     Ok(set.with_file_name(file))
 }
 
-/// The name for the files of the next set at `path`: not that of the one that is there.
+/// Returns the name for the files of the next set at `path`, which differs from the name of the existing set.
 pub(super) fn next_name(path: &Path) -> u8 {
     let [first, second] = NAMES;
     match ShardFiles::find(path) {
@@ -115,7 +115,7 @@ pub(super) fn next_name(path: &Path) -> u8 {
     }
 }
 
-/// Writes the file of a set, and removes those of ranks that are no longer of it.
+/// Writes the index file of a set, and removes rank files that do not belong to the set.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -126,11 +126,11 @@ pub(super) fn write(path: &Path, name: u8, sums: Vec<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Removes files of ranks beside `path` that are not of this set.
+/// Removes rank files beside `path` that do not belong to this set.
 pub(super) fn clear(path: &Path, set: Option<&ShardFiles>) {
     let Some(file) = path.file_name().map(|name| name.as_encoded_bytes()) else { return };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // What cannot be listed or removed is in nobody's way.
+    // Files that cannot be listed or removed do no harm.
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
@@ -154,7 +154,7 @@ pub(super) fn clear(path: &Path, set: Option<&ShardFiles>) {
     }
 }
 
-/// The checksum of a file: FNV-1a of 64 bits. A CRC is of no use here, as that of a body with its own CRC behind it is always the same.
+/// Computes the checksum of a file: FNV-1a of 64 bits. A CRC is useless here: the CRC of data followed by its own CRC is a constant.
 ///
 /// # Errors
 /// If it cannot be read.

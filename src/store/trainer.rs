@@ -1,4 +1,4 @@
-//! Several trainers of one model: each computes gradients on its part of the data, and the store moves the parameters.
+//! Several trainers of one model: each computes gradients on its part of the data, and the store updates the parameters.
 
 use std::panic::Location;
 
@@ -14,8 +14,8 @@ use crate::program::{Initializer, LossTerms, OpDesc, Program, Role, VarKind, Var
 use crate::tensor::{DType, Dense, Element, SelectedRows, Storage, StorageKind, Variable};
 use crate::with_float;
 
-/// Operators that read only some rows of a parameter: their kind, and the slots of the parameter and of what says which rows, the
-/// ids or the columns of a sparse matrix.
+/// Operators that read only some rows of a parameter: their kind, the slot of the parameter, and the slot that selects the rows (the
+/// ids, or the columns of a sparse matrix).
 const BY_ROWS: [(&str, &str, &str); 4] = [
     ("embedding", "weight", "ids"),
     ("embedding_bag", "table", "ids"),
@@ -23,19 +23,19 @@ const BY_ROWS: [(&str, &str, &str); 4] = [
     ("dot", "y", "x"),
 ];
 
-/// A parameter that the store moves.
+/// A parameter that the store updates.
 struct StoredParameter {
     key: Key,
     name: String,
     grad: VarId,
-    /// The feeds that say which of its rows a batch reads; `None` if it may be any.
+    /// The feeds that select the rows that a batch reads; `None` if a batch may read any row.
     rows_by: Option<Vec<VarId>>,
-    /// Whether the trainer has the rows of a batch alone.
+    /// Whether the trainer holds only the rows of a batch.
     held_by_rows: bool,
 }
 
 impl StoredParameter {
-    /// The parameters that the updates of a program move.
+    /// Returns the parameters that a program updates.
     fn all(program: &Program) -> Result<Vec<Self>> {
         let mut all = Vec::new();
         for param in program.trained_parameters() {
@@ -66,7 +66,7 @@ impl StoredParameter {
         Ok(all)
     }
 
-    /// The rows that a batch reads, ascending. Numbers that are no rows are left out: the operator that reads them names them.
+    /// Returns the rows that a batch reads, ascending. Invalid row numbers are left out: the operator that reads them reports them.
     fn rows_read(&self, height: usize, feeds: &[(VarId, &Variable)]) -> Option<Vec<i64>> {
         let mut ids = Vec::new();
         for by in self.rows_by.as_ref()? {
@@ -84,7 +84,7 @@ impl StoredParameter {
     }
 }
 
-/// The feeds that say which rows of a parameter are read, if every operator that reads it reads the rows that a feed says.
+/// Returns the feeds that select the rows of a parameter that are read, if every operator that reads it selects rows by a feed.
 fn rows_by(program: &Program, param: VarId) -> Option<Vec<VarId>> {
     let reads = |op: &&OpDesc| op.role == Role::Forward && op.reads().any(|var| var == param);
     let mut feeds = Vec::new();
@@ -102,7 +102,7 @@ fn rows_by(program: &Program, param: VarId) -> Option<Vec<VarId>> {
     Some(feeds)
 }
 
-/// Whether every operator that reads a parameter takes it row-sparse.
+/// Returns whether every operator that reads a parameter accepts it row-sparse.
 fn takes_rows(program: &Program, registry: &Registry, param: VarId) -> Result<bool> {
     let reads = |op: &&OpDesc| op.role == Role::Forward && op.reads().any(|var| var == param);
     for desc in program.blocks().flat_map(|(_, block)| &block.ops).filter(reads) {
@@ -115,17 +115,17 @@ fn takes_rows(program: &Program, registry: &Registry, param: VarId) -> Result<bo
     Ok(true)
 }
 
-/// Makes a key of a store for each parameter that the updates of a program move, called as the parameter is: with its value in
-/// `scope`, and with the rule of its update. A parameter that `scope` lacks starts by its initialiser, row by row: an empty scope is for
-/// tables larger than the memory of a process. One worker does it, before the others begin; over a world, all ranks do it together.
+/// Makes a key of a store for each parameter that a program updates, under the parameter's name: with its value in
+/// `scope`, and with the rule of its update. A parameter that `scope` lacks starts by its initializer, row by row: an empty scope is for
+/// tables larger than the memory of a process. One worker calls it, before the others begin; over a world, all ranks call it together.
 ///
 /// # Errors
-/// If the program has no updates; if a rule does not take each row of a parameter by itself ([`Rule`]), or a parameter is
-/// row-sparse; if an initialiser does not fit, or the store has a key already.
+/// If the program has no updates; if a rule does not work row by row ([`Rule`]), or a parameter is
+/// row-sparse; if an initializer does not fit, or the store has a key already.
 #[track_caller]
 pub fn share(program: &Program, scope: &mut Scope, store: &mut dyn KeyValueStore) -> Result<()> {
     let caller = Location::caller();
-    // All of them are looked at before the first is made.
+    // All parameters are checked before the first key is made.
     let ruled = |shared: StoredParameter| {
         let param = program.find(&shared.name);
         let param =
@@ -145,7 +145,7 @@ pub fn share(program: &Program, scope: &mut Scope, store: &mut dyn KeyValueStore
     Ok(())
 }
 
-/// Makes the key of a parameter by its initialiser.
+/// Makes the key of a parameter by its initializer.
 fn start(
     program: &Program,
     StoredParameter { key, name, .. }: &StoredParameter,
@@ -165,11 +165,11 @@ fn start(
     }
 }
 
-/// One of several trainers of a model, each with a part of every batch, or with batches of its own.
+/// A worker's trainer of a model that several workers train, each on a part of every batch, or on batches of its own.
 ///
-/// In a step it pulls the parameters, runs forward and backward, and pushes the gradients: of a table whose gradient is selected
-/// rows it pulls the rows that the batch reads, and pushes those that it touched. It holds no other rows of a table that only `embedding`
-/// and `embedding_bag` read, whatever its height. It runs on one thread, and has no state of the optimizer.
+/// In a step it pulls the parameters, runs forward and backward, and pushes the gradients. Of a table whose gradient is selected
+/// rows it pulls only the rows that the batch reads, and pushes the rows of the gradient. It holds no other rows of a table that only
+/// `embedding` and `embedding_bag` read, whatever its height. It runs on one thread, and has no state of the optimizer.
 pub struct StoreTrainer<S> {
     store: S,
     executor: Executor,
@@ -177,11 +177,11 @@ pub struct StoreTrainer<S> {
     parts: BatchLoss,
     shared: Vec<StoredParameter>,
     steps: u64,
-    /// Why it failed where the other workers wait for its gradients.
+    /// The error of a step for whose gradients the other workers wait.
     failed: Option<Error>,
 }
 
-/// What is pushed at the end of a step.
+/// The gradients and the weight that are pushed at the end of a step, with the loss.
 struct Pushed {
     loss: f64,
     gradients: Vec<Storage>,
@@ -192,8 +192,8 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     /// A trainer of a program that an optimizer has completed; the store has its parameters ([`share`]).
     ///
     /// # Errors
-    /// If the program has no updates, or a row-sparse parameter; if `loss` is not computed from sums and means over rows: how much
-    /// the gradients of parts of a batch count would not be known, and workers cannot be told.
+    /// If the program has no updates, or a row-sparse parameter; if `loss` is not computed from sums and means over rows: the weights
+    /// of the gradients of parts of a batch would be unknown, and workers accept no weight of a batch.
     #[track_caller]
     pub fn new(program: &Program, registry: &Registry, loss: impl Into<VarId>, store: S) -> Result<Self> {
         let (loss, caller) = (loss.into(), Location::caller());
@@ -204,7 +204,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         let mut shared = StoredParameter::all(program)?;
         let gradients: Vec<VarId> = shared.iter().map(|one| one.grad).collect();
         let mut own = program.clone();
-        // The store updates, and settles rows that owe moves before it gives them.
+        // The store updates the parameters, and applies pending moves of rows before they are pulled.
         own.blocks[0].ops.retain(|op| !matches!(op.role, Role::Update | Role::Settle));
         let mut own = own.shortened(&[&gradients[..], &[loss]].concat());
         for one in shared.iter_mut().filter(|one| one.rows_by.is_some()) {
@@ -216,7 +216,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
             let desc = own.var_mut(param);
             if let VarKind::Tensor(spec) = &mut desc.kind {
                 *spec = spec.stored(StorageKind::SelectedRows);
-                // Rows that were not pulled are not read.
+                // Only rows that were pulled are read, so no row needs an initial value.
                 desc.initializer = None;
                 one.held_by_rows = true;
             }
@@ -234,33 +234,33 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok(Self { store, executor, scope, parts, shared, steps: 0, failed: None })
     }
 
-    /// Warnings to show before the first step: the operators that look at a whole batch, as a batch norm, each with its line. They see
-    /// the part of each worker by itself, so that the step of several workers is not that of one batch.
+    /// Returns warnings to show before the first step: operators that read a whole batch, such as a batch norm, each with its line.
+    /// They see each worker's part by itself, so that the step of several workers differs from a step on the whole batch.
     pub fn warnings(&self) -> Vec<String> {
         let warned = self.parts.whole_batch().iter().map(|(operator, line)| {
             format!(
-                "warning: `{operator}`, called at {line}, looks at a whole batch, and sees the part of each worker by itself: the \
-                 step of several workers is not that of one batch"
+                "warning: `{operator}`, called at {line}, reads a whole batch, and sees the part of each worker by itself: the \
+                 step of several workers differs from a step of one batch"
             )
         });
         warned.collect()
     }
 
-    /// The number of its next step, which random operators draw by: 0, unless a training goes on whose store was
+    /// Sets the number of its next step, on which random operators depend (default: 0), to continue a training whose store was
     /// [restored](KeyValueStore::restore).
     #[must_use]
     pub fn from_step(self, steps: u64) -> Self {
         Self { steps, ..self }
     }
 
-    /// A step on a batch, or on this trainer's part of one; `numbers` are those of its sequences in the data, or none. Returns the
-    /// loss: of its part if the loss is a mean over rows, else of the whole batch, for which the workers then wait for each other
-    /// once more, and a third time if the gradients depend on the values of several sums and means.
+    /// Makes a step on a batch, or on this trainer's part of a batch; `numbers` are the numbers of its sequences in the data, or empty.
+    /// Returns the loss: of its part if the loss is a mean over rows, else of the whole batch, for which the workers then wait for each
+    /// other once more, and a third time if the gradients depend on the values of several sums and means.
     ///
     /// # Errors
     /// If a feed does not fit; if the loss or a gradient is not finite, and then nothing was pushed. If the workers had begun to wait for
-    /// each other, each of them returns an error, and all may go on with other batches. As the store's, which says when another
-    /// worker has left.
+    /// each other, each of them returns an error, and all may continue with other batches. If the store fails, for example because
+    /// another worker has left.
     #[track_caller]
     pub fn step(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<f64> {
         let caller = Location::caller();
@@ -287,7 +287,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
             }
             Ok(loss)
         });
-        // What fails now the others do not know.
+        // The other workers do not know of an error from here on.
         if let (Err(error), true) = (&done, workers > 1.0 && !self.store.fails_together()) {
             self.failed = Some(error.clone());
         }
@@ -297,8 +297,8 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok(loss)
     }
 
-    /// A step of one sum or mean with a gradient, whose factor may come after the gradients: what it pushes, and how many workers wait
-    /// for it.
+    /// Computes a step of one sum or mean with a gradient, whose factor may be applied after the gradients; returns the gradients to
+    /// push, and the number of workers that wait for them.
     fn late(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<(Result<Pushed>, f64)> {
         let part = self.alone(feeds, numbers, Stage::Gradients).and_then(|part| {
             self.check_gradients()?;
@@ -314,7 +314,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok((pushed, workers))
     }
 
-    /// Several totals: their factors are known before the gradients.
+    /// Computes a step of several totals, whose factors must be known before the gradients; returns as [`Self::late`].
     fn early(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<(Result<Pushed>, f64)> {
         let value = |feed: VarId| feeds.iter().find(|(id, _)| *id == feed).map(|&(_, value)| value);
         let counted = self.parts.counted(value);
@@ -337,18 +337,18 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok((self.pushed(&whole, &part, &all, workers), workers))
     }
 
-    /// Reports an error to the other workers, who wait for this one's next call.
+    /// Reports an error to the other workers, which wait for this worker's next call.
     fn reported<T>(&mut self, outcome: Result<T>) -> Result<T> {
         outcome.inspect_err(|error| self.store.fail(error))
     }
 
-    /// Runs the part before anything is known of the others.
+    /// Runs this worker's part before the totals of other workers are known.
     fn alone(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64], until: Stage) -> Result<Totals> {
         let seeds = self.parts.seeds(None, &self.parts.zero())?;
         self.run(feeds, &seeds, numbers, until)
     }
 
-    /// Runs the part until its gradients, by what follows from all. Its totals.
+    /// Runs this worker's part up to the gradients, with the totals of all workers; returns the totals of the part.
     fn gradients(
         &mut self,
         feeds: &[(VarId, &Variable)],
@@ -371,7 +371,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok(())
     }
 
-    /// What a part pushes whose gradients were computed.
+    /// Returns the gradients to push, once they were computed.
     fn pushed(&mut self, whole: &Whole, part: &Totals, all: &Totals, workers: f64) -> Result<Pushed> {
         let (factor, weight) = self.parts.in_mean(whole, part, all, workers);
         let mut gradients = Vec::with_capacity(self.shared.len());
@@ -386,7 +386,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok(Pushed { loss: whole.loss, gradients, weight })
     }
 
-    /// Runs the part so far. Its totals.
+    /// Runs this worker's part up to a stage; returns its totals.
     fn run(
         &mut self,
         feeds: &[(VarId, &Variable)],
@@ -400,10 +400,10 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         self.parts.read(&mut self.executor)
     }
 
-    /// The totals of all workers' parts, and how many there are. A worker whose part failed says so to all.
+    /// Sums the totals of all workers' parts; returns them and the number of workers. A failed part is reported to all workers.
     ///
     /// # Errors
-    /// If a part failed, this one's error first; as the store's.
+    /// If a part failed (this worker's own error first), or the store fails.
     fn all(&mut self, part: Result<&Totals, &Error>) -> Result<(Totals, f64)> {
         let totals = part.cloned().unwrap_or_else(|_| self.parts.zero());
         let numbers: Vec<f64> =
@@ -421,10 +421,10 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok((Totals::of_numbers(totals), *workers))
     }
 
-    /// The parameters as the store has them now, whole, to evaluate or to save.
+    /// Pulls the current parameters, whole, to evaluate or to save.
     ///
     /// # Errors
-    /// As the store's.
+    /// If the store fails.
     #[track_caller]
     pub fn scope(&mut self) -> Result<Scope> {
         let caller = Location::caller();
@@ -443,12 +443,12 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok(whole)
     }
 
-    /// The worker's end of the store.
+    /// Returns the worker's handle of the store.
     pub fn store(&mut self) -> &mut S {
         &mut self.store
     }
 
-    /// Pulls every parameter, or the rows of it that a batch reads.
+    /// Pulls every parameter, or only its rows that a batch reads.
     fn pull(&mut self, feeds: &[(VarId, &Variable)]) -> Result<()> {
         let program = self.executor.program();
         for shared in &self.shared {
@@ -476,7 +476,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     }
 }
 
-/// Puts rows into a table of a scope.
+/// Writes rows to a table of a scope.
 fn put<T: Plain + Element>(scope: &mut Scope, name: &str, ids: &[i64], rows: &Dense) -> Result<()> {
     let (width, from) = (rows.width(), rows.as_slice::<T>()?);
     let fits = rows.rows() == ids.len();

@@ -1,4 +1,4 @@
-//! A store over the ranks of a world: each has some rows of every value.
+//! A store over the ranks of a world: each rank has some rows of every value.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,11 +17,11 @@ use crate::parallel::World;
 use crate::tensor::{DType, Dense, SelectedRows, Storage};
 use crate::with_float;
 
-/// Values by key over the ranks of a [`World`], each of which is a worker that keeps step with the others.
+/// A key-value store over the ranks of a [`World`], each of which is a synchronous worker.
 ///
-/// Row r of a value, and what its rule keeps beside it, is on rank r modulo their number alone. All ranks make the same calls in the same
-/// order. A call in which one of them fails is an error on all, and changes nothing; the error of a push may come with the next call.
-/// What crosses between ranks are the rows of a call and their numbers, whatever the height of the value.
+/// Row r of a value, and the rule's state of this row, is only on rank r modulo the number of ranks. All ranks make the same calls in the
+/// same order. If a call fails on one rank, it is an error on all ranks and changes nothing; the error of a push may come with the next
+/// call. Ranks send only the rows of a call and their numbers, whatever the height of the value.
 pub struct WorldStore {
     world: World,
     registry: Registry,
@@ -29,11 +29,11 @@ pub struct WorldStore {
     entries: BTreeMap<Key, Entry>,
     /// The shapes of the whole values.
     shapes: BTreeMap<Key, Vec<usize>>,
-    /// The gradient that was pushed last. It is applied once all ranks have merged theirs.
+    /// The gradient that was pushed last. It is applied once all ranks have merged their gradients.
     pushed: Option<(Key, Result<Storage>)>,
 }
 
-/// A gradient, as messages name its storage.
+/// The codes of a gradient's storage in messages.
 const DENSE: u8 = 0;
 const ROWS: u8 = 1;
 
@@ -44,7 +44,7 @@ impl WorldStore {
         Self { world, registry: registry.clone(), entries, shapes, pushed: None }
     }
 
-    /// The ranks.
+    /// Returns the world of the ranks.
     pub fn world(&self) -> &World {
         &self.world
     }
@@ -63,7 +63,7 @@ impl WorldStore {
         if let Some((key, Ok(gradient))) = self.pushed.take().filter(|_| apply) {
             let entry = find(&self.entries, &key)?;
             if let Err(error) = entry.apply(gradient, entry.next_step()) {
-                // The other ranks hear of it when they meet next.
+                // The other ranks get the error at the next exchange.
                 self.pushed = Some((key.clone(), Err(error.variable(key.to_string()))));
             }
         }
@@ -100,7 +100,7 @@ impl WorldStore {
         Ok(())
     }
 
-    /// Meets the other ranks, which make the same call for a key.
+    /// Exchanges `said` with the other ranks, and checks that all ranks make the same call for a key.
     fn agree(&mut self, call: Request, key: &Key, said: Result<String>) -> Result<()> {
         let mut letter = Letter::new();
         letter.put(said.as_deref().unwrap_or_default().as_bytes());
@@ -132,7 +132,7 @@ impl WorldStore {
                 ));
             }
             entry.check_whole()?;
-            // Of no rows: a value that does not fit is found before the rows move.
+            // Checked with a value without rows, so that a misfit is detected before the rows are copied.
             let dims: Vec<usize> =
                 entry.dims().iter().enumerate().map(|(i, &n)| if i == 0 { 0 } else { n }).collect();
             Entry::new(Dense::zeros(entry.dtype(), &dims)?.into(), Some(rule.clone()), &self.registry, 1)?;
@@ -140,20 +140,20 @@ impl WorldStore {
         });
         self.agree(Request::SetRule, key, fits)?;
         let entry = self.entries.remove(key).ok_or_else(|| Error::new("key of the store", "one", "none"))?;
-        // Large ones are not to be there three times.
+        // Dropped first, so that a large value is not in memory three times.
         let value = entry.whole(None)?;
         drop(entry);
         self.entries.insert(key.clone(), Entry::new(value.into(), Some(rule), &self.registry, 1)?);
         Ok(())
     }
 
-    /// A gradient that was checked, as the other ranks get it, and the rows of this one.
+    /// Deals a checked gradient: returns the messages to the other ranks, and the rows of this rank.
     fn dealt(&self, gradient: Storage, weight: f64, dims: &[usize]) -> Result<(Vec<Letter>, Storage)> {
         let (rank, ranks) = self.part();
         let (height, _) = table_of(dims);
         let mut letters = vec![Letter::new(); ranks];
         let gradient = match gradient {
-            // A single number is a row.
+            // A single number counts as a row.
             Storage::Dense(number) if dims.is_empty() && ranks > 1 => number.reshape(&[1])?.into(),
             other => other,
         };
@@ -186,7 +186,7 @@ impl WorldStore {
         Ok((letters, own.into()))
     }
 
-    /// Refuses a table that is not worth dealing.
+    /// Refuses a table with fewer rows than ranks.
     fn check_height(&self, height: usize) -> Result<()> {
         let ranks = self.world.size();
         if height >= ranks {
@@ -211,12 +211,12 @@ impl WorldStore {
         };
         let all = self.meet(Request::Push, Some(key), letters)?;
         let merged = own.and_then(|own| self.merged(key, &all, own, weight));
-        // If the one before has failed only now, the other ranks hear of that when they meet next.
+        // If the previous gradient has failed only now, the other ranks get this error at the next exchange.
         self.pushed.get_or_insert_with(|| (key.clone(), merged.map_err(|e| e.variable(key.to_string()))));
         Ok(())
     }
 
-    /// The gradients of all ranks, of the rows of this one, in the order of the ranks.
+    /// Merges the gradients of all ranks for the rows of this rank, in the order of the ranks.
     fn merged(&self, key: &Key, all: &[Vec<u8>], own: Storage, weight: f64) -> Result<Storage> {
         let (entry, (height, _)) = (find(&self.entries, key)?, table_of(self.shape(key)?));
         let (mut own, mut gradients) = (Some(own), Vec::with_capacity(all.len()));
@@ -318,7 +318,7 @@ impl WorldStore {
         Ok(rows)
     }
 
-    /// The rows of this rank that the ranks ask for, and those that it wants itself.
+    /// Returns the messages with the rows of this rank that other ranks requested, and the rows that it requested itself.
     fn answered(&self, key: &Key, all: &[Vec<u8>], own: &[i64]) -> Result<(Vec<Letter>, Dense)> {
         let (entry, (height, _)) = (find(&self.entries, key)?, table_of(self.shape(key)?));
         let mut letters = vec![Letter::new(); all.len()];
@@ -353,7 +353,7 @@ impl WorldStore {
     }
 }
 
-/// The gradient of another rank, of the rows of this one, and its weight.
+/// Reads the gradient of another rank for the rows of this rank, and its weight.
 fn pushed_rows(mut message: MessageReader<'_>, entry: &Entry, height: usize) -> Result<(Storage, f64)> {
     let (weight, [kind]) = (f64::from_le_bytes(message.number()?), message.number()?);
     if kind == DENSE {
@@ -417,7 +417,7 @@ impl KeyValueStore for WorldStore {
     }
 
     fn fail(&mut self, error: &Error) {
-        // It returns this error.
+        // The exchange returns this same error.
         let _ = self.meet(Request::Fail, None, Err(error.clone()));
     }
 
@@ -431,7 +431,7 @@ impl KeyValueStore for WorldStore {
 }
 
 impl WorldStore {
-    /// Writes the rows of this rank beside `path`, and rank 0 then what makes the files a set.
+    /// Writes the rows of this rank to a file beside `path`; rank 0 then writes `path`, which makes the files a set.
     fn saved(&mut self, path: &Path) -> Result<()> {
         self.settle(Request::Save)?;
         let (rank, ranks) = self.part();
@@ -441,7 +441,7 @@ impl WorldStore {
             shard_files::clear(path, None);
             return Ok(());
         }
-        // Rank 0 says which of two names the files have, so that those of the set that is there stay.
+        // Rank 0 chooses one of two names for the files, so that the files of the existing set stay.
         let mut letter = Letter::new();
         letter.put(&[shard_files::next_name(path)]);
         let all = self.meet(Request::Save, None, Ok(Letters::Same(letter)))?;
@@ -464,7 +464,7 @@ impl WorldStore {
     }
 
     fn restored(&mut self, path: &Path) -> Result<()> {
-        // Whatever was pushed is of a value that does not stay, if all ranks have read theirs.
+        // A pushed gradient is dropped with its value, if all ranks have read their files.
         let pushed = self.pushed.take();
         let restored = saved::restore(&self.entries, &self.shapes, &self.registry, (1, self.part()), path);
         let (letters, restored) = match restored {

@@ -146,7 +146,7 @@ impl Trainer {
         let warned = whole.map(|(operator, line)| {
             format!(
                 "warning: `{operator}`, called at {line}, reads a whole batch, and sees {each} by itself: the step differs from a step \
-                of one batch"
+                 of one batch"
             )
         });
         warned.collect()

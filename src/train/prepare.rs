@@ -36,7 +36,7 @@ impl Trainer {
         let warned = warned.map(|(operator, line)| {
             format!(
                 "warning: `{operator}`, called at {line}, reads a whole batch, and sees {batches} batches of development \
-                data by themselves: the loss and the metrics may differ from one batch's"
+                 data by themselves: the loss and the metrics may differ from one batch's"
             )
         });
         Ok(warned.collect())

@@ -126,8 +126,8 @@ fn what_does_not_fit_is_refused_whole() {
         bytes
     };
     let nothing = |_: &mut LocalWorker| {};
-    // A state of another rule, or of the same rule with another setting or schedule.
-    let words = ["variable `t`", "rule: expected that of the store, `adam`", "got `adagrad`"];
+    // A state of another rule, or of the same one with another setting or schedule.
+    let words = ["variable `t`", "rule: expected the store's rule, `adam`", "got `adagrad`"];
     refused(Some(&saved(&Adagrad::new(0.1), &nothing)), &words);
     refused(
         Some(&saved(&Adam::new(0.1).lazy().betas(0.8, 0.999), &nothing)),
@@ -136,10 +136,10 @@ fn what_does_not_fit_is_refused_whole() {
     refused(Some(&saved(&Adam::new(0.2).lazy(), &nothing)), &["base = 0.1", "base = 0.2"]);
     refused(Some(&saved(&Adam::new(0.1).lazy().clip_value(2.0), &nothing)), &["clipped at 2"]);
     let ruled = |worker: &mut LocalWorker| worker.set_rule(&key("t.count"), rule(&Sgd::new(0.1))).unwrap();
-    refused(Some(&saved(&adam, &ruled)), &["variable `t.count`", "that of the store, none, got `sgd`"]);
+    refused(Some(&saved(&adam, &ruled)), &["variable `t.count`", "the store's rule, none, got `sgd`"]);
     // Other keys.
     let one_more = |worker: &mut LocalWorker| worker.init(&key("u"), arr0(0.0).into()).unwrap();
-    let words = ["keys: expected those of the store, `t`, `t.count`, `#3`, got `t`, `t.count`, `u`, `#3`"];
+    let words = ["keys: expected the store's keys, `t`, `t.count`, `#3`, got `t`, `t.count`, `u`, `#3`"];
     refused(Some(&saved(&adam, &one_more)), &words);
     // Other shapes and dtypes under the same keys.
     for (value, got) in [

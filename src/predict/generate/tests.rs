@@ -100,7 +100,7 @@ fn narrow_beams_are_those_of_a_slow_search() {
 
 #[test]
 fn required_tokens_are_found_by_narrow_beams() {
-    // Token 4 is always unlikely, and 3 possible only behind it.
+    // Token 4 is always unlikely, and token 3 is possible only after it.
     let mut model = FunctionModel::new(5, |_, history| {
         let after = history.last() == Some(&4);
         vec![2.0, 3.0, 2.5, if after { -3.0 } else { f32::NEG_INFINITY }, -8.0]

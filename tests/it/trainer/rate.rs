@@ -110,8 +110,8 @@ fn who_resumes_may_change_the_rate_if_that_is_said() {
     let mut other = with(&adam(0.01)).plateau(Plateau::new(0.5));
     refused(other.resume(&file), line!(), "attribute `base` 0.02 in place of 0.01");
     let error = other.resume(&file).unwrap_err();
-    assert!(error.to_string().contains("`Trainer::change_rate` goes on"), "{error}");
-    // A user of the command has no method to call.
+    assert!(error.to_string().contains("`Trainer::change_rate` continues"), "{error}");
+    // Who runs a program has no method to call.
     assert!(!format!("{error:#}").contains("::"), "{error:#}");
     let mut other = with(&adam(0.01).epsilon(1e-3)).plateau(Plateau::new(0.5)).change_rate();
     let error = other.resume(&file).unwrap_err().to_string();

@@ -17,12 +17,12 @@ pub(super) struct FunctionModel {
     classes: usize,
     logits: Box<Rule>,
     attention: Option<Box<Rule>>,
-    /// Of each hypothesis, after a step.
+    /// The source and the tokens of each hypothesis, after a step.
     histories: Vec<(usize, Vec<i64>)>,
     said: Vec<f32>,
     attended: (Vec<f32>, Vec<usize>),
     pub(super) steps: usize,
-    /// What each source is, if they are not what they are called.
+    /// The identity of each source, if it differs from the source's number.
     sources: Option<Vec<usize>>,
 }
 
@@ -41,7 +41,7 @@ impl FunctionModel {
         }
     }
 
-    /// The sources are these.
+    /// Sets the identities of the sources.
     pub(super) fn of(self, sources: &[usize]) -> Self {
         Self { sources: Some(sources.to_vec()), ..self }
     }
@@ -50,7 +50,7 @@ impl FunctionModel {
         Self { attention: Some(Box::new(attention)), ..self }
     }
 
-    /// Numbers without a pattern, of which many are equal if `kinds` is small.
+    /// Numbers without a pattern; many are equal if `kinds` is small.
     pub(super) fn random(classes: usize, seed: u64, kinds: u32) -> Self {
         Self::new(classes, move |source, history| numbers(classes, seed, source, history, kinds))
     }
@@ -106,12 +106,12 @@ impl Steps for FunctionModel {
 /// Tokens, score and whether it stopped, of each hypothesis of each source.
 pub(super) type Plain = Vec<Vec<(Vec<i64>, f64, bool)>>;
 
-/// A sequence as exhaustive search and the slow search see it.
+/// A sequence of the exhaustive search and of the slow search.
 #[derive(Clone)]
 struct Path {
-    /// With the stop token.
+    /// The tokens, including the stop token.
     tokens: Vec<usize>,
-    /// After each token.
+    /// The sum of the log-probabilities after each token.
     sums: Vec<f64>,
     logits: Vec<f32>,
     covered: Vec<f64>,
@@ -119,7 +119,7 @@ struct Path {
 }
 
 impl Path {
-    /// Of two of one length, which is ranked higher.
+    /// Compares the ranks of two sequences of one length.
     fn rank(&self, other: &Self, length: usize) -> Ordering {
         let Some(last) = length.checked_sub(1) else { return Ordering::Equal };
         let by_sum = other.sums[last].total_cmp(&self.sums[last]);
@@ -139,7 +139,7 @@ impl Path {
     }
 }
 
-/// Each once.
+/// Returns the required tokens without duplicates.
 fn required(options: &Generation) -> BTreeSet<usize> {
     options.required.iter().map(|&token| token as usize).collect()
 }
@@ -218,7 +218,7 @@ fn best_of(mut finished: Vec<Path>, beam: &Beam) -> Vec<(Vec<i64>, f64, bool)> {
     finished.into_iter().map(plain).collect()
 }
 
-/// Every sequence that there is.
+/// Returns all possible sequences.
 pub(super) fn exhaustive(model: &FunctionModel, sources: usize, options: &Generation, beam: &Beam) -> Plain {
     let of = |source| {
         let (mut open, mut finished) = (vec![nothing()], vec![]);
@@ -237,7 +237,7 @@ pub(super) fn exhaustive(model: &FunctionModel, sources: usize, options: &Genera
     (0..sources).map(of).collect()
 }
 
-/// Beam search as the documentation says it, by sorting everything.
+/// Beam search as documented, by sorting everything.
 pub(super) fn slow(model: &FunctionModel, sources: usize, options: &Generation, beam: &Beam) -> Plain {
     let of = |source| {
         let (mut running, mut finished) = (vec![nothing()], Vec::<Path>::new());
