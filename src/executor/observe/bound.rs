@@ -13,7 +13,7 @@ use crate::tensor::DType;
 ///
 /// - for their operations, at the highest rate of multiply-adds (measured);
 /// - for their bytes, at the highest rate of reading (measured, too) from the *smallest cache that holds all that one
-/// call touches*: the second level, the third, or else memory. An entry touches its bytes divided by its calls.
+///   call touches*: the second level, the third, or else memory. An entry touches its bytes divided by its calls.
 ///
 /// The longer of the two times is the bound, and the fraction is that time divided by the measured time:
 /// `multiply-adds 87 %` means that no kernel could save more than 13 % of the entry, `memory 60 %` that reading these bytes
