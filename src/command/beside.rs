@@ -106,10 +106,16 @@ fn read(folder: &Path) -> Outcome<(Config, Run)> {
     Ok((config, run))
 }
 
-/// Returns the units of the metrics of a run, from its checkpoint; none if no checkpoint can be read.
+/// Returns the units of the metrics of a run, from its checkpoint; none, with a warning, if no checkpoint can be read.
 fn units(folder: &Path) -> Vec<(String, Unit)> {
-    let checkpoint = run::checkpoint(folder).ok().and_then(|path| Checkpoint::load(path).ok());
-    checkpoint.map_or_else(Vec::new, |checkpoint| Unit::of_metrics(&checkpoint, &ops::catalogue()))
+    let Some(checkpoint) = run::checkpoint(folder).ok().and_then(|path| Checkpoint::load(path).ok()) else {
+        let run = folder.display();
+        terminal::say(format!(
+            "warning: `{run}` has no readable checkpoint: its held-out scores are shown without percent"
+        ));
+        return Vec::new();
+    };
+    Unit::of_metrics(&checkpoint, &ops::catalogue())
 }
 
 fn text(path: &Path) -> Outcome<String> {
