@@ -137,7 +137,9 @@ fn several_runs_are_one_page() {
         let path = place.0.join("three").join(name);
         fs::rename(&path, path.with_extension("moved")).unwrap();
     }
-    let without = place.said(&["report", "three"], "");
+    let output = place.given(&["report", "three"], "");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("`three` has no readable checkpoint"));
+    let without = String::from_utf8(output.stdout).unwrap();
     assert!(without.contains("held-out accuracy") && !held_out(&without, 1).contains('%'));
     for name in ["best", "last"] {
         let path = place.0.join("three").join(name);
