@@ -99,6 +99,10 @@ fn skeleton(page: &str) -> String {
         else {
             continue;
         };
+        // The rows of a table are in the order of times.
+        if rest[..begins].contains("scope=\"row\"") {
+            continue;
+        }
         let mut text = String::new();
         let mut tag = false;
         for c in rest[begins + 1..ends].chars() {
