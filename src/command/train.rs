@@ -245,8 +245,9 @@ impl Train {
         }
         ranks::shares(report).map_or(Ok(()), |shares| console.more(shares))?;
         let at = folder.display();
+        let ask = if model.task() == unpadded::recipes::Task::Lm { "generate" } else { "predict" };
         console.more(format!(
-            "report:  {}\nask it:  unpadded predict {at}",
+            "report:  {}\nask it:  unpadded {ask} {at}",
             folder.join("report.html").display()
         ))?;
         console.object(|| {
