@@ -12,7 +12,7 @@ use crate::data::{
 };
 use crate::error::Result;
 
-// There is only one value at a time.
+// A training has only a few values of this type, so a large variant wastes no memory.
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Texts<R> {
     Held(DataSet<R>),
@@ -20,7 +20,7 @@ pub(super) enum Texts<R> {
     InFiles(Files<R>, usize),
 }
 
-/// The fields of a record.
+/// A function that makes the fields of a sample from a record.
 pub(super) type ToSample<R> = Arc<dyn Fn(&R) -> Result<Vec<Field>> + Send + Sync>;
 
 /// The parts and the vocabulary of texts, found before a model is built.
@@ -82,7 +82,7 @@ impl<R: Record> Texts<R> {
         Ok(count)
     }
 
-    /// Returns the vocabulary of one text per record, the text that `text` returns.
+    /// Returns the vocabulary of all records; `text` returns the text of a record.
     pub(super) fn vocabulary(
         &self,
         cut: &Tokenizer,
@@ -101,8 +101,8 @@ impl<R: Record> Texts<R> {
         }
     }
 
-    /// Returns batches of the samples that `sample` makes of the records, in the order of the file. `salt` is a number that
-    /// changes with everything else that decides the samples.
+    /// Returns batches of the samples that `sample` makes of the records, in the order of the file. `salt` is a hash of
+    /// everything except the records that determines the samples.
     pub(super) fn loader(
         &self,
         feeds: &[&str],
