@@ -16,9 +16,9 @@ use unpadded::recipes::{
     Config, Disagreement, Evaluation, Model, ModelComparison, ModelDifference, compare, scores,
 };
 
-/// The test of the difference between two models.
+/// The name of the significance test of the difference between two models.
 const METHOD: &str = "paired bootstrap, 1,000 samples, two-sided";
-/// The most characters of a text that are shown.
+/// The most characters of a text that the output shows.
 const TEXT: usize = 200;
 
 #[derive(Args)]
@@ -48,12 +48,12 @@ pub(crate) struct Eval {
     console: Console,
 }
 
-/// A model with its name.
+/// A model with its name and its configs.
 struct Run {
     name: String,
     /// The config with which the texts are read.
     config: Config,
-    /// The config of the training; its columns may differ from the columns of the texts.
+    /// The config of the training, whose columns may differ from the columns of the evaluated texts.
     trained: Config,
     model: Model,
 }
@@ -196,7 +196,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Returns several runs as an object.
+/// Returns the comparison of several runs as a JSON object.
 fn several(
     data: &str,
     runs: &[Run],

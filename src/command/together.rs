@@ -9,7 +9,7 @@ use super::{run, terminal};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::recipes::{Config, Model};
 
-/// Loads the models of these runs as one. A folder of seeds or folds adds all its runs.
+/// Loads the models of these runs and joins them to one model. A folder of seeds or folds adds all its runs.
 pub(crate) fn load(paths: &[PathBuf], threads: usize) -> Outcome<Model> {
     let mut runs = Vec::new();
     for path in paths {
@@ -33,7 +33,7 @@ pub(crate) fn load(paths: &[PathBuf], threads: usize) -> Outcome<Model> {
     }
 }
 
-/// Returns whether a path is a model or a folder of models, and not a file of records.
+/// Returns whether a path is a model or a folder of models, rather than a file of records.
 pub(crate) fn is_model(path: &Path) -> bool {
     match path.is_dir() {
         true => run::several(path) || run::checkpoint(path).is_ok(),

@@ -13,7 +13,7 @@ pub(super) type Pair = [f64; 2];
 /// The curve of an arrow: segments with two ends, each end with its control point.
 pub(super) type Path = Vec<[Pair; 2]>;
 
-/// Boxes by their upper left corners, and arrows; all coordinates are at least 0.
+/// The upper left corners of all boxes, and the arrows; all coordinates are at least 0.
 #[derive(Default)]
 pub(super) struct GraphLayout {
     pub(super) boxes: Vec<Pair>,
@@ -49,7 +49,7 @@ pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> GraphLayout 
     places.shifted(sizes)
 }
 
-/// Render backend that collects positions.
+/// Render backend that collects the positions of boxes and arrows instead of drawing.
 struct Positions {
     boxes: Vec<Pair>,
     arrows: Vec<Path>,
