@@ -97,7 +97,7 @@ fn settings(runs: &[Run]) -> Vec<(String, Vec<String>)> {
 
 fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> Outcome<()> {
     let ModelComparison { scored, against_first, .. } = compared;
-    // Models with the same training options read files alike.
+    // Lines about the file are printed once if they are the same for every model.
     for (at, of) in scored.iter().enumerate() {
         if at == 0 || scored.first().is_some_and(|first| first.said != of.said || first.unseen != of.unseen) {
             show::say(of, console);
@@ -171,7 +171,7 @@ fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> O
     Ok(())
 }
 
-/// Returns the table with the texts and tokens of each run, and its unknown tokens.
+/// Adds a row per count (texts, tokens, unknown tokens) to a table with one column per run.
 fn counts(mut table: Table, scored: &[Evaluation]) -> Table {
     let mut names: Vec<&'static str> = Vec::new();
     for (name, _) in scored.iter().flat_map(|of| &of.counts) {

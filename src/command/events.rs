@@ -1,9 +1,10 @@
 //! Event files for TensorBoard: the numbers and texts of a training, by step.
 //!
-//! An event file is a list of records. Each is `length: u64, masked CRC-32C of the length: u32, bytes, masked CRC-32C of the
-//! bytes: u32`, little endian (TensorFlow's `record_writer.cc`); the bytes are a message `Event` of Protocol Buffers
-//! (`tensorflow/core/util/event.proto`, `framework/summary.proto`, `framework/tensor.proto`). The first event has the version of
-//! the format. Scalars are written as `simple_value`, which every reader supports; TensorBoard converts them to tensors.
+//! An event file is a list of records. Each record is
+//! `length: u64, masked CRC-32C of the length: u32, bytes, masked CRC-32C of the bytes: u32`, little endian (TensorFlow's
+//! `record_writer.cc`); the bytes are a message `Event` of Protocol Buffers (`tensorflow/core/util/event.proto`,
+//! `framework/summary.proto`, `framework/tensor.proto`). The first event has the version of the format. Scalars are written as
+//! `simple_value`, which every reader supports; TensorBoard converts them to tensors.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};

@@ -16,7 +16,7 @@ use unpadded::recipes::Config;
 const RUNS: &str = "runs";
 /// The name of the file that a training locks while it writes to the folder of this file.
 const LOCK: &str = ".lock";
-/// The name of the file with the figures in a folder of several runs; the next constants are the names for other kinds of runs.
+/// The name of the file with the figures in a folder of several runs: of `train --seeds`, `train --folds` and `tune`.
 pub(crate) const SEEDS: &str = "seeds.json";
 pub(crate) const FOLDS: &str = "folds.json";
 pub(crate) const TRIALS: &str = "tune.json";
@@ -30,7 +30,7 @@ pub(crate) struct Folder {
     _lock: File,
 }
 
-/// Returns the path of the last checkpoint in a run folder.
+/// Returns the path of the training checkpoint in a run folder; the next functions return the paths of other files.
 pub(crate) fn last(folder: &Path) -> PathBuf {
     folder.join("last.ckpt")
 }
@@ -130,7 +130,7 @@ impl Folder {
             Err(TryLockError::WouldBlock) => bad(format!(
                 "run folder `{name}`: expected one that is not in use, got one that another training writes to; --run names another"
             )),
-            // Without locks in the file system, the training runs unlocked; the checkpoint has a lock of its own.
+            // If the file system has no locks, the training runs without this lock; its checkpoint has a lock of its own.
             Err(TryLockError::Error(_)) => Ok(Self { path, _lock: lock }),
         }
     }

@@ -80,7 +80,7 @@ fn planned(path: &Path) -> Outcome<Vec<String>> {
         let object: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)
             .or_else(|e| bad(format!("{}: expected JSON, got: {e}", file.display())))?;
         let first = if name == "seed" { Config::load(run::config(path)).usage()?.run.seed } else { 1 };
-        // The command trains a thousand runs at most.
+        // `train` accepts at most a thousand seeds or folds, so a file with a larger number is damaged.
         let count = object[count].as_u64().unwrap_or(0).min(1_000);
         return Ok((0..count).map(|at| format!("{name}-{}", first.saturating_add(at))).collect());
     }

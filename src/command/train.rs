@@ -115,7 +115,7 @@ impl Train {
         #[cfg(not(feature = "mpi"))]
         let mut world = ranks::world()?;
         let outcome = self.train(&mut world);
-        // The other processes wait for this one.
+        // Tells the other processes about the error, since they wait for this process.
         if let (Err(error), Some(world)) = (&outcome, &world) {
             world.leave(&said(&**error));
         }

@@ -122,7 +122,7 @@ impl Aligner {
         Ok(Alignment { source, written, weights })
     }
 
-    /// Returns the attention weights, one row per query and key: the weights of all keys for the first query come first.
+    /// Returns the attention weights: for each query in turn, the weight of every key.
     fn weights(&self, queries: &[f32], keys: &[f32], written: usize) -> Result<Variable> {
         let rows = |numbers: Vec<f32>| {
             let width = self.score.len();

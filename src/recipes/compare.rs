@@ -7,7 +7,7 @@ use super::model::Model;
 use crate::data::Fingerprint;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most texts with different answers that are shown.
+/// The most texts with different answers that a comparison lists.
 const SHOWN: usize = 10;
 
 /// The comparison of several models on the same texts.
@@ -16,11 +16,11 @@ const SHOWN: usize = 10;
 pub struct ModelComparison {
     /// The evaluation of each model.
     pub scored: Vec<Evaluation>,
-    /// The difference of each later model from the first one.
+    /// The difference of each later model from the first model.
     pub against_first: Vec<ModelDifference>,
 }
 
-/// The difference of a model from the first one.
+/// The difference of a model from the first model.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ModelDifference {

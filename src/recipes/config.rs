@@ -33,9 +33,9 @@ pub struct Config {
     pub data: DataConfig,
     /// The tokens and the vocabulary.
     pub text: TextConfig,
-    /// The model.
+    /// The model: layers, widths, dropout and pooling.
     pub model: ModelConfig,
-    /// The training.
+    /// The training: epochs, batch size, optimizer and loss.
     pub training: TrainingConfig,
     /// The decoding of translations.
     pub decoding: DecodingConfig,
@@ -156,7 +156,7 @@ impl Config {
         let is_decay = decay > 0.0 && decay < 1.0;
         need(is_decay, "training.averaging_decay", "a number above 0 and below 1", decay.to_string());
         for (name, got) in [("training.rate", training.rate), ("training.clip", training.clip)] {
-            // The learning rate is used as f32.
+            // Optimizers use the rate and the clipping norm as `f32`.
             let is_rate = got > 0.0 && got <= f64::from(f32::MAX);
             need(is_rate, name, "a number above 0 and at most 3.4e38", format!("{got:e}"));
         }

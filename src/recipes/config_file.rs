@@ -52,8 +52,8 @@ impl Config {
 }
 
 impl Space {
-    /// Reads the table `[space]` of a config file: settings, each with a list of values or with `{ from = …, to = …, log = true
-    /// }`. Returns `None` if the file has no table `[space]`.
+    /// Reads the table `[space]` of a config file: settings, each with a list of values, or with a range
+    /// `{ from = …, to = …, log = true }`. Returns `None` if the file has no table `[space]`.
     ///
     /// # Errors
     /// As [`Config::load`]; each setting that a search cannot vary, and each invalid value, with its line.

@@ -26,15 +26,15 @@ pub struct Evaluation {
     pub counts: Vec<(&'static str, u64)>,
     /// Precision, recall, F1 and support of each label, tag or type of chunk.
     pub tables: Vec<ScoreTable>,
-    /// Confusions of labels, and of tags.
+    /// The confusion counts of labels, and of tags.
     pub confusions: Vec<Confusion>,
-    /// The errors by the length of texts.
+    /// The errors by the length of texts, such as the share of wrong texts.
     pub lengths: Option<ByLength>,
-    /// The first texts that the model wrote, and the worst of the others.
+    /// Translations beside their references: the first of the file, and the worst of the others. Empty for other tasks.
     pub examples: Vec<TranslatedText>,
     /// Labels and tags that training never saw.
     pub unseen: Vec<UnseenLabel>,
-    /// How BLEU and chrF were computed, as sacreBLEU writes it.
+    /// The signatures of BLEU and chrF in the format of sacreBLEU: the settings of their computation. Empty for other tasks.
     pub signatures: Vec<String>,
     /// Notes on the figures, for people: texts that a figure leaves out, or counts once.
     pub notes: Vec<String>,
@@ -137,7 +137,7 @@ pub struct UnseenLabel {
     pub name: String,
     /// The number of occurrences.
     pub count: u64,
-    /// The locations of its first occurrences, at most 3.
+    /// The locations of the first occurrences of the label or tag, at most 3.
     pub places: Vec<String>,
 }
 

@@ -30,7 +30,7 @@ use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
 const FEEDS: [&str; 2] = ["x", "y"];
-/// The column that `data.text` sets.
+/// The read options for the column that `data.text` names; a text has no label column.
 const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, _| o];
 /// The name of the output layer.
 const NEXT: &str = "next";
@@ -46,7 +46,7 @@ const TABLES: [Table; 3] = [
 const LOGITS: &str = "logits";
 /// The number of tokens in a window.
 const STEPS: usize = 64;
-/// The most held-out line beginnings that are shown.
+/// The most beginnings of held-out lines that a report continues.
 const OPENINGS: usize = 5;
 /// The number of tokens in an answer.
 const ANSWERED: usize = 100;
@@ -136,7 +136,7 @@ impl TrainedModel for Writer {
         let (text, known) = (test_text(config, path)?, predictor.vocabulary(TOKENS)?);
         let count = text.count(&self.cut)?;
         at_least_two(&text, count)?;
-        // A token that is not in the vocabulary is an error.
+        // An unknown token is an error if the vocabulary has no entry for unknown tokens.
         text.ids(&self.cut, known).try_for_each(|id| id.map(drop))?;
         Ok(text.read_as().into_iter().collect())
     }
@@ -358,7 +358,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     })
 }
 
-/// Opens a text to score; it is left in its files.
+/// Opens a text to score, which stays in its files.
 fn test_text(config: &Config, path: &str) -> Result<Prose> {
     /// The tokens that may be in memory; the tokens of a longer text are in a file.
     const HELD: usize = 1 << 23;
@@ -379,8 +379,8 @@ fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> 
     Ok(TestData { data: Box::new(data), said: text.read_as().into_iter().collect() })
 }
 
-/// The columns of a sample of windows: the sum of −ln p of the tokens, the number of tokens, and the window's share of the
-/// characters and bytes.
+/// The columns of a bootstrap sample of windows: the sum of −ln p of the tokens, the number of tokens, and the window's share of
+/// the characters and bytes.
 const NATS: usize = 0;
 const COUNTED: usize = 1;
 const LETTERS: usize = 2;

@@ -151,7 +151,7 @@ impl Model {
         self.trained.check(config, &self.predictor, path)
     }
 
-    /// Scores the model on the texts of a path; `each` sees every text.
+    /// Scores the model on the texts of a path; `each` is called with every scored text.
     pub(super) fn scores(
         &self,
         config: &Config,
@@ -172,7 +172,7 @@ impl Model {
     }
 
     /// Returns the records of a file, and the names of the columns that an answer adds to each record ([`Answer::cells`]). The
-    /// file is read as the training files were, unless the config sets otherwise.
+    /// file is read with the options of the training files; options that the config sets replace them.
     ///
     /// # Errors
     /// As [`Questions::open`]; if the model is a language model.
@@ -202,7 +202,7 @@ impl Model {
         Self { predictor: self.predictor.threads(threads), ..self }
     }
 
-    /// Answers each text: a label, tags or a translation; with a language model, a continuation by the likeliest tokens.
+    /// Answers each text: a label, tags or a translation; a language model continues each text with the likeliest tokens.
     ///
     /// # Errors
     /// If the checkpoint lacks a vocabulary, or a computed value is not a number.

@@ -30,7 +30,7 @@ pub(super) fn dropped(vectors: Var, model: &ModelConfig) -> Var {
     without_some(vectors, model.word_dropout).dropout(embedding_dropout(model))
 }
 
-/// Returns the dropout of token vectors: the value that is set, else the dropout between layers.
+/// Returns the dropout of token vectors: `model.embedding_dropout`, or if it is not set, `model.dropout`.
 pub(super) fn embedding_dropout(model: &ModelConfig) -> f64 {
     model.embedding_dropout.unwrap_or(model.dropout)
 }
@@ -38,9 +38,9 @@ pub(super) fn embedding_dropout(model: &ModelConfig) -> f64 {
 /// Returns a trainer of `loss` with the optimizer of the config, for `steps` steps.
 ///
 /// # Errors
-/// As [`Trainer::new`]; if the parameters take more memory than there is.
+/// As [`Trainer::new`]; if the parameters need more than the available memory.
 pub(super) fn trainer(net: Builder, loss: Var, config: &Config, steps: usize) -> Result<Trainer> {
-    // If the program is invalid, the error comes from the trainer.
+    // If the program is invalid, `Trainer::new` below returns the error.
     let mut groups = Vec::new();
     if let Ok(program) = net.program() {
         fits(program.parameter_count(), memory::available())?;
@@ -140,7 +140,7 @@ pub(super) fn smoothed(logits: Var, labels: Var, config: &Config) -> Option<Var>
     (label_smoothing > 0.0).then(|| logits.cross_entropy_with(labels, options).0)
 }
 
-/// Returns the table of token vectors with this name. Its gradients are sparse unless parameters are averaged: averaging moves
+/// Returns the table of token vectors with this name. Its gradients are sparse unless parameters are averaged: averaging updates
 /// every row.
 pub(super) fn table(tokens: usize, name: &str, config: &Config) -> Embedding {
     let table = Embedding::new(tokens, config.model.embedding).named(name);
@@ -163,7 +163,7 @@ pub(super) fn known(found: Result<Vocabulary>, config: &Config) -> Result<Vocabu
             };
             e.noted(format!("use more text, lower `text.min_count` (it is {}){cut}", text.min_count))
         }
-        // The settings do not matter if a file cannot be read.
+        // Other errors, such as a file that cannot be read, have nothing to do with these settings.
         _ => e,
     })
 }

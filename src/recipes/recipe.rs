@@ -52,11 +52,11 @@ pub(super) trait TrainedModel: Send + Sync {
     /// Returns the texts of a path with their right answers, as [`Predictor::evaluate`] takes them.
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData>;
 
-    /// Reads the texts of a path as [`Self::scores`] does, without scores: so that errors in the texts appear before a training.
+    /// Reads the texts of a path as [`Self::scores`] does, without scores, so that errors in the texts appear before a training.
     /// Returns how the texts are read, for people.
     fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>>;
 
-    /// Scores the model on the texts of a path; `each` sees every text, in order.
+    /// Scores the model on the texts of a path; `each` is called with every scored text, in the order of the file.
     fn scores(
         &self,
         config: &Config,
@@ -65,7 +65,8 @@ pub(super) trait TrainedModel: Send + Sync {
         each: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Evaluation>;
 
-    /// Returns the columns for the records of a file; `None` if the model does not answer records.
+    /// Returns the columns that are read from the records of a file, and the columns that answers add; `None` if the model does
+    /// not answer records.
     fn asked(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Option<Query>;
 
     /// Answers each text.

@@ -90,7 +90,7 @@ impl TrainedModel for Classifier {
                 let entries =
                     part.iter().map(|(_, row)| row.indices.iter().copied().zip(row.values.iter().copied()));
                 let fed = Variable::new(Csr::from_rows(columns, entries)?, None)?;
-                // Adding 0 makes 0 of a negative zero.
+                // Adding 0.0 turns a label −0 into 0.
                 let shown: Vec<(String, String)> = part
                     .iter()
                     .map(|(_, row)| (case(row, first).text, (row.label + 0.0).to_string()))

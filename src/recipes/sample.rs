@@ -6,7 +6,7 @@ use crate::kernels::philox;
 const GROUPS: u64 = 10_000;
 /// The number of resamples.
 const RESAMPLES: u32 = 1_000;
-/// The seed of the draws.
+/// The seed of the bootstrap's random draws.
 const SEED: u32 = 41;
 
 /// A function that computes a figure from the sums of counts, by column.

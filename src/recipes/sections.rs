@@ -42,7 +42,7 @@ choice! {
         Lstm = "lstm",
         /// Gated recurrent unit.
         Gru = "gru",
-        /// The plain recurrent layer.
+        /// Simple recurrent layer (Elman network).
         Rnn = "rnn",
     }
 }

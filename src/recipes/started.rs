@@ -165,7 +165,8 @@ impl Origin {
             .noted("set `text.tokens`, `text.lowercase` and `text.tokenizer` as in the model to start from"))
     }
 
-    /// Adds the trained model's vocabulary of a table to the limits of a new vocabulary, which then extends it.
+    /// Adds the trained model's vocabulary of a table to the limits of a new vocabulary: the new vocabulary keeps all its tokens
+    /// and adds others.
     pub(super) fn grows(&self, limits: Limits, table: &Table) -> Limits {
         let known = self.0.as_deref().and_then(|from| from.vocabulary(table.parameter));
         Limits { base: known.map(|known| known.in_form(table.form)), ..limits }

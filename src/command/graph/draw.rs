@@ -114,7 +114,7 @@ fn block(program: &Program, id: BlockId, all: bool, drawn: &mut HashMap<BlockId,
     // A memory has the value that the previous step computed.
     let left: HashMap<VarId, VarId> =
         runs.iter().flat_map(|step| &step.memories).map(|memory| (memory.previous, memory.next)).collect();
-    // The variables that operators of the block read; only these inputs of the block get a box.
+    // The variables that operators of the block read: another variable of the step gets no box.
     let read: BTreeSet<u32> = ops.iter().flat_map(|op| op.reads()).map(|id| id.0).collect();
     for (var, desc) in program.vars() {
         let class = match desc.role {

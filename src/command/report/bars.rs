@@ -10,7 +10,7 @@ const OPERATORS: usize = 12;
 /// The longest operator name that is shown whole.
 const NAME: usize = 36;
 
-/// Returns the histogram of lengths as a figure, with the share of padding rows that were not computed.
+/// Returns the histogram of lengths as a figure, with the share of padding in the rows of padded batches, which are not computed.
 pub(super) fn lengths(told: &Lengths) -> String {
     let mut sorted = told.lengths.clone();
     sorted.sort_unstable();

@@ -11,7 +11,7 @@ use unpadded::recipes;
 pub(super) struct Trial {
     /// The number of the trial, from 1 on. Trial 1 is the config without drawn values.
     pub(super) number: u64,
-    /// The number of the draw.
+    /// The number of the draw, with which `Space::draw` gives the values of the trial.
     pub(super) draw: u64,
     /// The drawn values, by setting.
     pub(super) settings: Vec<(String, Value)>,
@@ -35,7 +35,7 @@ pub(super) struct State {
     pub(super) seed: u64,
     /// The time budget in seconds.
     pub(super) budget: f64,
-    /// The most trials; `None` for no limit but the budget.
+    /// The most trials that the user allows (`--trials`); `None` if the flag is not set.
     pub(super) most: Option<u64>,
     /// The seconds used so far.
     pub(super) used: f64,
