@@ -21,7 +21,7 @@ const WARM: u64 = 5;
 /// The most held-out texts that are predicted together; `ALONE` texts are predicted one by one.
 const ASKED: usize = 1_000;
 const ALONE: usize = 200;
-/// The number of operators in the table.
+/// The most operators in the table.
 const NAMED: usize = 8;
 
 #[derive(Args)]

@@ -31,7 +31,7 @@ pub(super) struct OnFile<'a> {
     /// The output file; without it, standard output.
     pub(super) output: Option<&'a Path>,
     pub(super) overwrite: bool,
-    /// Stop at the first record without an answer.
+    /// Whether to stop at the first record without an answer.
     pub(super) strict: bool,
     pub(super) quiet: bool,
     /// The number of records that are answered together.
@@ -90,7 +90,7 @@ impl OnFile<'_> {
             size += question.as_ref().map_or(0, |question| question.text.as_ref().map_or(0, String::len));
             waiting.extend(question);
             if ended || waiting.len() >= self.batch || size >= most {
-                // The answers before an error are written.
+                // The answers to records before an error are still written.
                 done.answer(&mut questions, &waiting)?;
                 waiting.clear();
                 size = 0;

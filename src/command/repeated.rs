@@ -47,7 +47,7 @@ pub(crate) struct RepeatedTraining {
     kind: Kind,
     count: u64,
     config: Config,
-    /// The folder of the run folders.
+    /// The folder that contains the run folders.
     path: PathBuf,
     /// The figures of the finished trainings; `None` before the first training begins.
     ended: Option<Vec<Value>>,
@@ -187,7 +187,7 @@ impl RepeatedTraining {
         self.conclude(&ended)
     }
 
-    /// Trains in a run folder of its own; returns no figures if the training was interrupted.
+    /// Trains in the run folder `name`, and returns the figures of the training; `None` if the training was interrupted.
     fn train(&self, config: &Config, name: &str, prepared: Preparation) -> Outcome<Option<Value>> {
         let folder = Folder::take(self.path.join(name))?;
         let resumes = run::last(folder.path()).is_file();

@@ -47,7 +47,7 @@ pub(crate) fn shown(unit: Unit, value: f64) -> String {
     if unit == Unit::Share { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") }
 }
 
-/// Returns an interval with its unit; nothing without an interval.
+/// Returns an interval with its unit; empty without an interval.
 pub(crate) fn interval(unit: Unit, interval: Option<[f64; 2]>) -> String {
     match interval {
         Some([low, high]) if unit == Unit::Share => format!("{:.2} to {:.2} %", 100.0 * low, 100.0 * high),

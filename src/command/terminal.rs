@@ -76,7 +76,7 @@ pub(crate) fn shown(text: &str) -> String {
     Printable(text).to_string().replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// Returns the columns of an answer for people.
+/// Returns the columns of the line that shows an answer to people.
 pub(crate) fn columns(answer: &Answer) -> Vec<String> {
     let labelled = |label: &str, p: f32| [shown(label), format!("{p:.3}")];
     match answer {
@@ -142,7 +142,7 @@ pub(crate) fn lines(most: usize, mut each: impl FnMut(&[Line]) -> Outcome<()>) -
 /// Reads the next line; `None` at the end of the input.
 fn line(input: &mut impl BufRead, number: u64) -> io::Result<Option<Line>> {
     let mut bytes = Vec::new();
-    // A line end may have two bytes.
+    // The limit leaves room for a line end of two bytes.
     let most = TextFile::MAX_LINE as u64 + 2;
     let read = input.by_ref().take(most).read_until(b'\n', &mut bytes)?;
     if read == 0 {

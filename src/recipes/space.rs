@@ -8,7 +8,7 @@ use super::settings::Value;
 use crate::data::Fingerprint;
 use crate::error::{AtCaller, Error, Result};
 
-/// The tables whose settings a search varies; `training.epochs` decides the length of a training and does not vary.
+/// The tables whose settings a search varies; `training.epochs`, which determines the length of a training, does not vary.
 const SECTIONS: [&str; 3] = ["text", "model", "training"];
 const EPOCHS: &str = "training.epochs";
 

@@ -152,7 +152,8 @@ impl Origin {
         Ok(Self(Some(Arc::new(trained))))
     }
 
-    /// Checks that new texts are tokenized as the model's texts were, by the tokenizer in the model's note `note`.
+    /// Checks that `cut`, the tokenizer of new texts, is also the tokenizer of the trained model, which is in the model's note
+    /// `note`.
     pub(super) fn same_cut(&self, note: &str, cut: &Tokenizer) -> Result<()> {
         let Some(Trained { name, checkpoint, .. }) = self.0.as_deref() else { return Ok(()) };
         // A language model has its tokenizer in the same note as a classifier.
@@ -327,8 +328,8 @@ fn layer_of(parameter: &str) -> &str {
 }
 
 /// Copies rows and columns of `theirs` into `ours`. On each axis of `axes`, entry i of `ours` gets entry `numbers[i]` of
-/// `theirs`, or keeps its values if that is `None`. Entries behind the `known` entries of an axis, such as the first and last
-/// scores of a random field, are copied in order. Returns `None` if the shapes do not fit.
+/// `theirs`; if `numbers[i]` is `None`, entry i keeps its values. Entries behind the `known` entries of an axis, such as the
+/// first and last scores of a random field, are copied in order. Returns `None` if the shapes do not fit.
 fn merged(
     ours: &Storage,
     theirs: &Storage,
@@ -369,8 +370,9 @@ fn merged(
 }
 
 /// Returns the groups of parameters for gradual unfreezing and for smaller learning rates at lower levels; empty unless a
-/// training starts from a model and sets one of both. The top level, which is in no group, holds the output layers, or all layers
-/// of the task above a language model. Each lower level is a group; the last group holds the word vectors.
+/// training starts from a model and sets `training.unfreeze` or `training.lower_rates`. The top level, which is in no group,
+/// holds the output layers, or all layers of the task above a language model. Each lower level is a group; the last group holds
+/// the word vectors.
 pub(super) fn groups(config: &Config, program: &Program, steps: usize) -> Vec<Group> {
     let training = &config.training;
     if training.from.is_none() || (training.unfreeze == 0 && training.lower_rates == 1.0) {

@@ -31,7 +31,7 @@ pub(super) struct TextSurvey {
 }
 
 impl<R: Record> Texts<R> {
-    /// Opens the records of a path: in files if the config sets a window, else in memory.
+    /// Opens the records of a path: they stay in files if the config sets `data.window`, else they are in memory.
     pub(super) fn open(path: impl AsRef<Path>, config: &Config, options: &ReadOptions) -> Result<Self> {
         Ok(match config.data.window {
             Some(window) => Self::InFiles(Files::open_with([path], options)?, window),
@@ -39,7 +39,7 @@ impl<R: Record> Texts<R> {
         })
     }
 
-    /// Opens another part of the same data set with the options of this part.
+    /// Opens another part of the data set with the options with which `self` was read.
     pub(super) fn open_alike(&self, path: impl AsRef<Path>) -> Result<Self> {
         self.open_as(path, self.read_as())
     }
@@ -128,7 +128,7 @@ impl<R: Record> Texts<R> {
     }
 }
 
-/// Divides records into the training part and the held-out part, which is the fold of the config if it sets one.
+/// Divides records into the training part and the held-out part, which is the fold `data.fold` if the config sets it.
 pub(super) fn divided<R: Record>(
     records: DataSet<R>,
     one_in: u64,

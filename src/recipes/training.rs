@@ -188,7 +188,8 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
     Ok(if data.binary { options.binary() } else { options })
 }
 
-/// Returns the options for a file of a trained model: the config's, else the options of the training files.
+/// Returns the options for a file that a trained model reads: options that the config sets, else the options of the training
+/// files.
 pub(super) fn options_of(
     config: &Config,
     columns: [Column; 2],

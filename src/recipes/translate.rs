@@ -34,7 +34,7 @@ use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
 pub(super) const FEEDS: [&str; 3] = ["source", "given", "next"];
-/// The tokens before the first token and behind the last token.
+/// The special tokens before the first token and behind the last token of a target text.
 pub(super) const ENDS: [&str; 2] = ["<s>", "</s>"];
 /// The most tokens of a translation, whatever the length of its source.
 const MOST_TOKENS: usize = 1024;

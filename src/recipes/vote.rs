@@ -1,4 +1,4 @@
-//! Ensembles of taggers: each word gets the tag with the most votes, as far as tags may follow each other.
+//! Ensembles of taggers: of the tag sequences that the scheme allows, the sequence with the most votes is the answer.
 
 use ndarray::Array2;
 

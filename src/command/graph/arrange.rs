@@ -32,7 +32,7 @@ pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> GraphLayout 
         .enumerate()
         .map(|(i, &[width, height])| {
             graph.add_node(Element::create_with_properties(
-                // The layout keeps the size of a box.
+                // The crate `layout` keeps the given size of a box.
                 ShapeKind::Box(String::new()),
                 StyleAttr::simple(),
                 Orientation::TopToBottom,

@@ -52,7 +52,7 @@ pub(crate) struct Tune {
     /// Time budget of the search: 90s, 30m, 2h or 1h30m; with --resume, of the whole search
     #[arg(long, value_name = "TIME", value_parser = budget::parse, required_unless_present = "resume")]
     budget: Option<Duration>,
-    /// Trials at most [default: no limit but the budget]
+    /// Trials at most [default: as many as the budget allows, up to 1000]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1_000))]
     trials: Option<u64>,
     #[command(flatten)]
