@@ -14,7 +14,7 @@ use unpadded::recipes::{
 };
 use unpadded::train::Report;
 
-/// The most errors and examples that are shown.
+/// The most errors, and the most examples, in a report.
 const SHOWN: usize = 12;
 /// The most held-out texts that are translated.
 const TRANSLATED: usize = 100;
@@ -84,7 +84,7 @@ impl Findings<'_> {
         let cases = &self.held_out.cases[..];
         let most = match cases.first().map(|case| &case.truth) {
             Some(Truth::Label(_) | Truth::Labels(_) | Truth::Number(_) | Truth::Tags(..)) => cases.len(),
-            // Beam search is slow.
+            // Beam search is slow, so fewer texts are translated.
             Some(Truth::Texts(_)) if page.tested.is_none() => TRANSLATED,
             _ => SHOWN,
         };

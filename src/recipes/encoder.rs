@@ -120,8 +120,8 @@ impl Layers {
         }
     }
 
-    /// Returns the layers of a language model, with the parameter names of the trained language model, so that its values can be
-    /// copied.
+    /// Returns the layers of a language model, with the parameter names of the trained language model, so that its parameters can
+    /// be copied.
     fn of_lm(net: &Builder, model: &ModelConfig) -> Vec<Self> {
         let layer = |at: usize| {
             let name = &started::layer(at);

@@ -155,7 +155,7 @@ impl TrainedModel for Writer {
         None
     }
 
-    /// Continues each text with its likeliest tokens.
+    /// Continues each text greedily, each time with the likeliest token.
     fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
         let written = |text: &&str| {

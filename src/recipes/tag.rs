@@ -79,7 +79,7 @@ impl Recipe for Tag {
         training.schedule = RateSchedule::Cosine;
     }
 
-    /// Settings that need raw text or another task: the words of a tagger are given.
+    /// Returns the settings of raw text, which a tagger does not read since its words are given, and the settings of other tasks.
     fn without(&self) -> &'static [&'static str] {
         &[
             "text.tokens",

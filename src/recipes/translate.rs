@@ -244,7 +244,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     );
     let others = Some(&dev).filter(|_| given);
     let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
-    // With label smoothing, the perplexity of a training is not the exponential of its loss.
+    // With label smoothing, the perplexity that a training reports is not the exponential of the training loss.
     let rate = config.label_smoothing();
     let smoothed =
         (rate > 0.0).then(|| format!("loss is with label smoothing of {rate}, perplexity without"));
@@ -412,7 +412,7 @@ impl TrainedModel for Translator {
         let known = [predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?];
         let said = read_as(pairs.read_as()).into_iter().chain(by_source.said()).collect();
         let data = loader(&Texts::InFiles(pairs, 1), [&self.cut, &self.target_cut], known, config)?;
-        // Perplexity over all target tokens, without the label smoothing of the training loss.
+        // The perplexity is over all target tokens, and without the label smoothing of the training loss.
         let perplexity = predictor.evaluate(&data)?.get("perplexity");
         let mut scored = scores.end().with_loss(perplexity.map(f64::ln));
         if let Some(perplexity) = perplexity {

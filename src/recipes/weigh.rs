@@ -133,7 +133,7 @@ impl Weigher {
         let (x, g) = (x.as_slice::<f32>()?, g.as_slice::<f32>()?);
         let width = x.len() / words.len();
         let rows = x.chunks_exact(width).zip(g.chunks_exact(width));
-        // The loss is -log p.
+        // The minus sign is from the loss, −log p.
         let weights = rows.map(|(x, g)| -x.iter().zip(g).map(|(x, g)| x * g).sum::<f32>());
         Ok(words.into_iter().zip(weights).collect())
     }

@@ -11,7 +11,7 @@ use super::tables::{END, ROWS, boxed};
 use super::text::{LABEL, brief, count, counted, cut, label, number, put};
 use unpadded::metrics::Unit;
 
-/// The number of colours; the lines of further runs are dashed.
+/// The number of line colours; runs beyond this number have dashed lines.
 const COLOURS: usize = 8;
 
 /// A run on a page of several runs.
