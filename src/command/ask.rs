@@ -25,7 +25,7 @@ struct Lines {
     strict: bool,
 }
 
-/// Counts of the lines so far.
+/// Counts of the lines so far: answered lines and lines without an answer.
 struct Tally<'a> {
     how: &'a Lines,
     lines: u64,
@@ -33,8 +33,8 @@ struct Tally<'a> {
 }
 
 impl Lines {
-    /// Answers the lines of standard input, up to `most` at a time. A line without an answer becomes an empty line, or an object
-    /// with `error`.
+    /// Answers the lines of standard input, up to `most` at a time. The answer of a failing line is an empty line, or with
+    /// `--json` an object with `error`.
     fn answer(
         &self,
         most: usize,
@@ -43,7 +43,7 @@ impl Lines {
     ) -> Outcome<Ending> {
         let mut done = Tally { how: self, lines: 0, failed: 0 };
         terminal::lines(most, |lines| {
-            // Unreadable lines are rare: the lines between two of them are answered together.
+            // The lines between two unreadable lines are answered together.
             for part in lines.chunk_by(|one, next| one.text.is_ok() && next.text.is_ok()) {
                 let texts: Result<Vec<&str>, &String> =
                     part.iter().map(|line| line.text.as_deref()).collect();
@@ -61,14 +61,15 @@ impl Lines {
                         answered.try_for_each(|(text, found)| done.found(text, found, &show))?;
                         continue;
                     }
-                    // A single line is not tried again; the beginning of its answer is already written.
+                    // A single line is not tried again, since the beginning of its answer may already be printed.
                     (Err(e), [text]) => {
                         done.failed(first, Some(text), &super::outcome::plain(&e))?;
                         continue;
                     }
                     _ => {}
                 }
-                // One by one, so that each failing line is named and all others are answered.
+                // After an error, lines are answered one by one, so that the error names the failing line and all other lines are
+                // answered.
                 for (number, text) in (first..).zip(&texts) {
                     match predict(number, &[text]).map(|found| found.into_iter().next()) {
                         Ok(Some(found)) => done.found(text, &found, &show)?,
@@ -153,7 +154,7 @@ pub(crate) struct Predict {
 }
 
 impl Predict {
-    /// Loads the model, or several models as one, and returns it with the file of records.
+    /// Loads the model, or several models as one. Also returns the file of records; `None` for standard input.
     fn model(&self) -> Outcome<(Model, Option<String>)> {
         let text = |file: &PathBuf| file.to_string_lossy().into_owned();
         if !self.ensemble {
@@ -212,7 +213,7 @@ impl Predict {
     }
 }
 
-/// Returns an answer as JSON.
+/// Returns a text with its answer as a JSON object.
 fn of(text: &str, answer: &Answer) -> Value {
     let x = |x: f32| json::number(f64::from(x));
     match answer {

@@ -1,4 +1,4 @@
-//! `unpadded bench`: the speed of training and prediction, beside the peak rates of the machine. It writes no file.
+//! `unpadded bench`: the speed of training and prediction, and the peak rates of the machine. It writes no file.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,10 @@ use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 const ROUNDS: usize = 5;
 /// The warm-up steps before measurements.
 const WARM: u64 = 5;
-/// The most held-out texts that are predicted together, and one by one.
+/// The most held-out texts that are predicted together; `ALONE` texts are predicted one by one.
 const ASKED: usize = 1_000;
 const ALONE: usize = 200;
-/// The number of operators in the table.
+/// The most operators in the table.
 const NAMED: usize = 8;
 
 #[derive(Args)]
@@ -108,7 +108,7 @@ impl Bench {
             }
         };
         fit(&mut trainer, WARM)?;
-        // With little data, the measured steps include evaluations.
+        // With little data, the timed steps include evaluations at the ends of epochs.
         let begun = Instant::now();
         fit(&mut trainer, WARM)?;
         let step = begun.elapsed().as_secs_f64() / WARM as f64;
@@ -127,7 +127,7 @@ impl Bench {
 
         let model = Model::new(trainer.for_inference()?)?;
         let texts: Vec<&str> = held_out.cases.iter().take(ASKED).map(|case| case.text.as_str()).collect();
-        // A language model is not measured on answers.
+        // Answers of a language model are not measured.
         let texts = if model.task() == Task::Lm { Vec::new() } else { texts };
         let (together, alone) = answer_speed(&model, &texts)?;
 
@@ -184,7 +184,8 @@ impl Bench {
     }
 }
 
-/// Returns the texts per second when predicted together, and the milliseconds of a text alone.
+/// Measures the texts per second of one joint prediction, and the milliseconds of the prediction of one text; `None` without
+/// texts.
 fn answer_speed(model: &Model, texts: &[&str]) -> Outcome<(Option<Measured>, Option<Measured>)> {
     if texts.is_empty() {
         return Ok((None, None));

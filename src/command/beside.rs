@@ -37,7 +37,7 @@ impl Report {
         let mut folders = Vec::new();
         for path in &self.runs {
             match run::several(path) {
-                // A run that has not trained yet has nothing to show.
+                // A run folder in which no training has begun has nothing to show.
                 true => folders.extend(run::members(path)?.into_iter().filter(|path| run::is_run(path))),
                 false => folders.push(path.clone()),
             }
@@ -62,7 +62,8 @@ impl Report {
     }
 }
 
-/// Returns the settings that differ between configs, each with its values, without the test file.
+/// Returns the settings that differ between configs, each with its value in every config. The setting of the test file is left
+/// out.
 pub(crate) fn settings(configs: &[&Config]) -> Vec<(String, Vec<String>)> {
     let mut keys: Vec<String> = Vec::new();
     for key in configs.iter().flat_map(|config| Config::keys(config.run.task)).map(|key| key.to_string()) {
@@ -106,7 +107,7 @@ fn read(folder: &Path) -> Outcome<(Config, Run)> {
     Ok((config, run))
 }
 
-/// Returns the units of the metrics of a run, from its checkpoint; none, with a warning, if no checkpoint can be read.
+/// Returns the units of the metrics of a run, from its checkpoint; empty, with a warning, if no checkpoint can be read.
 fn units(folder: &Path) -> Vec<(String, Unit)> {
     let Some(checkpoint) = run::checkpoint(folder).ok().and_then(|path| Checkpoint::load(path).ok()) else {
         let run = folder.display();
@@ -129,7 +130,7 @@ fn scores(path: &Path) -> Outcome<TestScores> {
     TestScores::of(&object).or_else(|e| bad(format!("{}: {e}; `train --test` writes it", path.display())))
 }
 
-/// Parses the epochs of a metrics.jsonl. A last line without a line end is still being written, and is skipped.
+/// Parses the epochs of a metrics.jsonl. A last line without a line end is skipped: a training is still writing it.
 fn epochs(path: &Path) -> Outcome<Vec<Epoch>> {
     let text = text(path)?;
     let whole = text.rfind('\n').and_then(|end| text.get(..end)).unwrap_or_default();
@@ -149,7 +150,7 @@ fn epochs(path: &Path) -> Outcome<Vec<Epoch>> {
 }
 
 fn epoch(of: &Value) -> Option<Epoch> {
-    // A number that JSON cannot hold is null.
+    // NaN and infinity, which JSON cannot hold, are null in the file.
     let numbers = |name: &str| -> Option<Vec<(String, f64)>> {
         let all = of.get(name)?.as_object()?;
         Some(all.iter().map(|(name, value)| (name.clone(), value.as_f64().unwrap_or(f64::NAN))).collect())

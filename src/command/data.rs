@@ -95,10 +95,11 @@ fn check(texts: &Texts) -> Outcome<()> {
     }
     let prepared = match &config.data.window {
         None if config.run.task == Task::Classify && how["format"] != FileFormat::Libsvm.name() => {
-            // Each text is read once, and none has to stay in memory.
+            // A window of one text reads each text once and keeps none in memory.
             let mut windowed = config.clone();
             windowed.data.window = Some(1);
-            // Without a window, more bytes decide the encoding, as in a training.
+            // An error may come from the window, since the encoding is then detected from fewer bytes: the check is repeated as a
+            // training reads.
             prepare(&windowed).or_else(|error| prepare(&config).map_err(|_| error))
         }
         _ => prepare(&config),
@@ -124,7 +125,7 @@ fn check(texts: &Texts) -> Outcome<()> {
     })
 }
 
-/// Returns the count of each label; nothing where texts have no labels.
+/// Returns the count of each label; empty if texts have no labels.
 fn counts(prepared: &Preparation) -> Vec<(String, u64)> {
     let labels = prepared.trainer.vocabularies().find(|(name, _)| *name == "labels");
     let Some((_, labels)) = labels else { return Vec::new() };

@@ -16,9 +16,9 @@ use unpadded::recipes::{
     Config, Disagreement, Evaluation, Model, ModelComparison, ModelDifference, compare, scores,
 };
 
-/// The test of the difference between two models.
+/// The name of the significance test of the difference between two models.
 const METHOD: &str = "paired bootstrap, 1,000 samples, two-sided";
-/// The most characters of a text that are shown.
+/// The most characters of a text that the output shows.
 const TEXT: usize = 200;
 
 #[derive(Args)]
@@ -48,12 +48,12 @@ pub(crate) struct Eval {
     console: Console,
 }
 
-/// A model with its name.
+/// A model with its name and its configs.
 struct Run {
     name: String,
     /// The config with which the texts are read.
     config: Config,
-    /// The config of the training; its columns may differ from the columns of the texts.
+    /// The config of the training, whose columns may differ from the columns of the evaluated texts.
     trained: Config,
     model: Model,
 }
@@ -97,7 +97,7 @@ fn settings(runs: &[Run]) -> Vec<(String, Vec<String>)> {
 
 fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> Outcome<()> {
     let ModelComparison { scored, against_first, .. } = compared;
-    // Models with the same training options read files alike.
+    // Lines about the file are printed once if they are the same for every model.
     for (at, of) in scored.iter().enumerate() {
         if at == 0 || scored.first().is_some_and(|first| first.said != of.said || first.unseen != of.unseen) {
             show::say(of, console);
@@ -171,7 +171,7 @@ fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> O
     Ok(())
 }
 
-/// Returns the table with the texts and tokens of each run, and its unknown tokens.
+/// Adds a row per count (texts, tokens, unknown tokens) to a table with one column per run.
 fn counts(mut table: Table, scored: &[Evaluation]) -> Table {
     let mut names: Vec<&'static str> = Vec::new();
     for (name, _) in scored.iter().flat_map(|of| &of.counts) {
@@ -196,7 +196,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Returns several runs as an object.
+/// Returns the comparison of several runs as a JSON object.
 fn several(
     data: &str,
     runs: &[Run],

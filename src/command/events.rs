@@ -1,9 +1,10 @@
 //! Event files for TensorBoard: the numbers and texts of a training, by step.
 //!
-//! An event file is a list of records. Each is `length: u64, masked CRC-32C of the length: u32, bytes, masked CRC-32C of the
-//! bytes: u32`, little endian (TensorFlow's `record_writer.cc`); the bytes are a message `Event` of Protocol Buffers
-//! (`tensorflow/core/util/event.proto`, `framework/summary.proto`, `framework/tensor.proto`). The first says the version.
-//! Scalars are written as `simple_value`, which every reader knows; TensorBoard itself makes tensors of them.
+//! An event file is a list of records. Each record is
+//! `length: u64, masked CRC-32C of the length: u32, bytes, masked CRC-32C of the bytes: u32`, little endian (TensorFlow's
+//! `record_writer.cc`); the bytes are a message `Event` of Protocol Buffers (`tensorflow/core/util/event.proto`,
+//! `framework/summary.proto`, `framework/tensor.proto`). The first event has the version of the format. Scalars are written as
+//! `simple_value`, which every reader supports; TensorBoard converts them to tensors.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -181,7 +182,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, &byte| TABLE[(crc as u8 ^ byte) as usize] ^ crc >> 8)
 }
 
-/// Masks a checksum as records store it, so that a checksum of data with checksums stays reliable.
+/// Masks a checksum as records store it: a CRC of data that contains unmasked CRCs would be unreliable.
 fn masked(bytes: &[u8]) -> u32 {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -230,7 +231,7 @@ mod tests {
         events.flush().unwrap();
         let bytes = fs::read(&files[0]).unwrap();
         let mut rest = bytes.as_slice();
-        // The bytes of each event after its time (field 1, 8 bytes).
+        // The bytes of each event after the time of the event (field 1, 8 bytes).
         assert_eq!(&record(&mut rest)[9..], b"\x1a\x0dbrain.Event:2");
         assert_eq!(&record(&mut rest)[9..], b"\x10\xac\x02\x2a\x13\x0a\x11\x0a\x0aloss/train\x15\0\0\0\x3f");
         let text = record(&mut rest);

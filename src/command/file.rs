@@ -7,7 +7,8 @@ use toml::de::DeTable;
 use super::outcome::{Outcome, UsageError, bad, plain};
 use unpadded::recipes::{Config, Model, Value};
 
-/// Loads the config of a run folder. An empty or truncated file is an error: the training would continue with other settings.
+/// Loads the config of a run folder. An empty or truncated file is an error, since the training would continue with other
+/// settings.
 pub(crate) fn resumed(folder: &Path) -> Outcome<Config> {
     let path = super::run::config(folder);
     let config = Config::load(&path).usage()?;
@@ -31,7 +32,7 @@ pub(crate) fn resumed(folder: &Path) -> Outcome<Config> {
 pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
     let config = Config::from_toml(model.config()).map_err(|e| e.noted("in the config of the checkpoint"));
     let mut config = config.usage()?;
-    // The checkpoint notes the columns of the training; a column that is set here is explicit.
+    // A note of the checkpoint has the columns of the training files, so the config keeps only columns that a flag sets.
     if model.predictor().note("read as").is_some() {
         (config.data.text, config.data.label) = (Vec::new(), None);
     }
@@ -50,7 +51,7 @@ pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
     Ok(config)
 }
 
-/// The data settings that decide the target and the texts of a training.
+/// The data settings that determine the target and the texts of a training.
 const OF_TRAINING: [&str; 7] = ["train", "dev", "test", "hold_out", "fold", "target", "phrases"];
 
 /// Sets the value of a flag `--set name=value`; a value that is neither a number nor true or false is a text.
@@ -83,7 +84,7 @@ pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
     if matches!(value, Value::List(_)) && takes_lists(config, name) {
         return bad(format!("--set {flag}: {}", plain(&e)));
     }
-    // A column may have the name 2, and a shell removes quotation marks.
+    // A value that is a number may still be a text, such as a column with the name 2: a shell removes quotation marks.
     match config.set(name, &Value::Text(text.to_owned())) {
         Ok(()) => Ok(()),
         Err(_) => bad(format!("--set {flag}: {}", plain(&e))),

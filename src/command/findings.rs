@@ -14,7 +14,7 @@ use unpadded::recipes::{
 };
 use unpadded::train::Report;
 
-/// The most errors and examples that are shown.
+/// The most errors, and the most examples, in a report.
 const SHOWN: usize = 12;
 /// The most held-out texts that are translated.
 const TRANSLATED: usize = 100;
@@ -28,7 +28,7 @@ pub(crate) struct Findings<'a> {
     pub(crate) metric: &'a str,
     pub(crate) unit: Unit,
     pub(crate) report: &'a Report,
-    /// The scores of the test set, as test.json stores them.
+    /// The scores of the test set, in the format of test.json; `None` without a test set.
     pub(crate) test: Option<&'a Value>,
     pub(crate) lengths: Vec<usize>,
     pub(crate) held_out: &'a HeldOutTexts,
@@ -84,7 +84,7 @@ impl Findings<'_> {
         let cases = &self.held_out.cases[..];
         let most = match cases.first().map(|case| &case.truth) {
             Some(Truth::Label(_) | Truth::Labels(_) | Truth::Number(_) | Truth::Tags(..)) => cases.len(),
-            // Beam search is slow.
+            // Beam search is slow, so fewer texts are translated.
             Some(Truth::Texts(_)) if page.tested.is_none() => TRANSLATED,
             _ => SHOWN,
         };
@@ -109,7 +109,7 @@ impl Findings<'_> {
                 None => format!("The first {} held-out texts.", page.examples.len()),
             };
             let aligned = Aligner::new(config, self.checkpoint, config.run.threads);
-            // The report of a finished training is written even without attention.
+            // If the attention cannot be computed, the report is written without it.
             if let Err(e) = aligned.and_then(|aligner| align(&mut page, aligner)) {
                 page.examples_of += &format!(" Their attention is not shown: {}", super::outcome::plain(&e));
             }
@@ -121,7 +121,7 @@ impl Findings<'_> {
     }
 }
 
-/// Keeps only the best of several translations.
+/// Returns the best of several translations as a single one; other answers unchanged.
 fn best(answer: Answer) -> Answer {
     match answer {
         Answer::Ranked(mut texts) if !texts.is_empty() => Answer::Text(texts.swap_remove(0).0),
@@ -129,7 +129,7 @@ fn best(answer: Answer) -> Answer {
     }
 }
 
-/// Adds the attention to each example.
+/// Adds to each translated example the attention of its tokens to the source.
 fn align(page: &mut Page, mut aligner: Aligner) -> unpadded::Result<()> {
     for example in &mut page.examples {
         if let Example::Pair { source, target, attention, .. } = example {
@@ -139,7 +139,7 @@ fn align(page: &mut Page, mut aligner: Aligner) -> unpadded::Result<()> {
     Ok(())
 }
 
-/// Returns the errors of held-out texts by length; none for language models, whose texts have many continuations.
+/// Returns the errors of held-out texts by length; `None` for a language model, whose texts have no right answer.
 fn errors(model: &Model, cases: &[Case], answers: &[Answer]) -> Option<ByLength> {
     let mut found = match cases.first()?.truth {
         Truth::Label(_) => ByLength::new("wrong texts", Unit::Share),
@@ -147,7 +147,7 @@ fn errors(model: &Model, cases: &[Case], answers: &[Answer]) -> Option<ByLength>
         Truth::Number(_) => ByLength::new("mean absolute error", Unit::Number),
         Truth::Tags(..) => ByLength::new("wrong tags", Unit::Share).by("length in words"),
         Truth::Texts(_) => ByLength::new("chrF", Unit::Share),
-        // Such texts have no right answer.
+        // Beginnings for a language model have no right answer.
         _ => return None,
     };
     for (case, answer) in cases.iter().zip(answers) {
@@ -188,7 +188,7 @@ fn parameters(checkpoint: &Checkpoint) -> usize {
         .sum()
 }
 
-/// Returns the time of each kind of operator, the longest first.
+/// Returns the total time of each kind of operator, the longest time first.
 fn operators(profile: &Profile) -> Vec<OperatorTime> {
     let mut found: Vec<OperatorTime> = Vec::new();
     for entry in &profile.entries {
@@ -208,7 +208,7 @@ fn operators(profile: &Profile) -> Vec<OperatorTime> {
     found
 }
 
-/// Returns the confusion of the labels of tagged texts; none without labels.
+/// Returns the confusion of the labels of tagged texts; `None` without labels.
 fn intents(cases: &[Case], answers: &[Answer]) -> Option<Confusion> {
     let mut confusion = Confusion::new("label");
     for (case, answer) in cases.iter().zip(answers) {
@@ -263,7 +263,7 @@ fn labels(
     page.calibration = Some(sums.iter().filter(|(.., count)| *count > 0).map(bin).collect());
     page.confusion = Some(confusion);
     wrong.sort_by(|a, b| b.0.total_cmp(&a.0));
-    // Attribution needs words; rows of features have none.
+    // Attribution needs words, which rows of features lack.
     let mut weigher = match model.tokenizer() {
         Some(_) => Some(Weigher::new(checkpoint, threads)?),
         None => None,
@@ -283,7 +283,7 @@ fn labels(
     Ok(())
 }
 
-/// Returns a text with the model's answer.
+/// Returns a text with the model's answer as an example for the report; `None` if this kind of answer has no example.
 fn example(case: &Case, answer: &Answer) -> Option<Example> {
     match (&case.truth, answer) {
         (Truth::Tags(truth, _), Answer::Tags { words, tags, .. }) => {

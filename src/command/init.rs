@@ -6,7 +6,7 @@ use super::outcome::{Ending, Outcome, UsageError};
 use super::terminal;
 use unpadded::recipes::{Config, Space, Task};
 
-/// The comment above the table of the space.
+/// The comment above the table `[space]`.
 const SPACE: &str = "\
 # Search space: the settings that `tune` varies; a drawn value replaces the value above. The values of a list are equally
 # likely; from and to are the ends of a range; log = true draws evenly on a logarithmic scale. Any setting of [text],

@@ -31,7 +31,7 @@ pub(crate) struct Inspect {
     console: Console,
 }
 
-/// Returns the kinds of operators that update the program, each with its count, and the total size of their states.
+/// Returns the kinds of update operators in the program, each with its count, and the total size of their state variables.
 fn optimizer(checkpoint: &Checkpoint) -> (Vec<(&str, usize)>, usize) {
     let mut kinds: Vec<(&str, usize)> = Vec::new();
     for op in checkpoint.program.blocks().flat_map(|(_, block)| &block.ops) {
@@ -49,7 +49,7 @@ fn optimizer(checkpoint: &Checkpoint) -> (Vec<(&str, usize)>, usize) {
     (kinds, sizes.sum())
 }
 
-/// Returns numbers as a line of blocks, the lowest to the highest.
+/// Returns numbers as a line of block characters, whose heights show the values.
 fn sparkline(numbers: &[f64]) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let finite = || numbers.iter().copied().filter(|x| x.is_finite());
@@ -78,7 +78,7 @@ impl Inspect {
             terminal::print(config.to_toml().trim_end())?;
             return Ok(Ending::Done);
         }
-        // The checkpoint for inference has no history; the training checkpoint beside it has one.
+        // A checkpoint for inference has no history of epochs; in a run folder, the training checkpoint has it.
         let beside = self.which.path.is_dir().then(|| super::run::last(&self.which.path));
         let training = match beside {
             Some(path) if path.is_file() => Some(Checkpoint::load(path)?),

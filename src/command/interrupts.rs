@@ -12,11 +12,12 @@ use unpadded::train::interrupt_signals;
 pub(super) struct Interrupts(Arc<AtomicUsize>);
 
 impl Interrupts {
-    /// Catches signals until the program ends; the second signal ends it at once.
+    /// Catches signals until the program ends; a second signal ends the program at once.
     pub(super) fn catch() -> Outcome<Self> {
         let (came, first) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         for signal in interrupt_signals() {
-            // In this order: the first action reads the flag that the second action sets at a signal.
+            // The order matters: at a signal, the first action ends the program if the flag is set, and the second action sets
+            // the flag.
             flag::register_conditional_shutdown(signal, 128 + signal, came.clone())?;
             flag::register(signal, came.clone())?;
             flag::register_usize(signal, first.clone(), usize::try_from(signal)?)?;

@@ -102,8 +102,8 @@ enum Command {
     },
 }
 
-/// Turns a write beyond the file-size limit (`ulimit -f`) into an error of the write, as with a full disk; by default it ends the
-/// program.
+/// Turns a write beyond the file-size limit (`ulimit -f`) into an error of the write, as with a full disk; by default, its signal
+/// ends the program.
 #[cfg(unix)]
 fn catch_file_limit() -> std::io::Result<()> {
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default()).map(drop)
@@ -165,7 +165,7 @@ pub(crate) fn main() -> ExitCode {
     match run(cli.command) {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Interrupted) => ExitCode::from(130),
-        // Shells report a signal in this way.
+        // Shells report the end by a signal as exit code 128 plus the number of the signal.
         Ok(Ending::Signal(signal)) => ExitCode::from(128 + signal),
         Err(error) => {
             let asked = error.downcast_ref::<BadInput>().is_some();

@@ -1,4 +1,4 @@
-//! The model of a command.
+//! The flags for the model that a command loads.
 
 use std::path::PathBuf;
 

@@ -18,9 +18,9 @@ use unpadded::recipes::{Answer, Config, Model, Task};
 const MOST_CHARACTERS: usize = 1 << 18;
 /// The most failing records that are reported one by one.
 const SHOWN: u64 = 20;
-/// Limit of the records that are answered together, in bytes of text: a whole batch is in memory.
+/// The most bytes of text in the records that are answered together: a whole batch is in memory.
 const BYTES_TOGETHER: usize = 1 << 16;
-/// Limit for taggers, which also read the characters of each word, and for translators, in bytes of text.
+/// The same limit for taggers, which also read the characters of each word, and for translators.
 const WORDS_TOGETHER: usize = 1 << 14;
 
 /// The file to answer, and the output of the answers.
@@ -31,7 +31,7 @@ pub(super) struct OnFile<'a> {
     /// The output file; without it, standard output.
     pub(super) output: Option<&'a Path>,
     pub(super) overwrite: bool,
-    /// Stop at the first record without an answer.
+    /// Whether to stop at the first record without an answer.
     pub(super) strict: bool,
     pub(super) quiet: bool,
     /// The number of records that are answered together.
@@ -63,7 +63,8 @@ impl OnFile<'_> {
             (true, Some(path)) => check_ending(path, self.path, questions.read_as())?,
             _ => {}
         }
-        // Standard output has no temporary file to remove: a signal ends the command at once.
+        // Only an output file catches signals: for standard output there is no temporary file to remove, and a signal ends the
+        // command at once.
         let interrupts = self.output.map(|_| Interrupts::catch()).transpose()?;
         let signal = || interrupts.as_ref().and_then(Interrupts::signal);
         let output = Output::open(self.output, self.path, self.overwrite)?;
@@ -89,7 +90,7 @@ impl OnFile<'_> {
             size += question.as_ref().map_or(0, |question| question.text.as_ref().map_or(0, String::len));
             waiting.extend(question);
             if ended || waiting.len() >= self.batch || size >= most {
-                // The answers before an error are written.
+                // The answers to records before an error are still written.
                 done.answer(&mut questions, &waiting)?;
                 waiting.clear();
                 size = 0;
@@ -106,7 +107,7 @@ impl OnFile<'_> {
         done.end()
     }
 
-    /// Adds to an error about two files with parallel lines that only the source file is translated.
+    /// Adds advice to an error about two files with parallel lines: give only the file of source texts.
     fn advised(&self, error: Error) -> Error {
         let parts = self.path.split_once('{').zip(self.path.rsplit_once('}'));
         let Some(((before, _), (inside, behind))) = parts else { return error };
@@ -129,7 +130,7 @@ struct AnswerProgress<'a> {
     records: u64,
     failed: u64,
     begun: Instant,
-    /// The time of the last progress line; none if progress is not shown.
+    /// The time of the last progress line; `None` if no progress is shown.
     shown: Option<Instant>,
 }
 
@@ -149,7 +150,8 @@ impl<'a> AnswerProgress<'a> {
             let answer = match (&question.text, &mut found) {
                 (Err(why), _) => Err(plain(why)),
                 (Ok(_), Some(found)) => found.next().ok_or_else(|| "expected an answer, got none".to_owned()),
-                // One by one, so that the failing record is named and all others are answered.
+                // After an error, records are answered one by one, so that the error names the failing record and all other
+                // records are answered.
                 (Ok(text), None) => answers(self.how.model, &[text])
                     .map_err(|e| format!("{}:{}: {}", questions.name(), question.line, plain(&e)))
                     .and_then(|found| {
@@ -199,7 +201,7 @@ impl<'a> AnswerProgress<'a> {
         }
     }
 
-    /// The temporary file is removed when the caller returns.
+    /// Reports an interrupt. The temporary file is removed when the caller drops the output.
     fn interrupted(&self, signal: u8) -> Ending {
         if self.shown.is_some() {
             eprint!("\r");

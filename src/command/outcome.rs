@@ -6,13 +6,13 @@ pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 /// Ending of a command without an error.
 pub(crate) enum Ending {
     Done,
-    /// The training was interrupted, and is saved.
+    /// An interrupt ended the training, which is saved.
     Interrupted,
     /// A signal ended the command, and nothing is saved.
     Signal(u8),
 }
 
-/// Invalid request: nothing was begun.
+/// Invalid request: an error before any work has begun.
 #[derive(Debug)]
 pub(crate) struct BadInput(pub(crate) String);
 
@@ -49,7 +49,7 @@ impl<T> UsageError<T> for unpadded::Result<T> {
     }
 }
 
-/// Returns an error as the user reads it.
+/// Returns the message of an error for the user.
 pub(crate) fn said(error: &(dyn std::error::Error + 'static)) -> String {
     error.downcast_ref::<unpadded::Error>().map_or_else(|| error.to_string(), plain)
 }

@@ -20,7 +20,7 @@ fn ending(path: &Path) -> String {
     path.extension().map(|of| of.to_string_lossy().to_lowercase()).unwrap_or_default()
 }
 
-/// Refuses an extension of another format than the written format.
+/// Refuses an output path whose extension belongs to another format than the format of the answers.
 pub(super) fn check_ending(path: &Path, input: &str, read: &ReadOptions) -> Outcome<()> {
     let (name, output) = (path.display(), ending(path));
     if PACKED.contains(&&*output) {
@@ -29,7 +29,7 @@ pub(super) fn check_ending(path: &Path, input: &str, read: &ReadOptions) -> Outc
             path.with_extension("").display()
         ));
     }
-    // The input may be compressed, or a file in a zip: `some.zip!a.csv`.
+    // The input may be compressed, or be a file in a zip archive: `some.zip!a.csv`.
     let input = Path::new(input.rsplit('!').next().unwrap_or_default());
     let unpacked =
         if PACKED.contains(&&*ending(input)) { input.with_extension("") } else { input.to_owned() };
@@ -137,7 +137,7 @@ impl Output {
                 ));
             }
         }
-        // A symbolic link is kept: its target is replaced.
+        // If the path is a symbolic link, the link is kept and its target is replaced.
         let path = real(path).unwrap_or_else(|| path.to_owned());
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(format!(".{}.part", std::process::id()));

@@ -14,7 +14,7 @@ const LAUNCHERS: [[&str; 2]; 3] = [
     ["SLURM_STEP_NUM_TASKS", "PMIX_RANK"],            // `srun --mpi=pmix`
 ];
 
-/// The time in which rank 0 reports an error of another rank; after it, that rank reports the error itself.
+/// The time that a rank waits for rank 0 to report the rank's error; then the rank reports the error itself.
 const FIRST: Duration = Duration::from_secs(2);
 
 /// One of several processes that a launcher started.
@@ -24,7 +24,7 @@ pub(super) struct LaunchedProcess {
     pub(super) size: usize,
 }
 
-/// Returns the rank of this process among the launched processes; none if it is the only one.
+/// Returns the rank of this process among the launched processes; `None` if it is the only process.
 pub(super) fn launched() -> Option<LaunchedProcess> {
     let number = |name: &str| std::env::var(name).ok()?.trim().parse().ok();
     let found = LAUNCHERS
@@ -43,7 +43,8 @@ pub(super) fn alone() -> Outcome<()> {
     }
 }
 
-/// Waits until rank 0 has reported an error, which ends all processes; returns the prefix for an error of this rank.
+/// Gives rank 0 time to report an error of this rank, which ends all processes. Returns the prefix for this rank's own report;
+/// empty on rank 0.
 pub(super) fn before_error() -> String {
     match launched() {
         Some(LaunchedProcess { rank, .. }) if rank > 0 => {
@@ -54,7 +55,7 @@ pub(super) fn before_error() -> String {
     }
 }
 
-/// Returns the world of several processes; none if there is only one.
+/// Returns the world of several processes; `None` for a single process.
 #[cfg(feature = "mpi")]
 pub(super) fn world(deadline: u64) -> Outcome<Option<World>> {
     if deadline == 0 {
@@ -81,8 +82,8 @@ pub(super) fn world() -> Outcome<Option<World>> {
     }
 }
 
-/// Returns the config that all processes train with, with its `training.parts`. `own` is the config of this process; without it,
-/// the process takes the config of rank 0.
+/// Returns the config that all processes train with, with its `training.parts`. `own` is the config of this process; `None`: the
+/// process takes the config of rank 0.
 pub(super) fn agreed(world: &World, own: Option<Config>, resumed: bool) -> Outcome<Config> {
     let text = own.as_ref().map(Config::to_toml).unwrap_or_default();
     let first = world.broadcast("settings of rank 0", text.as_bytes())?;
@@ -97,7 +98,7 @@ pub(super) fn agreed(world: &World, own: Option<Config>, resumed: bool) -> Outco
         }
     }
     let size = world.size() as u64;
-    // A run without the setting was trained in one part.
+    // A resumed run without the setting was trained in one part per batch.
     let unset = if resumed { 1 } else { size.next_power_of_two() };
     let parts = *config.training.parts.get_or_insert(unset);
     if size > parts {
@@ -110,14 +111,14 @@ pub(super) fn agreed(world: &World, own: Option<Config>, resumed: bool) -> Outco
     Ok(config)
 }
 
-/// Returns a trainer of the world. The signal USR1, which `mpirun` passes to all processes, interrupts it.
+/// Returns a trainer of the world. The signal USR1, which `mpirun` passes to all processes, interrupts the training.
 pub(super) fn distributed(trainer: Trainer, world: &World) -> Outcome<Trainer> {
     #[cfg(unix)]
     signal_hook::flag::register(signal_hook::consts::SIGUSR1, trainer.stop_flag())?;
     Ok(trainer.distributed(world.clone()))
 }
 
-/// Describes the time that processes waited, the bytes that they sent and their shares of the tokens; none for one process.
+/// Describes the time that processes waited, the bytes that they sent and their shares of the tokens; `None` for one process.
 pub(super) fn shares(report: &Report) -> Option<String> {
     let processes = &report.processes[..];
     if processes.is_empty() {
@@ -136,7 +137,7 @@ pub(super) fn shares(report: &Report) -> Option<String> {
     ))
 }
 
-/// Returns the values of two processes, or the smallest and the largest value of more.
+/// Returns both values of two processes, or the smallest and the largest value of more than two.
 fn span(values: &[f64], shown: impl Fn(f64) -> String) -> String {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(0.0, f64::max);

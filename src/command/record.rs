@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use unpadded::recipes::{Model, Task};
 
-/// Returns the reason why a line looks like a record of a training's file instead of a text; none if it looks like a text.
+/// Returns a warning if a line looks like a record of a training file instead of a text; else `None`.
 pub(super) fn record(model: &Model, number: u64, line: &str) -> Option<String> {
-    // Rows of features may have their label.
+    // A row of features may have a label, which the model skips.
     if model.task() == Task::Classify && model.tokenizer().is_none() {
         return None;
     }
@@ -20,7 +20,7 @@ pub(super) fn record(model: &Model, number: u64, line: &str) -> Option<String> {
         .or_else(|| columns(model.task(), line, known))
 }
 
-/// Detects a known label beside a separator, or before the text in the form of fastText.
+/// Detects a known label beside a separator, or before the text as in fastText files (`__label__spam`).
 fn labelled(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     for (separator, name) in [('\t', "tab"), (',', "comma"), (';', "semicolon"), ('|', "bar")] {
         let Some((first, rest)) = line.split_once(separator) else { continue };
@@ -41,7 +41,7 @@ fn labelled(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     ))
 }
 
-/// Detects an object, or a list with a string: a text may be a number in brackets.
+/// Detects a JSON object, or a JSON list that contains a string: a list of numbers, such as `[1]`, may be a text.
 fn json(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     let (kind, cells): (_, Vec<Value>) = match serde_json::from_str(line) {
         Ok(Value::Object(fields)) => ("object", fields.into_iter().map(|(_, value)| value).collect()),
@@ -55,10 +55,10 @@ fn json(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     ))
 }
 
-/// Detects a header: the names of the training's columns.
+/// Detects a header line: the names of the columns of the training files.
 fn header(model: &Model, line: &str) -> Option<String> {
     let note: Value = serde_json::from_str(model.predictor().note("read as")?).ok()?;
-    // A column without a name has a number.
+    // A column without a name is noted by its number.
     let named = |keys: [&str; 3]| {
         let name = keys.into_iter().find_map(|key| note[key].as_str())?;
         name.parse::<usize>().is_err().then(|| name.to_owned())
@@ -67,7 +67,7 @@ fn header(model: &Model, line: &str) -> Option<String> {
     for separator in ['\t', ',', ';', '|'] {
         let cells: Vec<&str> = line.split(separator).map(|cell| cell.trim_matches('"')).collect();
         let has = |name: &str| cells.contains(&name);
-        // Beside the text column there is the label column, or all cells are single words.
+        // A header has the name of the label column too, or all its cells are single words.
         let bare = cells.iter().all(|cell| !cell.is_empty() && !cell.contains(char::is_whitespace));
         if cells.len() > 1 && has(&text) && (bare || label.as_deref().is_some_and(has)) {
             return Some(format!(
@@ -89,7 +89,8 @@ fn columns(task: Task, line: &str, known: impl Fn(&str) -> bool) -> Option<Strin
     if line.contains('\t') {
         return Some(format!("all columns of a line with tabs are read as text: expected {expected}"));
     }
-    // A sentence may end with a word that is a tag, such as `O` or `.`; `B-place`, or `NNP` behind one word, is hardly a word.
+    // A sentence may end with a word that is also a tag, such as `O` or `.`. A tag such as `B-place`, or `NNP` behind a single
+    // word, is rarely a word.
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_capital = |word: &str| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
     let tag = match (task, &words[..]) {

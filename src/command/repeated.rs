@@ -15,7 +15,7 @@ use unpadded::metrics::Unit;
 use unpadded::recipes::{Config, Preparation};
 use unpadded::train::StopReason;
 
-/// Difference between the trainings: the seed or the fold.
+/// The setting in which the trainings differ: the seed or the fold.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
     Seeds,
@@ -42,20 +42,20 @@ impl Kind {
     }
 }
 
-/// Repeated training of one config.
+/// Several trainings of one config, with different seeds or folds.
 pub(crate) struct RepeatedTraining {
     kind: Kind,
     count: u64,
     config: Config,
-    /// The folder of the run folders.
+    /// The folder that contains the run folders.
     path: PathBuf,
-    /// The figures of the finished trainings; none before the first training begins.
+    /// The figures of the finished trainings; `None` before the first training begins.
     ended: Option<Vec<Value>>,
     console: Console,
 }
 
 impl RepeatedTraining {
-    /// Returns the trainings that the flags ask for, in a new folder.
+    /// Returns the trainings that the flags request, in a new folder.
     pub(crate) fn new(
         kind: Kind,
         count: u64,
@@ -136,8 +136,8 @@ impl RepeatedTraining {
 
     pub(crate) fn run(mut self) -> Outcome<Ending> {
         let [one, several] = self.kind.names();
-        // Every config is checked before a file is written; a seed may be too large. If any fold has no text, the last fold has
-        // none.
+        // Every config is checked before a file is written: the seed of a later training may be too large. Among the folds, the
+        // check of the last suffices for empty folds: if any fold has no text, the last fold has none.
         (1..=self.count).try_for_each(|number| self.of(number).map(drop))?;
         let resumes = self.ended.is_some();
         let first = match &self.ended {
@@ -187,7 +187,7 @@ impl RepeatedTraining {
         self.conclude(&ended)
     }
 
-    /// Trains in a run folder of its own; returns no figures if the training was interrupted.
+    /// Trains in the run folder `name`, and returns the figures of the training; `None` if the training was interrupted.
     fn train(&self, config: &Config, name: &str, prepared: Preparation) -> Outcome<Option<Value>> {
         let folder = Folder::take(self.path.join(name))?;
         let resumes = run::last(folder.path()).is_file();
@@ -263,7 +263,7 @@ impl RepeatedTraining {
         Value::Object(object)
     }
 
-    /// Writes the mean and the standard deviation.
+    /// Prints the mean and the standard deviation of the figures.
     fn conclude(&self, ended: &[Value]) -> Outcome<Ending> {
         let (console, several) = (self.console, self.kind.names()[1]);
         console.more("")?;
@@ -297,16 +297,16 @@ fn unit(figures: &Value) -> &'static str {
     if figures["share"] == true { " %" } else { "" }
 }
 
-/// Mean of some figures, with their standard deviation.
+/// The mean and the standard deviation of one figure over several trainings.
 struct Spread {
     count: usize,
     mean: f64,
-    /// The sample standard deviation, divided by n − 1; none for a single figure.
+    /// The sample standard deviation, divided by n − 1; `None` for a single training.
     deviation: Option<f64>,
 }
 
 impl Spread {
-    /// Computes the mean of the figures with this name; none if a training lacks it.
+    /// Computes the mean and the deviation of the figures with this name; `None` if a training lacks the figure.
     fn of(ended: &[Value], name: &str) -> Option<Self> {
         let values: Vec<f64> = ended.iter().map(|of| of[name].as_f64()).collect::<Option<_>>()?;
         (!values.is_empty()).then(|| {

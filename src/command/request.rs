@@ -42,14 +42,14 @@ pub(crate) struct TrainingRequest {
 
 /// Parses a whole number of a flag.
 pub(crate) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
-    // Files have no larger numbers.
+    // Integers in config files are `i64`.
     let number = text.parse().ok().filter(|number| *number <= i64::MAX as u64);
     let number = number.and_then(|number| T::try_from(number).ok());
     number.ok_or_else(|| format!("expected a whole number from 0 to {}", i64::MAX))
 }
 
-/// Returns the data settings that also hold for other files of the same kind. Columns are detected again, unless there are
-/// several texts.
+/// Returns the data settings that also apply to other files of the same kind. Columns are detected again, unless several text
+/// columns are set.
 fn other_data(data: DataConfig) -> DataConfig {
     let DataConfig { hold_out, target, label_separator, binary, text, pair, label, .. } = data;
     let several = pair.is_some() || text.len() > 1;
@@ -82,7 +82,7 @@ impl TrainingRequest {
         self.set.iter().any(|flag| flag.split_once('=').is_some_and(|(name, _)| name.trim() == setting))
     }
 
-    /// Adds to an error of `prepare` that the task is `lm` because `--from` names a language model, if no flag sets the task.
+    /// Adds a note to an error of `prepare` if no flag sets the task: the task is `lm` because `--from` names a language model.
     pub(crate) fn of_task(&self, config: &Config, error: unpadded::Error) -> unpadded::Error {
         match (&self.from, &self.train) {
             (Some(run), Some(_))

@@ -14,23 +14,23 @@ use unpadded::recipes::Config;
 
 /// The parent folder of runs without `--run`.
 const RUNS: &str = "runs";
-/// The file that a training locks while it writes to a folder.
+/// The name of the file that a training locks while it writes to the folder of this file.
 const LOCK: &str = ".lock";
-/// The file with the figures in a folder of several runs, by kind.
+/// The name of the file with the figures in a folder of several runs: of `train --seeds`, `train --folds` and `tune`.
 pub(crate) const SEEDS: &str = "seeds.json";
 pub(crate) const FOLDS: &str = "folds.json";
 pub(crate) const TRIALS: &str = "tune.json";
-/// The files that a training writes, beside events.
+/// The files that a training writes, except event files.
 const OURS: [&str; 6] =
     ["config.toml", "metrics.jsonl", "last.ckpt", "best.ckpt", "report.html", "test.json"];
 
-/// Run folder that belongs to this process alone until it is dropped.
+/// Run folder, locked by this process until the value is dropped.
 pub(crate) struct Folder {
     path: PathBuf,
     _lock: File,
 }
 
-/// The paths of the files in a run folder.
+/// Returns the path of the training checkpoint in a run folder; the next functions return the paths of other files.
 pub(crate) fn last(folder: &Path) -> PathBuf {
     folder.join("last.ckpt")
 }
@@ -130,7 +130,7 @@ impl Folder {
             Err(TryLockError::WouldBlock) => bad(format!(
                 "run folder `{name}`: expected one that is not in use, got one that another training writes to; --run names another"
             )),
-            // Without locks in the file system, the training runs unlocked; the checkpoint has a lock of its own.
+            // If the file system has no locks, the training runs without this lock; its checkpoint has a lock of its own.
             Err(TryLockError::Error(_)) => Ok(Self { path, _lock: lock }),
         }
     }
@@ -158,7 +158,7 @@ impl Folder {
         let (path, new) = (self.path.join(name), self.path.join(format!(".{name}.new")));
         let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
         written.map_err(|e| {
-            // A partial file is useless, and may be what fills the disk.
+            // A partial file is removed: it is useless, and may fill the disk.
             fs::remove_file(&new).ok();
             format!("{}: {e}", path.display()).into()
         })
@@ -172,11 +172,11 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Starts the log again with the epochs so far.
+    /// Starts the log anew, and writes the epochs of `history` to it.
     pub(crate) fn begin(folder: &Folder, history: &[EpochScores], config: &str) -> Outcome<Self> {
         let path = folder.path.join("metrics.jsonl");
         let wrong = |e: std::io::Error| format!("{}: {e}", path.display());
-        // The events of an earlier part of this run have the same epochs.
+        // Event files from before a resume are removed: their epochs are written again.
         for entry in fs::read_dir(&folder.path).map_err(wrong)?.flatten() {
             if is_events(&entry.file_name().to_string_lossy()) {
                 fs::remove_file(entry.path()).map_err(wrong)?;
@@ -205,7 +205,7 @@ impl Log {
         ]);
         let before = self.lines.stream_position()?;
         if let Err(e) = self.lines.write_all(format!("{line}\n").as_bytes()) {
-            // Half a line is not JSON.
+            // A partial line, which is no JSON, is removed.
             self.lines.set_len(before).ok();
             return Err(e);
         }

@@ -27,7 +27,7 @@ pub(crate) fn named(figure: &str) -> &str {
     }
 }
 
-/// Returns the unit of a metric from its form in files: whether it is a share.
+/// Returns the unit of a metric; files store only whether the metric is a share.
 pub(crate) fn unit(share: bool) -> Unit {
     if share { Unit::Share } else { Unit::Number }
 }
@@ -47,7 +47,7 @@ pub(crate) fn shown(unit: Unit, value: f64) -> String {
     if unit == Unit::Share { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") }
 }
 
-/// Returns an interval with its unit; nothing without an interval.
+/// Returns an interval with its unit; empty without an interval.
 pub(crate) fn interval(unit: Unit, interval: Option<[f64; 2]>) -> String {
     match interval {
         Some([low, high]) if unit == Unit::Share => format!("{:.2} to {:.2} %", 100.0 * low, 100.0 * high),
@@ -56,7 +56,7 @@ pub(crate) fn interval(unit: Unit, interval: Option<[f64; 2]>) -> String {
     }
 }
 
-/// Writes how the file was read, and the labels that training never saw; under `--quiet` the warnings alone.
+/// Prints to standard error how the file was read, and the labels that training never saw; with `--quiet`, only the warnings.
 pub(crate) fn say(scored: &Evaluation, console: Console) {
     if !console.quiet {
         scored.said.iter().for_each(terminal::say);
@@ -129,7 +129,7 @@ impl Table {
         Self { caption: caption.to_owned(), head, ..Self::default() }
     }
 
-    /// Writes the table as a result, behind a blank line; under `--quiet` the rows alone.
+    /// Prints the table as a result after a blank line; with `--quiet`, only the rows.
     pub(crate) fn print(&self, console: Console) -> Outcome<()> {
         let lines = || std::iter::once(&self.head).chain(&self.rows);
         let width = |at: usize| lines().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
@@ -149,13 +149,14 @@ impl Table {
     }
 }
 
-/// Writes the scores; under `--quiet` the figures alone.
+/// Prints the scores as tables; with `--quiet`, only the figures.
 pub(crate) fn print(scored: &Evaluation, console: Console) -> Outcome<()> {
     let most = if console.quiet { 1 } else { usize::MAX };
     tables(scored).iter().take(most).try_for_each(|table| table.print(console))
 }
 
-/// Returns the scores as an object: shares are from 0 to 1, but `value` and `interval` are in percent if the metric is a share.
+/// Returns the scores as a JSON object: shares are from 0 to 1, but `value` and `interval` are in percent if the metric is a
+/// share.
 pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
     let headline = scored.headline();
     let percent = |figure: &Figure| factor(figure.unit);
@@ -184,7 +185,7 @@ pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
         ])
     };
     let cells = |of: &Confusion| Value::from(of.cells.iter().map(cell).collect::<Vec<_>>());
-    // The confusion of the classes that have a table; for chunks there is also a confusion of tags.
+    // The confusion of the classes that have a table. Chunk scores also come with a confusion of tags, which has no table.
     let main = scored.confusions.iter().find(|of| scored.tables.iter().any(|table| table.of == of.of));
     let confusions = scored.confusions.iter().map(|of| (of.of.to_owned(), cells(of)));
     let range = |of: &LengthRange| {

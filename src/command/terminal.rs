@@ -1,6 +1,6 @@
-//! Standard input, output and error. It is no error if nobody reads the output any more.
+//! Standard input, output and error. A reader that closes the output early, such as `head`, is no error.
 //!
-//! All text is escaped by [`Printable`], also answers to a pipe: a plain line is for people, `--json` has the exact text.
+//! All plain text is escaped by [`Printable`], even in a pipe: plain lines are for people, and `--json` writes the exact text.
 
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Read, Write};
@@ -28,7 +28,7 @@ pub(crate) struct Console {
 }
 
 impl Console {
-    /// Writes a line of the result for people: to standard output, beside JSON to standard error.
+    /// Writes a line of the result for people: to standard output, or with `--json` to standard error.
     pub(crate) fn result(self, text: impl Display) -> Outcome<()> {
         match (self.json, self.quiet) {
             (false, _) => print(text),
@@ -61,7 +61,7 @@ pub(crate) fn print_piece(text: &str) {
     print_bytes(Printable(text).to_string().as_bytes()).ok();
 }
 
-/// Writes to standard output; ends the command quietly if nobody reads any more.
+/// Writes to standard output; ends the command without an error if the reader has closed the output.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Outcome<()> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -76,7 +76,7 @@ pub(crate) fn shown(text: &str) -> String {
     Printable(text).to_string().replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// Returns the columns of an answer for people.
+/// Returns the columns of the line that shows an answer to people.
 pub(crate) fn columns(answer: &Answer) -> Vec<String> {
     let labelled = |label: &str, p: f32| [shown(label), format!("{p:.3}")];
     match answer {
@@ -126,7 +126,7 @@ pub(crate) fn lines(most: usize, mut each: impl FnMut(&[Line]) -> Outcome<()>) -
         let ended = line.is_none();
         size += line.as_ref().map_or(0, |line| line.text.as_ref().map_or(0, String::len));
         waiting.extend(line);
-        // A line that is typed, or sent by a program that waits for the answer, is answered at once.
+        // A batch ends when no further line has arrived: a person or a program may wait for the answer.
         let more = input.buffer().contains(&b'\n') && size < BYTES_TOGETHER;
         if !waiting.is_empty() && (ended || waiting.len() >= most || !more) {
             each(&waiting)?;
@@ -139,10 +139,10 @@ pub(crate) fn lines(most: usize, mut each: impl FnMut(&[Line]) -> Outcome<()>) -
     }
 }
 
-/// Reads the next line; none at the end.
+/// Reads the next line; `None` at the end of the input.
 fn line(input: &mut impl BufRead, number: u64) -> io::Result<Option<Line>> {
     let mut bytes = Vec::new();
-    // A line end may have two bytes.
+    // The limit leaves room for a line end of two bytes.
     let most = TextFile::MAX_LINE as u64 + 2;
     let read = input.by_ref().take(most).read_until(b'\n', &mut bytes)?;
     if read == 0 {
@@ -159,7 +159,7 @@ fn line(input: &mut impl BufRead, number: u64) -> io::Result<Option<Line>> {
             "expected at most {} bytes, got more: split the text into several lines",
             TextFile::MAX_LINE
         )),
-        // As in files, a text has no such byte.
+        // A text must not contain the byte 0, in files as in standard input.
         Ok(text) if text.contains('\0') => {
             Err("expected text, got byte 0x00: is it UTF-16? `iconv -f UTF-16 -t UTF-8` converts it"
                 .to_owned())

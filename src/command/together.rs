@@ -9,7 +9,7 @@ use super::{run, terminal};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::recipes::{Config, Model};
 
-/// Loads the models of these runs as one. A folder of seeds or folds adds all its runs.
+/// Loads the models of these runs and joins them to one model. A folder of seeds or folds adds all its runs.
 pub(crate) fn load(paths: &[PathBuf], threads: usize) -> Outcome<Model> {
     let mut runs = Vec::new();
     for path in paths {
@@ -33,7 +33,7 @@ pub(crate) fn load(paths: &[PathBuf], threads: usize) -> Outcome<Model> {
     }
 }
 
-/// Returns whether a path is a model or a folder of models, and not a file of records.
+/// Returns whether a path is a model or a folder of models, rather than a file of records.
 pub(crate) fn is_model(path: &Path) -> bool {
     match path.is_dir() {
         true => run::several(path) || run::checkpoint(path).is_ok(),
@@ -80,7 +80,7 @@ fn planned(path: &Path) -> Outcome<Vec<String>> {
         let object: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)
             .or_else(|e| bad(format!("{}: expected JSON, got: {e}", file.display())))?;
         let first = if name == "seed" { Config::load(run::config(path)).usage()?.run.seed } else { 1 };
-        // The command trains a thousand runs at most.
+        // `train` accepts at most a thousand seeds or folds, so a file with a larger number is damaged.
         let count = object[count].as_u64().unwrap_or(0).min(1_000);
         return Ok((0..count).map(|at| format!("{name}-{}", first.saturating_add(at))).collect());
     }

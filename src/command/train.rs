@@ -90,7 +90,7 @@ impl Train {
         Ok(config)
     }
 
-    /// Returns the repeated training that flags or the folder to resume ask for, if any.
+    /// Returns the repeated training that flags, or the folder to resume, request; `None` for a single training.
     fn repeated(&self) -> Outcome<Option<RepeatedTraining>> {
         let count = self.seeds.map(|count| (Kind::Seeds, count));
         let count = count.or(self.folds.map(|count| (Kind::Folds, count)));
@@ -115,7 +115,7 @@ impl Train {
         #[cfg(not(feature = "mpi"))]
         let mut world = ranks::world()?;
         let outcome = self.train(&mut world);
-        // The other processes wait for this one.
+        // Tells the other processes about the error, since they wait for this process.
         if let (Err(error), Some(world)) = (&outcome, &world) {
             world.leave(&said(&**error));
         }
@@ -128,7 +128,7 @@ impl Train {
         let config = match world {
             None => self.config()?,
             Some(world) => {
-                // The run folder is on the host of rank 0 alone.
+                // The run folder exists only on the host of rank 0.
                 let own = if first || self.resume.is_none() { Some(self.config()?) } else { None };
                 ranks::agreed(world, own, self.resume.is_some())?
             }
@@ -142,7 +142,7 @@ impl Train {
             let trainer = ranks::distributed(prepared.trainer, world)?;
             let until = Until::Epochs(config.training.epochs);
             trainer.progress(Progress::Quiet).fit(&*prepared.train, &*prepared.dev, until)?;
-            // Rank 0 reports an interrupt: another exit code than 0 here would end it.
+            // Rank 0 alone reports an interrupt: a nonzero exit code of another rank would make `mpirun` end rank 0.
             return Ok(Ending::Done);
         }
         let path = self.resume.clone().or_else(|| self.run.clone()).unwrap_or_else(|| run::free(&config));
@@ -228,7 +228,7 @@ impl Train {
             let answer = terminal::columns(&answer).join("  ");
             console.more(format!("  {}\n    {answer}{truth}", terminal::shown(&case.text)))?;
         }
-        // The last epoch is the best one: the model was still learning.
+        // If the last epoch is the best, the model was still learning.
         if !console.quiet && report.epochs > 1 && report.best.is_some_and(|best| best.epoch == report.epochs)
         {
             terminal::say(format!(

@@ -30,17 +30,17 @@ use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 pub(crate) struct Training<'a> {
     pub(crate) config: &'a Config,
     pub(crate) folder: &'a Folder,
-    /// Whether it continues from the last checkpoint of the folder.
+    /// Whether the training continues from the last checkpoint in the folder.
     pub(crate) resumes: bool,
     pub(crate) quiet: bool,
-    /// The time at which the training is interrupted.
+    /// The time at which the training is interrupted; `None` without a time limit.
     pub(crate) deadline: Option<Instant>,
 }
 
 /// Result of a training.
 pub(crate) struct TrainingResult {
     pub(crate) report: Report,
-    /// The model of the best epoch, as in best.ckpt; none before the first epoch has ended.
+    /// The model of the best epoch, as in best.ckpt; `None` before the first epoch has ended.
     best: Option<Checkpoint>,
     profile: Option<Profile>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Scoring {
     pub(crate) name: String,
     pub(crate) metric: &'static str,
     pub(crate) unit: Unit,
-    /// Whether a higher or a lower value of the metric is better.
+    /// Whether a higher or a lower value of the metric is better; `None` if the trainer selects by no metric.
     pub(crate) better: Option<Better>,
     test: Option<PathBuf>,
     lengths: Vec<usize>,
@@ -64,12 +64,12 @@ pub(crate) struct ScoredTraining {
     pub(crate) name: String,
     pub(crate) metric: &'static str,
     pub(crate) unit: Unit,
-    /// The metric of the best epoch; NaN if there is none.
+    /// The value of the metric in the best epoch; NaN without a finished epoch.
     pub(crate) value: f64,
     pub(crate) held_out: Vec<Case>,
-    /// The scores of the test set, also as in test.json.
+    /// The scores of the test set, and the same scores as the object in test.json; `None` without a test set.
     pub(crate) tested: Option<(Evaluation, Value)>,
-    /// The error that kept the test set from being scored.
+    /// The error in scoring the test set, if it failed.
     pub(crate) untested: Option<unpadded::Error>,
 }
 
@@ -122,7 +122,8 @@ impl Training<'_> {
             };
             trainer.resume(&last).map_err(anew).usage()?;
             trainer.check_data(&**train, &**dev).map_err(anew).usage()?;
-            // The resumed training may find a better epoch, and the last checkpoint has the best parameters too.
+            // best.ckpt is removed: the resumed training may find a better epoch, and the last checkpoint also has the best
+            // parameters.
             std::fs::remove_file(run::best(folder.path())).ok();
         }
         folder.write("config.toml", &config.commented())?;
@@ -132,7 +133,7 @@ impl Training<'_> {
             let mut to = to.borrow_mut();
             match to.0.epoch(epoch) {
                 Ok(()) => ControlFlow::Continue(()),
-                // A full disk ends the training, which has been saved.
+                // An error of the log, such as a full disk, ends the training after its checkpoint is saved.
                 Err(e) => {
                     to.1 = Some(e);
                     ControlFlow::Break(())
@@ -164,11 +165,11 @@ impl Training<'_> {
             best.save(run::best(folder.path())).map(|()| Some(best))
         };
         if report.ended == StopReason::Interrupted {
-            // The checkpoint is saved before MPI ends, which may wait until `mpirun` ends this process.
+            // The best checkpoint is saved before MPI is closed: closing may block until `mpirun` kills this process.
             let best = kept(best)?;
             return Ok(TrainingResult { report, best, profile });
         }
-        // The other processes end here, and do not wait for the report.
+        // Leaving the world here lets the other processes end without waiting for the report.
         drop((trainer, world.take()));
         if let Some(e) = log.borrow_mut().1.take() {
             return Err(format!("metrics of `{}`: {e}", folder.path().display()).into());
@@ -202,7 +203,7 @@ impl Training<'_> {
                         folder.write("test.json", &format!("{object}\n"))?;
                         Some((scored, object))
                     }
-                    // The training is done: its results are written first.
+                    // The training itself succeeded: its results are written before this error is reported.
                     Err(e) => {
                         let run = folder.path().display();
                         untested = Some(e.noted(format!(

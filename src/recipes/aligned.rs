@@ -16,17 +16,18 @@ use crate::ops;
 use crate::program::Builder;
 use crate::tensor::Variable;
 
-/// Aligner of a translation with its source, by the attention weights of a checkpoint (Bahdanau, Cho and Bengio, 2015). The
-/// program of the checkpoint has no such output, so another program is built with the checkpoint's parameters.
+/// Aligner of a translation with its source text, by the attention weights of a checkpoint (Bahdanau, Cho and Bengio, 2015). The
+/// program in the checkpoint does not output attention weights, so the aligner builds another program with the checkpoint's
+/// parameters.
 pub struct Aligner {
     executor: Executor,
     scope: Scope,
     known: [Vocabulary; 2],
     cuts: [Tokenizer; 2],
     feeds: [VarId; 2],
-    /// The queries of the written tokens, and the keys of the source tokens.
+    /// The variables of the attention's queries (one row per written token) and of its keys (one row per source token).
     looked: [VarId; 2],
-    /// The score vector of the attention.
+    /// The parameter `v` of additive attention, which turns a query and a key into a score.
     score: Vec<f32>,
 }
 
@@ -38,7 +39,7 @@ pub struct Alignment {
     pub source: Vec<String>,
     /// The written tokens.
     pub written: Vec<String>,
-    /// For each written token the weight of each source token; they sum to 1.
+    /// For each written token, the weights of all source tokens, which sum to 1. Empty if either text has no token.
     pub weights: Vec<Vec<f32>>,
 }
 
@@ -46,7 +47,8 @@ impl Aligner {
     /// Returns the aligner of a checkpoint of the recipe `translate`, trained with this config.
     ///
     /// # Errors
-    /// If the checkpoint is of another task or of another config.
+    /// If the checkpoint is of another task, has no attention, or lacks a vocabulary, a feed or a parameter of the config's
+    /// model.
     #[track_caller]
     pub fn new(config: &Config, checkpoint: Checkpoint, threads: usize) -> Result<Self> {
         Self::of(config, checkpoint, threads).at_caller()
@@ -108,7 +110,7 @@ impl Aligner {
             return Ok(Alignment { source, written, weights: Vec::new() });
         }
         let [sources, targets] = &self.known;
-        // The decoder reads the tokens before the one that it predicts.
+        // The decoder predicts each token from the start token and the tokens before.
         let before = written.iter().take(written.len() - 1).map(String::as_str);
         let given = targets.ids([ENDS[0]].into_iter().chain(before))?;
         let fed = [Variable::from_sequence(sources.ids(&source)?)?, Variable::from_sequence(given)?];
@@ -120,7 +122,7 @@ impl Aligner {
         Ok(Alignment { source, written, weights })
     }
 
-    /// Returns the weight of each key for each query.
+    /// Returns the attention weights: for each query in turn, the weight of every key.
     fn weights(&self, queries: &[f32], keys: &[f32], written: usize) -> Result<Variable> {
         let rows = |numbers: Vec<f32>| {
             let width = self.score.len();

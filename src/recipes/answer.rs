@@ -12,7 +12,7 @@ pub enum Answer {
     Label {
         /// The likeliest label.
         label: String,
-        /// Its probability.
+        /// The probability of the likeliest label.
         probability: f32,
         /// The probability of every label, in the order of the vocabulary.
         all: Vec<(String, f32)>,
@@ -34,9 +34,9 @@ pub enum Answer {
     Tags {
         /// The words.
         words: Vec<String>,
-        /// Their tags.
+        /// The tag of each word.
         tags: Vec<String>,
-        /// A label for the text and its probability, if the model has them.
+        /// A label for the whole text, with its probability; `None` if the model predicts only tags.
         label: Option<(String, f32)>,
     },
     /// A translation, or the continuation of a text.
@@ -46,16 +46,16 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// The names of [`Self::cells`] for a label.
+    /// The names of the two columns that [`Self::cells`] returns for a label.
     pub(super) const LABEL: [&'static str; 2] = ["label", "probability"];
 
-    /// Returns the probability of each answered label; empty unless a text may have several labels.
+    /// Returns the probability of each label in [`Self::Labels`]; empty for every other kind of answer.
     pub fn probabilities(&self) -> Vec<f32> {
         let Answer::Labels { labels, all, .. } = self else { return Vec::new() };
         all.iter().filter(|(label, _)| labels.contains(label)).map(|(_, p)| *p).collect()
     }
 
-    /// Returns the columns that the answer adds to a record of a file: a label with its probability, tags, or a text.
+    /// Returns the cells that the answer adds to a record of a file: a label with its probability, a number, tags, or a text.
     pub fn cells(&self) -> Vec<AnswerCell> {
         let labelled = |label: &str, p: f32| [AnswerCell::Text(label.to_owned()), AnswerCell::Number(p)];
         match self {
@@ -80,7 +80,7 @@ impl Answer {
     }
 }
 
-/// The answer for people: a label with its probability, words over their tags, or the text.
+/// The answer as a line for people: a label with its probability, `word/tag` for each word, a number, or the text.
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -13,26 +13,27 @@ pub struct ByLength {
     pub by: &'static str,
     /// The unit of the score: a share is shown in percent.
     pub unit: Unit,
-    /// The number of texts, the sum of their scores and the divisor of the sum, by the first length of each range.
+    /// By the shortest length of each range: the number of texts, the sum of their scores, and the divisor of the sum for the
+    /// mean.
     sums: BTreeMap<usize, (u64, f64, f64)>,
 }
 
-/// The score of texts of similar lengths.
+/// The mean score of the texts in one range of lengths.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LengthRange {
-    /// The shortest length.
+    /// The shortest length in the range.
     pub from: usize,
-    /// The longest length.
+    /// The longest length in the range.
     pub to: usize,
-    /// The number of texts.
+    /// The number of texts with a length in the range.
     pub texts: u64,
-    /// Their mean score.
+    /// The mean score of these texts.
     pub value: f64,
 }
 
 impl ByLength {
-    /// Returns scores without texts, by the length in tokens.
+    /// Returns an empty table of scores by the length in tokens.
     pub fn new(of: &'static str, unit: Unit) -> Self {
         Self { of, by: "length in tokens", unit, sums: BTreeMap::new() }
     }
@@ -43,13 +44,13 @@ impl ByLength {
         Self { by, ..self }
     }
 
-    /// Adds a text of a length: its score is `sum` / `count`, with the weight `count`.
+    /// Adds a text of this length. The text's score is `sum` / `count`, and its weight in the mean is `count`.
     pub fn add(&mut self, length: usize, sum: f64, count: f64) {
         let (texts, of, all) = self.sums.entry(range(length).0).or_default();
         (*texts, *of, *all) = (*texts + 1, *of + sum, *all + count);
     }
 
-    /// Returns the ranges that have texts, by length.
+    /// Returns the ranges that contain texts, shortest lengths first.
     pub fn ranges(&self) -> Vec<LengthRange> {
         let one = |(&from, &(texts, sum, count)): (&usize, &(u64, f64, f64))| LengthRange {
             from,
@@ -61,7 +62,8 @@ impl ByLength {
     }
 }
 
-/// Returns the range of a length. Ranges begin at powers of two and at the middles between them.
+/// Returns the first and the last length of the range that contains `length`. Ranges begin at powers of two and halfway between
+/// them.
 fn range(length: usize) -> (usize, usize) {
     if length < 4 {
         return (length, length);

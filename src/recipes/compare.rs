@@ -7,7 +7,7 @@ use super::model::Model;
 use crate::data::Fingerprint;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most texts with different answers that are shown.
+/// The most texts with different answers that a comparison lists.
 const SHOWN: usize = 10;
 
 /// The comparison of several models on the same texts.
@@ -16,19 +16,20 @@ const SHOWN: usize = 10;
 pub struct ModelComparison {
     /// The evaluation of each model.
     pub scored: Vec<Evaluation>,
-    /// The difference of each later model from the first one.
+    /// The difference of each later model from the first model.
     pub against_first: Vec<ModelDifference>,
 }
 
-/// The difference of a model from the first one.
+/// The difference of a model from the first model.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ModelDifference {
-    /// The two-sided p value of the difference of their headline figures; `None` if the figures or the texts differ.
+    /// The two-sided p value of the difference between the two models' headline figures; `None` if the models have different
+    /// headline figures, or were scored on different texts.
     pub p_value: Option<f64>,
     /// The number of texts with different answers.
     pub differ: u64,
-    /// The first texts with different answers.
+    /// The first texts with different answers, at most 10.
     pub texts: Vec<Disagreement>,
 }
 
@@ -40,7 +41,7 @@ pub struct Disagreement {
     pub text: String,
     /// The right answer.
     pub truth: String,
-    /// The answer of the first model, and of the other one.
+    /// The answers of the first model and of the other model.
     pub found: [String; 2],
 }
 
@@ -51,7 +52,7 @@ fn number(text: &str) -> u64 {
     Fingerprint::default().text(text).finish()
 }
 
-/// See [`super::compare`].
+/// Does the work of [`super::compare`].
 pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
     let mut compared = ModelComparison { scored: Vec::new(), against_first: Vec::new() };
     let mut seen: Vec<AnswerHash> = Vec::new();
@@ -108,7 +109,7 @@ pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
     Ok(compared)
 }
 
-/// Returns the text by which answers are compared.
+/// Returns an answer as text, for the comparison with other models' answers.
 fn found(answer: &Answer) -> String {
     match answer {
         Answer::Label { label, .. } => label.clone(),

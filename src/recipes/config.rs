@@ -10,7 +10,7 @@ use crate::executor::Executor;
 use crate::kernels::edit_distance;
 use crate::train::MOST_PARTS;
 
-/// A program has operators for each layer: one of 64 is compiled in seconds, and one of a thousand in minutes.
+/// The most recurrent layers. Each layer adds operators to the program: 64 layers are compiled in seconds, a thousand in minutes.
 const MOST_LAYERS: usize = 64;
 
 /// Config of a recipe: the value of every setting of a task.
@@ -33,9 +33,9 @@ pub struct Config {
     pub data: DataConfig,
     /// The tokens and the vocabulary.
     pub text: TextConfig,
-    /// The model.
+    /// The model: layers, widths, dropout and pooling.
     pub model: ModelConfig,
-    /// The training.
+    /// The training: epochs, batch size, optimizer and loss.
     pub training: TrainingConfig,
     /// The decoding of translations.
     pub decoding: DecodingConfig,
@@ -80,7 +80,7 @@ impl Config {
         }
     }
 
-    /// Returns the value of the setting with this dotted name; none if it is not set.
+    /// Returns the value of the setting with this dotted name; `None` if the setting has no value.
     pub fn get(&self, name: &str) -> Option<Value> {
         let (section, key) = name.split_once('.').unwrap_or(("", name));
         match section {
@@ -96,7 +96,7 @@ impl Config {
     /// Checks the values of all settings, alone and together.
     ///
     /// # Errors
-    /// Each setting whose value is invalid.
+    /// Every setting whose value is invalid or contradicts another setting, in one error ([`Error::all`] lists them).
     #[track_caller]
     pub fn check(&self) -> Result<()> {
         let wrong = self.wrong();
@@ -156,7 +156,7 @@ impl Config {
         let is_decay = decay > 0.0 && decay < 1.0;
         need(is_decay, "training.averaging_decay", "a number above 0 and below 1", decay.to_string());
         for (name, got) in [("training.rate", training.rate), ("training.clip", training.clip)] {
-            // The learning rate is used as f32.
+            // Optimizers use the rate and the clipping norm as `f32`.
             let is_rate = got > 0.0 && got <= f64::from(f32::MAX);
             need(is_rate, name, "a number above 0 and at most 3.4e38", format!("{got:e}"));
         }
@@ -344,13 +344,13 @@ impl Config {
     }
 }
 
-/// Returns the known name that was probably meant: the nearest one, if few letters differ.
+/// Returns the known name with the smallest edit distance to `name`; `None` if more than a few letters differ.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let letters = |name: &str| name.chars().collect::<Vec<_>>();
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let distance = |of: &&str| {
         let whole = edit_distance(&letters(name), &letters(of));
-        // A known key in another table counts as at most one wrong letter.
+        // The right key in a wrong table counts as at most one wrong letter.
         if last(name) == last(of) { whole.min(1) } else { whole }
     };
     known.min_by_key(distance).filter(|near| distance(near) <= 1 + name.chars().count() / 4)

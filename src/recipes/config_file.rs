@@ -15,7 +15,7 @@ use super::settings::{SettingKey, Value};
 use super::space::{Space, Values};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// Size limit of a config, in bytes: a config with every setting has a few thousand.
+/// Size limit of a config, in bytes: a config with every setting has a few thousand bytes.
 const MOST: u64 = 1 << 20;
 /// Settings in the search space of `classify` that, like all settings of `[text]`, have no effect on rows of features.
 const WORDS: [&str; 3] = ["model.bidirectional", "model.pool", "model.word_dropout"];
@@ -52,8 +52,8 @@ impl Config {
 }
 
 impl Space {
-    /// Reads the table `[space]` of a config file: settings, each with a list of values or with `{ from = …, to = …, log = true }`. None
-    /// if the file has no such table.
+    /// Reads the table `[space]` of a config file: settings, each with a list of values, or with a range
+    /// `{ from = …, to = …, log = true }`. Returns `None` if the file has no table `[space]`.
     ///
     /// # Errors
     /// As [`Config::load`]; each setting that a search cannot vary, and each invalid value, with its line.
@@ -62,9 +62,9 @@ impl Space {
         load(path.as_ref()).map(|(_, space)| space).at_caller()
     }
 
-    /// Returns the default search space of a config's task: the settings that matter most. A setting that is already decided is
-    /// not in it: `model.embedding` with pre-trained vectors; with `training.from` all settings of the text and the model but
-    /// `model.dropout`; for rows of features the settings of words.
+    /// Returns the default search space of a config's task: the settings that matter most. The space leaves out settings that the
+    /// config already decides: with pre-trained vectors `model.embedding`; with `training.from` all settings of the text and the
+    /// model except `model.dropout`; for rows of features the settings of words.
     ///
     /// # Errors
     /// If the config is invalid, or its format is unknown.
@@ -94,7 +94,7 @@ fn load(path: &Path) -> Result<(Config, Option<Space>)> {
 fn read(path: &Path) -> Result<String> {
     let what = || format!("config `{}`", path.display());
     let mut bytes = Vec::new();
-    // A device may have no end.
+    // A device file may never end, so the number of bytes is limited.
     let read = File::open(path).and_then(|file| file.take(MOST + 1).read_to_end(&mut bytes));
     read.map_err(|e| Error::of(ErrorKind::Io, what(), "a file that can be read", e.to_string()))?;
     if bytes.len() as u64 > MOST {
@@ -107,7 +107,8 @@ fn read(path: &Path) -> Result<String> {
     })
 }
 
-/// Parses a config and the space of a search over it; one error lists every mistake.
+/// Parses a config and its search space (`None` without a table `[space]`). One error lists every mistake; `name` names the
+/// config in it.
 fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
     let line = |at: usize| 1 + text.as_bytes().iter().take(at).filter(|&&byte| byte == b'\n').count();
     let place = |at: usize| format!("{name}:{}", line(at));
@@ -185,7 +186,7 @@ fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
 /// The table of the settings that a search varies.
 const SPACE: &str = "space";
 
-/// Parses the space of a search; returns it with its errors.
+/// Parses a search space: returns the settings with valid values, and an error for each other setting.
 fn space(table: &DeTable<'_>, config: &Config, place: &dyn Fn(usize) -> String) -> (Space, Vec<Error>) {
     let (mut space, mut wrong) = (Space::default(), Vec::new());
     let mut add = |name: &str, at: usize, value: &DeValue<'_>| {
@@ -194,7 +195,7 @@ fn space(table: &DeTable<'_>, config: &Config, place: &dyn Fn(usize) -> String) 
     };
     for (key, value) in table {
         match value.get_ref() {
-            // `model.hidden = …` is a table in TOML.
+            // TOML parses `model.hidden = …` as the key `hidden` of a table `model`.
             DeValue::Table(inner) if !inner.contains_key("from") && !key.get_ref().contains('.') => {
                 for (inside, value) in inner {
                     let name = format!("{}.{}", key.get_ref(), inside.get_ref());
@@ -208,7 +209,7 @@ fn space(table: &DeTable<'_>, config: &Config, place: &dyn Fn(usize) -> String) 
     (space, wrong.into_iter().map(|(_, error)| error).collect())
 }
 
-/// Parses the values of a setting that varies.
+/// Parses the values of a setting that a search varies.
 fn values(name: &str, value: &DeValue<'_>) -> Result<Values> {
     let wrong = |got: &str| {
         let expected =
@@ -278,7 +279,7 @@ fn integer(number: &DeInteger<'_>) -> Option<Value> {
 }
 
 impl Value {
-    /// Parses a list of texts or numbers as TOML writes it, such as `["title", "body"]`; none for other text.
+    /// Parses a list of texts or numbers as TOML writes it, such as `["title", "body"]`; `None` for other text.
     pub fn list(text: &str) -> Option<Self> {
         scalar(DeValue::parse(text).ok()?.get_ref()).filter(|value| matches!(value, Value::List(_)))
     }

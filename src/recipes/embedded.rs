@@ -38,7 +38,7 @@ pub(super) fn requests(train: bool) -> Result<TaggedTexts> {
     TaggedTexts::of_parallel(&words, &tags, Some(&labels))
 }
 
-/// Returns the prose: documents of this project as they once were.
+/// Returns the prose for language models: early versions of this project's documents.
 pub(super) fn prose() -> Result<PlainText> {
     Ok(PlainText::new("datasets/prose/prose.txt", include_str!("../../datasets/prose/prose.txt")))
 }

@@ -9,25 +9,25 @@ use crate::ops::Pool;
 use crate::program::{Builder, Var};
 use crate::tensor::DType;
 
-/// The width of a character's vector, and of a state in each direction.
+/// The width of a character's vector. `SPELLING` is the width of the character LSTM's state in each direction.
 const CHARACTER: usize = 32;
 const SPELLING: usize = 48;
 /// Dropout of the character vectors.
 const CHARACTER_DROPOUT: f64 = 0.2;
 
-/// Encoder of texts. Several texts may be read with the same weights.
+/// Encoder of texts: word vectors, optional character states, and recurrent layers. Every call of `read` uses the same weights.
 pub(super) struct Encoder<'a> {
     model: &'a ModelConfig,
     words: Instance<Embedding>,
-    /// The layers of a language model that reads the word vectors.
+    /// The recurrent layers of a language model, which read the word vectors; empty without a language model.
     below: Vec<Layers>,
     spelling: Option<Spelling>,
     layers: Layers,
 }
 
 impl<'a> Encoder<'a> {
-    /// Returns an encoder of texts. `words` and `characters` are the sizes of the vocabularies (no size where characters are not
-    /// read); `below` is the language model whose layers are below the encoder's.
+    /// Returns an encoder of texts. `words` and `characters` are the sizes of the vocabularies (`None` if the encoder reads no
+    /// characters). `below` is the config of a language model whose states are inputs of the encoder's layers.
     pub(super) fn new(
         net: &Builder,
         config: &'a Config,
@@ -45,8 +45,9 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Feeds words in sequences of `levels` levels and, if the encoder reads characters, the characters one level below. Returns
-    /// the words, and per word one row: its vector, the states of its spelling and the state of the language model below.
+    /// Feeds word ids with `levels` levels and, if the encoder reads characters, character ids with one more level. Returns the
+    /// feed of the words, and one row per word: its vector, the last states of its character LSTMs, and the state of the language
+    /// model.
     pub(super) fn read(&self, net: &Builder, [words, characters]: [&str; 2], levels: usize) -> (Var, Var) {
         let spelt = self
             .spelling
@@ -67,7 +68,7 @@ impl<'a> Encoder<'a> {
         (words, vectors.dropout(net::embedding_dropout(self.model)))
     }
 
-    /// Returns the states of the recurrent layers after each row.
+    /// Returns the state of the last recurrent layer after each row.
     pub(super) fn states(&self, vectors: Var) -> Var {
         self.layers.of(vectors)
     }
@@ -96,7 +97,7 @@ impl Spelling {
     }
 }
 
-/// Recurrent layers, one over the other.
+/// Stacked recurrent layers: LSTM, GRU or simple RNN.
 pub(super) enum Layers {
     Lstm(Instance<Stacked<Lstm>>),
     Gru(Instance<Stacked<Gru>>),
@@ -119,7 +120,8 @@ impl Layers {
         }
     }
 
-    /// Returns the layers of a language model, named as in the language model.
+    /// Returns the layers of a language model, with the parameter names of the trained language model, so that its parameters can
+    /// be copied.
     fn of_lm(net: &Builder, model: &ModelConfig) -> Vec<Self> {
         let layer = |at: usize| {
             let name = &started::layer(at);
@@ -145,7 +147,7 @@ impl Layers {
 /// Pooling layer: states become one row per sequence.
 pub(super) struct Pooler<'a> {
     model: &'a ModelConfig,
-    /// The layers that score each state.
+    /// The hidden layer and the output layer that score each state, for attention pooling.
     attention: [Instance<Linear>; 2],
 }
 
@@ -154,7 +156,7 @@ impl<'a> Pooler<'a> {
         Self { model, attention: [64, 1].map(|width| net.layer(Linear::new(width))) }
     }
 
-    /// Returns one row per sequence, and the attention weights of the states if attention pools them.
+    /// Returns one row per sequence, and the attention weights of the states; `None` without attention pooling.
     pub(super) fn of(&self, net: &Builder, states: Var) -> (Var, Option<Var>) {
         let hidden = self.model.hidden;
         match self.model.pool {

@@ -7,18 +7,18 @@ use super::sample::{Bootstrap, FigureFn};
 use super::translated::TranslatedText;
 use crate::metrics::{Counts, Unit};
 
-/// The most unseen labels that are named; further ones are counted together.
+/// The most unseen labels that are listed by name; all further unseen labels are counted as one entry.
 const MOST_UNSEEN: usize = 1_000;
-/// The most places that are named per label.
+/// The most locations that are listed per unseen label.
 const PLACES: usize = 3;
 
 /// Scores of a model on a file.
 ///
 /// Intervals are percentile bootstrap intervals of 95 %: 1,000 samples of the texts with replacement, from a fixed seed. With
-/// more than 10,000 texts, groups of texts are drawn.
+/// more than 10,000 texts, groups of texts are drawn instead of single texts.
 #[derive(Debug, Clone, Default)]
 pub struct Evaluation {
-    /// The name of the main figure.
+    /// The name of the headline figure, for example `accuracy`.
     pub headline: &'static str,
     /// The figures, in the order in which they are shown.
     pub figures: Vec<Figure>,
@@ -26,37 +26,37 @@ pub struct Evaluation {
     pub counts: Vec<(&'static str, u64)>,
     /// Precision, recall, F1 and support of each label, tag or type of chunk.
     pub tables: Vec<ScoreTable>,
-    /// Confusions of labels, and of tags.
+    /// The confusion counts of labels, and of tags.
     pub confusions: Vec<Confusion>,
-    /// The errors by the length of texts.
+    /// The errors by the length of texts, such as the share of wrong texts.
     pub lengths: Option<ByLength>,
-    /// The first texts that the model wrote, and the worst of the others.
+    /// Translations beside their references: the first of the file, and the worst of the others. Empty for other tasks.
     pub examples: Vec<TranslatedText>,
     /// Labels and tags that training never saw.
     pub unseen: Vec<UnseenLabel>,
-    /// How BLEU and chrF were computed, as sacreBLEU writes it.
+    /// The signatures of BLEU and chrF in the format of sacreBLEU: the settings of their computation. Empty for other tasks.
     pub signatures: Vec<String>,
     /// Notes on the figures, for people: texts that a figure leaves out, or counts once.
     pub notes: Vec<String>,
     /// How the file was read, for people.
     pub said: Vec<String>,
     pub(super) sample: Bootstrap,
-    /// The function that computes the headline figure from summed counts, and the number of counts.
+    /// The function that computes the headline figure from summed counts. `columns` is the number of counts.
     pub(super) of: Option<FigureFn>,
     pub(super) columns: usize,
 }
 
-/// A named value.
+/// A named score, with its unit and its interval.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Figure {
-    /// Its name.
+    /// The name, for example `macro F1`.
     pub name: &'static str,
-    /// Its value; a share is from 0 to 1.
+    /// The value; a share is from 0 to 1.
     pub value: f64,
-    /// Its unit: a share is shown in percent.
+    /// The unit: a share is shown in percent.
     pub unit: Unit,
-    /// The 95 % bootstrap interval.
+    /// The 95 % bootstrap interval; `None` if the score was not resampled.
     pub interval: Option<[f64; 2]>,
 }
 
@@ -66,7 +66,7 @@ pub struct Figure {
 pub struct ScoreTable {
     /// The kind of the classes: `label`, `tag`, `chunk type`.
     pub of: &'static str,
-    /// One row per class, by name.
+    /// One row per class, sorted by name.
     pub rows: Vec<ScoreRow>,
 }
 
@@ -115,7 +115,7 @@ pub struct Confusion {
     pub cells: Vec<ConfusionCount>,
 }
 
-/// The number of times that a class was predicted where the true class is the same or another.
+/// The count of one pair of a true class and a predicted class; the two classes may be equal.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ConfusionCount {
@@ -137,22 +137,23 @@ pub struct UnseenLabel {
     pub name: String,
     /// The number of occurrences.
     pub count: u64,
-    /// The first few places where it occurs.
+    /// The locations of the first occurrences of the label or tag, at most 3.
     pub places: Vec<String>,
 }
 
 impl Evaluation {
-    /// Returns the value of the figure with this name.
+    /// Returns the value of the figure with this name; `None` if there is no such figure.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
     }
 
-    /// Returns the main figure.
+    /// Returns the headline figure.
     pub fn headline(&self) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.name == self.headline)
     }
 
-    /// Returns the figures of a sample with `columns` columns; the first figure is the headline.
+    /// Returns an evaluation with these figures, computed from a bootstrap sample of `columns` columns; the first figure is the
+    /// headline.
     pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[(&'static str, Unit, FigureFn)]) -> Self {
         let total = sample.total(columns);
         let of: Vec<FigureFn> = figures.iter().map(|(.., of)| *of).collect();
@@ -177,7 +178,7 @@ impl Evaluation {
         self
     }
 
-    /// Adds the mean loss as the first figure.
+    /// Adds the mean loss, if there is one, as the first figure.
     pub(super) fn with_loss(mut self, loss: Option<f64>) -> Self {
         let figure = |value| Figure { name: "loss", value, unit: Unit::Number, interval: None };
         self.figures.splice(0..0, loss.map(figure));
@@ -198,7 +199,7 @@ pub(super) struct Tally {
     known: usize,
     unseen: BTreeMap<String, usize>,
     places: Vec<(u64, Vec<String>)>,
-    /// Counts by the numbers of the true and of the predicted name.
+    /// The count of each pair: the number of the true name, and the number of the predicted name.
     cells: BTreeMap<(usize, usize), u64>,
 }
 
@@ -222,12 +223,12 @@ impl Tally {
         truth
     }
 
-    /// Returns the number of names.
+    /// Returns the number of names that training saw, plus the number of unseen names.
     pub(super) fn names(&self) -> usize {
         self.names.len()
     }
 
-    /// Returns the number of a label that training never saw.
+    /// Counts an occurrence of a name that training never saw, and returns the number of the name.
     fn unseen(&mut self, name: &str, place: impl FnOnce() -> String) -> usize {
         const OTHERS: &str = "(others that training never saw)";
         let full = self.unseen.len() >= MOST_UNSEEN && !self.unseen.contains_key(name);
@@ -300,17 +301,18 @@ pub(super) fn weighted_f1(rows: &[ScoreRow]) -> f64 {
     crate::metrics::ratio(sum, rows.iter().map(|row| row.support as f64).sum())
 }
 
-/// A scored text as a visitor gets it.
+/// A scored text, as a scoring passes it to its function `each`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outcome<'a> {
     pub(super) text: &'a str,
-    /// The text as a model is asked about it. Of tagged texts, one word per line: words may have spaces in them.
+    /// The text in the form in which a model reads it. A tagged text has one word per line, since words may contain spaces.
     pub(super) asked: &'a str,
     pub(super) truth: &'a str,
     pub(super) found: &'a str,
 }
 
-/// Passes records to `each` in parts that are answered together, limited by their number and their total size.
+/// Passes records to `each` in groups, which a model answers together. A group ends at 256 records, or when the sum of `size`
+/// reaches 2¹⁸.
 pub(super) fn in_parts<R>(
     records: impl IntoIterator<Item = crate::error::Result<R>>,
     size: impl Fn(&R) -> usize,

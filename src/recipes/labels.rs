@@ -9,15 +9,15 @@ use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::{Counts, Unit, ratio};
 
-/// The columns that `data.text` and `data.label` set.
+/// The read options for the columns that `data.text` and `data.label` name.
 pub(super) const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, column| o.label(column)];
-/// The vocabulary.
+/// The name of the vocabulary of labels.
 pub(super) const LABELS: &str = "labels";
-/// The outputs; attention only if the model has it.
+/// The names of the outputs. A model without attention has no output `attention`.
 pub(super) const PROBABILITIES: &str = "probabilities";
 pub(super) const ATTENTION: &str = "attention";
 
-/// Returns the index of each label of a model among the labels of another model.
+/// Returns, for each label of `first`, the index of the same label in `other`.
 ///
 /// # Errors
 /// If the label sets differ; `what` names the kind of the labels in the error.
@@ -37,7 +37,8 @@ pub(super) fn places(what: &str, first: &Vocabulary, other: &Vocabulary) -> Resu
     Err(Error::of(ErrorKind::Program, format!("{what} of models to join"), expected, got))
 }
 
-/// Returns the likeliest label by the probability of each; `words` are the tokens with their attention weights.
+/// Returns the answer with the likeliest label. `row` has the probability of each label; `words` are the tokens with their
+/// attention weights.
 pub(super) fn answer(labels: &Vocabulary, row: &[f32], words: Vec<(String, f32)>) -> Answer {
     let all: Vec<(String, f32)> = labels.tokens().map(str::to_owned).zip(row.iter().copied()).collect();
     let likelier = |a: (String, f32), b: (String, f32)| if b.1 > a.1 { b } else { a };
@@ -52,15 +53,16 @@ pub(super) struct Scores<'a> {
     sample: Bootstrap,
     /// The sum of −ln p of the right labels that training saw, and the number of these labels.
     loss: [f64; 2],
-    /// The wrong texts by length.
+    /// The share of wrong texts by length.
     lengths: ByLength,
 }
 
-/// The columns of a sample: correct texts, all texts; then per label its correct predictions, occurrences and predictions.
+/// The columns of a bootstrap sample: correct texts, all texts; then per label its correct predictions, occurrences and
+/// predictions.
 const RIGHT: usize = 0;
 const ALL: usize = 1;
 const OF_LABELS: usize = 2;
-/// Label limit for an interval of macro F1: every label would be resampled.
+/// With more labels than this, macro F1 has no interval: the counts of every label would be resampled.
 const MOST_LABELS: usize = 20;
 
 impl<'a> Scores<'a> {
@@ -74,7 +76,7 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// Scores a text with this number of tokens and this right label, by the probability of each label.
+    /// Scores a text: `truth` is its right label, `tokens` its length, and `row` the probability of each label.
     pub(super) fn add(
         &mut self,
         (text, truth): (&str, &str),
@@ -130,14 +132,14 @@ impl<'a> Scores<'a> {
     }
 }
 
-/// Returns the error that a file has no text to score.
+/// Returns the error about a file without a text to score.
 pub(super) fn none(name: &str) -> Error {
     Error::of(ErrorKind::Format, format!("texts of `{name}`"), "at least one", "none")
 }
 
 type Figures<'a> = &'a [(&'static str, Unit, FigureFn)];
 
-/// Returns macro F1 of the label columns, over the labels that occur.
+/// Returns macro F1 from the label columns of a sample, over the labels that occur or were predicted.
 fn macro_of_sums(sums: &[f64]) -> f64 {
     let (mut sum, mut classes) = (0.0, 0.0);
     for counts in sums.get(OF_LABELS..).unwrap_or_default().chunks(3) {

@@ -30,23 +30,23 @@ use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
 const FEEDS: [&str; 2] = ["x", "y"];
-/// The column that `data.text` sets.
+/// The read options for the column that `data.text` names; a text has no label column.
 const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, _| o];
-/// The output layer.
+/// The name of the output layer.
 const NEXT: &str = "next";
-/// The vocabulary.
+/// The name of the vocabulary.
 const TOKENS: &str = "tokens";
-/// The table of the word vectors comes first.
+/// The parameters whose size depends on the vocabulary. `prepare` uses the first by index: the word vectors.
 const TABLES: [Table; 3] = [
     Table::new(net::TABLE, TOKENS, &[0]),
     Table::new("next.weight", TOKENS, &[1]),
     Table::new("next.bias", TOKENS, &[0]),
 ];
-/// The output.
+/// The name of the output.
 const LOGITS: &str = "logits";
-/// The tokens of a window.
+/// The number of tokens in a window.
 const STEPS: usize = 64;
-/// The most held-out line beginnings that are shown.
+/// The most beginnings of held-out lines that a report continues.
 const OPENINGS: usize = 5;
 /// The number of tokens in an answer.
 const ANSWERED: usize = 100;
@@ -136,7 +136,7 @@ impl TrainedModel for Writer {
         let (text, known) = (test_text(config, path)?, predictor.vocabulary(TOKENS)?);
         let count = text.count(&self.cut)?;
         at_least_two(&text, count)?;
-        // Each token must have a number.
+        // An unknown token is an error if the vocabulary has no entry for unknown tokens.
         text.ids(&self.cut, known).try_for_each(|id| id.map(drop))?;
         Ok(text.read_as().into_iter().collect())
     }
@@ -155,7 +155,7 @@ impl TrainedModel for Writer {
         None
     }
 
-    /// Continues each text with its likeliest tokens.
+    /// Continues each text greedily, each time with the likeliest token.
     fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
         let written = |text: &&str| {
@@ -207,7 +207,7 @@ impl TrainedModel for Writer {
     }
 }
 
-/// A text in memory, or left in its files because it is larger.
+/// A text in memory, or a text that stays in its files, for example because it is larger than memory.
 enum Prose {
     Held(PlainText),
     /// The files, and the number of tokens that may be in memory.
@@ -250,7 +250,7 @@ impl Prose {
         })
     }
 
-    /// Returns pieces of whole lines, as far as the text has line breaks.
+    /// Returns the text in pieces. Pieces end at line breaks, where the text has them.
     fn pieces(&self) -> Box<dyn Iterator<Item = Result<Cow<'_, str>>> + '_> {
         match self {
             Self::Held(text) => Box::new(text.pieces().map(|piece| Ok(piece.into()))),
@@ -288,7 +288,7 @@ impl Prose {
         })
     }
 
-    /// Returns the text as parallel streams, more streams for a longer text; `count` is the number of tokens.
+    /// Returns the text, of `count` tokens, as parallel streams: one stream per 16 windows, at least one and at most `most`.
     fn stream(&self, most: usize, cut: &Tokenizer, tokens: &Vocabulary, count: usize) -> Result<Continuous> {
         let ids = self.ids(cut, tokens);
         let streams = (count / (16 * STEPS)).clamp(1, most);
@@ -311,7 +311,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let cut = tokenizer(config)?;
     from.same_cut(CUT, &cut)?;
     let (name, as_read) = (whole.name().to_owned(), whole.read_as());
-    // The end of the text is held out, and not some of its lines: the lines around a held-out line would give it away.
+    // The end of the text is held out instead of single lines: training lines around a held-out line would reveal its content.
     let (train, dev) = match dev {
         Some(dev) => (whole, dev),
         None => whole.cut_off(one_in(config))?,
@@ -322,7 +322,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
             return Err(Error::new(of, "a text of two tokens or more", got.to_string()));
         }
     }
-    // Unseen texts have unknown tokens.
+    // The vocabulary has an unknown token, since unseen texts have tokens that the training text lacks.
     let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
     let tokens = net::known(train.vocabulary(&cut, &limits), config)?;
     let stream = |text: &Prose, count| text.stream(config.training.batch, &cut, &tokens, count);
@@ -358,14 +358,14 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     })
 }
 
-/// Opens a text to score; it is left in its files.
+/// Opens a text to score, which stays in its files.
 fn test_text(config: &Config, path: &str) -> Result<Prose> {
     /// The tokens that may be in memory; the tokens of a longer text are in a file.
     const HELD: usize = 1 << 23;
     Ok(Prose::InFiles(PlainFiles::open_with([path], &options(config, COLUMNS)?)?, HELD))
 }
 
-/// Checks that a text has a token to predict.
+/// Checks that a text has at least two tokens: the first token is only read, and the second is predicted.
 fn at_least_two(text: &Prose, tokens: usize) -> Result<()> {
     let what = || format!("text of `{}`", text.name());
     if tokens > 1 { Ok(()) } else { Err(Error::new(what(), "two tokens or more", tokens.to_string())) }
@@ -379,8 +379,8 @@ fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> 
     Ok(TestData { data: Box::new(data), said: text.read_as().into_iter().collect() })
 }
 
-/// The columns of a sample of windows: the sum of −ln p of the tokens, the number of tokens, and the window's share of the
-/// characters and bytes.
+/// The columns of a bootstrap sample of windows: the sum of −ln p of the tokens, the number of tokens, and the window's share of
+/// the characters and bytes.
 const NATS: usize = 0;
 const COUNTED: usize = 1;
 const LETTERS: usize = 2;
@@ -483,7 +483,7 @@ fn scores(
     })
 }
 
-/// Returns −ln p of a token by the logits of all tokens.
+/// Returns −ln p of the token `id`, where p is the softmax of the logits of all tokens.
 fn nats(logits: &[f32], id: i64) -> f64 {
     let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|&x| f64::from(x - most).exp()).sum();
@@ -496,7 +496,7 @@ fn by_characters(config: &Config) -> bool {
     config.text.tokens == Some(Tokens::Characters) && config.text.tokenizer.is_none()
 }
 
-/// Returns the beginning of a line.
+/// Returns the first half of a line, at most 40 tokens.
 fn opening(cut: &Tokenizer, line: &str) -> String {
     let half = cut.tokens(line).count() / 2;
     cut.join(cut.tokens(line).take(half.clamp(1, 40)))
@@ -508,7 +508,7 @@ fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'s
     let x = net.feed(FEEDS[0], DType::I64, &[], 1);
     let y = net.feed_like(FEEDS[1], DType::I64, &[], x);
     let table = net.layer(match model.tied {
-        // The output layer moves every row.
+        // With tied weights, the output layer updates every row, so the gradients are not sparse.
         true => Embedding::new(tokens, model.embedding).named(net::WORDS),
         false => net::table(tokens, net::WORDS, config),
     });

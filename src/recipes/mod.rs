@@ -84,14 +84,15 @@ use crate::train::Trainer;
 /// Reads the texts and builds the model of a config.
 ///
 /// # Errors
-/// If the config is invalid, or the texts cannot be read or are not of its task; the test part is read as [`scores`] reads it.
+/// If the config is invalid, or the texts cannot be read or do not fit the task. The test texts are checked too, as [`scores`]
+/// reads them.
 #[track_caller]
 pub fn prepare(config: &Config) -> Result<Preparation> {
     prepare_from(config, None).at_caller()
 }
 
-/// Does the work of [`prepare`] for a training that [`Trainer::resume`] then continues from its checkpoint. If the training
-/// started from another model (`training.from`), the checkpoint has everything that was copied from that model.
+/// Reads and builds as [`prepare`] does, for a training that [`Trainer::resume`] then continues from `checkpoint`. If the
+/// training started from another model (`training.from`), the checkpoint has everything that was copied from that model.
 ///
 /// # Errors
 /// As [`prepare`]; if the checkpoint is needed and cannot be read.
@@ -147,8 +148,8 @@ fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Preparation> 
     Ok(prepared)
 }
 
-/// Completes the checkpoint of a training for inference. If texts have several labels, it chooses the threshold of each label
-/// with the highest F1 on `dev`, and stores it in a note. It returns other checkpoints unchanged.
+/// Completes the checkpoint of a training for inference. If texts have several labels, a note of the checkpoint gets the
+/// threshold of each label with the highest F1 on `dev`. Other checkpoints are returned unchanged.
 ///
 /// # Errors
 /// If `dev` fails or does not fit the model.
@@ -170,7 +171,7 @@ pub fn preview(config: &Config) -> Result<Preview> {
     config.run.task.recipe().preview(config, &path).at_caller()
 }
 
-/// Returns the texts of `data.test`, tokenized and numbered as a model does, for
+/// Returns the texts of `data.test`, with the tokenizer and the vocabularies of the model, for
 /// [`Predictor::evaluate`](crate::predict::Predictor::evaluate). Columns and the tag scheme are read as the config sets, else as
 /// in the files that the model was trained on.
 ///
@@ -196,9 +197,9 @@ pub fn test_data(config: &Config, model: &Model) -> Result<TestData> {
 /// | `translate` from characters to tokens | phoneme error rate: edits / tokens of the reference; word error rate: the share of words that are not exactly right |
 /// | `lm` | bits per character or perplexity = exp(mean −ln p of a token); bits per byte |
 ///
-/// `loss` is the mean −ln p of the right labels and tags that training saw, without smoothing; for tags it is the loss of the
-/// training. A label or tag that training never saw is counted, named with its place, and scored as wrong. If a source has
-/// several targets, each is a reference.
+/// `loss` is the mean −ln p of the right labels or tokens, without label smoothing; for `tag`, it is the loss of the training.
+/// Labels and tags that training never saw are left out of the loss, and scored as wrong; [`Evaluation::unseen`] lists them with
+/// their locations. If a source has several targets, each target is a reference.
 ///
 /// # Errors
 /// If the texts cannot be read, there are none, or they are not of the model's task.
@@ -208,8 +209,8 @@ pub fn scores(config: &Config, model: &Model) -> Result<Evaluation> {
     model.scores(config, path, &mut |_| ()).at_caller()
 }
 
-/// Compares models of one task on the texts of `data.test` of their configs, each with the first model: a paired bootstrap test
-/// of the headline figure (1,000 samples; Riezler and Maxwell, 2005), and the texts with different answers.
+/// Compares each later model with the first model, on the texts of `data.test` of their configs: a paired bootstrap test of the
+/// headline figure (1,000 samples; Riezler and Maxwell, 2005), and the texts with different answers.
 ///
 /// # Errors
 /// As [`scores`]; if the models have different tasks.

@@ -31,7 +31,7 @@ pub struct Model {
     task: Task,
     trained: Box<dyn TrainedModel>,
     decoding: DecodingConfig,
-    /// The separator of several labels, if it differs from the training's separator.
+    /// The separator of several labels that [`Model::answering`] sets; `None`: the separator of the training.
     separator: Option<String>,
 }
 
@@ -135,7 +135,8 @@ impl Model {
         self.task
     }
 
-    /// Returns the tokenizer; none for `tag`, whose words are given, and for rows of features.
+    /// Returns the tokenizer of the texts that the model reads; `None` for `tag`, whose words are given, and for rows of
+    /// features.
     pub fn tokenizer(&self) -> Option<&Tokenizer> {
         self.trained.tokenizers().map(|[read, _]| read)
     }
@@ -145,12 +146,12 @@ impl Model {
         self.trained.data(config, &self.predictor, path)
     }
 
-    /// Checks that the texts of a path can be scored.
+    /// Checks that the texts of a path can be scored; returns lines for people about how the file was read.
     pub(super) fn check(&self, config: &Config, path: &str) -> Result<Vec<String>> {
         self.trained.check(config, &self.predictor, path)
     }
 
-    /// Scores the model on the texts of a path; `each` sees every text.
+    /// Scores the model on the texts of a path; `each` is called with every scored text.
     pub(super) fn scores(
         &self,
         config: &Config,
@@ -171,7 +172,7 @@ impl Model {
     }
 
     /// Returns the records of a file, and the names of the columns that an answer adds to each record ([`Answer::cells`]). The
-    /// file is read as the training files were, unless the config sets otherwise.
+    /// file is read with the options of the training files; options that the config sets replace them.
     ///
     /// # Errors
     /// As [`Questions::open`]; if the model is a language model.
@@ -187,8 +188,8 @@ impl Model {
         Ok((Questions::open(path, &options, asking).at_caller()?, adds))
     }
 
-    /// Sets how answers are made, in place of the training's settings: `decoding` of a translator, and the separator of several
-    /// labels.
+    /// Replaces settings of the training by the settings of `config`: the `decoding` of translations, and the separator of
+    /// several labels.
     #[must_use]
     pub fn answering(self, config: &Config) -> Self {
         let separator = Some(config.data.label_separator.clone());
@@ -201,14 +202,14 @@ impl Model {
         Self { predictor: self.predictor.threads(threads), ..self }
     }
 
-    /// Answers each text: a label, tags or a translation; with a language model, a continuation by the likeliest tokens.
+    /// Answers each text: a label, tags or a translation; a language model continues each text with the likeliest tokens.
     ///
     /// # Errors
-    /// If the file lacks a vocabulary, or a computed value is not a number.
+    /// If the checkpoint lacks a vocabulary, or a computed value is not a number.
     #[track_caller]
     pub fn predict<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Answer>> {
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
-        // In chunks of a few hundred texts: a whole batch is in memory.
+        // Texts are answered in chunks, since all values of a chunk are in memory at once.
         let mut answers = Vec::with_capacity(texts.len());
         for texts in texts.chunks(TOGETHER) {
             answers.extend(self.trained.answers(&self.predictor, texts, &self.decoding).at_caller()?);

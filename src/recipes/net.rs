@@ -20,7 +20,7 @@ use crate::train::{Averaging, Plateau, Trainer};
 pub(super) fn without_some(vectors: Var, rate: f64) -> Var {
     match rate {
         0.0 => vectors,
-        // One draw per row.
+        // Dropout draws once per row.
         rate => vectors * vectors.slice(0..1).fill_like(1.0).dropout(rate),
     }
 }
@@ -30,7 +30,7 @@ pub(super) fn dropped(vectors: Var, model: &ModelConfig) -> Var {
     without_some(vectors, model.word_dropout).dropout(embedding_dropout(model))
 }
 
-/// Returns the dropout of token vectors: the value that is set, else the dropout between layers.
+/// Returns the dropout of token vectors: `model.embedding_dropout`, or if it is not set, `model.dropout`.
 pub(super) fn embedding_dropout(model: &ModelConfig) -> f64 {
     model.embedding_dropout.unwrap_or(model.dropout)
 }
@@ -38,9 +38,9 @@ pub(super) fn embedding_dropout(model: &ModelConfig) -> f64 {
 /// Returns a trainer of `loss` with the optimizer of the config, for `steps` steps.
 ///
 /// # Errors
-/// As [`Trainer::new`]; if the parameters take more memory than there is.
+/// As [`Trainer::new`]; if the parameters need more than the available memory.
 pub(super) fn trainer(net: Builder, loss: Var, config: &Config, steps: usize) -> Result<Trainer> {
-    // If the program is invalid, the error comes from the trainer.
+    // If the program is invalid, `Trainer::new` below returns the error.
     let mut groups = Vec::new();
     if let Ok(program) = net.program() {
         fits(program.parameter_count(), memory::available())?;
@@ -52,7 +52,7 @@ pub(super) fn trainer(net: Builder, loss: Var, config: &Config, steps: usize) ->
 
 /// Checks that the parameters fit into memory.
 fn fits(parameters: u128, available: Option<u64>) -> Result<()> {
-    // Each parameter has a gradient and two moments, in f32.
+    // Each parameter takes 16 bytes: its value, its gradient and two moments of the optimizer, in f32.
     let bytes = parameters.saturating_mul(16);
     match available {
         Some(available) if bytes > u128::from(available) => {
@@ -133,14 +133,14 @@ fn paced(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Train
     if training.patience > 0 { trainer.patience(training.patience) } else { trainer }
 }
 
-/// Returns the cross-entropy of each row with the label smoothing of a config; none if the config has no smoothing.
+/// Returns the cross-entropy of each row with the label smoothing of a config; `None` if the config has no smoothing.
 pub(super) fn smoothed(logits: Var, labels: Var, config: &Config) -> Option<Var> {
     let label_smoothing = config.label_smoothing();
     let options = CrossEntropy { label_smoothing, ..CrossEntropy::default() };
     (label_smoothing > 0.0).then(|| logits.cross_entropy_with(labels, options).0)
 }
 
-/// Returns the table of token vectors with this name. Its gradients are sparse unless parameters are averaged: averaging moves
+/// Returns the table of token vectors with this name. Its gradients are sparse unless parameters are averaged: averaging updates
 /// every row.
 pub(super) fn table(tokens: usize, name: &str, config: &Config) -> Embedding {
     let table = Embedding::new(tokens, config.model.embedding).named(name);
@@ -152,7 +152,7 @@ pub(super) fn steps(config: &Config, texts: usize) -> usize {
     (config.training.epochs as usize).saturating_mul(texts.div_ceil(config.training.batch))
 }
 
-/// Adds the settings of the vocabulary to the error about a vocabulary without tokens.
+/// Adds a note to the error about a vocabulary without tokens: the settings that give it more tokens.
 pub(super) fn known(found: Result<Vocabulary>, config: &Config) -> Result<Vocabulary> {
     found.map_err(|e| match e.kind() {
         ErrorKind::Mismatch => {
@@ -163,7 +163,7 @@ pub(super) fn known(found: Result<Vocabulary>, config: &Config) -> Result<Vocabu
             };
             e.noted(format!("use more text, lower `text.min_count` (it is {}){cut}", text.min_count))
         }
-        // The settings do not matter if a file cannot be read.
+        // Other errors, such as a file that cannot be read, have nothing to do with these settings.
         _ => e,
     })
 }
@@ -177,12 +177,12 @@ pub(super) fn limits(config: &Config, specials: &[&str]) -> Limits {
     }
 }
 
-/// The table of the word vectors, and its parameter.
+/// The name of the layer with the word vectors. `TABLE` is the name of its parameter.
 pub(super) const WORDS: &str = "words";
 pub(super) const TABLE: &str = "words.weight";
 
-/// Copies pre-trained word vectors from the file of the config; returns the share of the running words that have a vector, for
-/// people.
+/// Copies pre-trained word vectors from the file `text.vectors`. Returns a line for people with the share of running words that
+/// have a vector; `None` without such a file.
 pub(super) fn vectors(config: &Config, trainer: &mut Trainer, words: &Vocabulary) -> Result<Option<String>> {
     let Some(path) = &config.text.vectors else { return Ok(None) };
     let found = WordVectors::open(path, words)?;

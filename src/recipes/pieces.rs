@@ -12,7 +12,7 @@ pub(super) struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// The number of tokens that are kept: a character may consist of four.
+    /// The number of tokens that are kept: a character may consist of up to four tokens.
     const LOOKED_AT: usize = 8;
 
     pub(super) fn new(cut: &'a Tokenizer) -> Self {

@@ -1,4 +1,4 @@
-//! The interface of a task: a [`Recipe`], in a file of its own.
+//! The interface of a task. Each task implements [`Recipe`] in its own file.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::data::{QuestionKind, Tokenizer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::{Predictor, Sampling};
 
-/// Recipe of a task: from a config to a training, and from a checkpoint to a model that answers.
+/// Recipe of a task: prepares a training from a config, and loads a trained model from a checkpoint.
 pub(super) trait Recipe: Sync {
     /// Sets the defaults of the task, which do well on a few thousand texts.
     fn defaults(&self, config: &mut Config);
@@ -21,11 +21,11 @@ pub(super) trait Recipe: Sync {
     /// Returns the settings that the task does not have.
     fn without(&self) -> &'static [&'static str];
 
-    /// Returns how a path is read, and its first records.
+    /// Returns the detected format of the files at a path, and their first records.
     fn preview(&self, config: &Config, path: &Path) -> Result<Preview>;
 
-    /// Returns the parameters with a row or column per token, label or tag. Fine-tuning copies other parameters by name and
-    /// shape.
+    /// Returns the parameters with a row or column per token, label or tag. Fine-tuning copies these parameters entry by entry,
+    /// and all other parameters by name and shape.
     fn tables(&self) -> &'static [Table];
 
     /// Reads the texts and builds the model.
@@ -38,25 +38,25 @@ pub(super) trait Recipe: Sync {
 /// The columns that a model reads from a record of a file, and the columns that an answer adds.
 pub(super) struct Query {
     pub(super) asking: QuestionKind,
-    /// The columns that `data.text` and `data.label` set.
+    /// The read options for the columns that `data.text` and `data.label` name.
     pub(super) columns: [Column; 2],
     /// The names of the columns that an answer adds.
     pub(super) adds: Vec<String>,
 }
 
-/// Trained model of a task: answers and scores, by its predictor.
+/// Trained model of a task: answers texts and scores files with its predictor.
 pub(super) trait TrainedModel: Send + Sync {
-    /// Returns the tokenizers of the texts that the model reads and writes; none if the tokens are given.
+    /// Returns the tokenizers of the texts that the model reads and writes; `None` if it reads given words or rows of features.
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]>;
 
     /// Returns the texts of a path with their right answers, as [`Predictor::evaluate`] takes them.
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData>;
 
-    /// Reads the texts of a path as [`Self::scores`] does, without scores: errors in the texts appear before a training. Returns
-    /// how the texts are read, for people.
+    /// Reads the texts of a path as [`Self::scores`] does, without scores, so that errors in the texts appear before a training.
+    /// Returns how the texts are read, for people.
     fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>>;
 
-    /// Scores the model on the texts of a path; `each` sees every text, in order.
+    /// Scores the model on the texts of a path; `each` is called with every scored text, in the order of the file.
     fn scores(
         &self,
         config: &Config,
@@ -65,7 +65,8 @@ pub(super) trait TrainedModel: Send + Sync {
         each: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Evaluation>;
 
-    /// Returns the columns for the records of a file; none if the model does not answer records.
+    /// Returns the columns that are read from the records of a file, and the columns that answers add; `None` if the model does
+    /// not answer records.
     fn asked(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Option<Query>;
 
     /// Answers each text.
@@ -79,7 +80,7 @@ pub(super) trait TrainedModel: Send + Sync {
     /// Joins another model of the task to an ensemble.
     ///
     /// # Errors
-    /// If their answers cannot be joined.
+    /// If the answers of the two models cannot be joined.
     fn join(&mut self, _predictor: &Predictor, _other: Predictor) -> Result<()> {
         let expected =
             "classifiers of texts, or taggers: their probabilities have a mean, their tags have votes";

@@ -25,11 +25,11 @@ use crate::tensor::{Csr, DType, Variable};
 use crate::train::Trainer;
 
 const FEEDS: [&str; 2] = ["features", "label"];
-/// The note with the number of features that a model knows; only a model of rows has it.
+/// The note with the number of features that a model knows; only a model of rows has this note.
 pub(super) const COLUMNS: &str = "columns";
 /// The note with the index of the first feature, 0 or 1, in all files that the model reads.
 const FIRST: &str = "first index";
-/// Feature limit: each feature has a vector in memory, and a larger index is probably a mistake.
+/// The most features: each feature has a vector in memory, and a larger index is probably a mistake.
 const MOST: usize = 1 << 21;
 
 /// Returns whether a training path has rows of features instead of texts.
@@ -40,7 +40,7 @@ pub(super) fn are_meant(config: &Config, path: &Path) -> Result<bool> {
     }
 }
 
-/// Returns how rows are read, and the first rows.
+/// Returns the detected format of a file of rows, and the first rows.
 pub(super) fn preview(config: &Config, path: &Path) -> Result<Preview> {
     let rows = LabelledRows::open_with([path], &options(config)?)?;
     let first = rows.first_index().number();
@@ -52,7 +52,7 @@ pub(super) fn preview(config: &Config, path: &Path) -> Result<Preview> {
     }))
 }
 
-/// The recipe of classifiers of rows.
+/// Trained classifier of rows.
 pub(super) struct Classifier;
 
 impl TrainedModel for Classifier {
@@ -90,7 +90,7 @@ impl TrainedModel for Classifier {
                 let entries =
                     part.iter().map(|(_, row)| row.indices.iter().copied().zip(row.values.iter().copied()));
                 let fed = Variable::new(Csr::from_rows(columns, entries)?, None)?;
-                // A negative zero is 0.
+                // Adding 0.0 turns a label −0 into 0.
                 let shown: Vec<(String, String)> = part
                     .iter()
                     .map(|(_, row)| (case(row, first).text, (row.label + 0.0).to_string()))
@@ -126,7 +126,7 @@ impl TrainedModel for Classifier {
     }
 }
 
-/// Returns how rows are read: as the config sets, else as detected.
+/// Returns the options for reading rows that the config sets; the other options are detected.
 fn options(config: &Config) -> Result<ReadOptions> {
     let set = config.data.first_index.and_then(|first| FirstIndex::of_number(i64::try_from(first).ok()?));
     let options = super::training::options(config, labels::COLUMNS)?;
@@ -154,7 +154,7 @@ fn columns(predictor: &Predictor) -> Result<usize> {
     found.ok_or_else(|| Error::of(ErrorKind::Format, "note `columns` of the checkpoint", "a number", "none"))
 }
 
-/// Returns the index of the first feature of a model.
+/// Returns the index of the first feature, from a note of the model; without the note, 1.
 fn first(predictor: &Predictor) -> Result<FirstIndex> {
     let Some(note) = predictor.note(FIRST) else { return Ok(FirstIndex::One) };
     note.parse().ok().and_then(FirstIndex::of_number).ok_or_else(|| {
@@ -169,7 +169,7 @@ fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> 
     Ok(TestData { data: Box::new(data), said })
 }
 
-/// Opens the rows of a path as the training rows were opened; also returns how they are read.
+/// Opens the rows of a path as the training rows were opened; also returns lines for people on how they were read.
 fn test_rows(config: &Config, predictor: &Predictor, path: &str) -> Result<(LabelledRows, Vec<String>)> {
     let (columns, first) = (columns(predictor)?, first(predictor)?);
     let like = super::training::options(config, labels::COLUMNS)?.first_index(first);
@@ -228,7 +228,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
             said.extend(dropped);
             (all, dev)
         }
-        // The row alone decides, so that equal rows are on one side.
+        // The content of a row alone decides whether it is held out, so equal rows are in the same part.
         None => super::texts::divided(all, one_in(config), config),
     };
     if train.records().is_empty() || dev.records().is_empty() {
@@ -269,7 +269,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     })
 }
 
-/// Returns a row as a line of a file without its label.
+/// Returns a row as a case: its entries as in a line of a file, and its label as the right answer.
 fn case(row: &LabelledRow, first: FirstIndex) -> Case {
     let entry = |(index, value): (&i64, &f32)| format!("{}:{value}", index.saturating_add(first.number()));
     let entries = row.indices.iter().zip(&row.values).map(entry);
@@ -282,7 +282,8 @@ fn network(config: &Config, columns: usize, labels: &Vocabulary, rows: usize) ->
     let features = net.feed_csr(FEEDS[0], DType::F32, columns, 0);
     let label = net.feed(FEEDS[1], DType::I64, &[], 0);
     let wide = features.linear(Linear::new(labels.len()).weight_init(init::zeros()).named("wide"));
-    // A sparse row times a table is an embedding bag: the sum of the vectors of its features, times their values.
+    // A sparse row times a table is an embedding bag: the sum of the vectors of its features, each times the value of the
+    // feature.
     let vectors = Linear::new(model.embedding).without_bias().weight_init(init::normal(0.1)).named("vectors");
     let deep = features.linear(vectors).dropout(model.dropout).linear(model.hidden).relu();
     let logits = wide + deep.linear(Linear::new(labels.len()).named(LABELS));

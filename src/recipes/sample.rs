@@ -6,14 +6,14 @@ use crate::kernels::philox;
 const GROUPS: u64 = 10_000;
 /// The number of resamples.
 const RESAMPLES: u32 = 1_000;
-/// The seed of the draws.
+/// The seed of the bootstrap's random draws.
 const SEED: u32 = 41;
 
-/// A figure of summed counts.
+/// A function that computes a figure from the sums of counts, by column.
 pub(super) type FigureFn = fn(&[f64]) -> f64;
 
-/// Counts of each text, in columns, for the bootstrap. Each of the first 10,000 texts is a group, later texts join a group at
-/// random by their number: memory is bounded, and two models on the same texts have the same groups.
+/// Counts of each text, in columns, for the bootstrap. Each of the first 10,000 texts is a group of its own; each later text
+/// joins a group drawn from a hash of its number. So memory is bounded, and two models on the same texts have the same groups.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bootstrap {
     groups: Vec<Vec<f64>>,
@@ -25,7 +25,7 @@ impl Bootstrap {
     pub(super) fn add(&mut self, counts: impl IntoIterator<Item = (usize, f64)>) {
         let group = match self.texts < GROUPS {
             true => self.texts,
-            // Groups are drawn, not taken in turn: with a period in the file, equal texts would be in one group.
+            // Groups are drawn, not taken in turn: if texts of a file recur periodically, one group would get all equal texts.
             false => {
                 let [word, ..] = philox([self.texts as u32, (self.texts >> 32) as u32, 0, 1], [SEED, 0]);
                 (u64::from(word) * GROUPS) >> 32
@@ -55,7 +55,7 @@ impl Bootstrap {
         self.groups.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// Returns the sums over all texts, at least `columns` of them.
+    /// Returns the sum of each column over all texts: at least `columns` sums.
     pub(super) fn total(&self, columns: usize) -> Vec<f64> {
         let mut total = vec![0.0; self.width().max(columns)];
         self.groups.iter().for_each(|group| add(&mut total, group));
@@ -89,9 +89,9 @@ impl Bootstrap {
     }
 
     /// Returns the two-sided p value of the difference of a figure between two models on the same texts: the share of 1,000
-    /// samples whose difference is as far from the mean of all samples as the observed difference is from 0 (Riezler and Maxwell,
-    /// "On some pitfalls in automatic evaluation and significance testing for MT", 2005), as sacreBLEU computes it. `None` if the
-    /// numbers of texts differ.
+    /// samples whose difference is at least as far from the mean of all samples as the observed difference is from 0 (Riezler and
+    /// Maxwell, "On some pitfalls in automatic evaluation and significance testing for MT", 2005), as sacreBLEU computes it.
+    /// `None` if the numbers of texts differ, or if there are fewer than two texts.
     pub(super) fn paired(&self, other: &Self, columns: usize, figure: FigureFn) -> Option<f64> {
         if self.texts != other.texts || self.groups.len() < 2 {
             return None;
@@ -129,7 +129,7 @@ fn compared(a: &[f64], b: &[f64]) -> std::cmp::Ordering {
     pairs.into_iter().find(|order| order.is_ne()).unwrap_or_else(|| a.len().cmp(&b.len()))
 }
 
-/// Draws `count` of `count` groups with replacement.
+/// Draws `count` of `count` groups with replacement, and passes the index of each to `each`.
 fn drawn(resample: u32, count: usize, mut each: impl FnMut(usize)) {
     for from in (0..count).step_by(4) {
         let words = philox([from as u32, resample, 0, 0], [SEED, 0]);

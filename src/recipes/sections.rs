@@ -3,7 +3,7 @@
 use super::settings::{choice, section};
 use crate::data::Fold;
 
-/// The notes of a recipe's file that hold its task, and the config as TOML.
+/// The name of the note with the task in a recipe's checkpoint. The note `CONFIG` has the config as TOML.
 pub(super) const TASK: &str = "task";
 pub(super) const CONFIG: &str = "config";
 
@@ -42,7 +42,7 @@ choice! {
         Lstm = "lstm",
         /// Gated recurrent unit.
         Gru = "gru",
-        /// The plain recurrent layer.
+        /// Simple recurrent layer (Elman network).
         Rnn = "rnn",
     }
 }
@@ -52,11 +52,11 @@ choice! {
     Pooling {
         /// The state after the last word.
         Last = "last",
-        /// The largest number of each column.
+        /// The largest value of each column over all states.
         Max = "max",
         /// The mean of the states.
         Mean = "mean",
-        /// The mean with attention weights (Lin et al., 2017).
+        /// The mean of the states, weighted by attention (Lin et al., 2017).
         Attention = "attention",
     }
 }

@@ -1,11 +1,12 @@
-//! Types of settings, and the macros that declare a setting once, with its documentation, for files, flags and lists.
+//! Types of settings, and the macros that declare a setting once, with its documentation. Config files, flags and the list of
+//! settings use this declaration.
 
 use std::fmt;
 
 use crate::data::Fold;
 use crate::error::{Error, Result};
 
-/// A value of a setting, as a file or a flag has it.
+/// A value of a setting, parsed from a config file or a flag.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
@@ -55,13 +56,13 @@ fn quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_str("\"")
 }
 
-/// A type of settings.
+/// A type that the value of a setting can have.
 pub(super) trait Setting: Sized {
     /// Returns the expected values, for messages.
     fn expected() -> String;
-    /// Parses a value to the setting; none if the type does not fit.
+    /// Parses a value to the setting; `None` if the value has another type.
     fn of(value: &Value) -> Option<Self>;
-    /// Returns the setting as a value; none if it is not set.
+    /// Returns the setting as a value; `None` if the setting has no value.
     fn value(&self) -> Option<Value>;
 }
 
@@ -91,7 +92,7 @@ macro_rules! whole {
             }
 
             fn value(&self) -> Option<Value> {
-                // Files have no larger numbers, so there are none here.
+                // Integers of TOML are `i64`, so a setting from a file is at most `i64::MAX`.
                 Some(Value::Int(i64::try_from(*self).unwrap_or(i64::MAX)))
             }
         }
@@ -182,7 +183,7 @@ impl<T: Setting> Setting for Option<T> {
     }
 }
 
-/// Declares a choice between names.
+/// Declares an enum whose variants have names in config files.
 macro_rules! choice {
     ($(#[doc = $doc:literal])* $name:ident { $($(#[doc = $of:literal])* $variant:ident = $text:literal),* $(,)? }) => {
         $(#[doc = $doc])*
@@ -194,12 +195,12 @@ macro_rules! choice {
             /// All choices.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// Returns the name in files.
+            /// Returns the name in config files.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text),* }
             }
 
-            /// Returns the choice with this name.
+            /// Returns the choice with this name; `None` if there is no such choice.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|one| one.name() == name)
             }
@@ -224,11 +225,11 @@ macro_rules! choice {
 }
 pub(super) use choice;
 
-/// An entry in the list of settings.
+/// The name and the documentation of a setting, an entry of `Config::keys`.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct SettingKey {
-    /// The table of the file with this setting; empty for settings above all tables.
+    /// The table of a config file that has this setting; empty for settings above all tables.
     pub section: &'static str,
     /// The name within the table.
     pub name: &'static str,

@@ -8,7 +8,7 @@ use super::settings::Value;
 use crate::data::Fingerprint;
 use crate::error::{AtCaller, Error, Result};
 
-/// The tables whose settings a search varies; `training.epochs` decides the length of a training and does not vary.
+/// The tables whose settings a search varies; `training.epochs`, which determines the length of a training, does not vary.
 const SECTIONS: [&str; 3] = ["text", "model", "training"];
 const EPOCHS: &str = "training.epochs";
 
@@ -18,16 +18,16 @@ pub struct Space {
     settings: Vec<(String, Values)>,
 }
 
-/// The values of a setting.
+/// The values of a setting, from which a search draws.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Values {
     /// One of several values, each equally likely.
     OneOf(Vec<Value>),
-    /// A number between two: a whole number if both are whole.
+    /// A number from `from` to `to`; a whole number if both are whole.
     Between {
         from: Value,
         to: Value,
-        /// Whether the logarithm is drawn evenly: 1 to 10 is as likely as 10 to 100.
+        /// Whether the logarithm is drawn uniformly: a number from 1 to 10 is as likely as a number from 10 to 100.
         log: bool,
     },
 }
@@ -147,7 +147,7 @@ model.dropout = { from = 0.1, to = 0.5 }
         for value in ends {
             let mut config = config.clone();
             config.set(name, value)?;
-            // The error may be about another setting.
+            // An error about another setting does not count.
             if let Err(e) = config.check() {
                 Error::all(&e).into_iter().find(|e| e.what() == name).map_or(Ok(()), |e| Err(e.clone()))?;
             }
@@ -156,7 +156,8 @@ model.dropout = { from = 0.1, to = 0.5 }
         Ok(())
     }
 
-    /// Returns the config with drawn values. The seed, the number of the draw and the setting decide each value.
+    /// Returns the config with a drawn value for each setting of the space. The seed, the number of the draw and the name of the
+    /// setting determine each value.
     ///
     /// ```
     /// use unpadded::recipes::{Config, Space, Task};
@@ -185,7 +186,7 @@ model.dropout = { from = 0.1, to = 0.5 }
 }
 
 impl Values {
-    /// Returns the value at a share of the range.
+    /// Returns the value at `share` (from 0 to below 1) of the list or of the range.
     fn at(&self, share: f64) -> Option<Value> {
         match self {
             Values::OneOf(values) => values.get((share * values.len() as f64) as usize).cloned(),
@@ -194,7 +195,7 @@ impl Values {
                 let between = |first: f64, last: f64| first + share * (last - first);
                 Some(match (from, to) {
                     (Value::Int(from), Value::Int(to)) => {
-                        // Both ends are as likely as the numbers between them.
+                        // Rounding down a number below `last + 1` can also return the last number.
                         let x = match log {
                             true => between(first.ln(), (last + 1.0).ln()).exp(),
                             false => between(first, last + 1.0),

@@ -1,5 +1,5 @@
-//! Fine-tuning (`training.from`): vocabularies grow, parameters of a trained model start the new one, and a language model's layers are
-//! below a classifier or tagger.
+//! Fine-tuning (`training.from`): extends the vocabularies of a trained model, copies its parameters into the new model, and puts
+//! the layers of a language model below a classifier or tagger.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,10 +20,10 @@ const BELOW: &str = "language model";
 /// Parameter with a row or column per token, label or tag.
 pub(super) struct Table {
     pub(super) parameter: &'static str,
-    /// The vocabulary with the numbers of the rows or columns.
+    /// The name of the vocabulary whose ids number the rows or columns.
     pub(super) vocabulary: &'static str,
     pub(super) axes: &'static [usize],
-    /// The function that brings a token into the form that the vocabulary holds.
+    /// The function that returns a token in the form in which the vocabulary holds it, for example in lowercase.
     pub(super) form: fn(&str) -> String,
 }
 
@@ -57,10 +57,10 @@ struct Trained {
     /// The value of `training.from`.
     name: String,
     task: Task,
-    /// The checkpoint of that model; in a resumed training, the training's own checkpoint.
+    /// The checkpoint of the trained model; in a resumed training, the training's own checkpoint.
     checkpoint: Checkpoint,
     resumed: bool,
-    /// The language model below, and its config as TOML.
+    /// The model settings of the language model whose layers are below the network's own, and its config as TOML.
     below: Option<(ModelConfig, String)>,
 }
 
@@ -91,13 +91,13 @@ fn file(run: &str) -> Result<PathBuf> {
     })
 }
 
-/// Returns the first run in a folder of several runs.
+/// Returns the first run, by name, in a folder of several runs.
 fn one_of(folder: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
     entries.filter(|path| ["best.ckpt", "last.ckpt"].iter().any(|name| path.join(name).is_file())).min()
 }
 
-/// Returns the config of a checkpoint, with its task.
+/// Returns the config in the notes of a checkpoint; an error if no recipe saved the checkpoint.
 fn config_of(name: &str, checkpoint: &Checkpoint) -> Result<Config> {
     let task = checkpoint.notes.get(TASK).and_then(|task| Task::from_name(task));
     let (Some(_), Some(config)) = (task, checkpoint.notes.get(CONFIG)) else {
@@ -108,7 +108,7 @@ fn config_of(name: &str, checkpoint: &Checkpoint) -> Result<Config> {
 }
 
 impl Origin {
-    /// Loads the model of `training.from`, if it is set. A resumed training needs only its own checkpoint.
+    /// Loads the model of `training.from`, if it is set. A resumed training loads its own checkpoint, at `resumed`, instead.
     pub(super) fn of(config: &Config, resumed: Option<&Path>) -> Result<Self> {
         let Some(name) = &config.training.from else { return Ok(Self(None)) };
         let path = resumed.map_or_else(|| file(name), |path| Ok(path.to_owned()))?;
@@ -152,10 +152,11 @@ impl Origin {
         Ok(Self(Some(Arc::new(trained))))
     }
 
-    /// Checks that new texts are tokenized as the model's texts were, by the tokenizer in the model's note `note`.
+    /// Checks that `cut`, the tokenizer of new texts, is also the tokenizer of the trained model, which is in the model's note
+    /// `note`.
     pub(super) fn same_cut(&self, note: &str, cut: &Tokenizer) -> Result<()> {
         let Some(Trained { name, checkpoint, .. }) = self.0.as_deref() else { return Ok(()) };
-        // A language model has only this note, whatever the text is for.
+        // A language model has its tokenizer in the same note as a classifier.
         let theirs = checkpoint.notes.get(note).map(String::as_str).unwrap_or_default();
         if theirs == cut.name() {
             return Ok(());
@@ -165,13 +166,14 @@ impl Origin {
             .noted("set `text.tokens`, `text.lowercase` and `text.tokenizer` as in the model to start from"))
     }
 
-    /// Returns limits with which a vocabulary extends the vocabulary of a parameter's table.
+    /// Adds the trained model's vocabulary of a table to the limits of a new vocabulary: the new vocabulary keeps all its tokens
+    /// and adds others.
     pub(super) fn grows(&self, limits: Limits, table: &Table) -> Limits {
         let known = self.0.as_deref().and_then(|from| from.vocabulary(table.parameter));
         Limits { base: known.map(|known| known.in_form(table.form)), ..limits }
     }
 
-    /// Returns the language model whose layers are below the network's own.
+    /// Returns the model settings of the language model whose layers are below the network's own, if any.
     pub(super) fn below(&self) -> Option<&ModelConfig> {
         self.0.as_deref()?.below.as_ref().map(|(model, _)| model)
     }
@@ -183,7 +185,7 @@ impl Origin {
             trainer = trainer.note(BELOW, config.clone());
         }
         if from.resumed {
-            // The counts are from the first part of the training.
+            // Equal vocabularies come from the checkpoint, with the token counts from the start of the training.
             let same = |name: &str, ours: &Vocabulary| {
                 let theirs = from.checkpoint.vocabularies.get(name)?;
                 (theirs.fingerprint() == ours.fingerprint()).then(|| (name.to_owned(), theirs.clone()))
@@ -214,7 +216,7 @@ fn by_words(name: &str, text: &TextConfig) -> Result<()> {
 }
 
 impl Trained {
-    /// Returns the vocabulary of the table in a parameter.
+    /// Returns the trained model's vocabulary that numbers the rows or columns of a parameter.
     fn vocabulary(&self, parameter: &str) -> Option<&Vocabulary> {
         let table = self.task.recipe().tables().iter().find(|table| table.parameter == parameter)?;
         self.checkpoint.vocabularies.get(table.vocabulary)
@@ -280,7 +282,7 @@ impl Trained {
             from.tensors
                 .retain(|name, _| name.starts_with(LM) || tables.iter().any(|table| table.parameter == name));
         }
-        // Fixed parameters, such as class weights, follow from settings.
+        // Fixed parameters, such as class weights, follow from settings and are not copied.
         let fixed = trainer.program().vars().filter(|(_, var)| var.stop_gradient && var.persistable);
         for (_, var) in fixed {
             from.tensors.remove(&var.name);
@@ -325,9 +327,9 @@ fn layer_of(parameter: &str) -> &str {
     parameter.rsplit_once('.').map_or(parameter, |(layer, _)| layer)
 }
 
-/// Copies the rows and columns of `theirs` into `ours` by their numbers in `numbers`; others keep their values. None if the
-/// shapes do not fit. Entries behind the `known` entries of an axis, such as the first and last scores of a random field, are
-/// copied in order.
+/// Copies rows and columns of `theirs` into `ours`. On each axis of `axes`, entry i of `ours` gets entry `numbers[i]` of
+/// `theirs`; if `numbers[i]` is `None`, entry i keeps its values. Entries behind the `known` entries of an axis, such as the
+/// first and last scores of a random field, are copied in order. Returns `None` if the shapes do not fit.
 fn merged(
     ours: &Storage,
     theirs: &Storage,
@@ -367,9 +369,10 @@ fn merged(
     Ok(Some(Dense::from_vec(&to, values)?.into()))
 }
 
-/// Returns the groups of parameters for gradual unfreezing and smaller rates below, if a training starts from a model. The top
-/// level holds the output layers, or all layers of the task above a language model. Each level below is a group; the last group
-/// holds the word vectors.
+/// Returns the groups of parameters for gradual unfreezing and for smaller learning rates at lower levels; empty unless a
+/// training starts from a model and sets `training.unfreeze` or `training.lower_rates`. The top level, which is in no group,
+/// holds the output layers, or all layers of the task above a language model. Each lower level is a group; the last group holds
+/// the word vectors.
 pub(super) fn groups(config: &Config, program: &Program, steps: usize) -> Vec<Group> {
     let training = &config.training;
     if training.from.is_none() || (training.unfreeze == 0 && training.lower_rates == 1.0) {
@@ -427,8 +430,9 @@ fn levels(names: Vec<String>, bidirectional: bool) -> Vec<Vec<String>> {
 
 impl Config {
     /// Returns the config of a training that starts from a trained model, in a run folder or a checkpoint. For the model's own
-    /// task it is the config of its run; for another task, the task's defaults with the tokens and the width of the model's word
-    /// vectors. `training.from` is set; with another task, the paths and columns of the data are not kept.
+    /// task, or `None`, it is the config of the model's run; for another task, the task's defaults with the tokens and the width
+    /// of the model's word vectors. `training.from` is set to `run`; with another task, the paths and columns of the data are not
+    /// kept.
     ///
     /// ```no_run
     /// use unpadded::recipes::{Config, Task};
@@ -452,7 +456,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Returns the config of a task above a model of another task.
+    /// Returns the default config of a task, with the tokens and the width of the word vectors of the model `below`, which has
+    /// another task.
     fn over(task: Task, below: &Self) -> Self {
         let mut config = Self::new(task);
         config.model.embedding = below.model.embedding;

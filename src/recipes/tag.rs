@@ -40,15 +40,16 @@ use crate::train::Trainer;
 const FEEDS: [&str; 4] = ["words", "characters", "tags", "label"];
 /// The columns that `data.text` and `data.label` set: for tagged texts, `data.label` is the column of the tags.
 const COLUMNS: [Column; 2] = [|o, column| o.tokens(column), |o, column| o.tags(column)];
-/// The vocabularies; the outputs of tags and labels have the same names.
+/// The names of the vocabularies. The outputs of tags and labels have the names of their vocabularies.
 const WORDS: &str = "words";
 const CHARACTERS: &str = "characters";
 const TAGS: &str = "tags";
-/// The random field.
+/// The name of the layer with the conditional random field.
 const CRF: &str = "crf";
 const LABELS: &str = "labels";
 
-/// The tables of the words and of the characters come first.
+/// The parameters whose size depends on a vocabulary. `prepare` uses the first two by index: the vectors of words and of
+/// characters.
 const TABLES: [Table; 7] = [
     Table { form, ..Table::new(net::TABLE, WORDS, &[0]) },
     Table::new("characters.weight", CHARACTERS, &[0]),
@@ -59,10 +60,10 @@ const TABLES: [Table; 7] = [
     Table::new("labels.bias", LABELS, &[0]),
 ];
 
-/// Tag count above which a training is slow.
+/// With more tags than this, the lines for people warn of a slow training.
 const MANY_TAGS: usize = 300;
 
-/// Returns the form in which a word is known: lowercase, with every digit as 0. Its characters keep their case and digits.
+/// Returns a word as the vocabulary holds it: lowercase, with every digit as 0. The character encoder reads the original word.
 fn form(word: &str) -> String {
     word.chars().flat_map(char::to_lowercase).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
 }
@@ -78,7 +79,7 @@ impl Recipe for Tag {
         training.schedule = RateSchedule::Cosine;
     }
 
-    /// Settings that need raw text or another task: the words of a tagger are given.
+    /// Returns the settings of raw text, which a tagger does not read since its words are given, and the settings of other tasks.
     fn without(&self) -> &'static [&'static str] {
         &[
             "text.tokens",
@@ -194,7 +195,7 @@ impl TrainedModel for Tagger {
     }
 
     fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
-        // The words of a record of a file are one per line: a word may have spaces in it.
+        // A record of a file has one word per line and ends with a line break, since a word may contain spaces.
         let words = |text: &&str| -> Vec<String> {
             match text.ends_with('\n') {
                 true => text.lines().map(str::to_owned).collect(),
@@ -218,7 +219,7 @@ impl TrainedModel for Tagger {
 }
 
 impl Tagger {
-    /// Runs all taggers; there are no labels if the models have none.
+    /// Runs all taggers of the ensemble, and joins their answers. The list of labels is empty if the models predict no labels.
     fn found<'a>(
         &self,
         predictor: &Predictor,
@@ -266,7 +267,7 @@ fn found<'a>(
     Ok((tags, labels.unwrap_or_default().to_vec()))
 }
 
-/// Returns the tag scheme from the note of the training; without a note, the scheme of some texts.
+/// Returns the tag scheme from the note of the training; without a note, detects the scheme of `texts`.
 fn tagging(predictor: &Predictor, texts: &dyn Passes<TaggedText>) -> Result<Tagging> {
     noted_tagging(predictor).map_or_else(|| scheme_of(&[texts]), Ok)
 }
@@ -285,7 +286,7 @@ fn test_texts(config: &Config, predictor: &Predictor, path: &str) -> Result<(Tag
     Ok((texts, tagging))
 }
 
-/// Scores texts while they are read; none is kept in memory.
+/// Scores the texts of a file in groups as they are read, so the file need not fit into memory.
 fn scores(
     tagger: &Tagger,
     config: &Config,
@@ -317,7 +318,7 @@ fn scores(
         return Err(none(&texts.name()));
     }
     let said = read_as(texts.read_as()).into_iter().collect();
-    // The loss is over the tags and labels that training saw; votes have no loss.
+    // The loss is the mean over texts with only tags and labels that training saw. An ensemble, which votes, has no loss.
     let loss = match some && tagger.others.is_empty() {
         false => None,
         true => {
@@ -339,7 +340,7 @@ fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> 
 /// The vocabularies of a tagger.
 struct Entries {
     words: Vocabulary,
-    /// None if the model reads no characters.
+    /// `None` if the model reads no characters.
     characters: Option<Vocabulary>,
     tags: Vocabulary,
     labels: Option<Vocabulary>,
@@ -395,7 +396,8 @@ fn tell_apart(tags: &Vocabulary, train: &Texts<TaggedText>) -> Result<()> {
     }
 }
 
-/// Opens another part as the training part was read. If its tag scheme differs, its tags are converted.
+/// Opens another part of the data with the options of the training part. If the part has another tag scheme, its tags are
+/// converted.
 fn part(train: &Texts<TaggedText>, path: &PathBuf) -> Result<Texts<TaggedText>> {
     let texts = train.open_alike(path)?;
     if scheme_of(&[train, &texts]).is_ok() {
@@ -417,7 +419,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Counts a text of a part; tags and labels are counted over all parts.
+    /// Counts a text of a part; `tags` and `labels` count over all parts.
     fn add(&mut self, text: &TaggedText, tags: &mut TokenCounts, labels: &mut TokenCounts) {
         self.texts += 1;
         let mut utf8 = [0; 4];
@@ -461,7 +463,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     })?;
     dev.each(&mut |text| {
         of_dev.add(text, &mut tags, &mut labels);
-        // A model is asked about words between spaces, so only such texts are held out for the report.
+        // The report shows texts as words between spaces, so it gets only texts whose words stay the same when such a line is
+        // divided.
         if text.words.iter().all(|word| TaggedText::words_of(word).eq([word])) {
             held_out.add(|| Case {
                 text: text.words.join(" "),

@@ -9,8 +9,8 @@ use crate::data::{TagScheme, TaggedText, Tagging, Vocabulary};
 use crate::error::Result;
 use crate::metrics::{ChunkRule, Unit, counted, ratio};
 
-/// The columns of a sample: correct tokens, all tokens; correct, predicted and true chunks, as conlleval counts them and
-/// strictly; correct labels, all labels; correct texts, all texts.
+/// The columns of a bootstrap sample: correct tokens, all tokens; correct, predicted and true chunks, first as conlleval counts,
+/// then strictly; correct labels, all labels; correct texts, all texts.
 const TOKENS: usize = 0;
 const CHUNKS: [usize; 2] = [2, 5];
 const LABELS: usize = 8;
@@ -24,7 +24,7 @@ pub(super) struct TagScores<'a> {
     tags: &'a Vocabulary,
     scheme: TagScheme,
     tagging: &'a Tagging,
-    /// The tags in the standard spelling, by number; `others` has the tags that training never saw.
+    /// The tags in the standard spelling, by number; `others` has the standard spelling of tags that training never saw.
     standard: Vocabulary,
     others: HashMap<String, String>,
     of_tags: Tally,
@@ -32,7 +32,7 @@ pub(super) struct TagScores<'a> {
     /// Correct, predicted and true chunks of each type: as conlleval counts them, and strictly.
     types: [BTreeMap<String, [f64; 3]>; 2],
     sample: Bootstrap,
-    /// The wrong tags by length.
+    /// The share of wrong tags by length.
     lengths: ByLength,
 }
 
@@ -62,7 +62,7 @@ impl<'a> TagScores<'a> {
         })
     }
 
-    /// Scores a text, number `number` of its file from 1 on.
+    /// Scores a text; `number` is its number in the file, from 1 on.
     pub(super) fn add(
         &mut self,
         text: &TaggedText,

@@ -1,4 +1,4 @@
-//! The tasks by their names: a new task is a file and a line here.
+//! The recipes of the tasks. A new task needs a file with its recipe, and a line here.
 
 use super::config::Config;
 use super::recipe::Recipe;

@@ -7,7 +7,8 @@ use super::translated::Examples;
 use crate::data::Tokenizer;
 use crate::metrics::{Bleu, ChrF, Metric, Unit, edit_distance, ratio, restore, tokens_13a};
 
-/// The columns of a sample: the sums of BLEU and of chrF; correct texts, all texts; edits, and the tokens of the references.
+/// The columns of a bootstrap sample: the counts of which BLEU and chrF are computed; correct texts, all texts; edits, and the
+/// tokens of the references.
 const BLEU: usize = 0;
 const CHRF: usize = 10;
 const EXACT: usize = 28;
@@ -21,7 +22,7 @@ pub(super) struct TextScores {
     /// Whether tokens are separated by white space.
     whitespace: bool,
     several: [usize; 2],
-    /// The number of references.
+    /// The number of references of all texts together.
     references: usize,
     sample: Bootstrap,
     cut: Tokenizer,

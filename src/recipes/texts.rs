@@ -12,7 +12,7 @@ use crate::data::{
 };
 use crate::error::Result;
 
-// There is only one value at a time.
+// A training has only a few values of this type, so a large variant wastes no memory.
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Texts<R> {
     Held(DataSet<R>),
@@ -20,7 +20,7 @@ pub(super) enum Texts<R> {
     InFiles(Files<R>, usize),
 }
 
-/// The fields of a record.
+/// A function that makes the fields of a sample from a record.
 pub(super) type ToSample<R> = Arc<dyn Fn(&R) -> Result<Vec<Field>> + Send + Sync>;
 
 /// The parts and the vocabulary of texts, found before a model is built.
@@ -31,7 +31,7 @@ pub(super) struct TextSurvey {
 }
 
 impl<R: Record> Texts<R> {
-    /// Opens the records of a path: in files if the config sets a window, else in memory.
+    /// Opens the records of a path: they stay in files if the config sets `data.window`, else they are in memory.
     pub(super) fn open(path: impl AsRef<Path>, config: &Config, options: &ReadOptions) -> Result<Self> {
         Ok(match config.data.window {
             Some(window) => Self::InFiles(Files::open_with([path], options)?, window),
@@ -39,7 +39,7 @@ impl<R: Record> Texts<R> {
         })
     }
 
-    /// Opens another part of the same data set with the options of this part.
+    /// Opens another part of the data set with the options with which `self` was read.
     pub(super) fn open_alike(&self, path: impl AsRef<Path>) -> Result<Self> {
         self.open_as(path, self.read_as())
     }
@@ -82,7 +82,7 @@ impl<R: Record> Texts<R> {
         Ok(count)
     }
 
-    /// Returns the vocabulary of one text per record, the text that `text` returns.
+    /// Returns the vocabulary of all records; `text` returns the text of a record.
     pub(super) fn vocabulary(
         &self,
         cut: &Tokenizer,
@@ -101,8 +101,8 @@ impl<R: Record> Texts<R> {
         }
     }
 
-    /// Returns batches of the samples that `sample` makes of the records, in the order of the file. `salt` is a number that
-    /// changes with everything else that decides the samples.
+    /// Returns batches of the samples that `sample` makes of the records, in the order of the file. `salt` is a hash of
+    /// everything except the records that determines the samples.
     pub(super) fn loader(
         &self,
         feeds: &[&str],
@@ -128,7 +128,7 @@ impl<R: Record> Texts<R> {
     }
 }
 
-/// Divides records into the training part and the held-out part, which is the fold of the config if it sets one.
+/// Divides records into the training part and the held-out part, which is the fold `data.fold` if the config sets it.
 pub(super) fn divided<R: Record>(
     records: DataSet<R>,
     one_in: u64,

@@ -22,11 +22,11 @@ pub struct Preparation {
     pub dev: Box<dyn Data>,
     /// The path of the test data, if any: [`scores`](super::scores) takes it as `data.test`.
     pub test: Option<PathBuf>,
-    /// The name of the texts.
+    /// The name of the training texts, such as their path.
     pub name: String,
     /// The metric that decides which epoch is the best.
     pub metric: &'static str,
-    /// The lengths of the training texts, in tokens.
+    /// The lengths of the training texts, in tokens; empty for a language model.
     pub lengths: Vec<usize>,
     /// The share of the held-out tokens that are known, if tokens are looked up in a vocabulary.
     pub coverage: Option<f64>,
@@ -106,11 +106,11 @@ pub enum Truth {
     Open,
 }
 
-/// The names of the notes in a checkpoint. This note has the tokenizer of the text.
+/// The name of the note with the tokenizer of the text that the model reads.
 pub(super) const CUT: &str = "tokens";
-/// The tokenizer of the text that the model writes, if it differs.
+/// The name of the note with the tokenizer of the text that the model writes.
 pub(super) const TARGET_CUT: &str = "target tokens";
-/// The options with which the training files were read.
+/// The name of the note with the options of the training files.
 pub(super) const READ_AS: &str = "read as";
 
 /// The paths of the parts of the texts.
@@ -118,14 +118,14 @@ pub(super) struct Paths {
     pub(super) train: Option<PathBuf>,
     pub(super) dev: Option<PathBuf>,
     pub(super) test: Option<PathBuf>,
-    /// The files beside the parts that belong to no part.
+    /// The files in the folder of the parts that belong to no part.
     left_out: Vec<PathBuf>,
     /// The trained model that the training starts from.
     pub(super) from: Origin,
 }
 
 impl Paths {
-    /// Returns the paths of the config; a folder with the parts in it is divided into them.
+    /// Returns the paths of the config; a folder that contains the parts is replaced by the paths of the parts.
     pub(super) fn of(config: &Config) -> Result<Self> {
         let data = &config.data;
         let path = |of: &Option<String>| of.as_ref().map(PathBuf::from);
@@ -188,7 +188,8 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
     Ok(if data.binary { options.binary() } else { options })
 }
 
-/// Returns the options for a file of a trained model: the config's, else the options of the training files.
+/// Returns the options for a file that a trained model reads: options that the config sets, else the options of the training
+/// files.
 pub(super) fn options_of(
     config: &Config,
     columns: [Column; 2],
@@ -203,7 +204,7 @@ pub(super) fn options_of(
     }
 }
 
-/// Adds to an error about a file the options of the training files, which it is read with.
+/// Adds to an error about a file the options of the training files, with which this file is read too.
 pub(super) fn as_in_training(error: Error, options: &ReadOptions) -> Error {
     match read_as(options) {
         Some(said) => error.noted(format!("{said}, as the files of the training")),
@@ -231,7 +232,7 @@ pub(super) fn read_as(options: &ReadOptions) -> Option<String> {
     (!said.is_empty()).then(|| format!("read as {said}"))
 }
 
-/// Describes how another part was read, if differently from the training part.
+/// Describes how another part was read, for people; `None` if it was read as the training part.
 pub(super) fn read_otherwise(name: &str, options: &ReadOptions, train: &ReadOptions) -> Option<String> {
     let (own, of_train) = (read_as(options)?, read_as(train)?);
     (own != of_train).then(|| format!("{name}: {own}"))
@@ -245,7 +246,7 @@ pub(super) fn both<N: AsRef<str>>(parts: impl IntoIterator<Item = (N, usize)>) -
     Err(Error::new(format!("texts of `{}`", name.as_ref()), expected, "none"))
 }
 
-/// Returns `n` where one of `n` texts is held out.
+/// Returns n for the share `data.hold_out`: one of n texts is held out.
 pub(super) fn one_in(config: &Config) -> u64 {
     (1.0 / config.data.hold_out).round() as u64
 }

@@ -34,7 +34,7 @@ use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
 pub(super) const FEEDS: [&str; 3] = ["source", "given", "next"];
-/// The tokens before the first token and behind the last token.
+/// The special tokens before the first token and behind the last token of a target text.
 pub(super) const ENDS: [&str; 2] = ["<s>", "</s>"];
 /// The most tokens of a translation, whatever the length of its source.
 const MOST_TOKENS: usize = 1024;
@@ -43,15 +43,16 @@ const SOURCES: usize = 64;
 
 /// The columns that `data.text` and `data.label` set.
 const COLUMNS: [Column; 2] = [|o, column| o.source(column), |o, column| o.target(column)];
-/// The vocabularies.
+/// The names of the vocabularies of source tokens and of target tokens.
 pub(super) const KNOWN: [&str; 2] = ["sources", "targets"];
-/// The tables of the sources and of the targets come first.
+/// The parameters whose size depends on a vocabulary. `prepare` uses the first two by index: the vectors of source and of target
+/// tokens.
 const TABLES: [Table; 3] = [
     Table::new("sources.weight", KNOWN[0], &[0]),
     Table::new("targets.weight", KNOWN[1], &[0]),
     Table::new("written.bias", KNOWN[1], &[0]),
 ];
-/// The output.
+/// The name of the output.
 const LOGITS: &str = "logits";
 
 /// The recipe of translators.
@@ -139,7 +140,7 @@ fn loader(
     Ok(pairs.batches(loader, config))
 }
 
-/// The function that gets the pairs of each window.
+/// A function that is called with the pairs of each window.
 type EachWindow<'a> = &'a mut dyn FnMut(&Pairs) -> Result<()>;
 
 /// Pairs grouped by source within a window, so that memory is bounded.
@@ -165,7 +166,7 @@ impl BySource {
         each(&pairs)
     }
 
-    /// Says that equal sources of different windows stay separate, for people.
+    /// Returns a line for people that equal sources of different windows stay separate; `None` for a single window.
     fn said(&self) -> Option<String> {
         (self.windows > 1)
             .then(|| format!("equal sources are put together within blocks of {} pairs", Self::MOST))
@@ -243,7 +244,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     );
     let others = Some(&dev).filter(|_| given);
     let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
-    // With label smoothing, the perplexity of a training is not the exponential of its loss.
+    // With label smoothing, the perplexity that a training reports is not the exponential of the training loss.
     let rate = config.label_smoothing();
     let smoothed =
         (rate > 0.0).then(|| format!("loss is with label smoothing of {rate}, perplexity without"));
@@ -270,7 +271,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
 const PRONUNCIATIONS: &str = "words and their phonemes: tokens are `characters`, target tokens `whitespace`; `text.tokens` and \
                               `text.target_tokens` set others";
 
-/// Returns the config for words with their phonemes, unless the config sets tokens.
+/// Returns the config with the tokens for pronunciations; `None` unless the pairs are words with phonemes and the config sets no
+/// tokens.
 fn spoken(config: &Config, pairs: &Texts<Pair>) -> Result<Option<Config>> {
     let TextConfig { tokens: None, target_tokens: None, tokenizer: None, .. } = config.text else {
         return Ok(None);
@@ -286,8 +288,8 @@ fn spoken(config: &Config, pairs: &Texts<Pair>) -> Result<Option<Config>> {
     }))
 }
 
-/// Builds the network. Returns its logits, the target tokens and, if `attends`, the operands of attention: the query of each
-/// written token, the key of each source token, and the score vector.
+/// Builds the network. Returns the logits, the feed of the target tokens and, if `attends`, the operands of attention: the query
+/// of each written token, the key of each source token, and the score vector.
 pub(super) fn layers(
     net: &Builder,
     config: &Config,
@@ -297,7 +299,7 @@ pub(super) fn layers(
     let model = &config.model;
     let (hidden, dropout) = (model.hidden, model.dropout);
     let source = net.feed(FEEDS[0], DType::I64, &[], 1);
-    let given = net.feed(FEEDS[1], DType::I64, &[], 1); // as many as there are sources, of other lengths
+    let given = net.feed(FEEDS[1], DType::I64, &[], 1); // one sequence per source, of another length
     let next = net.feed_like(FEEDS[2], DType::I64, &[], given);
 
     let x = net::dropped(source.embedding(net::table(sources.len(), "sources", config)), model);
@@ -410,7 +412,7 @@ impl TrainedModel for Translator {
         let known = [predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?];
         let said = read_as(pairs.read_as()).into_iter().chain(by_source.said()).collect();
         let data = loader(&Texts::InFiles(pairs, 1), [&self.cut, &self.target_cut], known, config)?;
-        // Perplexity over all target tokens, without the label smoothing of the training loss.
+        // The perplexity is over all target tokens, and without the label smoothing of the training loss.
         let perplexity = predictor.evaluate(&data)?.get("perplexity");
         let mut scored = scores.end().with_loss(perplexity.map(f64::ln));
         if let Some(perplexity) = perplexity {
@@ -443,7 +445,8 @@ impl TrainedModel for Translator {
         let (sources, targets) = (predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?);
         let ids: Vec<Vec<i64>> =
             texts.iter().map(|text| sources.ids(self.cut.tokens(text))).collect::<Result<_>>()?;
-        // Sources of similar lengths are decoded together, because they end together. Each has its own length limit.
+        // Sources of similar lengths are decoded together, since their translations end at about the same step. The length of a
+        // source determines the most tokens of its translation.
         let most = |i: &usize| (2 * ids[*i].len() + 20).next_multiple_of(32).min(MOST_TOKENS);
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&i| ids[i].len());

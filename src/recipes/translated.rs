@@ -6,11 +6,11 @@ use crate::metrics::ChrF;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TranslatedText {
-    /// The source.
+    /// The source text.
     pub source: String,
-    /// The references.
+    /// The reference translations.
     pub references: Vec<String>,
-    /// The translation.
+    /// The translation that the model wrote.
     pub found: String,
     /// Whether the translation has the same words as a reference.
     pub exact: bool,
@@ -37,7 +37,7 @@ impl TranslatedText {
 #[derive(Debug, Default)]
 pub(super) struct Examples {
     first: Vec<TranslatedText>,
-    /// The worst first.
+    /// The worst of the other translations, the worst first.
     worst: Vec<TranslatedText>,
 }
 

@@ -1,4 +1,4 @@
-//! Ensembles of taggers: each word gets the tag with the most votes, as far as tags may follow each other.
+//! Ensembles of taggers: of the tag sequences that the scheme allows, the sequence with the most votes is the answer.
 
 use ndarray::Array2;
 
@@ -20,14 +20,15 @@ pub(super) struct Voters {
 
 struct Voter {
     predictor: Predictor,
-    /// The index of each of its tags among the tags of the first tagger.
+    /// For each tag of this tagger, the index of the same tag in the first tagger.
     tags: Vec<usize>,
-    /// The index of each label of the first tagger among its labels.
+    /// For each label of the first tagger, the index of the same label in this tagger.
     labels: Vec<usize>,
 }
 
 impl Voters {
-    /// Adds a tagger, with its tags and labels, to a first tagger.
+    /// Adds a tagger to an ensemble. `first` has the tags and labels of the first tagger, `known` the tags and labels of the
+    /// added tagger, and `may` the allowed transitions.
     ///
     /// # Errors
     /// If the tags or labels differ.
@@ -58,7 +59,7 @@ impl Voters {
     }
 
     /// Returns the joint answers of all taggers: voted tags for texts of these lengths, and mean probabilities. The first
-    /// parameter has the answers of the first tagger; `found` returns the answers of another one.
+    /// parameter has the answers of the first tagger; `found` returns the answers of another tagger.
     pub(super) fn join(
         &self,
         (tags, mut labels): Answers,
@@ -107,7 +108,8 @@ fn vote(found: &[&[i64]], may: &Array2<f32>) -> Vec<i64> {
     let row = |tag: i64| usize::try_from(tag).unwrap_or(usize::MAX);
     // All tie-breaks together weigh less than one vote.
     let own = 0.5 / (first.len() as f64 + 1.0);
-    // The candidates of each word, each with the best sum up to it and the position of its predecessor.
+    // The candidates of each word, each with the best sum of votes up to this word and the position of the previous word's
+    // candidate.
     let mut words: Vec<Vec<(i64, f64, usize)>> = Vec::with_capacity(first.len());
     for at in 0..first.len() {
         let mut candidates: Vec<(i64, f64, usize)> = Vec::new();

@@ -16,8 +16,9 @@ use crate::program::{Append, Program, Role};
 use crate::tensor::Variable;
 
 /// Weigher of words: the contribution of each word to a label's probability, to first order. With x the word's vector and p the
-/// probability, it is x · ∂ log p / ∂x (Shrikumar et al., "Not just a black box: learning important features through propagating
-/// activation differences", 2016: gradient × input); above 0 for the label, below 0 against it.
+/// probability, the contribution is x · ∂ log p / ∂x (Shrikumar et al., "Not just a black box: learning important features
+/// through propagating activation differences", 2016: gradient × input); it is above 0 if the word raises p, and below 0 if the
+/// word lowers p.
 pub struct Weigher {
     executor: Executor,
     scope: Scope,
@@ -132,7 +133,7 @@ impl Weigher {
         let (x, g) = (x.as_slice::<f32>()?, g.as_slice::<f32>()?);
         let width = x.len() / words.len();
         let rows = x.chunks_exact(width).zip(g.chunks_exact(width));
-        // The loss is -log p.
+        // The minus sign is from the loss, −log p.
         let weights = rows.map(|(x, g)| -x.iter().zip(g).map(|(x, g)| x * g).sum::<f32>());
         Ok(words.into_iter().zip(weights).collect())
     }

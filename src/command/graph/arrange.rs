@@ -13,7 +13,7 @@ pub(super) type Pair = [f64; 2];
 /// The curve of an arrow: segments with two ends, each end with its control point.
 pub(super) type Path = Vec<[Pair; 2]>;
 
-/// Boxes by their upper left corners, and arrows; all coordinates are at least 0.
+/// The upper left corners of all boxes, and the arrows; all coordinates are at least 0.
 #[derive(Default)]
 pub(super) struct GraphLayout {
     pub(super) boxes: Vec<Pair>,
@@ -32,7 +32,7 @@ pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> GraphLayout 
         .enumerate()
         .map(|(i, &[width, height])| {
             graph.add_node(Element::create_with_properties(
-                // The layout keeps the size of a box.
+                // The crate `layout` keeps the given size of a box.
                 ShapeKind::Box(String::new()),
                 StyleAttr::simple(),
                 Orientation::TopToBottom,
@@ -49,7 +49,7 @@ pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> GraphLayout 
     places.shifted(sizes)
 }
 
-/// Render backend that collects positions.
+/// Render backend that collects the positions of boxes and arrows instead of drawing.
 struct Positions {
     boxes: Vec<Pair>,
     arrows: Vec<Path>,

@@ -1,5 +1,5 @@
-//! A program as SVG: operators are boxes with their parameters in them, variables are the arrows between; a step block is a box within the
-//! box of the operator that runs it.
+//! A program as SVG: operators are boxes with their parameters in them, variables are arrows between the boxes; a step block is a
+//! picture inside the box of the operator that runs it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
@@ -35,7 +35,7 @@ struct Picture {
 struct Node {
     class: &'static str,
     lines: Vec<String>,
-    /// The picture below the lines of text.
+    /// The picture of the step block, below the lines of text; `None` for other operators.
     inside: Option<Picture>,
 }
 
@@ -104,17 +104,17 @@ pub(super) fn svg(program: &Program, all: bool) -> String {
     )
 }
 
-/// Draws a block with the step blocks of its operators, which are removed from `drawn`.
+/// Draws a block. The pictures of its operators' step blocks are taken out of `drawn`.
 fn block(program: &Program, id: BlockId, all: bool, drawn: &mut HashMap<BlockId, Picture>) -> Picture {
     let ops: Vec<&OpDesc> =
         program.block(id).ops.iter().filter(|op| all || op.role == Role::Forward).collect();
     let (mut nodes, mut from) = (Vec::new(), HashMap::new());
     let runs = program.blocks().flat_map(|(_, block)| &block.ops).filter_map(|op| op.step.as_deref());
     let runs: Vec<_> = runs.filter(|step| step.block == id).collect();
-    // A memory's value is the value that the step before computed.
+    // A memory has the value that the previous step computed.
     let left: HashMap<VarId, VarId> =
         runs.iter().flat_map(|step| &step.memories).map(|memory| (memory.previous, memory.next)).collect();
-    // Variables from outside, if an operator of the block reads them.
+    // The variables that operators of the block read: another variable of the step gets no box.
     let read: BTreeSet<u32> = ops.iter().flat_map(|op| op.reads()).map(|id| id.0).collect();
     for (var, desc) in program.vars() {
         let class = match desc.role {
@@ -194,7 +194,8 @@ fn operator(
     Node { class, lines, inside: run.and_then(|block| drawn.remove(&block)) }
 }
 
-/// Returns whether the value is kept from run to run: such a variable is a line in the boxes of its operators.
+/// Returns whether a variable is kept from run to run, as a parameter is. Such a variable is a line in the boxes of its
+/// operators, not an arrow.
 fn kept(var: &VarDesc) -> bool {
     matches!(var.role, VarRole::Parameter | VarRole::State | VarRole::Literal)
 }
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(boxes(&drawn), forward.len());
         assert_eq!(count(&drawn, "class=\"step\""), 2);
         assert_eq!(count(&drawn, "of the step before"), 3);
-        // The inner block is in the outer one: two groups are open at once.
+        // The picture of the inner block is inside the picture of the outer block: two SVG groups are open at once.
         let depths = drawn.lines().scan(0usize, |depth, line| {
             *depth = *depth + count(line, "<g ") - count(line, "</g>");
             Some(*depth)

@@ -10,7 +10,7 @@ const OPERATORS: usize = 12;
 /// The longest operator name that is shown whole.
 const NAME: usize = 36;
 
-/// Returns the histogram of lengths, with the padding that was not computed.
+/// Returns the histogram of lengths as a figure, with the share of padding in the rows of padded batches, which are not computed.
 pub(super) fn lengths(told: &Lengths) -> String {
     let mut sorted = told.lengths.clone();
     sorted.sort_unstable();
@@ -109,12 +109,12 @@ pub(super) fn lengths(told: &Lengths) -> String {
     out + "</p>\n</figure>\n"
 }
 
-/// Below this number of texts, a bar is pale.
+/// A bar of fewer texts than this is pale.
 const FEW: u64 = 10;
 /// The most bars with a number beside each.
 const NUMBERED: usize = 8;
 
-/// Returns the errors by length as bars; `texts` names the texts.
+/// Returns the errors by length as a bar chart; `texts` is the name of the texts in the caption.
 pub(super) fn errors(told: &Errors, texts: &str) -> String {
     let ranges: Vec<_> = told.ranges.iter().filter(|range| range.value.is_finite()).collect();
     let most = ranges.iter().map(|range| range.value).fold(0.0, f64::max);
@@ -135,7 +135,7 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
         brief(&told.of, LABEL),
         brief(&told.by, LABEL)
     );
-    // By `tokens read before`, each range counts tokens and not texts.
+    // Ranges of `tokens read before` count tokens, all other ranges count texts.
     let (one, many) = if told.by.starts_with("length") { ("text", "texts") } else { ("token", "tokens") };
     let name = |from: usize, to: usize| match from == to {
         true => count(from as u64),
@@ -217,8 +217,8 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
     out
 }
 
-/// Returns the counts of lengths in at most 30 ranges of equal width, and the width. The last range includes the longest
-/// hundredth of the lengths if they are outliers.
+/// Returns the counts of lengths in at most 30 ranges of equal width, and the width. If the longest hundredth of the lengths are
+/// outliers, the last range includes them.
 fn histogram(sorted: &[usize]) -> (Vec<u64>, usize) {
     let longest = sorted.last().copied().unwrap_or(0);
     let most = sorted.get(sorted.len() * 99 / 100).copied().unwrap_or(longest);

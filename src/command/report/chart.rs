@@ -1,16 +1,16 @@
-//! Line charts as SVG: axes, lines with gaps where a value is not finite, and a reading under the pointer.
+//! Line charts as SVG: axes, lines with gaps at values that are not finite, and the values of the epoch under the pointer.
 
 use super::text::{self, brief, escape, number, put};
 
-/// The width of a picture in its own units. A card is about as wide in CSS pixels, on a phone and on a desk, so that letters in
-/// the picture have the size of the page's text.
+/// The width of a picture in SVG units. A card has about this width in CSS pixels, on a phone and on a desk, so letters in a
+/// picture have the size of the page's text.
 pub(super) const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 224.0;
 const LEFT: f64 = 46.0;
 const RIGHT: f64 = 10.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 24.0;
-/// The most points of a line that are drawn and read.
+/// The most points of a line that are drawn, with their values under the pointer.
 const POINTS: usize = 400;
 
 /// Scale of an axis: its range, and whether it is logarithmic.
@@ -22,7 +22,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Returns a scale with all finite numbers of `values`.
+    /// Returns a scale whose range contains all finite numbers of `values`.
     pub(super) fn of(values: impl Iterator<Item = f64> + Clone) -> Scale {
         let finite = values.filter(|v| v.is_finite() && v.abs() < 1e100);
         let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
@@ -35,7 +35,7 @@ impl Scale {
             let ticks = (first..=last).step_by(each).map(|power| 10_f64.powi(power)).collect();
             return Scale { low: low.min(10_f64.powi(first)), high: 10_f64.powi(last), log: true, ticks };
         }
-        // A score that is always zero is drawn at the bottom.
+        // A line of zeros only is drawn at the bottom of the chart.
         let high = if low == 0.0 && high == 0.0 { 1.0 } else { high };
         let room = if high > low { high - low } else { (low.abs() * 0.2).max(1e-9) };
         let (low, high) = if high > low { (low, high) } else { (low - room / 2.0, high + room / 2.0) };
@@ -46,7 +46,7 @@ impl Scale {
         Scale { low: first * step, high: last * step, log: false, ticks }
     }
 
-    /// Returns the position of a value, 0 to 1.
+    /// Returns the position of a value on the axis, from 0 to 1.
     fn at(&self, value: f64) -> f64 {
         let (value, low, high) = if self.log {
             (value.log10(), self.low.log10(), self.high.log10())
@@ -63,7 +63,7 @@ pub(super) fn nice(step: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|&s| s >= step * 0.999).unwrap_or(step)
 }
 
-/// Line of a chart: its name, its class in the style sheet (which draws it dashed or whole) and a value at each position.
+/// Line of a chart: a name, a class of the style sheet (which draws the line dashed or solid) and a value at each position.
 pub(super) struct Line<'a> {
     pub(super) name: &'a str,
     pub(super) class: &'a str,
@@ -132,7 +132,7 @@ fn drawn(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>, n
     out + "</svg>\n"
 }
 
-/// Returns the positions that are drawn: all, or evenly chosen ones with the last and the best.
+/// Returns the positions that are drawn: all, or evenly spaced positions with the last and the best.
 fn kept(count: usize, best: Option<usize>) -> Vec<usize> {
     let each = count.div_ceil(POINTS).max(1);
     (0..count).filter(|&i| i % each == 0 || i + 1 == count || best == Some(i)).collect()
@@ -201,7 +201,7 @@ fn draw(
                 continue;
             }
             Some(_) => missing.push(x(epoch)),
-            // The score was not measured at this epoch: the line continues.
+            // An epoch without this score is left out, and the line continues.
             None => continue,
         }
         if run == 1 {
@@ -241,7 +241,8 @@ fn legend(out: &mut String, lines: &[Line<'_>], log: bool) {
     out.push_str("</g>\n");
 }
 
-/// Writes the reading under a pointer near an epoch: the epoch's values in place of the legend, a line, and the points.
+/// Writes the elements that a pointer near an epoch makes visible: the values of the epoch in place of the legend, a vertical
+/// line, and the points.
 fn reading(
     out: &mut String,
     (epoch, best, named): (u64, bool, bool),

@@ -5,10 +5,10 @@ use super::text::{LABEL, brief, count, counted, cut, label, number, percent, put
 
 /// The most classes in a matrix; with more classes, a list has the most confused pairs.
 const CLASSES: usize = 30;
-/// The most rows of the list.
+/// The most rows of the list of confused pairs.
 const PAIRS: usize = 25;
 
-/// Returns a confusion as a matrix, or as a list for many classes; nothing without texts.
+/// Returns a confusion as a matrix, or for many classes as a list of pairs; empty without texts.
 pub(super) fn confusion(confusion: &Confusion) -> String {
     let classes = confusion.labels.len();
     let total: u64 = confusion.cells.values().sum();
@@ -141,8 +141,8 @@ fn pairs(out: &mut String, confusion: &Confusion) {
     out.push_str("</tbody>\n</table>\n</div>\n");
 }
 
-/// Returns the expected calibration error: the mean distance of predicted probability and share of right answers, weighted by
-/// counts.
+/// Returns the expected calibration error: the mean difference between the predicted probability and the share of right answers
+/// over all bins, weighted by their counts. `None` without predictions.
 fn calibration_error(bins: &[Bin]) -> Option<f64> {
     let total: u64 = bins.iter().map(|b| b.count).sum();
     let sum: f64 =
@@ -150,7 +150,7 @@ fn calibration_error(bins: &[Bin]) -> Option<f64> {
     (total > 0).then(|| sum / total as f64)
 }
 
-/// Returns the chart of the share of right answers by predicted probability, with the number of predictions.
+/// Returns the calibration chart: the share of right answers by predicted probability, with the number of predictions.
 pub(super) fn calibration(bins: &[Bin]) -> String {
     let Some(error) = calibration_error(bins) else { return String::new() };
     let (left, top, side, foot) = (46.0, 10.0, 240.0, 44.0);

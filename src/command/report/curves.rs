@@ -7,7 +7,7 @@ use super::text::{LABEL, brief, cut, number, put};
 /// The most rows of the table of epochs: the first, the last and the best epochs.
 const ROWS: usize = 200;
 
-/// Returns the section, or a sentence if there is no epoch.
+/// Returns the section of the curves, or a sentence if there is no epoch.
 pub(super) fn section(epochs: &[Epoch]) -> String {
     let mut out = String::from("<section aria-labelledby=\"curves\">\n<h2 id=\"curves\">Training</h2>\n");
     if epochs.is_empty() {

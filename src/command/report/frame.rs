@@ -1,4 +1,4 @@
-//! The beginning and the end of every page.
+//! The start and the end of every HTML page.
 
 use super::page::Page;
 use super::text::{LABEL, cut, escape, number, put};

@@ -1,9 +1,10 @@
-//! The report of a training: one HTML file that loads nothing and runs nothing, readable on a phone, on a desk, in the dark
-//! and on paper.
+//! The report of a training: one HTML file that loads nothing and runs nothing, readable on a phone, on a desk, in dark mode and
+//! on paper.
 //!
-//! [`Page`] has the contents; [`html`] writes them. Pictures are SVG and shaded tables are tables. The style sheet shows the
-//! texts of pictures under a pointer, so there is no script, and the page's own policy forbids scripts. All text from outside
-//! passes through [`text::escape`], or through [`text::cut`], which also shortens it and adds by how much.
+//! [`Page`] has the contents; [`html`] writes them. Charts are SVG, and shaded tables are HTML tables. The style sheet alone
+//! shows the values under a pointer; the page has no script, and its content security policy forbids scripts. All text from data,
+//! configs and models passes through [`text::escape`], or through [`text::cut`], which also shortens the text and adds the number
+//! of omitted characters.
 
 mod bars;
 mod chart;

@@ -14,21 +14,21 @@ pub(crate) struct Page {
     pub(crate) task: String,
     /// Facts by name: data set, sizes, duration, best epoch, machine …
     pub(crate) facts: Vec<(String, String)>,
-    /// The headline: name of the metric, value, unit (`%` or nothing).
+    /// The headline: the name of the metric, its value, and its unit (`%` or empty).
     pub(crate) headline: Option<(String, f64, String)>,
     pub(crate) epochs: Vec<Epoch>,
-    /// The scores of the test set.
+    /// The scores of the test set; `None` without one.
     pub(crate) tested: Option<TestScores>,
     /// The confusion counts of the held-out texts.
     pub(crate) confusion: Option<Confusion>,
-    /// The errors of held-out texts; none if there is a test set.
+    /// The errors of held-out texts by length; `None` if there is a test set.
     pub(crate) errors: Option<Errors>,
     pub(crate) calibration: Option<Vec<Bin>>,
     pub(crate) lengths: Option<Lengths>,
     pub(crate) operators: Vec<OperatorTime>,
     pub(crate) mistakes: Vec<Mistake>,
     pub(crate) examples: Vec<Example>,
-    /// The origin of the examples.
+    /// The origin of the examples, such as the held-out texts.
     pub(crate) examples_of: String,
     /// The resolved configuration, as TOML.
     pub(crate) config: String,
@@ -42,14 +42,14 @@ pub(crate) struct Epoch {
     pub(crate) rate: Option<f64>,
     pub(crate) train: Vec<(String, f64)>,
     pub(crate) dev: Vec<(String, f64)>,
-    /// Whether the saved model is from this epoch.
+    /// Whether this epoch is the best, whose model is saved.
     pub(crate) best: bool,
 }
 
 /// The scores of a test set.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct TestScores {
-    /// The file.
+    /// The path of the test file.
     pub(crate) dataset: String,
     /// The name of the headline figure.
     pub(crate) metric: String,
@@ -59,11 +59,11 @@ pub(crate) struct TestScores {
     pub(crate) confusions: Vec<Confusion>,
     pub(crate) errors: Option<Errors>,
     pub(crate) examples: Vec<Example>,
-    /// The signatures of scores, then the lines about how the file was read.
+    /// The signatures of scores, then the lines on how the file was read.
     pub(crate) notes: Vec<String>,
 }
 
-/// A named value.
+/// A named score, with its unit and its 95 % interval.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Score {
     pub(crate) name: String,
@@ -89,11 +89,11 @@ impl Score {
 pub(crate) struct ClassTable {
     /// The kind of the classes: `label`, `tag`, `chunk type`.
     pub(crate) of: String,
-    /// The most frequent class first.
+    /// One row per class, the most frequent class first.
     pub(crate) rows: Vec<ClassRow>,
 }
 
-/// A class.
+/// The scores of a class and its number of true occurrences.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct ClassRow {
     pub(crate) name: String,
@@ -125,7 +125,7 @@ impl Confusion {
         Self { of: of.to_owned(), ..Self::default() }
     }
 
-    /// Returns the number of a class; a new class gets a new number.
+    /// Returns the number of a class; a class that is not in the list yet gets the next number.
     pub(crate) fn number(&mut self, label: &str) -> usize {
         if let Some(&number) = self.numbers.get(label) {
             return number;
@@ -161,7 +161,7 @@ pub(crate) struct Errors {
     pub(crate) ranges: Vec<LengthErrors>,
 }
 
-/// The errors of texts of similar lengths.
+/// The errors of the texts in one range of lengths.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct LengthErrors {
     pub(crate) from: usize,
@@ -208,7 +208,7 @@ pub(crate) struct Lengths {
     pub(crate) padded: u64,
 }
 
-/// The time that an operator took.
+/// The time that one kind of operator took.
 #[derive(Debug, Default)]
 pub(crate) struct OperatorTime {
     pub(crate) name: String,
@@ -216,10 +216,10 @@ pub(crate) struct OperatorTime {
     pub(crate) seconds: f64,
 }
 
-/// Text with a wrong predicted class.
+/// Text whose predicted class is wrong.
 #[derive(Debug, Default)]
 pub(crate) struct Mistake {
-    /// Each word with its weight, gradient × input: above zero if it supports the prediction.
+    /// Each word with its weight (gradient × input), which is above zero if the word supports the prediction.
     pub(crate) words: Vec<(String, f32)>,
     pub(crate) truth: String,
     pub(crate) predicted: String,
@@ -232,9 +232,9 @@ pub(crate) struct Mistake {
 pub(crate) enum Example {
     /// A tag for each word: the true tags and the predicted tags.
     Tagged { words: Vec<String>, truth: Vec<String>, found: Vec<String> },
-    /// The attention to each word, 0 to 1, and the answer.
+    /// Each word with its attention weight, from 0 to 1, and the answer.
     Attention { words: Vec<(String, f32)>, answer: String },
-    /// A source with its translation and the references.
+    /// A source text with its translation and the references.
     Pair {
         source: String,
         target: String,
@@ -244,6 +244,6 @@ pub(crate) enum Example {
         chrf: f64,
         attention: Option<Alignment>,
     },
-    /// A beginning and the text that the model wrote after it.
+    /// The beginning of a text, and the continuation that the model wrote.
     Written { beginning: String, text: String },
 }

@@ -4,12 +4,12 @@ use super::page::{Example, Mistake};
 use super::text::{TEXT, WORD, WORDS, brief, count, cut, label, percent, put};
 use unpadded::recipes::Alignment;
 
-/// The most errors, and the most examples.
+/// The most errors, and the most examples, in a section.
 const SAMPLES: usize = 50;
-/// The most rows and columns of attention.
+/// The most rows, and the most columns, of a table of attention.
 const TOKENS: usize = 40;
 
-/// Returns the worst errors, with words shaded by their weight for or against the prediction.
+/// Returns the section of the worst errors. Words are shaded by their weight for or against the prediction.
 pub(super) fn mistakes(mistakes: &[Mistake]) -> String {
     if mistakes.is_empty() {
         return String::new();
@@ -38,7 +38,8 @@ pub(super) fn mistakes(mistakes: &[Mistake]) -> String {
     out + "</section>\n"
 }
 
-/// Writes a text with words shaded by their weight: relative to the largest weight if weights are signed, else absolute.
+/// Writes a text with words shaded by weight. Signed weights are relative to the largest weight of the text; other weights are
+/// absolute.
 fn shaded(out: &mut String, words: &[(String, f32)], signed: bool) {
     let shown = words.get(..WORDS).unwrap_or(words);
     let finite = |w: f32| if w.is_finite() { w } else { 0.0 };
@@ -89,7 +90,7 @@ fn left_out(out: &mut String, samples: usize) {
     }
 }
 
-/// Returns texts with the model's answers.
+/// Returns the section of texts with the model's answers; `of` names the texts.
 pub(super) fn examples(examples: &[Example], of: &str) -> String {
     if examples.is_empty() {
         return String::new();
@@ -142,7 +143,7 @@ pub(super) fn examples(examples: &[Example], of: &str) -> String {
     out + "</section>\n"
 }
 
-/// Writes words with their tags below; the tag `O`, outside of all chunks, is left out.
+/// Writes words with the tag below each word. The tag `O`, for words outside chunks, is left out.
 fn tagged(out: &mut String, words: &[String], truth: &[String], found: &[String]) {
     let tag = |tags: &[String], i: usize| tags.get(i).cloned().unwrap_or_default();
     let shown = |tag: &str| if tag.is_empty() { "–".into() } else { cut(tag, 24) };
@@ -236,7 +237,7 @@ fn attended(out: &mut String, Alignment { source, written, weights, .. }: &Align
     }
 }
 
-/// Returns a token for a table; a space is made visible.
+/// Returns a token for a table, with visible spaces.
 fn piece(token: &str) -> String {
     if token.trim().is_empty() { "␣".repeat(token.chars().count().min(3)) } else { brief(token, 14) }
 }

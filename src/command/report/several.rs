@@ -11,18 +11,18 @@ use super::tables::{END, ROWS, boxed};
 use super::text::{LABEL, brief, count, counted, cut, label, number, put};
 use unpadded::metrics::Unit;
 
-/// The number of colours: further runs have dashed lines.
+/// The number of line colours; runs beyond this number have dashed lines.
 const COLOURS: usize = 8;
 
-/// Run on a page of several runs.
+/// A run on a page of several runs.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) name: String,
     pub(crate) task: String,
-    /// The training data.
+    /// The path of the training data.
     pub(crate) data: String,
     pub(crate) epochs: Vec<Epoch>,
-    /// The unit of each metric of its epochs, as far as known.
+    /// The unit of each metric in the epochs; a metric without a known unit is missing.
     pub(crate) units: Vec<(String, Unit)>,
     pub(crate) tested: Option<TestScores>,
 }
@@ -45,7 +45,7 @@ impl Run {
     }
 }
 
-/// Page of several runs, as data.
+/// The contents of a page of several runs.
 #[derive(Debug, Default)]
 pub(crate) struct SeveralRuns {
     pub(crate) runs: Vec<Run>,
@@ -107,7 +107,7 @@ fn colour(at: usize) -> String {
     format!("run{}{}", at % COLOURS, if at >= COLOURS { " dashed" } else { "" })
 }
 
-/// Returns the name of a run with its colour.
+/// Returns the name of a run as HTML in the colour of the run.
 fn named(at: usize, run: &Run) -> String {
     format!("<span class=\"swatch {}\"></span>{}", colour(at), label(&run.name))
 }
@@ -239,7 +239,7 @@ fn settings(out: &mut String, SeveralRuns { runs, settings }: &SeveralRuns) {
     out.push_str("</section>\n");
 }
 
-/// Writes the F1 of each class in each run that has it.
+/// Writes a table per kind of class: the F1 of each class in every run that has the class.
 fn classes<'a>(out: &mut String, runs: &'a [Run]) {
     let all =
         names(runs.iter().flat_map(|run| run.tested.iter()).flat_map(|of| &of.tables).map(|table| &table.of));
@@ -253,7 +253,7 @@ fn classes<'a>(out: &mut String, runs: &'a [Run]) {
     let rows = |of: &str| of_all(of).into_iter().map(|(at, _, rows)| (at, rows)).collect::<Vec<_>>();
     let mut sections = String::new();
     for (number, of) in all.iter().enumerate() {
-        // The strict chunk scores are often equal to the scores of conlleval.
+        // A table with equal rows is left out: strict chunk scores often equal the scores of conlleval.
         if all.iter().take(number).any(|before| rows(before) == rows(of)) {
             continue;
         }

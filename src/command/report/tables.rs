@@ -17,7 +17,7 @@ pub(super) fn section(tested: &TestScores) -> String {
         out.push_str(&bars::errors(errors, "Test set"));
     }
     for (at, table) in tested.tables.iter().enumerate() {
-        // The strict chunk scores are often equal to the scores of conlleval.
+        // A table with equal rows is not repeated: strict chunk scores often equal the scores of conlleval.
         match tested.tables.iter().take(at).find(|before| before.rows == table.rows) {
             Some(before) => put(
                 &mut out,
@@ -35,7 +35,7 @@ pub(super) fn section(tested: &TestScores) -> String {
     out + "</section>\n"
 }
 
-/// Begins a table that scrolls in its box, so that a wide table is not cut off.
+/// Begins a table inside a box that scrolls, so that a wide table is not cut off.
 pub(super) fn boxed(out: &mut String, name: &str, class: &str, head: &[String]) {
     put(
         out,

@@ -6,7 +6,7 @@ use super::page::{ClassRow, ClassTable, Confusion, Errors, Example, LengthErrors
 use crate::command::outcome::Outcome;
 use crate::command::scores;
 
-/// Returns a field of an object that may come from elsewhere; an error names the field.
+/// Returns a field of an object from a file; the error about a missing field names the field.
 fn field<'a>(object: &'a Value, name: &str) -> Outcome<&'a Value> {
     object.get(name).ok_or_else(|| format!("expected a field `{name}`, got none").into())
 }
@@ -17,7 +17,7 @@ fn text(object: &Value, name: &str) -> Outcome<String> {
     text.ok_or_else(|| format!("field `{name}`: expected a string, got {found}").into())
 }
 
-/// Parses a number; null is NaN, which JSON cannot hold.
+/// Parses a number; null is read as NaN, which JSON cannot hold.
 fn number(object: &Value, name: &str) -> Outcome<f64> {
     let found = field(object, name)?;
     match found.is_null() {
@@ -33,7 +33,7 @@ fn whole(object: &Value, name: &str) -> Outcome<u64> {
     found.as_u64().ok_or_else(|| format!("field `{name}`: expected a whole number, got {found}").into())
 }
 
-/// Returns the entries of a field that older runs do not have.
+/// Returns the entries of a field; empty if the field is missing, as in files of older runs.
 fn list<'a>(object: &'a Value, name: &str) -> &'a [Value] {
     object.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }

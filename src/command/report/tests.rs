@@ -1,4 +1,4 @@
-//! Tests of whole pages: no text from outside is read as HTML, every tag is closed, and unusual pages are well-formed.
+//! Tests of whole pages: no text of data or models is parsed as HTML, every tag is closed, and unusual pages are well-formed.
 
 use super::page::{ClassRow, ClassTable, Errors, LengthErrors, Score};
 use super::*;
@@ -6,7 +6,7 @@ use unpadded::metrics::Unit;
 use unpadded::recipes::Alignment;
 
 const EVIL: &str = "<script>alert('x')</script>\"><img src=x onerror=\"y\">&\u{202e}\0\n😀 שלום";
-/// Elements of HTML that have no end.
+/// HTML elements without an end tag.
 const VOID: [&str; 5] = ["meta", "link", "br", "img", "wbr"];
 
 /// Parses a page as strictly as XML: tags are nested and closed, attributes quoted, `<` and `&` always escaped in text. Returns

@@ -1,4 +1,4 @@
-//! Text and numbers for a page. All text from outside passes through [`escape`] or [`cut`].
+//! Text and numbers for a page. All text from data, configs and models passes through [`escape`] or [`cut`].
 
 use std::fmt::Write as _;
 
@@ -30,7 +30,7 @@ pub(in crate::command) fn escape(text: &str) -> String {
     out
 }
 
-/// Escapes at most `most` characters, and adds the number of characters that are left out.
+/// Escapes the first `most` characters of a text, and adds the number of characters that are left out.
 pub(super) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => escape(text),
@@ -80,7 +80,7 @@ pub(super) fn number(value: f64) -> String {
     if value < 0.0 { format!("−{told}") } else { told }
 }
 
-/// Returns the number of a tick, which is round: with only the digits that it needs, so that all ticks look alike.
+/// Returns the label of a tick, whose value is round, without digits that it does not need.
 pub(super) fn tick(value: f64) -> String {
     if (1e-4..1.0).contains(&value.abs()) {
         let told = trimmed(&format!("{:.6}", value.abs()));

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// The longest budget: longer than anyone waits, and short enough to compute with.
+/// The longest budget, in seconds: a year of 366 days.
 const MOST: u64 = 366 * 24 * 3600;
 
-/// Parses a budget.
+/// Parses a time budget such as `1h30m`.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || "expected a time, as 90s, 30m, 2h or 1h30m".to_owned();
     let (mut seconds, mut rest) = (0u64, text.trim());

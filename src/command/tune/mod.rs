@@ -25,9 +25,9 @@ use unpadded::metrics::Better;
 use unpadded::recipes::{Config, Space, prepare};
 use unpadded::train::{Report, StopReason};
 
-/// The most trials in the table at the end.
+/// The most trials in the table at the end, the best first.
 const ROWS: usize = 20;
-/// The most draws of a config until it differs from all earlier trials.
+/// The most draws until a config differs from all earlier trials; after them, the search has no new config.
 const DRAWS: u64 = 100;
 
 #[derive(Args)]
@@ -52,7 +52,7 @@ pub(crate) struct Tune {
     /// Time budget of the search: 90s, 30m, 2h or 1h30m; with --resume, of the whole search
     #[arg(long, value_name = "TIME", value_parser = budget::parse, required_unless_present = "resume")]
     budget: Option<Duration>,
-    /// Trials at most [default: no limit but the budget]
+    /// Trials at most [default: as many as the budget allows, up to 1000]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1_000))]
     trials: Option<u64>,
     #[command(flatten)]
@@ -76,7 +76,7 @@ struct Search<'a> {
     space: Space,
     state: State,
     console: Console,
-    /// The time used before this run, and the start of this run.
+    /// The seconds used before this run of the command; `begun` is the start of this run.
     before: f64,
     begun: Instant,
 }
@@ -200,7 +200,7 @@ impl Search<'_> {
         self.folder.write(run::TRIALS, &format!("{}\n", self.state.object()))
     }
 
-    /// Returns the config of a trial: unchanged, or with drawn values.
+    /// Returns the config of a trial: unchanged for trial 1, else with drawn values.
     fn config(&self, trial: &Trial) -> unpadded::Result<Config> {
         match trial.draw {
             0 => Ok(self.config.clone()),
@@ -208,7 +208,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the next trial; none if no draw gives a new config.
+    /// Returns the next trial; `None` if no draw gives a new config.
     fn drawn(&self) -> Option<Trial> {
         let settings = |config: &Config| -> Vec<(String, Value)> {
             let of = |name: &str| Some((name.to_owned(), state::value(&config.get(name)?)));
@@ -225,7 +225,7 @@ impl Search<'_> {
         })
     }
 
-    /// Trains the trial at an index up to a rung. Returns whether it was interrupted.
+    /// Trains the trial at an index up to a rung. Returns whether a signal interrupted the trial.
     fn train(&mut self, at: usize, rung: usize) -> Outcome<bool> {
         let Some(trial) = self.state.trials.get_mut(at) else { return Ok(false) };
         trial.toward = rung;
@@ -321,7 +321,7 @@ impl Search<'_> {
         ));
     }
 
-    /// Writes the best config and the table of the trials.
+    /// Writes the best config to best.toml, and prints the table of the trials.
     fn conclude(&self) -> Outcome<Ending> {
         let (state, console, at) = (&self.state, self.console, self.folder.path());
         let ranked = state.ranked();
@@ -385,7 +385,7 @@ impl Search<'_> {
         Ok(Ending::Done)
     }
 
-    /// Returns the table of the trials, the best first, with the settings that vary.
+    /// Returns the table of the best trials, at most 20, the best first, with the settings that vary.
     fn table(&self, ranked: &[&Trial]) -> Outcome<Table> {
         let state = &self.state;
         let held_out = format!("held-out {}", state.metric);

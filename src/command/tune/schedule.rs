@@ -2,26 +2,26 @@
 //! "Non-stochastic best arm identification and hyperparameter optimization", 2016.)
 //!
 //! Each trial begins with a ninth of the epochs. The best third of the trials is trained to a third of the epochs, and the best
-//! third of these to all epochs. Each rung has its share of the time, so that the last rung is reached, however slow the trials
-//! are.
+//! third of these to all epochs. Each rung gets a share of the time budget, so that the last rung is reached even if trials are
+//! slow.
 
 use super::state::{State, Trial};
 
-/// One of this many trials advances to the next rung.
+/// One of this many trials advances from a rung to the next.
 const ONE_IN: usize = 3;
-/// The most trials: each has its files.
+/// The most trials that a search draws: each trial has files of its own, so the number is limited.
 const MOST: usize = 1_000;
 /// The number of failed trials in a row after which a search ends.
 const ALL_FAILED: usize = 10;
 
-/// Next step of a search.
+/// The next step of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Step {
     /// Draw another config and train it to the first rung.
     Draw,
     /// Train the trial with this index to this rung, from 1 on.
     Train(usize, usize),
-    /// End: the budget has no time for anything else.
+    /// End the search: no step fits into the budget, or too many trials have failed.
     End,
 }
 
@@ -33,7 +33,7 @@ pub(super) fn rungs(epochs: u64) -> Vec<u64> {
     rungs
 }
 
-/// Returns the next step, which depends only on the state. `drawn`: whether there are configs left to draw.
+/// Returns the next step, which depends only on the state. `drawn` is whether there are configs left to draw.
 pub(super) fn next(state: &State, drawn: bool) -> Step {
     if state.used >= state.budget {
         return Step::End;
@@ -58,7 +58,7 @@ pub(super) fn next(state: &State, drawn: bool) -> Step {
             return Step::Train(at, rung);
         }
     }
-    // The remaining time is for later rungs.
+    // Without a limit of trials, the remaining time is used first for later rungs, then for new trials.
     if state.most.is_none() {
         let next =
             (2..=ends.len()).rev().find_map(|rung| Some((waiting(state, rung, state.budget, false)?, rung)));
@@ -72,9 +72,9 @@ pub(super) fn next(state: &State, drawn: bool) -> Step {
     Step::End
 }
 
-/// Returns the index of the best trial that can reach a rung by `end`, among the best third of the trials or among all. Trial 1,
-/// the config without drawn values, is always among them and comes first: a config that learns slowly has a low rank after few
-/// epochs, and a search should not return a worse config than it was given.
+/// Returns the index of the best trial that can reach a rung by `end`, among the best third of the trials (with `third`) or among
+/// all trials; `None` if no trial can. Trial 1, the config without drawn values, is always among them and comes first: a config
+/// that learns slowly has a low rank after few epochs, and the result of a search should not be worse than the given config.
 fn waiting(state: &State, rung: usize, end: f64, third: bool) -> Option<usize> {
     let reached = |trial: &&Trial| trial.rungs + 1 >= rung && trial.failed.is_none();
     let mut ranked: Vec<&Trial> = state.ranked().into_iter().filter(reached).collect();
@@ -100,9 +100,9 @@ fn ends(state: &State) -> Vec<f64> {
     sums.iter().skip(1).map(|sum| state.budget * sum / whole).collect()
 }
 
-/// Returns whether a trial, or a new one, would reach a rung in time. The time per epoch is the trial's own mean, or the mean of
-/// all trials; the number of epochs is the mean of the trials that reached the rung, because some stop early. The first trial of
-/// a rung may take the rest of the budget.
+/// Returns whether a trial, or a new one, would reach a rung in time. The assumed time per epoch is the mean of the trial, or of
+/// all trials if the trial has no epoch. The assumed number of epochs is the mean over trials that reached the rung, because some
+/// trials stop early. The first trial of a rung may take the rest of the budget.
 fn fits(state: &State, end: f64, rung: usize, trial: Option<&Trial>) -> bool {
     let per_epoch = |trials: &mut dyn Iterator<Item = &Trial>| {
         let sums = trials.fold((0.0, 0), |(seconds, epochs), of| (seconds + of.seconds, epochs + of.epochs));
@@ -119,7 +119,7 @@ fn fits(state: &State, end: f64, rung: usize, trial: Option<&Trial>) -> bool {
     };
     let left = (usual - trial.map_or(0, |trial| trial.epochs) as f64).max(1.0);
     let end = if reached.is_empty() { state.budget } else { end };
-    // At the start of a search, no time is known.
+    // At the start of a search, no time per epoch is known, and the trial fits.
     own.is_none_or(|seconds| state.used + left * seconds <= end)
 }
 

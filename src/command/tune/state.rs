@@ -9,23 +9,23 @@ use unpadded::recipes;
 /// Trial: a drawn config with its results.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Trial {
-    /// From 1 on; trial 1 is the config without drawn values.
+    /// The number of the trial, from 1 on. Trial 1 is the config without drawn values.
     pub(super) number: u64,
-    /// The number of the draw.
+    /// The number of the draw, with which `Space::draw` gives the values of the trial.
     pub(super) draw: u64,
     /// The drawn values, by setting.
     pub(super) settings: Vec<(String, Value)>,
     /// The number of rungs that the trial has reached.
     pub(super) rungs: usize,
-    /// The rung to which the trial is being trained; 0 if it waits.
+    /// The rung up to which the trial is being trained; 0 if the trial is not in training.
     pub(super) toward: usize,
-    /// The finished epochs.
+    /// The number of finished epochs.
     pub(super) epochs: u64,
-    /// The held-out metric of its best epoch, and the epoch.
+    /// The held-out metric of the trial's best epoch, and the number of this epoch; `None` before the first epoch ends.
     pub(super) best: Option<(f64, u64)>,
-    /// The seconds of all trainings of the trial, with reading and scoring.
+    /// The seconds of all trainings of the trial, including reading and scoring.
     pub(super) seconds: f64,
-    /// The reason why the trial failed.
+    /// The reason why the trial failed; `None` unless it failed.
     pub(super) failed: Option<String>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct State {
     pub(super) seed: u64,
     /// The time budget in seconds.
     pub(super) budget: f64,
-    /// The most trials.
+    /// The most trials that the user allows (`--trials`); `None` if the flag is not set.
     pub(super) most: Option<u64>,
     /// The seconds used so far.
     pub(super) used: f64,
@@ -43,7 +43,7 @@ pub(super) struct State {
     pub(super) metric: String,
     /// The unit of the metric.
     pub(super) unit: Unit,
-    /// Whether a higher value is better; known after the first epoch of any trial.
+    /// Whether a higher value of the metric is better; `None` before the first trained trial.
     pub(super) higher: Option<bool>,
     /// The epochs at which trials are compared, in rising order.
     pub(super) rungs: Vec<u64>,
@@ -121,7 +121,7 @@ impl State {
         ])
     }
 
-    /// Parses a tune.json.
+    /// Parses the text of a tune.json.
     pub(super) fn of(text: &str) -> Result<Self, String> {
         let object: Value = serde_json::from_str(text).map_err(|e| format!("no JSON: {e}"))?;
         let found = (|| {

@@ -1,5 +1,5 @@
-//! Text classification: a label, several labels or a number for each text, by word vectors, recurrent layers and a pooling of
-//! their states.
+//! Text classification: predicts a label, several labels or a number for each text, with word vectors, recurrent layers and a
+//! pooling of the layers' states.
 
 mod network;
 mod objective;
@@ -38,7 +38,8 @@ use reader::{CHARACTERS, CharacterCounts, SEPARATOR, TextColumns, WORDS};
 pub(super) use reader::{FIRST, Reader};
 pub(super) use thresholds::finished;
 
-/// The tables of the words and of their characters come first.
+/// The parameters whose size depends on a vocabulary. `prepare` uses the first two by index: the vectors of words and of
+/// characters.
 const TABLES: [Table; 6] = [
     Table::new(net::TABLE, WORDS, &[0]),
     Table::new("characters.weight", CHARACTERS, &[0]),
@@ -48,7 +49,7 @@ const TABLES: [Table; 6] = [
     Table::new("wide.bias", LABELS, &[0]),
 ];
 
-/// The recipe of classifiers of texts, and of rows of features.
+/// The recipe `classify`: classifiers of texts, and of rows of features.
 pub(super) struct Classify;
 
 impl Recipe for Classify {
@@ -101,7 +102,7 @@ impl Recipe for Classify {
     }
 }
 
-/// Checks that the first text of a pair has a column: beside `data.pair`, no column is detected.
+/// Checks that `data.text` names the column of a pair's first text: with `data.pair`, no column is detected.
 fn paired(config: &Config) -> Result<()> {
     match &config.data.pair {
         Some(pair) if config.data.text.is_empty() => {
@@ -112,7 +113,7 @@ fn paired(config: &Config) -> Result<()> {
     }
 }
 
-/// Returns the options with which the files of a config are read.
+/// Adds to read options the text columns of a config, and lists of labels if a text has several labels.
 fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
     let columns: Vec<&str> = config.data.text.iter().chain(&config.data.pair).map(String::as_str).collect();
     let options = match columns.len() {
@@ -126,23 +127,25 @@ fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
 struct Classifier {
     reader: Reader,
     learnt: Objective,
-    /// The threshold of each of several labels: a label is answered if its probability reaches it.
+    /// The threshold of each label: a label is answered if its probability reaches its threshold. Empty unless a text may have
+    /// several labels.
     thresholds: Vec<f32>,
     others: Vec<OtherClassifier>,
 }
 
-/// The function that gets each text with its number and the model's output.
+/// A function that gets, for each text, the number of its record (from 1), the text, and the model's output for it.
 type EachText<'a> = &'a mut dyn FnMut(u64, &LabelledText, &[f32]) -> Result<()>;
 
-/// Another classifier of an ensemble.
+/// A further classifier of an ensemble, joined to the first.
 struct OtherClassifier {
     classifier: Classifier,
     predictor: Predictor,
-    /// The index of each label of the first classifier among its labels.
+    /// For each label of the first classifier, the index of the same label in this classifier.
     places: Vec<usize>,
 }
 
-/// The outputs of a model for some texts: per text a row of probabilities, or a number.
+/// The outputs of a model for several texts: `width` values per text (a probability per label, or one number), and the attention
+/// weights of all tokens; `None` if the model has no attention.
 struct Outputs {
     values: Vec<f32>,
     attention: Option<Vec<f32>>,
@@ -157,7 +160,7 @@ impl Classifier {
         Ok(Self { reader, learnt, thresholds, others: Vec::new() })
     }
 
-    /// Runs all models of the ensemble: returns the mean of their outputs, and the attention of the first model.
+    /// Runs all models of the ensemble: returns the mean of their outputs, and the attention weights of the first model.
     fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Outputs> {
         let mut found = self.own(predictor, texts)?;
         for OtherClassifier { classifier, predictor, places } in &self.others {
@@ -193,7 +196,7 @@ impl Classifier {
         Ok(Outputs { values, attention: floats(found.next())?, width })
     }
 
-    /// Returns which labels have a probability that reaches their threshold.
+    /// Returns for each label whether its probability reaches its threshold.
     fn given(&self, row: &[f32]) -> Vec<bool> {
         row.iter().zip(&self.thresholds).map(|(p, threshold)| p >= threshold).collect()
     }
@@ -241,7 +244,7 @@ impl TrainedModel for Classifier {
         Ok(read_as(files.read_as()).into_iter().collect())
     }
 
-    /// Scores texts while they are read; none is kept in memory.
+    /// Scores the texts of a file in groups as they are read, so the file need not fit into memory.
     fn scores(
         &self,
         config: &Config,
@@ -283,7 +286,7 @@ impl TrainedModel for Classifier {
                 scores.end(said)
             }
             Objective::Labels(known, _) => {
-                // The separator of the file may differ from the training's.
+                // The label separator of this file may differ from the separator in the training files.
                 let separator = &config.data.label_separator;
                 let mut scores = scores::LabelSets::new(known, separator);
                 parts(&mut |number, text, row| {
@@ -383,7 +386,7 @@ impl Classifier {
     }
 }
 
-/// Adds the place of a text to an error about it.
+/// Adds a text's location in its file, if known, to an error about the text.
 fn placed(error: Error, text: &LabelledText) -> Error {
     match text.place() {
         Some(place) => error.within(&place),
@@ -391,7 +394,7 @@ fn placed(error: Error, text: &LabelledText) -> Error {
     }
 }
 
-/// Returns batches of texts, in the order of the file.
+/// Returns a loader of batches of texts, in the order of the file.
 fn loader(
     texts: &Texts<LabelledText>,
     reader: &Reader,

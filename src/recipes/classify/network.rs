@@ -16,13 +16,13 @@ use crate::recipes::sections::{ModelConfig, Sentences};
 use crate::tensor::DType;
 use crate::train::Trainer;
 
-/// The feed of the right answer.
+/// The name of the feed with the right label, labels or number of each text.
 pub(in crate::recipes) const LABEL: &str = "label";
-/// The output of a regression.
+/// The name of a regression's output, and of its output layer.
 pub(super) const NUMBER: &str = "number";
-/// The parameter with the weight of each class.
+/// The name of the parameter with the weight of each class.
 const CLASS_WEIGHTS: &str = "class_weights";
-/// The number added before a logarithm, so that there is no logarithm of 0.
+/// A small number that is added to the argument of a logarithm, which is then never 0.
 const LEAST: f64 = 1e-6;
 
 /// Builds the model and its trainer; `steps` is the number of steps of all epochs.
@@ -74,7 +74,7 @@ pub(super) fn network(
         }
         Objective::Number => {
             let number = net.feed(LABEL, DType::F32, &[], 0);
-            // The network learns the deviations of numbers from their mean.
+            // The network learns standardized numbers: (number − mean) / standard deviation.
             let Weights { mean, deviation, .. } = *weights;
             let standard = text.linear(Linear::new(1).named(NUMBER));
             let loss = standard.squared_error((number - mean) / deviation).mean();
@@ -96,7 +96,8 @@ pub(super) fn network(
     Ok((attention.into_iter().fold(trainer, |trainer, weights| trainer.output(ATTENTION, weights)), metric))
 }
 
-/// Returns one row per record and, with attention pooling, the attention weights of its tokens.
+/// Returns one row per record, and the attention weights of all tokens; `None` without attention pooling, and for documents and
+/// pairs.
 fn vectors(
     net: &Builder,
     config: &Config,
@@ -114,14 +115,16 @@ fn vectors(
     };
     let (first, attention) = read(FIRST);
     if documents {
-        // Sentences are encoded as words are (Yang et al., "Hierarchical attention networks for document classification", 2016).
+        // Recurrent layers and pooling turn sentence vectors into a document vector, as word vectors into a sentence vector (Yang
+        // et al., "Hierarchical attention networks for document classification", 2016).
         let states = Layers::new(net, model).of(first.dropout(model.dropout));
         return (Pooler::new(net, model).of(net, states).0, None);
     }
     if !reader.parts.pair {
         return (first, attention);
     }
-    // Conneau et al., "Supervised learning of universal sentence representations from natural language inference data", 2017.
+    // The features of a pair follow Conneau et al., "Supervised learning of universal sentence representations from natural
+    // language inference data", 2017.
     let (second, _) = read(SECOND);
     (net.concat(&[first, second, (first - second).abs(), first * second]), None)
 }

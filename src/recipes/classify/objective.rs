@@ -10,12 +10,13 @@ use crate::recipes::labels::LABELS;
 use crate::recipes::sections::Target;
 use crate::recipes::training::Truth;
 
-/// The separator of labels that come from a list in JSON or Parquet.
+/// The separator behind each label of a cell that was a list in JSON or Parquet.
 const LISTED: char = '\u{1f}';
-/// The most distinct labels that are no sign of numbers.
+/// Labels that are all numbers are accepted as classes if there are at most this many distinct ones; with more, they are refused
+/// if they are also more than half as many as the texts. Also the most labels that an error names.
 const FEW: usize = 20;
 
-/// Returns the labels in a cell, each once, in their order.
+/// Returns the distinct labels in a cell, without surrounding spaces, in the order of the cell.
 pub(super) fn labels_in<'t>(cell: &'t str, separator: &str) -> Vec<&'t str> {
     let mut found: Vec<&str> = Vec::new();
     let mut add = |label: &'t str| {
@@ -45,11 +46,11 @@ pub(super) fn number(cell: &str) -> Result<f32> {
     })
 }
 
-/// The objective of a model.
+/// The objective of a model: one label, several labels or a number for each text.
 #[derive(Debug, Clone)]
 pub(super) enum Objective {
     Label(Vocabulary),
-    /// Labels, and their separator in a cell.
+    /// The known labels, and the separator of several labels in a cell.
     Labels(Vocabulary, String),
     Number,
 }
@@ -73,7 +74,8 @@ impl Objective {
         }
     }
 
-    /// Returns the field that the label of a text feeds.
+    /// Returns a text's label cell as a field of a sample: the id of a label, a sparse row with 1 for each of several labels, or
+    /// a number.
     pub(super) fn field(&self, label: &str) -> Result<Field> {
         match self {
             Self::Label(labels) => Ok(labels.lookup(label)?.into()),
@@ -86,7 +88,7 @@ impl Objective {
         }
     }
 
-    /// Returns the right answer of a text, for people.
+    /// Parses the right answer in a text's label cell, for people. A cell without the expected number becomes `Truth::Open`.
     pub(super) fn truth(target: Target, label: &str, separator: &str) -> Truth {
         match target {
             Target::Label => Truth::Label(label.to_owned()),
@@ -98,7 +100,7 @@ impl Objective {
     }
 }
 
-/// Counts of the labels of texts, before a model is built.
+/// Label counts of texts, collected before a model is built: they become the vocabulary of labels and the class weights.
 pub(super) struct Labels<'a> {
     target: Target,
     separator: &'a str,
@@ -106,9 +108,9 @@ pub(super) struct Labels<'a> {
     texts: [u64; 2],
     /// The count of each label in all texts, and in the training texts.
     counted: BTreeMap<String, [u64; 2]>,
-    /// The number of training texts, the mean of their numbers, and the sum of squared differences from it.
+    /// The number of training texts, the mean of their numbers, and the sum of squared differences from the mean.
     moments: (f64, f64, f64),
-    /// The first mistake, and its place.
+    /// The error about the first label cell that is no number, and the location of its text, if known.
     wrong: Option<(Error, Option<String>)>,
 }
 
@@ -124,8 +126,8 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Counts a text; the first error is kept for [`Self::end`]. The labels of held-out texts are known labels, but they count in
-    /// no class weight.
+    /// Counts a text; the first error is kept for [`Self::end`]. The labels of held-out texts are in the vocabulary, but do not
+    /// count in class weights.
     pub(super) fn add(&mut self, text: &LabelledText, held: bool) {
         let one = [1, u64::from(!held)];
         let add = |to: &mut [u64; 2]| to.iter_mut().zip(one).for_each(|(to, one)| *to += one);
@@ -140,7 +142,7 @@ impl<'a> Labels<'a> {
             Target::Number => match number(&text.label) {
                 Ok(_) if held => {}
                 Ok(number) => {
-                    // Welford's update.
+                    // Welford's update of the mean and the sum of squared differences.
                     let (n, mean, squares) = &mut self.moments;
                     let difference = f64::from(number) - *mean;
                     *n += 1.0;
@@ -154,7 +156,8 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Returns the objective, with label counts over all texts, and the class weights.
+    /// Returns the objective, whose vocabulary counts labels in all texts, and the statistics of the training texts. Errors name
+    /// the file `name`.
     pub(super) fn end(self, name: &str) -> Result<(Objective, Weights)> {
         let Self { target, separator, texts: [all, texts], counted, moments: (n, mean, squares), wrong } =
             self;
@@ -192,7 +195,8 @@ impl<'a> Labels<'a> {
         Ok((learnt, Weights { texts, counts, mean: 0.0, deviation: 1.0 }))
     }
 
-    /// Returns a hint that cells may hold several labels, or that labels contain the separator.
+    /// Returns a hint if cells with one label look like lists of labels, or a warning if labels of lists contain the separator;
+    /// else `None`.
     pub(super) fn hint(&self) -> Option<String> {
         let joined = |label: &&String| label.contains(self.separator);
         let several = self.counted.keys().filter(joined).count();
@@ -205,7 +209,7 @@ impl<'a> Labels<'a> {
         }
         let parts: std::collections::BTreeSet<&str> =
             self.counted.keys().flat_map(|label| labels_in(label, self.separator)).collect();
-        // Labels that recur in other combinations.
+        // Cells look like lists if they have fewer distinct labels between separators than there are distinct cells.
         (self.target == Target::Label && several > 0 && parts.len() < self.counted.len()).then(|| {
             format!(
                 "{several} of {} labels have `{}` in them: data.target=labels reads several labels per text",
@@ -216,7 +220,7 @@ impl<'a> Labels<'a> {
     }
 }
 
-/// Checks that the labels are not distinct numbers, which ask for a regression.
+/// Refuses labels that are many distinct numbers, since such data need a regression.
 fn are_no_numbers(counted: &BTreeMap<String, [u64; 2]>, texts: u64, name: &str) -> Result<()> {
     let many = counted.len() > FEW && 2 * counted.len() as u64 > texts;
     if !many || !counted.keys().all(|label| number(label).is_ok()) {
@@ -232,13 +236,13 @@ fn are_no_numbers(counted: &BTreeMap<String, [u64; 2]>, texts: u64, name: &str) 
 pub(super) struct Weights {
     texts: u64,
     counts: Vec<u64>,
-    /// The mean of the numbers.
+    /// The mean of the training texts' numbers; 0 if the texts have labels.
     pub(super) mean: f64,
     pub(super) deviation: f64,
 }
 
 impl Weights {
-    /// Returns the weight of each label in the loss; none if all labels have equal weight.
+    /// Returns the weight of each label in the loss; `None` for a regression, and without `training.class_weights`.
     pub(super) fn of_labels(&self, config: &Config, learnt: &Objective) -> Result<Option<Vec<f32>>> {
         let given = &config.training.class_weights;
         let (Some(labels), false) = (learnt.labels(), given.is_empty()) else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! The reader of a classifier: the columns of a text, their tokens, and the characters of the tokens, as fields of a sample.
+//! The reader of a classifier: it turns the columns of a text into token ids and character ids, the fields of a sample.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use crate::recipes::sections::Sentences;
 use crate::recipes::training::{CUT, cut_of};
 use crate::tensor::Variable;
 
-/// The token between the columns of a text.
+/// The token between two columns that are joined to one text.
 pub(super) const SEPARATOR: &str = "<sep>";
-/// The vocabularies of the tokens and of their characters.
+/// The names of the vocabularies of tokens and of characters.
 pub(super) const WORDS: &str = "words";
 pub(super) const CHARACTERS: &str = "characters";
-/// The feeds of a text, and of the second text of a pair.
+/// The feeds of a text: its tokens, and the characters of the tokens. `SECOND` has the feeds of a pair's second text.
 pub(in crate::recipes) const FIRST: [&str; 2] = ["words", "characters"];
 pub(super) const SECOND: [&str; 2] = ["second words", "second characters"];
 
-/// The texts of a record.
+/// The columns that make up the texts of a record.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TextColumns {
     /// The number of columns that are joined to one text.
     columns: usize,
-    /// Whether a second text follows.
+    /// Whether a record is a pair: one more column has the second text.
     pub(super) pair: bool,
     pub(super) documents: Sentences,
 }
@@ -42,7 +42,8 @@ impl TextColumns {
         self.columns
     }
 
-    /// Returns the columns of the first text, and the second text.
+    /// Splits a record at its tabs: returns the columns of the first text, and the second text (`None` unless the record is a
+    /// pair).
     fn split<'t>(&self, text: &'t str) -> Result<(Vec<&'t str>, Option<&'t str>)> {
         let count = self.columns + usize::from(self.pair);
         if count == 1 {
@@ -97,7 +98,7 @@ impl Reader {
         Ok(Self { cut, words, characters: characters.transpose()?, parts: TextColumns::of(config) })
     }
 
-    /// Returns the feeds of a text, in the order of [`Self::fields`].
+    /// Returns the names of a record's feeds, in the order in which [`Self::fields`] returns their values.
     pub(in crate::recipes) fn feeds(&self) -> Vec<&'static str> {
         let of = |names: [&'static str; 2]| match self.characters {
             Some(_) => names.to_vec(),
@@ -122,7 +123,7 @@ impl Reader {
         Ok(tokens)
     }
 
-    /// Returns the fields that a text feeds.
+    /// Returns the fields of a record: token ids and, if the model reads characters, character ids; of a pair, for both texts.
     pub(in crate::recipes) fn fields(&self, text: &str) -> Result<Vec<Field>> {
         let (first, second) = self.parts.split(text)?;
         let mut fields = self.of_text(&first)?;
@@ -158,14 +159,14 @@ impl Reader {
         })
     }
 
-    /// Returns the feeds of several texts as a batch.
+    /// Returns the feeds of several texts as one batch: the name and the value of each feed.
     pub(in crate::recipes) fn batch(&self, texts: &[&str]) -> Result<Vec<(String, Variable)>> {
         let samples = (0..).zip(texts).map(|(number, text)| Ok(Sample::new(number, self.fields(text)?)));
         let names: Vec<String> = self.feeds().into_iter().map(str::to_owned).collect();
         Ok(Batch::new(&names, &samples.collect::<Result<Vec<_>>>()?)?.values)
     }
 
-    /// Returns a number that changes with every setting that decides the fields of a text.
+    /// Returns a hash of all settings that determine the fields of a text.
     pub(super) fn fingerprint(&self) -> u64 {
         let known = [Some(&self.words), self.characters.as_ref()].into_iter().flatten();
         let numbers = known.map(Vocabulary::fingerprint);
@@ -174,7 +175,7 @@ impl Reader {
     }
 }
 
-/// Character counts of tokens.
+/// Counts of the characters in tokens, for a vocabulary of characters.
 #[derive(Default)]
 pub(super) struct CharacterCounts(TokenCounts);
 
@@ -189,7 +190,7 @@ impl CharacterCounts {
     }
 }
 
-/// Returns the sentences of a text, without blank ones.
+/// Returns the sentences of a text, without blank sentences; with `Sentences::None`, the whole text.
 fn sentences(text: &str, how: Sentences) -> Vec<&str> {
     let all: Vec<&str> = match how {
         Sentences::None => return vec![text],

@@ -7,13 +7,13 @@ use crate::recipes::by_length::ByLength;
 use crate::recipes::evaluation::{Evaluation, ScoreRow, ScoreTable, UnseenLabel};
 use crate::recipes::sample::{Bootstrap, FigureFn};
 
-/// Label limit for an interval of macro F1.
+/// With more labels than this, macro F1 has no interval: the counts of every label would be resampled.
 const MOST_LABELS: usize = 20;
-/// The most places that are named per unknown label.
+/// The most locations that are listed per label that training never saw.
 const PLACES: usize = 3;
 
-/// The columns of a sample of label sets: hits, labels, guesses, sets that are exactly right, sets; then hits, labels and guesses
-/// of each label.
+/// The columns of a bootstrap sample of label sets: hits, true labels, predicted labels, exactly right sets, all sets. From
+/// `OF_LABELS` on: hits, occurrences and predictions of each label.
 const EXACT: usize = 3;
 const SETS: usize = 4;
 const OF_LABELS: usize = 5;
@@ -25,7 +25,8 @@ pub(super) struct LabelSets<'a> {
     rows: Vec<[u64; 3]>,
     sample: Bootstrap,
     lengths: ByLength,
-    /// The sum of −ln p over all labels of all texts, present or absent, and their number.
+    /// The sum of −ln p over all labels of all texts, where p is the probability of the truth (present or absent), and the number
+    /// of terms.
     loss: [f64; 2],
     unseen: Vec<UnseenLabel>,
 }
@@ -43,7 +44,7 @@ impl<'a> LabelSets<'a> {
         }
     }
 
-    /// Scores a text with this number of tokens by the probability of each label and the predicted labels.
+    /// Scores a text: `tokens` is its length, `row` the probability of each label, and `found` whether each label is predicted.
     pub(super) fn add(
         &mut self,
         truth: &str,
@@ -80,7 +81,7 @@ impl<'a> LabelSets<'a> {
                 }
             }
         }
-        // Labels that training never saw are misses.
+        // Labels that training never saw count as true labels that were not predicted.
         counts.push((1, unknown as f64));
         let exact = unknown == 0 && there == found;
         counts.push((EXACT, count(exact)));
@@ -156,7 +157,7 @@ fn macro_f1(sums: &[f64]) -> f64 {
     ratio(sum, classes)
 }
 
-/// The columns of a sample of numbers: squared and absolute errors, and texts.
+/// The columns of a bootstrap sample of numbers: squared errors, absolute errors, and the number of texts.
 const SQUARED: usize = 0;
 const ABSOLUTE: usize = 1;
 const TEXTS: usize = 2;
@@ -219,7 +220,7 @@ fn ranks(numbers: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Returns the correlation coefficient of two lists; none if one of them is constant.
+/// Returns the correlation coefficient of two lists; `None` if either list is constant.
 fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
     let mean = |of: &[f64]| ratio(of.iter().sum(), of.len() as f64);
     let (of_a, of_b) = (mean(a), mean(b));

@@ -1,4 +1,4 @@
-//! Thresholds of labels where texts have several: chosen on development data, kept in a note of the checkpoint.
+//! Thresholds of labels, for texts with several labels: chosen on development data, and stored in a note of the checkpoint.
 
 use super::network::LABEL;
 use super::objective::Objective;
@@ -16,10 +16,11 @@ use crate::tensor::Variable;
 
 /// The note with the threshold of each label, in the order of the labels.
 const THRESHOLDS: &str = "thresholds";
-/// The threshold of a label without evidence in the development data.
+/// The threshold of a label whose F1 on development data is 0 at every threshold.
 const DEFAULT: f32 = 0.5;
 
-/// Returns the thresholds in a checkpoint's note; without the note, 0.5 for each label.
+/// Returns the threshold of each label from the checkpoint's note; without the note, 0.5 for each label. Empty unless texts have
+/// several labels.
 pub(super) fn of(predictor: &Predictor, learnt: &Objective) -> Result<Vec<f32>> {
     let Objective::Labels(labels, _) = learnt else { return Ok(Vec::new()) };
     let Some(note) = predictor.note(THRESHOLDS) else { return Ok(vec![DEFAULT; labels.len()]) };
@@ -32,8 +33,8 @@ pub(super) fn of(predictor: &Predictor, learnt: &Objective) -> Result<Vec<f32>> 
     Ok(found)
 }
 
-/// Returns a checkpoint with the threshold of each label at which its F1 on development data is highest; other checkpoints are
-/// returned unchanged.
+/// Stores in a note of the checkpoint, for each label, the threshold with the highest F1 on development data. A checkpoint of a
+/// model without several labels per text is returned unchanged.
 pub(in crate::recipes) fn finished(mut checkpoint: Checkpoint, dev: &dyn Data) -> Result<Checkpoint> {
     let config = match (checkpoint.notes.get(TASK), checkpoint.notes.get(CONFIG)) {
         (Some(task), Some(config)) if task == Task::Classify.name() => Config::from_toml(config)?,
@@ -43,7 +44,7 @@ pub(in crate::recipes) fn finished(mut checkpoint: Checkpoint, dev: &dyn Data) -
         return Ok(checkpoint);
     }
     let predictor = Predictor::new(checkpoint.clone(), &ops::catalogue())?;
-    // The probabilities of each label, and whether the label is right.
+    // For each label, one entry per text: the probability of the label, and whether the text has the label.
     let mut columns: Vec<Vec<(f32, bool)>> = Vec::new();
     for batch in dev.batches(None, 0)? {
         let batch = batch?;
@@ -72,8 +73,8 @@ pub(in crate::recipes) fn finished(mut checkpoint: Checkpoint, dev: &dyn Data) -
     Ok(checkpoint)
 }
 
-/// Returns the threshold with the highest F1, the middle between two probabilities; of several such thresholds, the one nearest
-/// to 0.5.
+/// Returns the threshold with the highest F1; `column` has, per text, a label's probability and whether the label is right.
+/// Thresholds are halfway between two neighbouring probabilities; of several with the highest F1, the nearest to 0.5 is returned.
 fn best(mut column: Vec<(f32, bool)>) -> f32 {
     column.sort_by(|a, b| b.0.total_cmp(&a.0));
     let labels = column.iter().filter(|(_, there)| *there).count() as f64;
