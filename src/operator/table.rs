@@ -171,7 +171,8 @@ impl RowTable {
     }
 
     /// Stores the rows with these numbers in the table, each with its first values if it was not touched before, and records
-    /// their positions. `near` guesses the positions, from a table in which the same rows were touched.
+    /// their positions. `near` has a guess of each position, from a table in which the same rows were touched; a wrong guess does
+    /// no harm.
     ///
     /// # Errors
     /// If the table holds another dtype.
@@ -239,7 +240,7 @@ impl RowTable {
     /// Replaces the touched rows; all other rows have their first values. Values of repeated rows are added.
     ///
     /// # Errors
-    /// If the rows have another shape or dtype. Nothing was changed then.
+    /// If the rows have another shape or dtype. The table is then unchanged.
     pub(crate) fn set(&mut self, rows: SelectedRows) -> Result<()> {
         if rows.shape() != self.dims || rows.dtype() != self.dtype {
             let told = |dtype, dims: &[usize]| format!("{dtype}{dims:?} selected_rows");
