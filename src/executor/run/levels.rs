@@ -1,5 +1,5 @@
-//! Levels that operators make: a call of its own computes their offsets before the operator runs, since the room of the
-//! operator's output depends on them.
+//! Levels that operators make: a call of its own computes their offsets before the operator runs, since the size of the
+//! operator's output depends on the offsets.
 //!
 //! At the root that is one call. In a step block it is one call per step, all of them before the loop, so that the rows of
 //! every step are counted before the first step runs: the values that decide the offsets are computed by then, if necessary

@@ -14,7 +14,7 @@ use crate::operator::{BlockId, Extent};
 use crate::tensor::{DType, with_element};
 
 impl RunState<'_> {
-    /// Moves rows of the batch into the block's order: the rows of all steps, or the rows of all sequences.
+    /// Moves rows of the batch into the block's order: the rows of all steps, or one row (or sub-sequence) per sequence.
     pub(super) fn gather(
         &self,
         block: BlockId,

@@ -14,7 +14,7 @@ use crate::operator::entries::PooledStorage;
 use crate::operator::{Cost, RowTable, Work};
 
 impl Worker {
-    /// The nesting depth of loops on the thread, if that is recorded.
+    /// The nesting depth of loops on the thread; 0 if nothing is recorded.
     pub(crate) fn depth(&self) -> usize {
         self.recorder.as_ref().map_or(0, |recorder| recorder.depth())
     }
@@ -70,7 +70,7 @@ impl Laps {
         }
     }
 
-    /// Ends the loop. Time that is in no phase is the moving of rows.
+    /// Ends the loop. Time that belongs to no phase counts as moves of rows.
     pub(crate) fn end(self, instr: &Loop, moved: impl FnOnce() -> Cost, worker: &mut Worker) {
         let (Ok([start, before, steps, step, stepped, after, done]), Some(recorder)) =
             (self.at.into_inner(), &mut worker.recorder)
@@ -119,13 +119,13 @@ impl RunState<'_> {
             _ => None,
         };
         let selected = || instr.wiring.inputs.iter().flatten().filter_map(pooled);
-        // Of a table beside selected rows, only these rows are touched.
+        // If a call has selected rows, only these rows of a table with their height are touched.
         let numbers = |region: &Region| {
             let tables = selected().filter_map(PooledStorage::rows);
             let rows = tables.filter(|s| s.height() == region.extent.rows).map(|s| s.ids().len()).next();
             rows.unwrap_or(usize::MAX).min(region.extent.rows) * region.extent.width
         };
-        // A row-sparse table holds all rows that were ever touched: of it, too, only the selected rows count.
+        // A row-sparse table has all rows that were ever touched, but the call touches only the selected rows.
         let rows_of = |table: &RowTable| {
             selected()
                 .filter_map(PooledStorage::rows)

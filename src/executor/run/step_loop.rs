@@ -146,7 +146,7 @@ impl<'p> RunState<'p> {
     fn bring_out(&mut self, instr: &'p Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         let block = instr.desc.block;
         self.go(block, FrameRows::All)?;
-        // In the order in which the compiler determined the first writer of each gradient.
+        // Keep this order: by it, the compiler determined the first writer of each gradient.
         for plan in &instr.gradients {
             self.end_gradient(block, plan, lane, tools);
         }
@@ -169,7 +169,7 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// Runs instructions that left the loop, and the chains among them.
+    /// Runs the instructions before or after a loop, and the chains among them.
     fn outside(
         &mut self,
         block: BlockId,

@@ -6,8 +6,8 @@ use super::views::counts;
 use crate::error::Result;
 use crate::program::{Role, grad_name};
 
-/// The gradients of a step block that equal another gradient: an operator passes that gradient on unchanged, no other
-/// operator adds to it, and it stays inside the block.
+/// The gradients of a step block that equal another gradient: a backward operator returns that gradient unchanged as the gradient
+/// of an input, no other operator adds to it, and it stays inside the block.
 pub(super) fn same(block: &GradientBlock<'_>) -> Result<EqualGradients> {
     let program = block.source.program;
     let written = counts(block.ops().flat_map(|(_, op)| op.writes()));
