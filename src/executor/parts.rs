@@ -20,7 +20,7 @@ pub(crate) struct BatchLoss {
     /// The program that computes a part; the gradients of the totals are its feeds.
     pub(crate) body: Program,
     head: Executor,
-    /// The gradient of each total, which the head computes and which is a feed of the body; `None` if a total has no gradient.
+    /// The gradient of each total: the head computes it, and it is a feed of the body. `None` if a total has no gradient.
     seeds: Vec<Option<VarId>>,
     /// The gradients that the head itself adds to the parameters that it reads.
     gradients: Vec<VarId>,
@@ -31,7 +31,7 @@ pub(crate) struct BatchLoss {
     by_value: bool,
 }
 
-/// For each total, two sums over the parts: Σ x, and for a mean Σ n, else the number of parts.
+/// For each total, two sums over the parts. Of a mean: Σ x and Σ n. Of a sum: Σ x and the number of parts.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Totals(Vec<[f64; 2]>);
 

@@ -97,7 +97,8 @@ impl<T: Into<Literal>> From<Vec<T>> for Literal {
     }
 }
 
-/// The attributes of an operator by name. Reading a missing attribute, or one of another type, is an error that names it.
+/// The attributes of an operator by name. Reading a missing attribute, or an attribute of another type, is an error that names
+/// it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Attributes(BTreeMap<String, Literal>);
 

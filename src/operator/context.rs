@@ -180,7 +180,7 @@ macro_rules! shared_methods {
             /// The variable of input slot `slot`.
             ///
             /// # Errors
-            /// If it does not hold `T`, is not bound, or is not among the values that the operator declares to read.
+            /// If the variable does not hold `T`, is not bound, or is not among the values that the operator declares to read.
             #[track_caller]
             pub fn input<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
                 self.input_at(slot, 0)
@@ -201,7 +201,7 @@ macro_rules! shared_methods {
             /// it.
             ///
             /// # Errors
-            /// If it does not hold `T`.
+            /// If the slot does not hold `T`.
             #[track_caller]
             pub fn optional<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
                 match self.call.wiring.inputs[slot].first() {
@@ -252,7 +252,7 @@ macro_rules! shared_methods {
             /// The sequences (last level) of input slot `slot` in this call.
             ///
             /// # Errors
-            /// If it has no LoD.
+            /// If the variable has no LoD.
             #[track_caller]
             pub fn sequences(&self, slot: usize) -> Result<Sequences<'a>> {
                 self.sequences_at(slot, 0)
@@ -261,7 +261,7 @@ macro_rules! shared_methods {
             /// The sequences (last level) of variable `k` of input slot `slot` in this call.
             ///
             /// # Errors
-            /// If it has no LoD.
+            /// If the variable has no LoD.
             #[track_caller]
             pub(crate) fn sequences_at(&self, slot: usize, k: usize) -> Result<Sequences<'a>> {
                 let Some(lod) = self.lod_at(slot, k) else {
@@ -361,7 +361,7 @@ impl<'a> Forward<'a> {
     /// The view of the variable in output slot `slot`, to be written. Taking it twice in one call panics.
     ///
     /// # Errors
-    /// If it does not hold `T`.
+    /// If the slot does not hold `T`.
     #[track_caller]
     pub fn output<T: Plain>(&mut self, slot: usize) -> Result<ViewMut<'a, T>> {
         self.output_at(slot, 0)
@@ -370,7 +370,7 @@ impl<'a> Forward<'a> {
     /// The view of variable `k` of output slot `slot`, as [`Self::output`].
     ///
     /// # Errors
-    /// If it does not hold `T`.
+    /// If the slot does not hold `T`.
     #[track_caller]
     pub fn output_at<T: Plain>(&mut self, slot: usize, k: usize) -> Result<ViewMut<'a, T>> {
         let view = match self.call.wiring.outputs[slot].get(k) {
@@ -411,7 +411,7 @@ impl<'a> Backward<'a> {
     /// The forward value of output slot `slot`.
     ///
     /// # Errors
-    /// If it does not hold `T`, or is not among the values that the operator declares to read.
+    /// If the value does not hold `T`, or is not among the values that the operator declares to read.
     #[track_caller]
     pub fn output<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
         let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(OperandPosition::Absent);
@@ -422,7 +422,7 @@ impl<'a> Backward<'a> {
     /// ([`Hints::joins`](crate::operator::Hints::joins)). Taking it twice in one call panics.
     ///
     /// # Errors
-    /// If it does not hold `T`.
+    /// If the slot does not hold `T`.
     #[track_caller]
     pub fn result<T: Plain>(&mut self, slot: usize) -> Result<Option<ViewMut<'a, T>>> {
         let Some(&OperandPosition::Dense(i)) = self.call.wiring.results.get(slot).and_then(|s| s.first())
@@ -436,7 +436,7 @@ impl<'a> Backward<'a> {
     /// The gradient of output slot `slot`; `None` (not zeros) if no gradient reaches the output.
     ///
     /// # Errors
-    /// If it does not hold `T`.
+    /// If the slot does not hold `T`.
     #[track_caller]
     pub fn output_gradient<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
         self.output_gradient_at(slot, 0)
@@ -445,7 +445,7 @@ impl<'a> Backward<'a> {
     /// The gradient of variable `k` of output slot `slot`, as [`Self::output_gradient`].
     ///
     /// # Errors
-    /// If it does not hold `T`.
+    /// If the slot does not hold `T`.
     #[track_caller]
     pub fn output_gradient_at<T: Plain>(&self, slot: usize, k: usize) -> Result<Option<View<'a, T>>> {
         match self.call.wiring.output_gradients[slot].get(k) {
@@ -466,7 +466,7 @@ impl<'a> Backward<'a> {
     /// wanted or not dense. Taking the view twice in one call panics.
     ///
     /// # Errors
-    /// If it does not hold `T`.
+    /// If the slot does not hold `T`.
     #[track_caller]
     pub fn gradient<T: Plain>(&mut self, slot: usize) -> Result<Option<(ViewMut<'a, T>, Assign)>> {
         self.gradient_at(slot, 0)
@@ -475,7 +475,7 @@ impl<'a> Backward<'a> {
     /// The view for the gradient of variable `k` of input slot `slot`, as [`Self::gradient`].
     ///
     /// # Errors
-    /// If it does not hold `T`.
+    /// If the slot does not hold `T`.
     #[track_caller]
     pub fn gradient_at<T: Plain>(
         &mut self,

@@ -62,8 +62,8 @@ impl Work<'_> {
         (self.stored)(slot) as u64
     }
 
-    /// The default cost: one operation for each number that is written, and the bytes of everything that is bound to the call. A
-    /// table beside selected rows counts with only as many rows as there are selected rows.
+    /// The default cost: one operation for each number that is written, and the bytes of everything that is bound to the call. If
+    /// the call has selected rows, a table counts with only as many rows.
     pub fn touched(&self) -> Cost {
         self.touched
     }

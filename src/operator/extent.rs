@@ -90,7 +90,7 @@ impl fmt::Display for Extent {
 pub struct Spec {
     /// Type of an element.
     pub dtype: DType,
-    /// All dimensions; the first one counts the rows.
+    /// All dimensions; the first dimension counts the rows.
     pub shape: Shape,
     /// The levels that delimit the rows; empty for a variable without LoD.
     pub lod: Levels,

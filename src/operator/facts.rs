@@ -5,9 +5,9 @@ use crate::tensor::StorageKind;
 /// The reach of an operator: the input rows on which a row of its result depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
-    /// The same row of the batched inputs, and constants. May be called on any range of rows.
+    /// The same row of the batched inputs, and constants. The operator may be called on any range of rows.
     Row,
-    /// The rows of the same sequence (last level). May be called on any range of whole sequences.
+    /// The rows of the same sequence (last level). The operator may be called on any range of whole sequences.
     Sequence,
     /// The whole batch.
     Batch,

@@ -36,20 +36,20 @@ pub struct Hints {
     pub draws_in_training: bool,
     /// Each gradient may be computed in a call of its own, at another time: the gradients share no work, as in a product.
     pub separate_gradients: bool,
-    /// `backward` can compute the outputs in the same call, where
-    /// [`Backward::result`](crate::operator::Backward::result) asks for them.
+    /// `backward` can compute the outputs together with the gradients, if [`Backward::result`](crate::operator::Backward::result)
+    /// returns a view for them.
     pub joins: bool,
     /// Fusions: a call of this operator and a call of the operator that computes an input become one call of a third
     /// operator, so that the value between them is never in memory as a whole. The compiler fuses if nothing else reads that
     /// value.
     pub fusions: &'static [Fusion],
     /// Merging: several calls become one if they have the same variables in all input slots except [`Merge::beside`]. The
-    /// compiler merges such calls if a loop makes them at every step. Only for operators that are row-wise, are not random,
-    /// and have one output.
+    /// compiler merges such calls if a loop makes them at every step. This is only for operators that are row-wise, are not
+    /// random, and have one output.
     pub merges: Option<Merge>,
-    /// Pieces: how an operator that reads several rows of a sequence gives the same bits if the sequences come in pieces:
-    /// first the first piece of each sequence, then the second of each, and so on. `None`: it needs whole sequences. A
-    /// row-wise operator need not declare anything, since any piece is as good as the whole.
+    /// Pieces: how an operator that reads several rows of a sequence gives the same bits if the sequences come in pieces: first
+    /// the first piece of each sequence, then the second piece of each sequence, and so on. `None`: the operator needs whole
+    /// sequences. A row-wise operator need not declare anything, since any piece is as good as the whole.
     pub pieces: Option<Pieces>,
     /// As `pieces`, for pieces that come last to first.
     pub pieces_from_end: Option<Pieces>,
@@ -76,9 +76,9 @@ pub struct Fusion {
     pub into: &'static str,
     /// Each input slot of the producer, with its name at the third operator.
     pub producer_slots: &'static [(&'static str, &'static str)],
-    /// Each other input slot of this operator, with its name at the third one.
+    /// Each other input slot of this operator, with its name at the third operator.
     pub own_slots: &'static [(&'static str, &'static str)],
-    /// Outputs of this operator that the third one lacks, each with the kind of an operator that computes it. That operator
+    /// Outputs of this operator that the third operator lacks, each with the kind of an operator that computes it. That operator
     /// does not read the producer's output; its input slots are input slots of the third operator.
     pub by_others: &'static [(&'static str, &'static str)],
     /// The least width of the value between the two operators: fusing pays for wide rows only.

@@ -27,7 +27,7 @@ impl RowKey {
 pub(crate) struct Names<'a> {
     /// The numbers of the sequences in the data; 0, 1, … if empty.
     pub(crate) numbers: &'a [u64],
-    /// The position of each sequence's first row; 0 if empty.
+    /// The position of each sequence's first row, which is not 0 in a window of a longer sequence; all 0 if empty.
     pub(crate) places: &'a [u64],
 }
 

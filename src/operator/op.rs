@@ -83,8 +83,8 @@ pub trait Op: DeclaredOp {
         Err(Error::of(ErrorKind::Program, "gradient", "an operator that has one", "an operator without"))
     }
 
-    /// The gradient of input slot `wrt` for inputs of these specs: how it is stored, which forward values `backward` reads
-    /// for it, and what else the compiler may use. By default it is dense and reads everything.
+    /// The gradient of input slot `wrt` for inputs of these specs: how it is stored, which forward values `backward` reads for
+    /// it, and what else the compiler may use. By default the gradient is dense, and `backward` reads all forward values for it.
     fn gradient(&self, _wrt: usize, _inputs: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_all()
     }
@@ -153,7 +153,7 @@ pub trait Op: DeclaredOp {
     }
 
     /// Check cases: small cases that show the operator's behaviour and on which it is checked: shapes, gradients, empty
-    /// sequences, several LoD levels. Only `op::testing` reads them; it refuses an operator without any.
+    /// sequences, several LoD levels. Only `op::testing` reads them; it refuses an operator without check cases.
     ///
     /// # Errors
     /// If a case cannot be made, which is an error in the operator.

@@ -164,7 +164,7 @@ impl<'a> InferShape<'a> {
     /// Checks that input slots `a` and `b` have the same rows: the same LoD, or no LoD and the same extent of rows.
     ///
     /// # Errors
-    /// If they differ; the message prints both.
+    /// If the rows differ; the message prints both specs.
     #[track_caller]
     pub fn same_rows(&self, a: usize, b: usize) -> Result<()> {
         let (x, y) = (self.input(a), self.input(b));
@@ -186,7 +186,7 @@ impl<'a> InferShape<'a> {
     /// Checks that the variable of input slot `slot` has a LoD.
     ///
     /// # Errors
-    /// If it has no LoD.
+    /// If the variable has no LoD.
     #[track_caller]
     pub fn has_lod(&self, slot: usize) -> Result<()> {
         if self.input(slot).lod.is_empty() {
@@ -199,7 +199,7 @@ impl<'a> InferShape<'a> {
     /// level.
     ///
     /// # Errors
-    /// If it does not, or `of` has no LoD.
+    /// If input slot `slot` has other rows or levels, or input slot `of` has no LoD.
     #[track_caller]
     pub fn row_for_each_sequence(&self, slot: usize, of: usize) -> Result<()> {
         self.has_lod(of)?;
@@ -215,7 +215,7 @@ impl<'a> InferShape<'a> {
     /// Checks that the dtype of input slot `slot` is one of `dtypes`.
     ///
     /// # Errors
-    /// If it has another dtype.
+    /// If a variable of the slot has another dtype.
     #[track_caller]
     pub fn dtype_in(&self, slot: usize, dtypes: &[DType]) -> Result<()> {
         for (k, spec) in self.inputs[slot].iter().enumerate() {
@@ -230,7 +230,7 @@ impl<'a> InferShape<'a> {
     /// Checks that input slot `slot` holds f32 or f64.
     ///
     /// # Errors
-    /// If it holds another dtype.
+    /// If a variable of the slot has another dtype.
     #[track_caller]
     pub fn is_float(&self, slot: usize) -> Result<()> {
         self.dtype_in(slot, &[DType::F32, DType::F64])
@@ -239,7 +239,7 @@ impl<'a> InferShape<'a> {
     /// Checks that input slots `a` and `b` have the same dtype.
     ///
     /// # Errors
-    /// If they differ.
+    /// If the dtypes differ.
     #[track_caller]
     pub fn same_dtype(&self, a: usize, b: usize) -> Result<()> {
         let expected = self.input(a).dtype;
@@ -253,7 +253,7 @@ impl<'a> InferShape<'a> {
     /// Checks that input slot `slot` is a constant (not batched) with the dimensions `dims`.
     ///
     /// # Errors
-    /// If it is batched or has other dimensions.
+    /// If the variable is batched or has other dimensions.
     #[track_caller]
     pub fn constant(&self, slot: usize, dims: &[usize]) -> Result<()> {
         self.constant_at(slot, 0, dims)
@@ -262,7 +262,7 @@ impl<'a> InferShape<'a> {
     /// Checks that variable `k` of input slot `slot` is a constant (not batched) with the dimensions `dims`.
     ///
     /// # Errors
-    /// If it is batched or has other dimensions.
+    /// If the variable is batched or has other dimensions.
     #[track_caller]
     pub fn constant_at(&self, slot: usize, k: usize, dims: &[usize]) -> Result<()> {
         let spec = &self.inputs[slot][k];

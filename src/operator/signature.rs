@@ -150,8 +150,8 @@ pub struct Slot {
     pub literal: bool,
     /// An input that may be stored in any way, since only its LoD is read.
     pub any_storage: bool,
-    /// The slot may hold a row-sparse parameter ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)),
-    /// or, if it is updated, the optimizer's state beside one.
+    /// The slot may hold a row-sparse parameter ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)), or, if
+    /// the slot is updated, the optimizer's state for such a parameter.
     pub table: bool,
 }
 
@@ -213,7 +213,7 @@ impl Slot {
         Slot { updated: true, ..self }
     }
 
-    /// Marks the input as one whose numbers are not read: it may be bound before it was computed.
+    /// Declares that the operator reads no number of the input: the input may be bound before its value is computed.
     #[must_use]
     pub const fn shape_only(self) -> Self {
         Slot { shape_only: true, ..self }

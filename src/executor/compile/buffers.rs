@@ -23,7 +23,7 @@ fn overlap(lives: &Lives, (first, last): Life) -> impl Iterator<Item = Life> {
 /// need not be searched one by one, as in long chains whose values wait for their gradients.
 #[derive(Default)]
 struct BufferTree {
-    /// The number of each buffer among all.
+    /// The number of each buffer among the buffers of all dtypes.
     numbers: Vec<usize>,
     /// The buffers, then pairs of buffers, then pairs of pairs, up to one node for all.
     levels: Vec<Vec<Lives>>,

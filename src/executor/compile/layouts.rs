@@ -1,8 +1,8 @@
 //! Layouts: the variables of the root block that are in step-major order.
 //!
-//! The gradients that a loop passes back are in the order of its rank table. Another loop over the same sequences reads them
-//! in that order, and a row-wise operator works on them in that order; they are copied only if an operator needs the batch's
-//! own order, or a value is fetched (the module `slots`).
+//! The gradients that a loop passes back are in the order of its rank table. Another loop over the same sequences reads them in
+//! that order, and a row-wise operator works on them in that order; the gradients are copied only if an operator needs the
+//! batch's own order, or a value is fetched (the module `slots`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -140,7 +140,7 @@ impl Finder<'_> {
         Ok(found.filter(|_| write_width <= read_width))
     }
 
-    /// The variables that a call reads, and the variables that it and the calls beside it write.
+    /// The variables that a call reads, and the variables that it writes together with the other calls for the same input slots.
     fn operands(&self, call: &ScheduledCall) -> (Vec<VarId>, Vec<VarId>) {
         let (desc, Some(parsed)) = (self.source.desc(call.id), self.source.parsed(call.id)) else {
             return Default::default();

@@ -1,5 +1,5 @@
-//! The schedule: the calls of the root block in the order of the run, the calls before, in and after the loop of each step
-//! block, and the variables that each call reads and writes. Their slots are not known yet.
+//! The schedule: the calls of the root block in the order of the run, the calls before, in and after the loop of each step block,
+//! and the variables that each call reads and writes. The slots of these variables are not known yet.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -88,7 +88,7 @@ impl ScheduledCall {
 }
 
 impl LoopItem {
-    /// The items before the loop, in it and after it, in this order.
+    /// The items before, in and after the loop, in this order.
     pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
         self.before.iter().chain(&self.body).chain(&self.after)
     }

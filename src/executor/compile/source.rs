@@ -1,5 +1,5 @@
-//! The source of a compilation: the rewritten program, the operators that run, and each of them parsed. They were parsed
-//! when rewriting began; no later code asks the registry again.
+//! The source of a compilation: the rewritten program, and the operators that run, parsed. They were parsed when rewriting began;
+//! no later code asks the registry again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

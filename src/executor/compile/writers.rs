@@ -159,7 +159,8 @@ impl WriterFinder<'_> {
         let (step, gradient) = self.source.step(inner.id)?;
         let Some(gradient) = gradient else { return inner.items().try_for_each(|item| self.item(item)) };
         self.begin(inner.id, step, gradient)?;
-        // A memory that passes nothing back has its whole gradient before the loop: its readers may run there.
+        // If a memory passes nothing back, the gradient of its next value is complete before the loop, so calls before the loop
+        // may read it.
         self.memories(gradient, Passes::Nothing);
         inner.before.iter().try_for_each(|item| self.item(item))?;
         self.memories(gradient, Passes::ToTheStepBefore);

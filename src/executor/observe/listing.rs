@@ -390,8 +390,8 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Prints the transfers between the memories and the variables outside that hold their first and last values; in a backward
-    /// loop, between the gradients of these variables.
+    /// Prints the moves between the memories of a loop and the variables around the loop that hold the memories' first and last
+    /// values; in a backward loop, between the gradients of these variables.
     fn ends(&mut self, inner: &Loop) {
         for plan in inner.memories.iter().filter(|_| !inner.backward) {
             if let Some(last) = &plan.last {

@@ -72,7 +72,7 @@ pub(crate) struct OpInstr {
     /// Whether the operator divides its columns over threads.
     pub(crate) divides_columns: bool,
     pub(crate) wanted: Vec<bool>,
-    /// The writes that are flushed after the call: values that pass from step to step.
+    /// The writes whose very small numbers are set to zero after the call: values that pass from step to step.
     pub(crate) flush: Vec<usize>,
     pub(crate) effort: Effort,
     pub(crate) span: LoopRows,
@@ -251,7 +251,7 @@ pub(crate) struct Loop {
     /// Moves of rows from the order of the block back to the order of the batch.
     pub(crate) scatter: Vec<Move>,
     pub(crate) scatter_statics: Vec<Move>,
-    /// Values flushed after the loop, which it passes to a step of the loop around it.
+    /// The values that the loop passes to a step of the loop around it. Their very small numbers are set to zero after the loop.
     pub(crate) flush: Vec<Ref>,
     /// The slots whose rows are in an order of this block: step-major, or by rank.
     pub(crate) slots: Vec<usize>,
@@ -272,7 +272,7 @@ pub(crate) struct Loop {
     pub(crate) random: bool,
 }
 
-/// The chains of the instructions before a loop, in it and after it.
+/// The chains of the instructions before, in and after a loop.
 #[derive(Default)]
 pub(crate) struct Chains {
     pub(crate) before: Vec<Chain>,

@@ -136,7 +136,8 @@ impl<'a> Interpreter<'a> {
         Ok(root.vars)
     }
 
-    /// Runs the operators of a block in order. Values of `flushed` variables, which pass between steps, are flushed.
+    /// Runs the operators of a block in order. Very small numbers of the `flushed` variables, which pass between steps, are set
+    /// to zero.
     fn block(
         &self,
         block: BlockId,

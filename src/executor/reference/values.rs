@@ -87,7 +87,7 @@ pub(super) fn sum(program: &Program, gradient: VarId, a: &Storage, b: &Storage) 
     if computed_sparse(program, gradient).is_some() { add_stored(a, b) } else { add(a, b) }
 }
 
-/// The variable of a gradient, if a run computes it and does not store all of its elements.
+/// The variable of a gradient, if a run computes the variable and does not store all of its elements; else `None`.
 pub(super) fn computed_sparse(program: &Program, gradient: VarId) -> Option<VarId> {
     let of = program.var(gradient).gradient_of?;
     let computed = Some(program.var(of)).filter(|desc| !desc.is_row_sparse()).and_then(VarDesc::spec);

@@ -1,5 +1,5 @@
-//! Finds the operators of a step block that can be merged: products that share an input, and operators at the same place in
-//! trees of sums of the same shape.
+//! Finds the operators of a step block that can be merged: products that share an input, and operators at the same position in
+//! trees of sums that have the same shape.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -38,8 +38,8 @@ pub(super) struct Key {
 
 /// The groups of nodes to be merged, in an order in which a group follows the groups that it reads.
 ///
-/// Equivalent nodes have the same place in trees of the same shape. So a group has one node in each of these trees, and with
-/// the nodes of every group in the order of their trees' roots, the columns of all groups fit together.
+/// Equivalent nodes have the same position in trees of the same shape. So a group has one node in each of these trees. The nodes
+/// of every group are in the order of their trees' roots, so that the columns of all groups fit together.
 pub(super) fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
     let set_of = alike(nodes);
     // The reader of a node comes after the node.

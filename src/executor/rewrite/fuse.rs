@@ -1,5 +1,6 @@
-//! Fusing: if an operator declares that it and the operator of its input can be one ([`Op::fusions`]), and no other operator
-//! reads the value between them, one operator replaces both, whose chunks never hold that value as a whole.
+//! Fusing: if an operator declares that it can be fused with the operator of its input ([`Op::fusions`]), and no other operator
+//! reads the value between them, one operator replaces both. The fused operator works in chunks, and never holds that value as a
+//! whole.
 //!
 //! With gradients, the operator replaces both backward operators as well: it computes outputs and gradients in one call,
 //! before the readers of its outputs. So the gradient of its output must be known by then. The gradient of a mean or a

@@ -249,7 +249,7 @@ impl Draft<'_> {
                 let shared: Vec<String> = first.vars.iter().map(|&v| self.shown(v)).collect();
                 note.text += &format!(", since all read {}", shared.join(", "));
             }
-            // At the first forward operator, all inputs are known; at the last backward operator, all gradients are.
+            // At the first forward operator, all inputs are known; at the last backward operator, all gradients are known.
             forward.new.push((at, merged(&*members[0].instance, &descs, &wholes), origin.clone()));
             if members[0].reader.is_none() {
                 let parts = self.parts(leaf(nodes, group[0]), &members, (whole, grad), &descs[0].caller)?;

@@ -1,4 +1,4 @@
-//! Feeds: checks them against their descriptions, binds their levels, copies their values, and computes the bytes of a batch.
+//! Feeds: checks feeds against their specs, binds their levels, copies their values, and computes the bytes of a batch.
 
 use std::sync::Arc;
 

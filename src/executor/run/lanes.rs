@@ -1,5 +1,5 @@
-//! Lanes: groups of sequences for threads that share the steps of a loop. A lane runs from the first step to the last
-//! without waiting for the others; if few sequences are left, one lane has all of them and all threads.
+//! Lanes: groups of sequences for threads that share the steps of a loop. A lane runs from the first step to the last without
+//! waiting for the other lanes; if few sequences are left, one lane has all sequences and all threads.
 
 use std::ops::Range;
 

@@ -172,7 +172,7 @@ impl RunState<'_> {
         instr.op.cost(&work)
     }
 
-    /// The bytes that a loop moves between the batch's order and its own.
+    /// The bytes that a loop moves between the batch's order and the loop's order.
     pub(crate) fn moved(&self, instr: &Loop) -> Cost {
         let bytes =
             |m: &Move| self.count(m.outer.rows, None) * m.outer.width * self.dtype(&m.outer).size_of();

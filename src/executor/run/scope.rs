@@ -159,8 +159,8 @@ impl Scope {
         }
     }
 
-    /// Returns a copy of a variable's value. For a row-sparse parameter, and for the optimizer's state beside one, the value
-    /// is the touched rows, by ascending numbers; every other row has its first value.
+    /// Returns a copy of a variable's value. For a row-sparse parameter, and for the optimizer's state for such a parameter, the
+    /// value is the touched rows, by ascending numbers; every other row has its first value.
     ///
     /// # Errors
     /// If there is no variable of that name.

@@ -18,7 +18,7 @@ use crate::tensor::DType;
 pub(crate) enum Stages {
     /// All stages up to this one.
     Until(Stage),
-    /// The updates of a run that stopped before them.
+    /// The updates of a run that stopped at its gradients.
     Updates,
 }
 

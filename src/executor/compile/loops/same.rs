@@ -20,7 +20,7 @@ pub(super) fn same(block: &GradientBlock<'_>) -> Result<EqualGradients> {
             let alike = program.spec(*var)? == program.spec(*of)? && block.class(*var) == block.class(*of);
             let passes = parsed.op.gradient(slot, &parsed.inputs).passes;
             if passes && alike && block.is_inside(*var) && written.get(var) == Some(&1) {
-                // A gradient that is read was written before, so it is in the map already if it equals another one.
+                // A gradient that is read was written before, so it is in the map already if it equals another gradient.
                 same.0.insert(*var, same.resolve(*of));
             }
         }
