@@ -84,7 +84,7 @@ impl BatchLoss {
         self.body.spec(of).is_ok_and(|spec| spec.batched())
     }
 
-    /// The totals of no part.
+    /// The totals of an empty batch: all sums are 0.
     pub(crate) fn zero(&self) -> Totals {
         Totals(vec![[0.0; 2]; self.terms.totals.len()])
     }
@@ -267,7 +267,7 @@ fn value(kind: Total, [sum, count]: [f64; 2]) -> f64 {
     }
 }
 
-/// The share of a part in a total.
+/// The share of a part in a total: for a mean, its share of the rows; for a sum, 1.
 fn share(kind: Total, [_, part]: [f64; 2], [_, all]: [f64; 2]) -> f64 {
     match kind {
         Total::Sum => 1.0,
@@ -300,7 +300,7 @@ fn reads_totals(
             continue;
         }
         if op.role != Role::Backward {
-            // The first gradient is 1 in the shape of the loss.
+            // The gradient of the loss is 1 in the loss's shape, whatever the loss's value is.
             let first = computed.iter().any(|&var| head.var(var).gradient_of.is_some());
             needed.extend(op.reads().filter(|_| !first));
             continue;

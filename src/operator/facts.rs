@@ -102,13 +102,13 @@ impl Gradient {
         Self::reading(ReadSlots::everything())
     }
 
-    /// Adds an input slot to the values that are read.
+    /// Adds an input slot to the slots whose values are read.
     #[must_use]
     pub const fn input(self, slot: usize) -> Self {
         Gradient { reads: self.reads.input(slot), ..self }
     }
 
-    /// Adds an output slot to the values that are read.
+    /// Adds an output slot to the slots whose values are read.
     #[must_use]
     pub const fn output(self, slot: usize) -> Self {
         Gradient { reads: self.reads.output(slot), ..self }

@@ -178,7 +178,8 @@ fn cases_of_rows(
     .collect()
 }
 
-/// A csr matrix of `rows` rows without a pattern: some rows empty, most columns too, entries in any order and repeated.
+/// A csr matrix of `rows` rows without a pattern: some rows and most columns are empty, and the entries of a row are unsorted and
+/// may repeat.
 ///
 /// # Errors
 /// If there are no columns.

@@ -72,7 +72,7 @@ pub(crate) fn slots(
 ) -> Result<Slots> {
     let slots = Slots { views: blocks.views(), ..Slots::default() };
     let mut maker = Maker { source, blocks, layouts, writers, now: 0, slots };
-    // Feeds without readers are still checked when they are fed; all other feeds are slots from the start.
+    // Feeds without readers are still checked when they are fed; all other feeds have slots from the start.
     let read: HashSet<VarId> =
         source.live.iter().flat_map(|&number| source.program.root().ops[number].reads()).collect();
     for (id, var) in source.program.vars() {
@@ -164,7 +164,7 @@ struct Maker<'a> {
     blocks: &'a Blocks,
     layouts: &'a Layouts,
     writers: &'a Writers,
-    /// The number of the root block's operator, among the operators that run, from 1.
+    /// The number of the current operator of the root block, among the operators that run, from 1.
     now: usize,
     slots: Slots,
 }

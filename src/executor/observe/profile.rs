@@ -153,7 +153,7 @@ pub struct Profile {
     pub entries: Vec<Entry>,
     /// The number of runs, without runs that ended with an error.
     pub runs: u64,
-    /// The duration of all runs, with runs that ended with an error.
+    /// The duration of all runs, including runs that ended with an error.
     pub wall: Duration,
     /// The number of threads.
     pub threads: usize,

@@ -306,7 +306,7 @@ pub(crate) struct Plan {
     /// The storage of each value in the pool, which has the values that are not dense.
     pub(crate) pools: Vec<StorageKind>,
     pub(crate) prepared: usize,
-    /// The number of instructions, with the instructions of loops.
+    /// The number of instructions, including the instructions of loops.
     pub(crate) instructions: usize,
     /// The blocks whose frames provide row keys for instructions outside the block.
     pub(crate) keyed: Vec<BlockId>,

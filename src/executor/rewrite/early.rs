@@ -11,7 +11,7 @@ use crate::program::{OpDesc, RECURRENT, Role, grad_name};
 impl Draft<'_> {
     /// The operators of the root block, from `from` on, that must run before `joint`, so that the gradients that `joint` reads
     /// are known. The inner error is the reason why they cannot move up: they depend on the results of `forward`, which `joint`
-    /// replaces, or are known or made only later.
+    /// replaces, or on values or levels that are known only later.
     pub(crate) fn early(
         &self,
         joint: &OpDesc,

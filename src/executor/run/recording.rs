@@ -41,7 +41,7 @@ impl Worker {
     }
 }
 
-/// The number of instructions, with the instructions of loops.
+/// The number of instructions, including the instructions of loops.
 fn instructions(code: &[Instr]) -> usize {
     let inside = |instr: &Instr| match instr {
         Instr::Loop(inner) => {
@@ -52,7 +52,7 @@ fn instructions(code: &[Instr]) -> usize {
     code.iter().map(|instr| 1 + inside(instr)).sum()
 }
 
-/// The times at which the phases of a loop begin and end: before it, its steps, after it.
+/// The times at which the phases of a loop begin and end: before the loop, its steps, after the loop.
 pub(crate) struct Laps {
     wanted: bool,
     at: ArrayVec<Instant, 7>,

@@ -75,7 +75,7 @@ impl Scope {
         Ok(scope)
     }
 
-    /// Adds and initialises the persistent variables of `program` that are missing.
+    /// Adds and initialises the persistent variables of `program` that the scope lacks.
     ///
     /// # Errors
     /// If an initialiser is unknown or does not fit, or a variable exists with another shape or dtype.

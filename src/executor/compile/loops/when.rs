@@ -41,7 +41,7 @@ pub(crate) struct Unit {
 /// The part of its operator's work that a unit does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnitWork {
-    /// The call itself.
+    /// The call of the operator.
     Computes,
     /// The offsets of the levels that the operator makes. They are computed before the call, since the size of its output depends
     /// on them.
