@@ -107,7 +107,7 @@ pub struct Executor {
     machine: Machine,
     /// The variables that can be fetched.
     wanted: Vec<VarId>,
-    /// The last stage of the last run, if it succeeded.
+    /// The last stage of the last run; `None` before a run, and after a run that failed.
     done: Option<Stage>,
     updates: Updates,
     profiling: Option<Profiling>,
@@ -123,8 +123,8 @@ impl Executor {
     /// The maximum number of threads: more than any machine has cores, so that a larger number is a mistake.
     pub const MOST_THREADS: usize = MOST_THREADS;
 
-    /// Compiles `program` for the variables that will be fetched, to run on `threads` threads (0: one per core). Large
-    /// enough work is divided for that many threads, on no more system threads than there are cores. Operators that neither
+    /// Compiles `program` for the variables that will be fetched, to run on `threads` threads (0: one per core). Work that is
+    /// large enough is divided for `threads` threads, but no more system threads run than there are cores. Operators that neither
     /// the fetched variables nor an update needs are left out.
     ///
     /// # Errors
@@ -185,7 +185,7 @@ impl Executor {
         self.machine.divide_everything();
     }
 
-    /// The compiled program, as it was given.
+    /// The program that was given to [`Self::new`].
     pub fn program(&self) -> &Program {
         &self.program
     }
@@ -195,9 +195,9 @@ impl Executor {
         self.machine.bytes()
     }
 
-    /// The bytes that the buffers will take for a batch, before it runs: a function of its numbers of sequences and rows.
-    /// Buffers never shrink, so [`Self::bytes`] is the largest of these so far. Rows of sequences that operators make during
-    /// the run are not known before and are left out, as are packed weights and selected rows.
+    /// The bytes that the buffers will take for a batch, before it runs: a function of its numbers of sequences and rows. Buffers
+    /// never shrink, so [`Self::bytes`] is the need of the largest batch so far. Rows of sequences that operators make during the
+    /// run are not known before and are left out, as are packed weights and selected rows.
     ///
     /// Afterwards the values of the last run cannot be fetched, and its gradients cannot be used.
     ///
@@ -225,8 +225,8 @@ impl Executor {
         self.machine.place(&self.program, &self.plan, feed, value)
     }
 
-    /// Runs the program once. Persistent variables are read from and updated in `scope`; an error before the updates
-    /// leaves it as it was.
+    /// Runs the program once. Persistent variables are read from and updated in `scope`; an error before the updates leaves the
+    /// scope unchanged.
     ///
     /// # Errors
     /// If a feed is missing, of another dtype or shape, or its LoD does not fit; if an operator refuses the data; if a
@@ -236,13 +236,13 @@ impl Executor {
         self.run_data(scope, run, Location::caller())
     }
 
-    /// As [`Self::run`], for feeds that another line made: an error about a feed names that line.
+    /// As [`Self::run`], for feeds that the line of code `data` made: an error about a feed names that line.
     #[track_caller]
     pub(crate) fn run_data(&mut self, scope: &mut Scope, run: &Run<'_>, data: &Location<'_>) -> Result<()> {
         self.run_with(scope, run, None, data)
     }
 
-    /// A forward pass that infers, with all feeds [in place](Self::place).
+    /// Runs a forward pass in inference mode. All feeds must have been set by [`Self::place`].
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -294,7 +294,7 @@ impl Executor {
     pub fn bytes_of(&self, var: impl Into<VarId>) -> Result<usize> {
         let var = var.into();
         let known = self.plan.of_var.get(var.0 as usize).copied().flatten();
-        // A row-sparse parameter is in its scope.
+        // The scope has the memory of a row-sparse parameter, so the machine cannot count its bytes.
         let here = |slot: &Slot| slot.life.1 == usize::MAX && !(slot.persistent && slot.pool.is_some());
         let Some(slot) = known.filter(|&slot| here(&self.plan.slots[slot])) else {
             let got = self.program.called(var);
@@ -305,11 +305,11 @@ impl Executor {
     }
 
     /// The gradient of a parameter after a run until the gradients, as the update of the parameter will read it: dense, or
-    /// selected rows, whose numbers may repeat. Clipping is part of the updates and has not changed it.
+    /// selected rows, whose numbers may repeat. The gradient is not clipped yet, since clipping is part of the updates.
     ///
     /// # Errors
-    /// If the last run did not succeed at [`Stage::Gradients`], or [`Self::update`] has used its gradients; if no update
-    /// moves the parameter; if the program computes values after an update, so that not all gradients exist at one time.
+    /// If the last run did not succeed at [`Stage::Gradients`], or [`Self::update`] has used its gradients; if no update changes
+    /// the parameter; if the program computes values after an update, so that not all gradients exist at one time.
     #[track_caller]
     pub fn gradient(&mut self, param: impl Into<VarId>) -> Result<Storage> {
         let caller = Location::caller();
@@ -317,8 +317,8 @@ impl Executor {
         self.machine.value(&self.plan.slots[slot], self.program.spec(grad)?)
     }
 
-    /// Replaces the gradient of a parameter, for [`Self::update`]. The storage stays: a dense gradient is replaced by a
-    /// dense gradient, selected rows by selected rows, of any number.
+    /// Replaces the gradient of a parameter, for [`Self::update`]. The storage cannot change: a dense gradient is replaced by a
+    /// dense gradient, and selected rows by any number of selected rows.
     ///
     /// # Errors
     /// As [`Self::gradient`], and if the value has another storage, dtype or shape than the gradient.
@@ -344,10 +344,9 @@ impl Executor {
         self.machine.set_value(&self.plan.slots[slot], &value, DuplicateRows::Kept)
     }
 
-    /// Runs the second half of a run that stopped at [`Stage::Gradients`]: checks that the loss and the gradients, as they
-    /// are now, are finite, and updates the persistent variables in `scope`. The mode and the number of the step are the
-    /// same as in the first half. It can run once: if a number is not finite, or an update fails, the gradients are used up
-    /// too.
+    /// Runs the second half of a run that stopped at [`Stage::Gradients`]: checks that the loss and the gradients, as they are
+    /// now, are finite, and updates the persistent variables in `scope`. The mode and the number of the step are the same as in
+    /// the first half. The second half can run only once per first half, even if a number is not finite or an update fails.
     ///
     /// As [`Self::gradient`]; if a variable is missing in `scope` or has another shape; if a gradient is not finite, before
     /// any update, which leaves the scope unchanged; if the program has no updates.
@@ -408,7 +407,7 @@ impl Executor {
     /// The value of a fetched variable after a run.
     ///
     /// # Errors
-    /// If it was not among the variables to fetch, or the run ended at an earlier stage.
+    /// If the variable was not among the variables to fetch, or the run ended at an earlier stage.
     #[track_caller]
     pub fn fetch(&mut self, var: impl Into<VarId>) -> Result<Variable> {
         let (id, caller) = (var.into(), Location::caller());
@@ -420,7 +419,7 @@ impl Executor {
     /// Passes the numbers of a fetched dense variable to a function, without the allocation of [`Self::fetch`].
     ///
     /// # Errors
-    /// As [`Self::fetch`], or if it has another dtype or is sparse.
+    /// As [`Self::fetch`], or if the variable has another dtype or is sparse.
     #[track_caller]
     pub(crate) fn numbers<T: Element + Plain, R>(
         &mut self,
@@ -436,7 +435,7 @@ impl Executor {
     /// The first number of a fetched float variable after a run: a loss or a metric, without an allocation.
     ///
     /// # Errors
-    /// As [`Self::fetch`], or if it holds no float.
+    /// As [`Self::fetch`], or if the variable holds no float.
     #[track_caller]
     pub fn scalar(&mut self, var: impl Into<VarId>) -> Result<f64> {
         let (id, caller) = (var.into(), Location::caller());
@@ -473,7 +472,7 @@ impl Executor {
     /// The number of rows of a root block variable in the last run, also of a variable that cannot be fetched.
     ///
     /// # Errors
-    /// If it is no tensor.
+    /// If the variable is no tensor.
     pub(crate) fn rows(&self, var: VarId) -> Result<usize> {
         Ok(self.machine.rows(self.program.spec(var)?))
     }

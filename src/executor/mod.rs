@@ -1,9 +1,9 @@
 //! The executor: compiles programs to slots and buffers, feeds, runs, fetches.
 //!
-//! The modules, in the order in which one may use another: `rewrite` turns a program into another one with the same results,
-//! `plan` is a compiled program as plain data, `compile` makes the plan, `run` is the machine that runs it, `observe` prints
-//! the plan and the time of its runs. `reference` interprets programs without any of these. The [`Executor`] is the
-//! interface to them.
+//! The modules, in an order in which a later module may use an earlier one: `rewrite` turns a program into another one with the
+//! same results, `plan` is a compiled program as plain data, `compile` makes the plan, `run` is the machine that runs it,
+//! `observe` prints the plan and the time of its runs. `reference` interprets programs without any of these. The [`Executor`] is
+//! the interface to them.
 //!
 //! [`Executor::new`] compiles a program for the variables that are wanted; [`Executor::run`] runs it on a batch and a
 //! [`Scope`]. The facts of a run (train or infer, the number of the step, the numbers of the sequences in the data, the last

@@ -13,23 +13,25 @@ use crate::program::{LossTerms, Program, Role, TotalVar, VarRole, grad_name};
 use crate::tensor::{Dense, Storage, Variable};
 use crate::with_float;
 
-/// A loss whose batches come in parts.
+/// The loss of a batch that comes in parts. The *totals* are sums and means over rows: the body computes them for each part. The
+/// head computes the loss from the totals of all parts.
 pub(crate) struct BatchLoss {
     terms: LossTerms,
     /// The program that computes a part; the gradients of the totals are its feeds.
     pub(crate) body: Program,
     head: Executor,
-    /// The gradient of each total, which the head computes and the body is fed.
+    /// The gradient of each total: the head computes it, and it is a feed of the body. `None` if a total has no gradient.
     seeds: Vec<Option<VarId>>,
-    /// The gradients of the parameters that the head reads.
+    /// The gradients that the head itself adds to the parameters that it reads.
     gradients: Vec<VarId>,
-    /// The only total with a gradient, if there is exactly one: its factor may be known after the parts.
+    /// The number of the only total that has a gradient; `None` if none or several have one. With one such total, the factor of
+    /// its gradient may be applied after the parts.
     late: Option<usize>,
     /// Whether the gradients of the totals depend on the totals' values, and not only on the numbers of rows.
     by_value: bool,
 }
 
-/// The sums over parts, by total: Σ x, and Σ n for means.
+/// For each total, two sums over the parts. Of a mean: Σ x and Σ n. Of a sum: Σ x and the number of parts.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Totals(Vec<[f64; 2]>);
 
@@ -38,12 +40,12 @@ pub(crate) struct Whole {
     pub(crate) loss: f64,
     /// The gradients of the totals.
     seeds: Vec<f64>,
-    /// The gradients that parameters get without rows, by the gradient.
+    /// The gradients that the head computes for the parameters that it reads, each with the number of the gradient's variable.
     pub(crate) gradients: Vec<(VarId, Storage)>,
 }
 
 impl BatchLoss {
-    /// Returns the loss of a program that is differentiated by `loss`.
+    /// Returns the loss of a differentiated program, whose `terms` divide it into body and head.
     ///
     /// # Errors
     /// If an operator is not registered.
@@ -59,13 +61,14 @@ impl BatchLoss {
         let late = if let [one] = with_gradient[..] { Some(one) } else { None };
         let by_value = reads_totals(&head.program, registry, &terms, &head.seeds)?;
         let mut wanted: Vec<VarId> = head.seeds.iter().flatten().chain(&head.gradients).copied().collect();
-        // A loss that is a total is fed.
+        // A loss that is itself a total is a feed of the head, so it is not fetched.
         wanted.extend((!terms.is_total()).then_some(terms.loss));
         let executor = Executor::on(&head.program, registry, &wanted, threads)?;
         Ok(Self { terms, body, head: executor, seeds: head.seeds, gradients: head.gradients, late, by_value })
     }
 
-    /// The operators whose rows depend on the whole batch, and that see each part alone.
+    /// The operators whose rows depend on all rows of a part, so that parts give other results than the whole batch: the kind and
+    /// the user's line of each.
     pub(crate) fn whole_batch(&self) -> &[(String, String)] {
         &self.terms.whole
     }
@@ -81,7 +84,7 @@ impl BatchLoss {
         self.body.spec(of).is_ok_and(|spec| spec.batched())
     }
 
-    /// The totals of no part.
+    /// The totals of an empty batch: all sums are 0.
     pub(crate) fn zero(&self) -> Totals {
         Totals(vec![[0.0; 2]; self.terms.totals.len()])
     }
@@ -116,7 +119,8 @@ impl BatchLoss {
         self.late.is_some()
     }
 
-    /// Returns the totals of a part whose numbers of rows suffice; `None` if the values of its feeds do not determine them.
+    /// Returns the totals of a part from the numbers of rows alone, with 0 for each Σ x. `None` if the gradients depend on the
+    /// values of totals, or no feed has the rows that a total counts.
     pub(crate) fn counted<'a>(&self, value: impl Fn(VarId) -> Option<&'a Variable>) -> Option<Totals> {
         if self.by_value {
             return None;
@@ -138,7 +142,8 @@ impl BatchLoss {
         self.terms.totals.iter().map(count).collect::<Option<_>>().map(Totals)
     }
 
-    /// The values of the body's gradient feeds for a part. Without `whole`, they are 1, for [late](Self::is_late) factors.
+    /// The values of the body's gradient feeds for a part. Without `whole` they are 1: the factor is then applied [after the
+    /// parts](Self::is_late).
     ///
     /// # Errors
     /// If the body does not have such a feed.
@@ -158,7 +163,7 @@ impl BatchLoss {
             .collect()
     }
 
-    /// The weight of a part's gradient, if the factor is applied to the weighted sum afterwards.
+    /// The weight of a part's gradient in the sum over parts that [`Self::factor`] multiplies: n for a mean, else 1.
     pub(crate) fn weight(&self, part: &Totals) -> f64 {
         match self.late {
             Some(i) if self.terms.totals[i].kind == Total::Mean => part.0[i][1],
@@ -166,7 +171,7 @@ impl BatchLoss {
         }
     }
 
-    /// The factor of the weighted sum of the parts' gradients.
+    /// The factor by which the weighted sum of the parts' gradients is multiplied to give the gradient of the whole batch.
     pub(crate) fn factor(&self, whole: &Whole, all: &Totals) -> f64 {
         match self.late {
             None => 1.0,
@@ -262,7 +267,7 @@ fn value(kind: Total, [sum, count]: [f64; 2]) -> f64 {
     }
 }
 
-/// The share of a part in a total.
+/// The share of a part in a total: for a mean, its share of the rows; for a sum, 1.
 fn share(kind: Total, [_, part]: [f64; 2], [_, all]: [f64; 2]) -> f64 {
     match kind {
         Total::Sum => 1.0,
@@ -271,7 +276,7 @@ fn share(kind: Total, [_, part]: [f64; 2], [_, all]: [f64; 2]) -> f64 {
     }
 }
 
-/// A number, in the shape that a variable without rows has in the program.
+/// Returns a number in the shape of a variable of the program that has no rows.
 fn scalar(program: &Program, var: VarId, value: f64) -> Result<Variable> {
     let spec = program.spec(var)?;
     let shape: Vec<usize> = spec.shape.iter().map(|extent| extent.known().unwrap_or(1)).collect();
@@ -295,7 +300,7 @@ fn reads_totals(
             continue;
         }
         if op.role != Role::Backward {
-            // The first gradient is 1 in the shape of the loss.
+            // The gradient of the loss is 1 in the loss's shape, whatever the loss's value is.
             let first = computed.iter().any(|&var| head.var(var).gradient_of.is_some());
             needed.extend(op.reads().filter(|_| !first));
             continue;

@@ -1,4 +1,4 @@
-//! Settling: applies the moves that rows of parameters owe.
+//! Settling: makes the updates that rows of parameters have postponed.
 
 use super::executor::Executor;
 use super::run::request::Run;
@@ -7,13 +7,13 @@ use crate::error::{AtCaller, Result};
 use crate::operator::Registry;
 use crate::program::Program;
 
-/// Applies the moves that rows of parameters owe. With gradients of selected rows in the
-/// [mode](crate::optimizer::SparseMode) `exact`, a row that a training step does not touch moves later, before the program
-/// reads it next. Settle the parameters before you read them from the scope of a training, or set one there; a
-/// [`Trainer`](crate::train) does so by itself.
+/// Makes the updates that rows of parameters have postponed. In the [mode](crate::optimizer::SparseMode) `exact`, gradients of
+/// selected rows postpone the update of a row that a training step does not read, until the program reads the row. Call `settle`
+/// before you read parameters from the scope of a training, or set one in the scope; a [`Trainer`](crate::train) calls it by
+/// itself.
 ///
-/// Afterwards a parameter and the optimizer's state have the numbers that dense gradients would have given, up to rounding.
-/// A program that owes nothing is left unchanged.
+/// Afterwards a parameter and the optimizer's state have the numbers that dense gradients would have given, up to rounding. If no
+/// update was postponed, the scope stays unchanged.
 ///
 /// ```
 /// use unpadded::executor::{Executor, Run, Scope, settle};
@@ -36,7 +36,7 @@ use crate::program::Program;
 /// ```
 ///
 /// # Errors
-/// If the scope lacks a parameter that may owe moves, or a state of its rule.
+/// If the scope lacks a parameter whose updates can be postponed, or a state of its update rule.
 #[track_caller]
 pub fn settle(program: &Program, registry: &Registry, scope: &mut Scope, threads: usize) -> Result<()> {
     let Some(all) = program.settling() else { return Ok(()) };

@@ -34,7 +34,7 @@ impl Literal {
         }
     }
 
-    /// Its kind and its value, truncated if long.
+    /// The literal's kind and value, for a message; a value of more than 60 characters is truncated.
     pub(crate) fn told(&self) -> String {
         const MOST: usize = 60;
         let value = self.to_string();
@@ -72,7 +72,7 @@ macro_rules! literal_from {
 literal_from!(bool => Bool as bool, i64 => Int as i64, i32 => Int as i64, u32 => Int as i64,
     f64 => Float as f64, f32 => Float as f64);
 
-/// A size that is too large for a file becomes the largest that fits; no real size is that large.
+/// A size over `i64::MAX` becomes `i64::MAX`, since a literal holds an `i64`. No real size is that large.
 impl From<usize> for Literal {
     fn from(value: usize) -> Self {
         Literal::Int(i64::try_from(value).unwrap_or(i64::MAX))
@@ -97,7 +97,8 @@ impl<T: Into<Literal>> From<Vec<T>> for Literal {
     }
 }
 
-/// The attributes of an operator by name. Reading a missing attribute, or one of another type, is an error that names it.
+/// The attributes of an operator by name. Reading a missing attribute, or an attribute of another type, is an error that names
+/// it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Attributes(BTreeMap<String, Literal>);
 
@@ -119,7 +120,7 @@ impl Attributes {
         self.0.insert(name.to_owned(), value.into());
     }
 
-    /// The attribute of this name.
+    /// The attribute of this name; `None` if it is missing.
     pub fn get(&self, name: &str) -> Option<&Literal> {
         self.0.get(name)
     }
@@ -135,8 +136,8 @@ impl Attributes {
     }
 }
 
-/// A literal with its name in messages: an attribute, or the literal bound to an operator's input slot. Reading it as
-/// another kind of literal is an error with that name.
+/// A literal, with the name that error messages use: the name of the attribute, or of the input slot that the literal is bound
+/// to. Reading the literal as another kind of value is an error with this name.
 ///
 /// ```
 /// use unpadded::op::Attributes;
@@ -167,12 +168,12 @@ impl<'a> LiteralRef<'a> {
         Self { role: "input", name, value }
     }
 
-    /// The literal itself, for as long as it lives.
+    /// The literal itself. The reference may outlive this `LiteralRef`.
     pub fn get(self) -> &'a Literal {
         self.value
     }
 
-    /// An error about the literal, with what the operator expects, such as a range.
+    /// Returns an error about the literal; `expected` says which values the operator accepts, such as a range.
     #[track_caller]
     pub fn mismatch(self, expected: &str) -> Error {
         wrong(self.role, self.name, expected, self.value.told())
@@ -189,7 +190,7 @@ fn wrong(role: &str, name: &str, expected: &str, got: String) -> Error {
     Error::of(ErrorKind::Program, format!("{role} `{name}`"), expected, got)
 }
 
-/// Two readers for each kind of value: of a `Named` literal, and of an attribute by its name.
+/// Two readers for each kind of value: a method of `LiteralRef`, and a method of `Attributes` that takes the attribute's name.
 macro_rules! readers {
     ($($attribute:ident, $reader:ident -> $type:ty: $expected:literal, $read:expr;)*) => {
         impl<'a> LiteralRef<'a> {
@@ -197,7 +198,7 @@ macro_rules! readers {
                 #[doc = concat!("As ", $expected, ".")]
                 ///
                 /// # Errors
-                /// If it is of another kind.
+                /// If the literal is of another kind.
                 #[track_caller]
                 pub fn $reader(self) -> Result<$type> {
                     self.read($expected, $read).at_caller()
@@ -210,7 +211,7 @@ macro_rules! readers {
                 #[doc = concat!("The attribute of this name: ", $expected, ".")]
                 ///
                 /// # Errors
-                /// If it is missing or of another kind.
+                /// If the attribute is missing or of another kind.
                 #[track_caller]
                 #[allow(clippy::needless_lifetimes, reason = "what borrows from the attribute names it")]
                 pub fn $attribute<'a>(&'a self, name: &str) -> Result<$type> {
@@ -269,7 +270,7 @@ pub trait Attribute: Sized {
     /// Reads the value from the attribute `name`.
     ///
     /// # Errors
-    /// If it is missing, of another type or out of range.
+    /// If the attribute is missing, of another type or out of range.
     #[track_caller]
     fn read(attributes: &Attributes, name: &str) -> Result<Self>;
 
@@ -292,7 +293,7 @@ macro_rules! attribute {
 }
 attribute!(bool: bool, i64: int, usize: size, f64: float, String: text, Vec<f64>: floats, Vec<i64>: ints, Vec<usize>: sizes);
 
-/// Enums whose variants are attributes by their names.
+/// Implements `Attribute` for enums: the attribute is the name of the variant, as a string.
 macro_rules! named_attribute {
     ($($type:ty),*) => {$(
         impl Attribute for $type {
@@ -308,7 +309,7 @@ macro_rules! named_attribute {
 }
 named_attribute!(DType, StorageKind);
 
-/// A truth value that is not written if nothing is transposed.
+/// The attribute is a truth value. `Transpose::No` writes no attribute, and a missing attribute reads as `Transpose::No`.
 impl Attribute for Transpose {
     fn read(attributes: &Attributes, name: &str) -> Result<Self> {
         Ok(if or_default(attributes, name, false)? { Transpose::Yes } else { Transpose::No })
@@ -337,10 +338,10 @@ impl<T: Attribute> Attribute for Option<T> {
     }
 }
 
-/// Reads an attribute that may be missing; the result is then `default`.
+/// Reads an attribute; returns `default` if the attribute is missing.
 ///
 /// # Errors
-/// If it is there and of the wrong type.
+/// If the attribute has the wrong type.
 #[track_caller]
 pub fn or_default<T: Attribute>(attributes: &Attributes, name: &str, default: T) -> Result<T> {
     Ok(Option::<T>::read(attributes, name)?.unwrap_or(default))

@@ -39,12 +39,13 @@ pub struct Direct {
     inputs: Vec<Vec<Variable>>,
     input_specs: Vec<Vec<Spec>>,
     literals: Vec<Vec<Literal>>,
-    /// The inputs, by slot and number, whose unlisted rows start with other values than zeros, each with those values.
+    /// The row-sparse parameters among the inputs whose unlisted rows may start with other values than zeros: the slot, the
+    /// number of the variable in the slot, and the first values of such rows.
     starts: Vec<(usize, usize, RowStart)>,
     output_specs: Vec<Vec<Spec>>,
     updated: Vec<Vec<Variable>>,
     levels: LevelTable,
-    /// The number of levels of the operands.
+    /// The number of distinct levels of the operands; the levels that the operator makes are numbered from here on.
     bound: u32,
     batch: usize,
     numbers: Vec<u64>,
@@ -60,7 +61,7 @@ enum Start {
     Pooled(PooledStorage),
 }
 
-/// The gradients of each input slot's variables, if wanted.
+/// The gradients of the inputs, by slot and by variable of the slot; `None` if a gradient is not wanted.
 pub type InputGradients = Vec<Vec<Option<Storage>>>;
 
 impl Direct {
@@ -137,7 +138,8 @@ impl Direct {
         self
     }
 
-    /// Sets the inputs of random numbers: the operator's own number, and a key for each row.
+    /// Sets the inputs of the random generator: `stream`, the operator's number, and a key per row. `None`: the keys follow from
+    /// the LoD and the numbers of the sequences.
     #[must_use]
     pub(crate) fn keyed(mut self, stream: u64, keys: Option<Vec<RowKey>>) -> Self {
         self.stream = stream;
@@ -145,8 +147,8 @@ impl Direct {
         self
     }
 
-    /// Makes variable `k` of an input slot, which holds selected rows, a row-sparse parameter whose unlisted rows start as
-    /// `start` says.
+    /// Treats variable `k` of an input slot, given as selected rows, as a row-sparse parameter. Its unlisted rows have the first
+    /// values `start`.
     pub(crate) fn starting(mut self, slot: usize, k: usize, start: RowStart) -> Self {
         self.starts.push((slot, k, start));
         self
@@ -260,7 +262,7 @@ impl Direct {
         }
     }
 
-    /// Memory to be written, filled with NaN, so that an operator that takes it for zeros is detected.
+    /// Returns memory for an output. Floats are filled with NaN, so that an operator that relies on zeros is detected.
     pub(crate) fn unwritten(&self, spec: &Spec) -> Result<Dense> {
         let shape: Vec<usize> = spec.shape.iter().map(|&e| self.extent(e)).collect();
         let mut dense = Dense::zeros(spec.dtype, &shape)?;
@@ -285,7 +287,7 @@ impl Direct {
         }
     }
 
-    /// The sample that a row of the operands belongs to, and the row's position in it.
+    /// The sample that a row of the operands belongs to, and the row's position in the sample; `None` if no operand is batched.
     fn sample(&self, row: usize) -> Option<(u64, Option<usize>)> {
         let spec = self.input_specs.iter().flatten().find(|spec| spec.batched())?;
         let names = Names { numbers: &self.numbers, places: &self.places };
@@ -312,7 +314,7 @@ impl Direct {
     /// Runs `forward` and returns the outputs by slot.
     ///
     /// # Errors
-    /// As the operator's.
+    /// The errors of the operator.
     #[track_caller]
     pub fn forward(&self) -> Result<Vec<Vec<Variable>>> {
         self.run_forward().at_caller()
@@ -390,13 +392,15 @@ impl Direct {
         Ok(out)
     }
 
-    /// An update rule is given gradients, whose rows may repeat. The inputs of forward operators do not repeat rows.
+    /// An update rule gets gradients, in which a row may repeat: its inputs are bound unchanged. For all other operators,
+    /// repeated rows of an input are added up.
     fn repeated(&self) -> DuplicateRows {
         let updates = self.op.signature().outputs.iter().any(|slot| slot.updated);
         if updates { DuplicateRows::Kept } else { DuplicateRows::Added }
     }
 
-    /// The contents of an output before the call: the value to update, else [`Self::unwritten`] memory.
+    /// The contents of an output before the call: the value to update. An output that is not updated begins as
+    /// [`Self::unwritten`] memory, or as an empty buffer if it is sparse.
     fn start(&self, slot: &Slot, spec: &Spec, given: Option<&Variable>) -> Result<Start> {
         if !slot.updated {
             return match PooledStorage::of(spec.storage) {
@@ -423,12 +427,12 @@ impl Direct {
         }
     }
 
-    /// Runs `backward` with the forward `outputs` and the gradients of the outputs (`None` if none reaches an output), for
-    /// the input slots that `wanted` names. If `before` has a value, the gradient is added to it; a dense `before` stays
+    /// Runs `backward` with the forward `outputs` and the gradients of the outputs (`None` if none reaches an output), for the
+    /// input slots for which `wanted` returns true. If `before` has a value, the gradient is added to it; a dense `before` stays
     /// dense even if the operator's own contribution could be selected rows.
     ///
     /// # Errors
-    /// As the operator's.
+    /// The errors of the operator.
     #[track_caller]
     pub fn backward(
         &self,
@@ -462,7 +466,7 @@ impl Direct {
         let mut room = OperandRoom::default();
         let mut lender = Operands::lent(&mut room);
         let mut reads = 0;
-        // Values that the operator does not declare to read are withheld, so that a wrong declaration shows here.
+        // Values that the operator does not declare to read are not bound, so that an operator with a wrong declaration fails.
         for (slot, vars) in self.inputs.iter().enumerate() {
             let values = vars.iter().map(|v| needs.has_input(slot).then(|| v.storage()));
             let (specs, repeated) = (&self.input_specs[slot], self.repeated());
@@ -517,7 +521,8 @@ impl Direct {
             let mut places = Vec::new();
             for (k, value) in row.iter_mut().enumerate() {
                 let assign = if given(slot, k).is_some() { Assign::Add } else { Assign::Write };
-                // The gradient of a sparse variable is stored as the variable is; of a dense one as the operator declares.
+                // The gradient of a sparse variable has the storage of the variable; the gradient of a dense variable has the
+                // storage that the operator declares.
                 let own = self.input_specs[slot][k].storage;
                 let kind = match own {
                     StorageKind::Dense => self.op.gradient(slot, &self.input_specs).storage,
@@ -571,7 +576,7 @@ impl Direct {
 }
 
 impl dyn Op {
-    /// Calls the operator on values and returns the first variable of each output slot.
+    /// Calls the operator on values and returns its outputs: the variables of all output slots, in order.
     ///
     /// # Errors
     /// If the operands do not fit or the operator refuses them.

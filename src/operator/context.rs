@@ -22,7 +22,7 @@ use crate::tensor::DType;
 pub enum Mode {
     /// Dropout and similar operators are active.
     Train,
-    /// Dropout and similar operators pass their input on.
+    /// Dropout and similar operators return their input unchanged.
     #[default]
     Infer,
 }
@@ -36,7 +36,7 @@ pub struct RunFacts {
     pub step: u64,
     /// The seed of the program's random operators.
     pub seed: u64,
-    /// The number of threads that a batch-wide operator may use.
+    /// The number of threads that the operator may use in this call.
     pub threads: usize,
 }
 
@@ -45,9 +45,9 @@ pub struct RunFacts {
 pub(crate) enum OperandPosition {
     /// Not bound, or not needed.
     Absent,
-    /// A dense region: its number among the reads or the writes.
+    /// A dense value: the number of its view among the call's read views or write views.
     Dense(usize),
-    /// Selected rows or a sparse matrix: its number in the pool.
+    /// A value that is not dense: the number of its buffer in the pool.
     Pooled(usize),
 }
 
@@ -58,9 +58,9 @@ pub(crate) struct Wiring {
     pub(crate) outputs: Vec<Vec<OperandPosition>>,
     pub(crate) output_gradients: Vec<Vec<OperandPosition>>,
     pub(crate) input_gradients: Vec<Vec<(OperandPosition, Assign)>>,
-    /// The forward output is added to what is there.
+    /// Whether `forward` adds its output to the contents of the output's buffer, instead of writing over them.
     pub(crate) adds: bool,
-    /// Input slots whose value is in the buffer of its gradient.
+    /// The input slots whose value is in the buffer that receives the slot's gradient.
     pub(crate) in_place: Vec<usize>,
     /// The locations of the outputs, if a backward call computes them too.
     pub(crate) results: Vec<Vec<OperandPosition>>,
@@ -134,7 +134,7 @@ pub(crate) struct Call<'a> {
     pub(crate) prepared: Option<&'a CallCache>,
 }
 
-/// The sequences of a call: ranges of rows of its views.
+/// The sequences of a call, as ranges of rows of the call's views.
 #[derive(Debug, Clone, Copy)]
 pub struct Sequences<'a> {
     offsets: &'a [usize],
@@ -146,7 +146,8 @@ impl<'a> Sequences<'a> {
         Self { offsets }
     }
 
-    /// The offset of each sequence's first row, then the end of the last sequence, relative to the call's views.
+    /// The offset of each sequence's first row, then the end of the last sequence. Rows of the call's views start at 0: subtract
+    /// the first offset, as [`Self::rows`] does.
     pub fn offsets(&self) -> &'a [usize] {
         self.offsets
     }
@@ -179,7 +180,7 @@ macro_rules! shared_methods {
             /// The variable of input slot `slot`.
             ///
             /// # Errors
-            /// If it does not hold `T`, is not bound, or is not among the values that the operator declares to read.
+            /// If the variable does not hold `T`, is not bound, or is not among the values that the operator declares to read.
             #[track_caller]
             pub fn input<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
                 self.input_at(slot, 0)
@@ -196,10 +197,11 @@ macro_rules! shared_methods {
                 self.read(place, self.call.signature.inputs[slot].name, spec).at_caller()
             }
 
-            /// The variable of an optional input slot.
+            /// The variable of an optional input slot; `None` if no variable is bound, or the operator does not declare to read
+            /// it.
             ///
             /// # Errors
-            /// If it does not hold `T`.
+            /// If the slot does not hold `T`.
             #[track_caller]
             pub fn optional<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
                 match self.call.wiring.inputs[slot].first() {
@@ -236,12 +238,13 @@ macro_rules! shared_methods {
                 self.call.inputs[slot][0].dtype
             }
 
-            /// The whole LoD of input slot `slot`, for operators that reach over the batch.
+            /// The LoD of input slot `slot` for the whole batch, even if the call covers only some sequences; `None` without a
+            /// LoD.
             pub fn lod(&self, slot: usize) -> Option<&'a Arc<Lod>> {
                 self.lod_at(slot, 0)
             }
 
-            /// The whole LoD of variable `k` of input slot `slot`.
+            /// The LoD of variable `k` of input slot `slot` for the whole batch, as [`Self::lod`].
             pub fn lod_at(&self, slot: usize, k: usize) -> Option<&'a Arc<Lod>> {
                 self.call.levels.lod(&self.call.inputs[slot].get(k)?.lod)
             }
@@ -249,7 +252,7 @@ macro_rules! shared_methods {
             /// The sequences (last level) of input slot `slot` in this call.
             ///
             /// # Errors
-            /// If it has no LoD.
+            /// If the variable has no LoD.
             #[track_caller]
             pub fn sequences(&self, slot: usize) -> Result<Sequences<'a>> {
                 self.sequences_at(slot, 0)
@@ -258,7 +261,7 @@ macro_rules! shared_methods {
             /// The sequences (last level) of variable `k` of input slot `slot` in this call.
             ///
             /// # Errors
-            /// If it has no LoD.
+            /// If the variable has no LoD.
             #[track_caller]
             pub(crate) fn sequences_at(&self, slot: usize, k: usize) -> Result<Sequences<'a>> {
                 let Some(lod) = self.lod_at(slot, k) else {
@@ -277,14 +280,15 @@ macro_rules! shared_methods {
                 self.call.run
             }
 
-            /// The value that [`Op::prepare`](crate::operator::Op::prepare) left; `None` if the inputs it asked for are not
-            /// constant here.
+            /// The value that [`Op::prepare`](crate::operator::Op::prepare) left; `None` if it left none, as when the inputs that
+            /// it needs are not constant.
             pub fn prepared<S: 'static>(&self) -> Option<&'a S> {
                 self.call.prepared?.get()
             }
 
-            /// Fills `out` with random numbers in [0, 1) that depend on the seed, the step, the operator, the row's sequence
-            /// and position in it, and the column: not on the batch, the threads or what ran before.
+            /// Fills `out` with random numbers in [0, 1), one per column, for a row. They depend on the seed, the step, the
+            /// operator, the number of the row's top-level sequence, the row's position in this sequence, and the column; not on
+            /// the batch, the threads or earlier calls.
             pub fn uniform(&self, row: usize, out: &mut [f32]) {
                 let RowKey { sequence, position } = self.call.keys.get(row);
                 let RunFacts { seed, step, .. } = self.call.run;
@@ -354,19 +358,19 @@ pub struct Forward<'a> {
 shared_methods!(Forward, "nothing bound");
 
 impl<'a> Forward<'a> {
-    /// The variable of output slot `slot`, handed out once.
+    /// The view of the variable in output slot `slot`, to be written. Taking it twice in one call panics.
     ///
     /// # Errors
-    /// If it does not hold `T`.
+    /// If the slot does not hold `T`.
     #[track_caller]
     pub fn output<T: Plain>(&mut self, slot: usize) -> Result<ViewMut<'a, T>> {
         self.output_at(slot, 0)
     }
 
-    /// Variable `k` of output slot `slot`, handed out once.
+    /// The view of variable `k` of output slot `slot`, as [`Self::output`].
     ///
     /// # Errors
-    /// If it does not hold `T`.
+    /// If the slot does not hold `T`.
     #[track_caller]
     pub fn output_at<T: Plain>(&mut self, slot: usize, k: usize) -> Result<ViewMut<'a, T>> {
         let view = match self.call.wiring.outputs[slot].get(k) {
@@ -377,8 +381,8 @@ impl<'a> Forward<'a> {
         view.ok_or_else(|| another::<T>(self.call.signature.outputs[slot].name, &held(spec))).at_caller()
     }
 
-    /// Whether the output is written or added to what is there. It is added only if the operator
-    /// [accumulates](crate::operator::Hints::accumulates).
+    /// Whether `forward` must write its output over the contents of the buffer, or add it to them. It must add only if the
+    /// operator [accumulates](crate::operator::Hints::accumulates).
     pub fn assign(&self) -> Assign {
         if self.call.wiring.adds { Assign::Add } else { Assign::Write }
     }
@@ -407,18 +411,18 @@ impl<'a> Backward<'a> {
     /// The forward value of output slot `slot`.
     ///
     /// # Errors
-    /// If it does not hold `T`, or is not among the values that the operator declares to read.
+    /// If the value does not hold `T`, or is not among the values that the operator declares to read.
     #[track_caller]
     pub fn output<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
         let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(OperandPosition::Absent);
         self.read(place, self.call.signature.outputs[slot].name, self.call.outputs[slot].first())
     }
 
-    /// The view for the value of output slot `slot`, if this call is to compute it beside the gradients
-    /// ([`Hints::joins`](crate::operator::Hints::joins)). Handed out once.
+    /// The view for the forward value of output slot `slot`; `None` unless this call must compute that value beside the gradients
+    /// ([`Hints::joins`](crate::operator::Hints::joins)). Taking it twice in one call panics.
     ///
     /// # Errors
-    /// If it does not hold `T`.
+    /// If the slot does not hold `T`.
     #[track_caller]
     pub fn result<T: Plain>(&mut self, slot: usize) -> Result<Option<ViewMut<'a, T>>> {
         let Some(&OperandPosition::Dense(i)) = self.call.wiring.results.get(slot).and_then(|s| s.first())
@@ -429,19 +433,19 @@ impl<'a> Backward<'a> {
         self.operands.write(i).map(Some).ok_or_else(|| another::<T>(name, "another")).at_caller()
     }
 
-    /// The gradient of output slot `slot`; `None`, which differs from zeros, if no gradient reaches it.
+    /// The gradient of output slot `slot`; `None` (not zeros) if no gradient reaches the output.
     ///
     /// # Errors
-    /// If it does not hold `T`.
+    /// If the slot does not hold `T`.
     #[track_caller]
     pub fn output_gradient<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
         self.output_gradient_at(slot, 0)
     }
 
-    /// The gradient of variable `k` of output slot `slot`.
+    /// The gradient of variable `k` of output slot `slot`, as [`Self::output_gradient`].
     ///
     /// # Errors
-    /// If it does not hold `T`.
+    /// If the slot does not hold `T`.
     #[track_caller]
     pub fn output_gradient_at<T: Plain>(&self, slot: usize, k: usize) -> Result<Option<View<'a, T>>> {
         match self.call.wiring.output_gradients[slot].get(k) {
@@ -458,11 +462,11 @@ impl<'a> Backward<'a> {
         self.call.wiring.input_gradients[slot].iter().any(|(place, _)| *place != OperandPosition::Absent)
     }
 
-    /// The view for the gradient of input slot `slot`, and whether to write or to add. `None` if the gradient is not wanted
-    /// or not dense. Handed out once.
+    /// The view for the gradient of input slot `slot`, and whether to write or to add the gradient. `None` if the gradient is not
+    /// wanted or not dense. Taking the view twice in one call panics.
     ///
     /// # Errors
-    /// If it does not hold `T`.
+    /// If the slot does not hold `T`.
     #[track_caller]
     pub fn gradient<T: Plain>(&mut self, slot: usize) -> Result<Option<(ViewMut<'a, T>, Assign)>> {
         self.gradient_at(slot, 0)
@@ -471,7 +475,7 @@ impl<'a> Backward<'a> {
     /// The view for the gradient of variable `k` of input slot `slot`, as [`Self::gradient`].
     ///
     /// # Errors
-    /// If it does not hold `T`.
+    /// If the slot does not hold `T`.
     #[track_caller]
     pub fn gradient_at<T: Plain>(
         &mut self,
@@ -492,8 +496,8 @@ impl<'a> Backward<'a> {
         }
     }
 
-    /// Returns whether the value of input slot `slot` is in the buffer of its gradient; only if the operator
-    /// [overwrites](crate::operator::Gradient::overwrites) it.
+    /// Returns whether the value of input slot `slot` is in the buffer for the slot's gradient, so that `backward` overwrites the
+    /// value. True only if the operator declares [`Gradient::overwrites`](crate::operator::Gradient::overwrites).
     pub fn in_place(&self, slot: usize) -> bool {
         self.call.wiring.in_place.contains(&slot)
     }
@@ -508,7 +512,7 @@ impl<'a> Backward<'a> {
 pub struct Prepare<'a> {
     pub(crate) pass: Pass,
     pub(crate) operands: Operands<'a>,
-    /// For each input slot, the reads of its variables, if all are constant.
+    /// For each input slot, the numbers of its variables' read views; empty unless all variables of the slot are constant.
     pub(crate) constants: &'a [Range<usize>],
     pub(crate) inputs: &'a [Vec<Spec>],
     pub(crate) literals: Literals<'a>,
@@ -528,12 +532,12 @@ impl<'a> Prepare<'a> {
         self.wanted.get(slot).copied().unwrap_or(false)
     }
 
-    /// The variable of input slot `slot`, if every variable of the slot stays the same during the calls.
+    /// The variable of input slot `slot`; `None` unless every variable of the slot stays the same during the calls.
     pub fn constant<T: Plain>(&self, slot: usize) -> Option<View<'a, T>> {
         self.constant_at(slot, 0)
     }
 
-    /// Variable `k` of input slot `slot`, if every variable of the slot stays the same during the calls.
+    /// Variable `k` of input slot `slot`; `None` unless every variable of the slot stays the same during the calls.
     pub fn constant_at<T: Plain>(&self, slot: usize, k: usize) -> Option<View<'a, T>> {
         self.operands.read(self.constants.get(slot)?.clone().nth(k)?)
     }
@@ -548,7 +552,8 @@ impl<'a> Prepare<'a> {
         self.inputs[slot][0].dtype
     }
 
-    /// The value to leave for the calls; its memory is reused from run to run.
+    /// The prepared value, to be filled for the calls (`prepared` of their contexts reads it). Its memory is reused from run to
+    /// run.
     pub fn keep<S: Default + Send + Sync + 'static>(&mut self) -> &mut S {
         self.prepared.slot()
     }

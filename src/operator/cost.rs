@@ -24,7 +24,7 @@ impl AddAssign for Cost {
     }
 }
 
-/// A call whose cost is wanted: see [`Op::cost`](crate::operator::Op::cost).
+/// The sizes of a call, from which [`Op::cost`](crate::operator::Op::cost) computes the call's cost.
 pub struct Work<'a> {
     pub(crate) pass: Pass,
     pub(crate) wanted: &'a [bool],
@@ -62,8 +62,8 @@ impl Work<'_> {
         (self.stored)(slot) as u64
     }
 
-    /// One operation for each number that is written, and the bytes of everything that is bound to the call. A table beside
-    /// selected rows counts with only as many rows.
+    /// The default cost: one operation for each number that is written, and the bytes of everything that is bound to the call. If
+    /// the call has selected rows, a table counts with only as many rows.
     pub fn touched(&self) -> Cost {
         self.touched
     }

@@ -4,19 +4,19 @@ use super::signature::Signature;
 use crate::error::Result;
 use crate::operator::attributes::Attributes;
 
-/// The declaration of an operator type, known without an operator of it.
+/// The declaration of an operator type, available without an instance of the type.
 #[derive(Debug)]
 pub struct Declaration {
     /// The name stored in programs. Kinds are unique in a registry.
     pub kind: &'static str,
     /// The documentation: the formula, the contents of the slots, a worked example.
     pub text: &'static str,
-    /// The names of its attributes.
+    /// The names of the operator's attributes.
     pub attributes: &'static [&'static str],
     /// The slots that the operator reads and writes.
     pub signature: Signature,
-    /// The kinds whose kernels for other storages this type provides. If such a kind is appended to variables that only this
-    /// type has a kernel for, this type is appended instead. It has the same slots and attributes.
+    /// The kinds whose kernels for other storages this type provides. If such a kind is appended to variables that only this type
+    /// has a kernel for, this type is appended instead. Both types have the same slots and attributes.
     pub stands_for: &'static [&'static str],
 }
 
@@ -30,7 +30,7 @@ pub trait DeclaredOp: Send + Sync + 'static {
     /// Reads the operator's attributes.
     ///
     /// # Errors
-    /// If one is missing, of the wrong type or out of range.
+    /// If an attribute is missing, of the wrong type or out of range.
     fn parse(attributes: &Attributes) -> Result<Self>
     where
         Self: Sized;

@@ -47,7 +47,7 @@ impl CsrBuffer {
         self.indices.len()
     }
 
-    /// The dtype, once the matrix was filled.
+    /// The dtype; `None` before the matrix is filled for the first time.
     pub fn dtype(&self) -> Option<DType> {
         self.numbers.dtype()
     }
@@ -122,7 +122,8 @@ pub(crate) enum PooledStorage {
     Rows(RowBuffer),
     /// A sparse matrix, csr or coo.
     Csr(CsrBuffer),
-    /// A row-sparse parameter, or the optimizer's state beside one; in the same memory as others until it is written.
+    /// A row-sparse parameter, or an optimizer's state for such a parameter. Copies share one memory until one of them is
+    /// written.
     Table(Arc<RowTable>),
 }
 
@@ -136,7 +137,7 @@ impl PooledStorage {
         }
     }
 
-    /// The selected rows.
+    /// The selected rows; `None` for another storage.
     pub(crate) fn rows(&self) -> Option<&RowBuffer> {
         match self {
             Self::Rows(rows) => Some(rows),
@@ -144,7 +145,7 @@ impl PooledStorage {
         }
     }
 
-    /// The selected rows, to be filled.
+    /// The selected rows, to be filled; `None` for another storage.
     pub(crate) fn rows_mut(&mut self) -> Option<&mut RowBuffer> {
         match self {
             Self::Rows(rows) => Some(rows),
@@ -152,7 +153,7 @@ impl PooledStorage {
         }
     }
 
-    /// The row-sparse variable.
+    /// The row-sparse variable; `None` for another storage.
     pub(crate) fn table(&self) -> Option<&RowTable> {
         match self {
             Self::Table(table) => Some(table),
@@ -160,7 +161,8 @@ impl PooledStorage {
         }
     }
 
-    /// The row-sparse variable, to be written; it is copied first if others share it.
+    /// The row-sparse variable, to be written; `None` for another storage. The table is copied first if other values share its
+    /// memory.
     pub(crate) fn table_mut(&mut self) -> Option<&mut RowTable> {
         match self {
             Self::Table(table) => Some(Arc::make_mut(table)),
@@ -168,7 +170,7 @@ impl PooledStorage {
         }
     }
 
-    /// The sparse matrix.
+    /// The sparse matrix; `None` for another storage.
     pub(crate) fn csr(&self) -> Option<&CsrBuffer> {
         match self {
             Self::Csr(csr) => Some(csr),
@@ -176,7 +178,7 @@ impl PooledStorage {
         }
     }
 
-    /// The sparse matrix, to be filled.
+    /// The sparse matrix, to be filled; `None` for another storage.
     pub(crate) fn csr_mut(&mut self) -> Option<&mut CsrBuffer> {
         match self {
             Self::Csr(csr) => Some(csr),
@@ -235,7 +237,7 @@ impl PooledStorage {
     /// The value of each entry, or the numbers of all rows in order.
     ///
     /// # Errors
-    /// If it holds another dtype.
+    /// If the value holds another dtype.
     pub(crate) fn numbers_mut<T: RowValue>(&mut self) -> Result<&mut [T]> {
         match self {
             Self::Csr(csr) => csr.values_mut::<T>(),

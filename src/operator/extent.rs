@@ -1,7 +1,7 @@
 //! Extents: a dimension is a number, or a count that only a run knows.
 //!
-//! A dimension of a description is a number, or the name of a count that a run will know. Ragged variables name the
-//! LoD levels that delimit their rows; two variables with the same level names share their sequences.
+//! A dimension of a [`Spec`] is a number, or the name of a count that a run will know. Ragged variables name the LoD levels that
+//! delimit their rows; two variables with the same level names share their sequences.
 
 use std::fmt;
 
@@ -15,11 +15,11 @@ pub(crate) const MAX_RANK: usize = 6;
 /// The maximum number of LoD levels of a described variable.
 pub(crate) const MAX_LEVELS: usize = Lod::MAX_LEVELS;
 
-/// A block of a program; 0 is the root.
+/// The number of a block of a program; 0 is the root block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BlockId(pub u32);
 
-/// A variable of a program.
+/// The number of a variable of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VarId(pub u32);
 
@@ -42,10 +42,10 @@ pub enum Extent {
     Batch,
     /// The number of rows that a level of offsets delimits (its last offset).
     Rows(LevelId),
-    /// Inside a step block: the number of sequences that still run.
+    /// Inside a step block: the number of sequences that have not ended before the step.
     Alive(BlockId),
-    /// Known after `forward` only: how much the sparse variable of this number stores. A
-    /// [report](crate::Program::storage_report) has its upper bound.
+    /// How much the sparse variable of this number stores (entries, or selected rows): known only after `forward`. A
+    /// [report](crate::Program::storage_report) has an upper bound of this count.
     Data(u32),
 }
 
@@ -55,7 +55,7 @@ pub type Shape = ArrayVec<Extent, MAX_RANK>;
 pub type Levels = ArrayVec<LevelId, MAX_LEVELS>;
 
 impl Extent {
-    /// The dimension, if it is known.
+    /// The dimension; `None` if only a run knows it.
     pub fn known(self) -> Option<usize> {
         match self {
             Extent::Known(n) => Some(n),
@@ -90,7 +90,7 @@ impl fmt::Display for Extent {
 pub struct Spec {
     /// Type of an element.
     pub dtype: DType,
-    /// All dimensions; the first one counts the rows.
+    /// All dimensions; the first dimension counts the rows.
     pub shape: Shape,
     /// The levels that delimit the rows; empty for a variable without LoD.
     pub lod: Levels,
@@ -197,7 +197,8 @@ impl Spec {
         Spec { shape, ..self.clone() }
     }
 
-    /// The sequences one level up: the last level is dropped, and the level above counts the rows, or `top` if there is none.
+    /// Returns the spec with one row per sequence of the last level. The last level is dropped; the level above it then counts
+    /// the rows, or `top` if there is none.
     ///
     /// # Errors
     /// If the variable has no LoD.

@@ -5,9 +5,9 @@ use crate::tensor::StorageKind;
 /// The reach of an operator: the input rows on which a row of its result depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
-    /// The same row of the batched inputs, and constants. May be called on any range of rows.
+    /// The same row of the batched inputs, and constants. The operator may be called on any range of rows.
     Row,
-    /// The rows of the same sequence (last level). May be called on any range of whole sequences.
+    /// The rows of the same sequence (last level). The operator may be called on any range of whole sequences.
     Sequence,
     /// The whole batch.
     Batch,
@@ -17,8 +17,7 @@ pub enum Reach {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LodEffect {
     /// Every batched output has the LoD of this input slot, the same `Arc`; an output with one row per sequence has that LoD
-    /// without its last level. If a constant is bound there, it is the LoD of the first slot behind it whose variable has
-    /// rows of the batch.
+    /// without its last level. If a constant is bound to this slot, the LoD comes from the next slot whose variable is batched.
     Keeps(usize),
     /// Every output has the LoD of this input slot without its last level.
     DropsLevel(usize),
@@ -26,15 +25,15 @@ pub enum LodEffect {
     Replaces,
     /// Makes new offsets from the numbers in these input slots, with
     /// [`InferShape::level_from_data`](crate::operator::InferShape::level_from_data) and
-    /// [`Op::levels`](crate::operator::Op::levels). In a step block no memory may reach them: the rows of every step are counted
-    /// before the first.
+    /// [`Op::levels`](crate::operator::Op::levels). In a step block these inputs must not depend on a memory, since the rows of
+    /// all steps are counted before the first step.
     FromData(&'static [usize]),
     /// No output has a LoD.
     Drops,
 }
 
 impl LodEffect {
-    /// The input slots that decide the offsets of the sequences that an operator makes; `None` if other offsets do.
+    /// The input slots whose numbers decide the offsets of new sequences; `None` unless the operator makes offsets from data.
     pub(crate) fn deciding(self) -> Option<&'static [usize]> {
         if let LodEffect::FromData(slots) = self { Some(slots) } else { None }
     }
@@ -47,9 +46,10 @@ pub struct Facts {
     pub reach: Reach,
     /// The effect on the LoD.
     pub lod: LodEffect,
-    /// Draws random numbers, from [`Forward::uniform`](crate::operator::Forward::uniform) and its like, and nowhere else.
+    /// The operator draws random numbers, and only by [`Forward::uniform`](crate::operator::Forward::uniform) and its variants.
     pub random: bool,
-    /// A row's bits depend on the batch (batch norm and the like): exempt from the test of equal bits.
+    /// The bits of a row depend on the other rows of the batch, as in batch norm. The operator is then exempt from the test that
+    /// a row has the same bits in any batch.
     pub batch_dependent: bool,
 }
 
@@ -75,13 +75,14 @@ impl Facts {
 pub struct Gradient {
     /// The storage of the gradient.
     pub storage: StorageKind,
-    /// The forward values that `backward` reads for it. Other values may be freed or overwritten before it runs.
+    /// The slots whose forward values `backward` reads to compute the gradient. All other forward values may be freed or
+    /// overwritten before `backward` runs.
     pub reads: ReadSlots,
-    /// The gradient IS the gradient of the first output, number for number, as for the operands of a sum. If nothing else
-    /// adds to it, `backward` is not asked for it at all.
+    /// The input's gradient IS the gradient of the first output, number for number, as for the operands of a sum. If nothing else
+    /// contributes to the input's gradient, `backward` is not called for it.
     pub passes: bool,
-    /// `backward` can write the gradient over the value of the input. It then reads that value in the gradient's buffer
-    /// ([`Backward::in_place`](crate::operator::Backward::in_place)) and nowhere else.
+    /// `backward` can write the gradient over the value of the input. It then reads that value only in the gradient's buffer
+    /// ([`Backward::in_place`](crate::operator::Backward::in_place)).
     pub overwrites: bool,
 }
 
@@ -101,13 +102,13 @@ impl Gradient {
         Self::reading(ReadSlots::everything())
     }
 
-    /// Adds an input slot to the values that are read.
+    /// Adds an input slot to the slots whose values are read.
     #[must_use]
     pub const fn input(self, slot: usize) -> Self {
         Gradient { reads: self.reads.input(slot), ..self }
     }
 
-    /// Adds an output slot to the values that are read.
+    /// Adds an output slot to the slots whose values are read.
     #[must_use]
     pub const fn output(self, slot: usize) -> Self {
         Gradient { reads: self.reads.output(slot), ..self }
@@ -119,13 +120,13 @@ impl Gradient {
         Gradient { storage, ..self }
     }
 
-    /// Sets whether it is the gradient of the first output.
+    /// Sets whether the input's gradient is the gradient of the first output.
     #[must_use]
     pub const fn passes(self, passes: bool) -> Self {
         Gradient { passes, ..self }
     }
 
-    /// Declares that it can be written over the input's value.
+    /// Declares that `backward` can write the gradient over the input's value.
     #[must_use]
     pub const fn overwrites(self) -> Self {
         Gradient { overwrites: true, ..self }
@@ -182,21 +183,22 @@ impl ReadSlots {
 /// An upper bound of the stored numbers of a sparse result: entries of a matrix, or selected rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageBound {
-    /// Every number that the dense meaning has.
+    /// All numbers of the dense form.
     Everything,
-    /// As much as the inputs in these slots store together; a dense input counts by its rows.
+    /// The sum of the stored counts of the inputs in these slots; a dense input counts with its number of rows.
     Together(&'static [usize]),
-    /// As much as the input that stores least among these slots; a dense input does not count.
+    /// The smallest stored count of the inputs in these slots; dense inputs are ignored.
     Least(&'static [usize]),
 }
 
-/// The debt of a row after an update without a gradient for it, if gradients are selected rows.
+/// The update that a row without a gradient misses, if gradients are selected rows: with a dense gradient, the row would have the
+/// gradient zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Debt {
-    /// Nothing: the row would have stayed as it is.
+    /// No update: a gradient of zeros leaves the row unchanged.
     Nothing,
-    /// A move that can be made when the row is next read, together with later moves.
+    /// An update that can be postponed until the row is next read, and then made together with later missed updates.
     Later,
-    /// A move that has to be made at once, with the reason: the rule can only make it for all rows.
+    /// An update that cannot be postponed, with the reason: the rule can only make it for all rows at once.
     AtOnce(&'static str),
 }

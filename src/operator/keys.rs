@@ -14,8 +14,8 @@ pub struct RowKey {
 }
 
 impl RowKey {
-    /// The key of a row of a sequence that is made in a step from the row `above`. The position is kept; the upper half,
-    /// which is 0 or a step's number in `above`, identifies the row.
+    /// The key of row `row` of a sequence that an operator in a step makes from a row with the key `above`. The lower half of the
+    /// position is kept. The upper half is a hash of `row` and of the upper half of `above`, which is 0 or a step's number.
     pub(crate) fn below(above: RowKey, row: usize) -> RowKey {
         let high = (above.position >> 32).wrapping_mul(0x9e37_79b1).wrapping_add(row as u64 + 1);
         RowKey { position: above.position & u64::from(u32::MAX) | high << 32, ..above }
@@ -25,9 +25,9 @@ impl RowKey {
 /// The identity of the sequences of a batch.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Names<'a> {
-    /// Their numbers in the data; 0, 1, … if empty.
+    /// The numbers of the sequences in the data; 0, 1, … if empty.
     pub(crate) numbers: &'a [u64],
-    /// The position of each sequence's first row; 0 if empty.
+    /// The position of each sequence's first row, which is not 0 in a window of a longer sequence; all 0 if empty.
     pub(crate) places: &'a [u64],
 }
 
@@ -62,7 +62,8 @@ impl Keys<'_> {
         }
     }
 
-    /// The number of a row's sequence and, if sequences have several rows, the row's position in it.
+    /// The number of a row's sequence and, if the sequences may have several rows, the row's position in the sequence. `None` if
+    /// the row has no key.
     pub(crate) fn sample(&self, row: usize) -> Option<(u64, Option<usize>)> {
         let many = match self {
             Keys::Listed(keys) if row >= keys.len() => return None,
@@ -70,7 +71,7 @@ impl Keys<'_> {
             Keys::Natural { lod, .. } => lod.is_some(),
         };
         let RowKey { sequence, position } = self.get(row);
-        // Rows that recur at every step have the step in the upper half.
+        // The upper half of the position may hold a step's number, which is no position.
         Some((sequence, many.then_some(position as u32 as usize)))
     }
 }

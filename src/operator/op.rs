@@ -17,12 +17,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::operator::attributes::Attributes;
 use crate::operator::extent::Spec;
 
-/// The operators of a [`Registry`](crate::operator::Registry), as seen by one of them.
+/// The operators of a [`Registry`](crate::operator::Registry), for an operator whose attributes name other operators.
 pub trait Operators {
     /// The declaration of each operator type, by kind.
     fn declarations(&self) -> Vec<&'static Declaration>;
 
-    /// Reads an operator.
+    /// Makes the operator of a kind from its attributes.
     ///
     /// # Errors
     /// If the kind is not registered or the attributes are wrong.
@@ -36,15 +36,15 @@ pub trait Operators {
 ///   depend on data come from `levels` instead.
 /// - `forward` WRITES its outputs whole: their contents on entry are undefined (may be NaN), unless the slot is
 ///   declared [`Slot::updated`](crate::operator::Slot::updated).
-/// - `backward` computes only the wanted gradients, and WRITES or ADDS each as the request says. Each gradient may be
-///   requested alone.
+/// - `backward` computes only the wanted gradients, and WRITES or ADDS each gradient, as [`Backward::gradient`] says. Each
+///   gradient may be requested alone.
 /// - Both take `&self`, may be called at the same time on disjoint ranges of rows (for a sequence-wise operator: of
 ///   whole sequences), and must give a row (a sequence) THE SAME BITS whatever else is in the batch, unless the
 ///   facts say [`Facts::batch_dependent`].
 /// - Both are TOTAL: no sequence, an empty sequence, an empty batch, a row of zeros (the state that a loop starts from) are
 ///   defined, never a panic or a NaN.
-/// - A slot is named by its constant. The methods of the contexts panic at a number that the operator does not declare, and where
-///   what is written is taken twice in one call.
+/// - The operator's constants give the numbers of its slots. The methods of the contexts panic at a slot number that the operator
+///   does not declare, and if a view for writing is taken twice in one call.
 pub trait Op: DeclaredOp {
     /// The facts that the compiler may rely on. By default: row-wise, with the LoD of the first input slot.
     fn facts(&self) -> Facts {
@@ -58,9 +58,9 @@ pub trait Op: DeclaredOp {
     /// If the inputs do not fit; the error names the slot, what was expected and what was found.
     fn infer_shape(&self, shapes: &mut InferShape<'_>) -> Result<()>;
 
-    /// Computes the offsets of the levels that `infer_shape` makes by [`InferShape::level_from_data`], from the slots
-    /// that [`LodEffect::FromData`](crate::operator::LodEffect::FromData) names. It runs before `forward`, when no output has
-    /// room yet. In a step block it runs for all steps, one after the other, before the first step does anything else.
+    /// Computes the offsets of the levels that `infer_shape` makes by [`InferShape::level_from_data`], from the slots that
+    /// [`LodEffect::FromData`](crate::operator::LodEffect::FromData) names. It runs before `forward`, when the outputs have no
+    /// memory yet. In a step block it runs for all steps, one after the other, before `forward` runs in the first step.
     ///
     /// # Errors
     /// As `forward`.
@@ -83,8 +83,8 @@ pub trait Op: DeclaredOp {
         Err(Error::of(ErrorKind::Program, "gradient", "an operator that has one", "an operator without"))
     }
 
-    /// The gradient of input slot `wrt` for inputs of these specs: how it is stored, which forward values `backward` reads
-    /// for it, and what else the compiler may use. By default it is dense and reads everything.
+    /// The gradient of input slot `wrt` for inputs of these specs: how it is stored, which forward values `backward` reads for
+    /// it, and what else the compiler may use. By default the gradient is dense, and `backward` reads all forward values for it.
     fn gradient(&self, _wrt: usize, _inputs: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_all()
     }
@@ -100,16 +100,16 @@ pub trait Op: DeclaredOp {
         StorageBound::Everything
     }
 
-    /// For an update rule: the debt of a row without a gradient, if gradients are selected rows and the
-    /// [mode](crate::optimizer::SparseMode) is exact. A rule that returns [`Debt::Later`] has the optional slots `history`
-    /// and `settled`, and the method [`Self::settle`].
+    /// For an update rule: the update that a row without a gradient misses, if gradients are selected rows and the
+    /// [mode](crate::optimizer::SparseMode) is exact. A rule that returns [`Debt::Later`] has the optional slots `history` and
+    /// `settled`, and the method [`Self::settle`].
     fn owes(&self) -> Debt {
         Debt::Nothing
     }
 
-    /// For an update rule whose rows [owe moves](Self::owes): makes these moves, in a call of the operator `settle`, whose
-    /// slots `run` has: `ids` and `history` are read; `param`, `state` (one for each other slot that the rule updates) and
-    /// `settled` are updated. [`update_rule!`](crate::update_rule) writes it.
+    /// For an update rule with [postponed updates](Self::owes): makes the updates that rows have missed, in a call of the
+    /// operator `settle`. The slots of `run` are the slots of `settle`: `ids` and `history` are read; `param`, `state` (one for
+    /// each other slot that the rule updates) and `settled` are updated. [`update_rule!`](crate::update_rule) writes this method.
     ///
     /// # Errors
     /// As `forward`. The default always fails.
@@ -126,8 +126,8 @@ pub trait Op: DeclaredOp {
         Ok(())
     }
 
-    /// The input slot whose numbers select the rows that are read of a table in input slot `table`: ids, or the columns of a
-    /// sparse matrix. `None`: all rows are read.
+    /// The input slot whose numbers select the rows of input slot `table` that the operator reads: ids, or the columns of a
+    /// sparse matrix. `None`: the operator reads all rows.
     fn rows_read(&self, _table: usize) -> Option<usize> {
         None
     }
@@ -143,9 +143,8 @@ pub trait Op: DeclaredOp {
         work.touched()
     }
 
-    /// Prepares many calls whose constant inputs do not change, as by packing weights. It is called once before them (all
-    /// steps of a loop, and runs between which nothing writes the constants). The prepared value MUST follow from these
-    /// inputs and the attributes alone.
+    /// Prepares many calls whose constant inputs do not change, as by packing weights. It is called once for all steps of a loop,
+    /// and for all runs until a constant is written. The prepared value MUST follow from these inputs and the attributes alone.
     ///
     /// # Errors
     /// As `forward`.
@@ -154,10 +153,10 @@ pub trait Op: DeclaredOp {
     }
 
     /// Check cases: small cases that show the operator's behaviour and on which it is checked: shapes, gradients, empty
-    /// sequences, several LoD levels. Only `op::testing` reads them; it refuses an operator without any.
+    /// sequences, several LoD levels. Only `op::testing` reads them; it refuses an operator without check cases.
     ///
     /// # Errors
-    /// If a case cannot be made, which is a failure of the operator's.
+    /// If a case cannot be made, which is an error in the operator.
     fn samples() -> Result<Vec<CheckCase>>
     where
         Self: Sized,

@@ -15,7 +15,7 @@ use crate::operator::attributes::Attributes;
 pub(crate) struct OperatorEntry {
     declaration: &'static Declaration,
     parse: fn(&Attributes, &Registry) -> Result<Arc<dyn Op>>,
-    // Without the feature nobody reads samples, and their code is not compiled.
+    // Only the feature `testing` reads samples; without the feature, their code is not compiled.
     #[cfg(any(feature = "testing", doc))]
     samples: fn() -> Result<Vec<CheckCase>>,
 }
@@ -75,8 +75,8 @@ impl Registry {
         (entry.parse)(attributes, self).at_caller()
     }
 
-    /// Checks that an operator knows all of its attributes. Called only when an operator is appended: a file of another
-    /// release may hold an attribute that this release does not know.
+    /// Checks that the operator of this kind declares all of the attributes. Called only when an operator is appended: a file of
+    /// another release may hold an attribute that this release does not know.
     pub(crate) fn check_names(&self, kind: &str, attributes: &Attributes) -> Result<()> {
         let known = self.declaration(kind).map_or(&[][..], |declaration| declaration.attributes);
         let Some((name, _)) = attributes.iter().find(|(name, _)| !known.contains(name)) else {
@@ -86,7 +86,7 @@ impl Registry {
         Err(Error::of(ErrorKind::Program, "names of attributes", expected, format!("`{name}`")))
     }
 
-    /// The kinds that have kernels for other storages of `kind`.
+    /// The kinds whose operators can replace an operator of `kind`: they provide its kernels for other storages.
     pub(crate) fn standing_for(&self, kind: &str) -> impl Iterator<Item = &'static str> {
         let stands = move |entry: &&OperatorEntry| entry.declaration.stands_for.contains(&kind);
         self.0.values().filter(stands).map(|entry| entry.declaration.kind)
@@ -97,7 +97,7 @@ impl Registry {
         self.0.keys().copied()
     }
 
-    /// The declaration of an operator type.
+    /// The declaration of an operator type; `None` if the kind is not registered.
     pub fn declaration(&self, kind: &str) -> Option<&'static Declaration> {
         self.0.get(kind).map(|entry| entry.declaration)
     }
@@ -105,7 +105,7 @@ impl Registry {
     /// The samples of a kind; empty if the kind is not registered. Part of the feature `testing`.
     ///
     /// # Errors
-    /// If one cannot be made.
+    /// If a sample cannot be made.
     #[cfg(any(feature = "testing", doc))]
     #[track_caller]
     pub fn samples(&self, kind: &str) -> Result<Vec<CheckCase>> {

@@ -5,7 +5,7 @@ use crate::kernels::arena::Plain;
 use crate::kernels::{Float, View, ViewMut};
 use crate::tensor::DType;
 
-/// Floats of either dtype; the memory is kept.
+/// A vector of f32 or of f64. Emptying it keeps the memory of both.
 #[derive(Debug, Clone, Default)]
 pub struct Numbers {
     dtype: Option<DType>,
@@ -27,12 +27,12 @@ impl Numbers {
         T::of_mut(self)
     }
 
-    /// The dtype, once the buffer was filled.
+    /// The dtype; `None` before the buffer is first reset.
     pub(super) fn dtype(&self) -> Option<DType> {
         self.dtype
     }
 
-    /// The numbers; `what` names them in the error.
+    /// The numbers; the error calls them `what`.
     ///
     /// # Errors
     /// If the buffer holds another dtype.
@@ -152,7 +152,7 @@ impl RowBuffer {
         self.width
     }
 
-    /// The dtype, once the buffer was filled.
+    /// The dtype; `None` before the buffer is first reset.
     pub fn dtype(&self) -> Option<DType> {
         self.numbers.dtype()
     }
@@ -162,7 +162,8 @@ impl RowBuffer {
         &self.rows
     }
 
-    /// Returns whether the row numbers are sorted and distinct: [`Self::set_merged`] was the last call to fill it.
+    /// Returns whether the row numbers are known to be sorted and distinct: after [`Self::set_merged`] or [`Self::refill`], or if
+    /// the buffer is empty since [`Self::reset`].
     pub fn merged(&self) -> bool {
         self.distinct
     }

@@ -14,13 +14,13 @@ use crate::tensor::{Csr, Variable};
 pub struct Operand {
     /// The slot that the operand is bound to.
     pub slot: String,
-    /// Its value; floats are f64 and cast where a test wants f32.
+    /// The operand's value; floats are f64, and tests in f32 cast them.
     pub value: Variable,
     /// Whether the rows are the rows of a batch; else the operand is a constant, like a parameter.
     pub batched: bool,
     /// A literal, for a slot that takes literals; `value` is then not read.
     pub literal: Option<Literal>,
-    /// The dtype belongs to the call: no test casts it.
+    /// Whether the operand must keep its dtype: no test casts it to another dtype.
     pub fixed: bool,
 }
 
@@ -35,7 +35,7 @@ impl Operand {
         Operand { batched: false, ..Self::batch(slot, value) }
     }
 
-    /// A constant operand whose dtype belongs to the call.
+    /// A constant operand that no test casts to another dtype.
     pub fn fixed(slot: &str, value: impl Into<Variable>) -> Self {
         Operand { fixed: true, ..Self::constant(slot, value) }
     }
@@ -81,7 +81,7 @@ impl CheckCase {
         self
     }
 
-    /// Adds a constant operand whose dtype belongs to the call.
+    /// Adds a constant operand that no test casts to another dtype.
     #[must_use]
     pub fn fixed(mut self, slot: &str, value: impl Into<Variable>) -> Self {
         self.operands.push(Operand::fixed(slot, value));
@@ -108,7 +108,7 @@ impl CheckCase {
     /// `add` binds further operands beside it.
     ///
     /// # Errors
-    /// What `add` returns.
+    /// The error of `add`.
     #[track_caller]
     pub fn of_rows(
         attributes: &Attributes,
@@ -123,7 +123,7 @@ impl CheckCase {
     /// sequences, as rows without a LoD, and as a constant. `add` binds further operands beside it.
     ///
     /// # Errors
-    /// What `add` returns.
+    /// The error of `add`.
     #[track_caller]
     pub fn of_csr(
         attributes: &Attributes,
@@ -133,11 +133,11 @@ impl CheckCase {
         cases_of_csr(attributes, columns, &add).at_caller()
     }
 
-    /// The standard cases of sequence-wise operators: sequences with an empty one, of two levels, only empty ones, none.
-    /// `bind` binds the operands, to sequences of that LoD; [`numbers`] makes rows for them.
+    /// The standard cases of sequence-wise operators: sequences of which one is empty, sequences of two levels, empty sequences
+    /// only, and no sequence. `bind` binds the operands, as sequences with the given LoD; [`numbers`] makes rows for them.
     ///
     /// # Errors
-    /// What `bind` returns.
+    /// The error of `bind`.
     #[track_caller]
     pub fn of_sequences(
         attributes: &Attributes,
@@ -178,7 +178,8 @@ fn cases_of_rows(
     .collect()
 }
 
-/// A csr matrix of `rows` rows without a pattern: some rows empty, most columns too, entries in any order and repeated.
+/// A csr matrix of `rows` rows without a pattern: some rows and most columns are empty, and the entries of a row are unsorted and
+/// may repeat.
 ///
 /// # Errors
 /// If there are no columns.

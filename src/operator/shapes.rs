@@ -1,4 +1,5 @@
-//! The context of [`Op::infer_shape`](crate::operator::Op::infer_shape): specs in, specs out, when building and when running.
+//! The context of [`Op::infer_shape`](crate::operator::Op::infer_shape): reads the specs of the inputs and sets the specs of the
+//! outputs, when a program is built and when it runs.
 
 use super::levels::{LevelTable, MadeLevelIds};
 use super::literals::{Literals, literal_methods};
@@ -23,7 +24,7 @@ fn fresh(next: &mut u32) -> LevelId {
     id
 }
 
-/// The source of new levels.
+/// The phase in which a shape rule runs: it decides where new levels come from.
 pub(crate) enum Phase<'a> {
     /// The program is being built: a new level is a new name.
     Build {
@@ -42,9 +43,9 @@ pub(crate) enum Phase<'a> {
 /// The contents of an operator's input slots, by slot, in order.
 #[derive(Clone, Copy)]
 pub(crate) struct InputSlots<'a> {
-    /// The specs of its tensors.
+    /// The specs of each slot's tensors.
     pub(crate) specs: &'a [Vec<Spec>],
-    /// Its literals; empty if no slot has any.
+    /// The literals of each slot; empty if no slot has literals.
     pub(crate) literals: &'a [Vec<Literal>],
 }
 
@@ -83,7 +84,7 @@ impl<'a> InferShape<'a> {
         &self.inputs[slot][0]
     }
 
-    /// The spec of an optional input slot.
+    /// The spec of an optional input slot; `None` if no variable is bound.
     pub fn optional(&self, slot: usize) -> Option<&'a Spec> {
         self.inputs[slot].first()
     }
@@ -93,17 +94,17 @@ impl<'a> InferShape<'a> {
         &self.inputs[slot]
     }
 
-    /// The extent that counts the top-level sequences here: the batch, or in a step block the sequences that still run.
+    /// The extent that counts the top-level sequences: the batch, or in a step block the sequences that have not ended.
     pub fn top(&self) -> Extent {
         self.top
     }
 
-    /// Sets output slot `slot`.
+    /// Sets the spec of output slot `slot`, which has one variable.
     pub fn set(&mut self, slot: usize, spec: Spec) {
         self.outputs[slot] = vec![spec];
     }
 
-    /// Sets an output slot that takes many variables.
+    /// Sets the specs of an output slot that has many variables.
     pub fn set_many(&mut self, slot: usize, specs: Vec<Spec>) {
         self.outputs[slot] = specs;
     }
@@ -112,7 +113,7 @@ impl<'a> InferShape<'a> {
     /// gets the levels of the run and writes the offsets, from 0 to the number of rows.
     ///
     /// # Errors
-    /// What `fill` returns, or if its offsets break a rule.
+    /// The error of `fill`; or an error if the offsets break a rule.
     #[track_caller]
     pub fn new_level(
         &mut self,
@@ -160,10 +161,10 @@ impl<'a> InferShape<'a> {
         Ok(id)
     }
 
-    /// Checks that input slots `a` and `b` have the same rows: the same LoD, or none and the same count.
+    /// Checks that input slots `a` and `b` have the same rows: the same LoD, or no LoD and the same extent of rows.
     ///
     /// # Errors
-    /// If they differ; the message prints both.
+    /// If the rows differ; the message prints both specs.
     #[track_caller]
     pub fn same_rows(&self, a: usize, b: usize) -> Result<()> {
         let (x, y) = (self.input(a), self.input(b));
@@ -185,7 +186,7 @@ impl<'a> InferShape<'a> {
     /// Checks that the variable of input slot `slot` has a LoD.
     ///
     /// # Errors
-    /// If it has no LoD.
+    /// If the variable has no LoD.
     #[track_caller]
     pub fn has_lod(&self, slot: usize) -> Result<()> {
         if self.input(slot).lod.is_empty() {
@@ -194,10 +195,11 @@ impl<'a> InferShape<'a> {
         Ok(())
     }
 
-    /// Checks that input slot `slot` has a row for each sequence of the last level of input slot `of`, in the same levels above.
+    /// Checks that input slot `slot` has a row for each sequence of the last level of input slot `of`, and the levels above that
+    /// level.
     ///
     /// # Errors
-    /// If it does not, or `of` has no LoD.
+    /// If input slot `slot` has other rows or levels, or input slot `of` has no LoD.
     #[track_caller]
     pub fn row_for_each_sequence(&self, slot: usize, of: usize) -> Result<()> {
         self.has_lod(of)?;
@@ -213,7 +215,7 @@ impl<'a> InferShape<'a> {
     /// Checks that the dtype of input slot `slot` is one of `dtypes`.
     ///
     /// # Errors
-    /// If it has another dtype.
+    /// If a variable of the slot has another dtype.
     #[track_caller]
     pub fn dtype_in(&self, slot: usize, dtypes: &[DType]) -> Result<()> {
         for (k, spec) in self.inputs[slot].iter().enumerate() {
@@ -228,7 +230,7 @@ impl<'a> InferShape<'a> {
     /// Checks that input slot `slot` holds f32 or f64.
     ///
     /// # Errors
-    /// If it holds another dtype.
+    /// If a variable of the slot has another dtype.
     #[track_caller]
     pub fn is_float(&self, slot: usize) -> Result<()> {
         self.dtype_in(slot, &[DType::F32, DType::F64])
@@ -237,7 +239,7 @@ impl<'a> InferShape<'a> {
     /// Checks that input slots `a` and `b` have the same dtype.
     ///
     /// # Errors
-    /// If they differ.
+    /// If the dtypes differ.
     #[track_caller]
     pub fn same_dtype(&self, a: usize, b: usize) -> Result<()> {
         let expected = self.input(a).dtype;
@@ -251,7 +253,7 @@ impl<'a> InferShape<'a> {
     /// Checks that input slot `slot` is a constant (not batched) with the dimensions `dims`.
     ///
     /// # Errors
-    /// If it is batched or has other dimensions.
+    /// If the variable is batched or has other dimensions.
     #[track_caller]
     pub fn constant(&self, slot: usize, dims: &[usize]) -> Result<()> {
         self.constant_at(slot, 0, dims)
@@ -260,7 +262,7 @@ impl<'a> InferShape<'a> {
     /// Checks that variable `k` of input slot `slot` is a constant (not batched) with the dimensions `dims`.
     ///
     /// # Errors
-    /// If it is batched or has other dimensions.
+    /// If the variable is batched or has other dimensions.
     #[track_caller]
     pub fn constant_at(&self, slot: usize, k: usize, dims: &[usize]) -> Result<()> {
         let spec = &self.inputs[slot][k];

@@ -11,11 +11,12 @@ pub struct Signature {
     pub inputs: &'static [Slot],
     /// The output slots.
     pub outputs: &'static [Slot],
-    /// The combinations of storages that it has kernels for; if empty, every input is dense.
+    /// The combinations of storages for which the operator has kernels; if empty, every input is dense.
     pub kernels: &'static [Kernel],
 }
 
-/// A combination of storages: the storages that each input slot takes, in order. Slots behind the last one take dense.
+/// A combination of storages: the storages that each input slot takes, in order. Input slots after the last listed one take dense
+/// variables.
 pub type Kernel = &'static [&'static [StorageKind]];
 
 /// In a [`Kernel`]: a dense input.
@@ -33,7 +34,8 @@ impl Signature {
     /// Checks that there is a kernel for inputs in these storages.
     ///
     /// # Errors
-    /// If there is none: the slot, the storages it can have beside the slots before it, and the number of the variable in it.
+    /// If no kernel fits: the first input that does not fit, and the storages that kernels accept for it, given the inputs before
+    /// it.
     pub(crate) fn kernel(&self, inputs: &[Vec<StorageKind>]) -> std::result::Result<(), NoKernel> {
         let takes = |kernel: Kernel, slot: usize| kernel.get(slot).copied().unwrap_or(DENSE);
         let mut left: Vec<Kernel> = if self.kernels.is_empty() { vec![&[]] } else { self.kernels.to_vec() };
@@ -87,11 +89,11 @@ impl Signature {
 
 /// The first input that no kernel fits.
 pub(crate) struct NoKernel {
-    /// Its slot.
+    /// The slot of the input.
     pub(crate) slot: usize,
     /// The number of the variable in the slot.
     pub(crate) number: usize,
-    /// The storages that a kernel takes there.
+    /// The storages that kernels accept for this input, given the inputs before it.
     pub(crate) expected: Vec<StorageKind>,
 }
 
@@ -131,14 +133,14 @@ impl fmt::Display for Arity {
     }
 }
 
-/// A named place for variables.
+/// A named input or output of an operator.
 #[derive(Debug, Clone, Copy)]
 pub struct Slot {
-    /// Its name, as `"x"`.
+    /// The slot's name, such as `"x"`.
     pub name: &'static str,
-    /// The number of variables it takes.
+    /// The number of variables that the slot takes.
     pub arity: Arity,
-    /// Whether a gradient can pass: not for ids, labels and the like.
+    /// Whether the input has a gradient; ids, labels and the like have none.
     pub gradient: bool,
     /// An output whose value on entry is read and changed in place: parameters under an update rule.
     pub updated: bool,
@@ -148,13 +150,13 @@ pub struct Slot {
     pub literal: bool,
     /// An input that may be stored in any way, since only its LoD is read.
     pub any_storage: bool,
-    /// The slot may hold a row-sparse parameter ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)),
-    /// or, if it is updated, the optimizer's state beside one.
+    /// The slot may hold a row-sparse parameter ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)), or, if
+    /// the slot is updated, the optimizer's state for such a parameter.
     pub table: bool,
 }
 
 impl Slot {
-    /// The number of variables it takes, as messages print it.
+    /// The kind of value that the slot takes, as messages print it.
     pub(crate) fn wanted(&self) -> &'static str {
         if self.literal { "a literal" } else { "a tensor" }
     }
@@ -193,13 +195,13 @@ impl Slot {
         Self::one(name).literals()
     }
 
-    /// Makes the input slot take literals in place of tensors; it is then not counted among the specs of the inputs.
+    /// Makes the input slot take literals in place of tensors; the slot then has no specs.
     #[must_use]
     pub const fn literals(self) -> Self {
         Slot { literal: true, gradient: false, ..self }
     }
 
-    /// Marks the slot as one that no gradient passes.
+    /// Declares that the input has no gradient.
     #[must_use]
     pub const fn without_gradient(self) -> Self {
         Slot { gradient: false, ..self }
@@ -211,7 +213,7 @@ impl Slot {
         Slot { updated: true, ..self }
     }
 
-    /// Marks the input as one whose numbers are not read: it may be bound before it was computed.
+    /// Declares that the operator reads no number of the input: the input may be bound before its value is computed.
     #[must_use]
     pub const fn shape_only(self) -> Self {
         Slot { shape_only: true, ..self }

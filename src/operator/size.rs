@@ -61,11 +61,11 @@ pub struct Size {
 }
 
 impl Size {
-    /// The size of a variable; `entries` counts what a sparse variable stores.
+    /// The size of a variable; `entries` is the extent that counts the entries of a sparse variable, or its selected rows.
     pub fn of(spec: &Spec, entries: Extent) -> Self {
         let number = spec.dtype.size_of();
         let index = size_of::<i64>();
-        // A program may declare more than any memory has.
+        // A program may declare a shape that is larger than any memory.
         let row = spec.width().saturating_mul(number);
         let none = Self { fixed: 0, row: 0, rows: spec.rows(), entry: 0, entries };
         match spec.storage {

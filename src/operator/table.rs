@@ -25,7 +25,7 @@ pub(crate) enum RowNumbers {
     Normal {
         /// The standard deviation.
         std: f64,
-        /// The number of a row that is zero, if any.
+        /// The number of the padding row, which has only zeros; `None` if there is no such row.
         padding: Option<i64>,
     },
 }
@@ -91,7 +91,7 @@ fn halves(x: u64) -> [u32; 2] {
     [x as u32, (x >> 32) as u32]
 }
 
-/// A row-sparse parameter, or the optimizer's state beside one: the touched rows, in the order in which they were first
+/// A row-sparse parameter, or the optimizer's state for such a parameter: the touched rows, in the order in which they were first
 /// touched, and the first values of all other rows. Memory grows with the touched rows; the height costs nothing.
 #[derive(Debug, Clone)]
 pub struct RowTable {
@@ -102,7 +102,7 @@ pub struct RowTable {
     start: RowStart,
     ids: Vec<i64>,
     numbers: Numbers,
-    /// The position of each row by its number. Never iterated: its order differs from run to run.
+    /// The position of each row by its number. The map is never iterated, since its order differs from run to run.
     places: HashMap<i64, usize>,
 }
 
@@ -171,7 +171,8 @@ impl RowTable {
     }
 
     /// Stores the rows with these numbers in the table, each with its first values if it was not touched before, and records
-    /// their positions. `near` guesses the positions, from a table in which the same rows were touched.
+    /// their positions. `near` has a guess of each position, from a table in which the same rows were touched; a wrong guess does
+    /// no harm.
     ///
     /// # Errors
     /// If the table holds another dtype.
@@ -239,7 +240,7 @@ impl RowTable {
     /// Replaces the touched rows; all other rows have their first values. Values of repeated rows are added.
     ///
     /// # Errors
-    /// If the rows have another shape or dtype. Nothing was changed then.
+    /// If the rows have another shape or dtype. The table is then unchanged.
     pub(crate) fn set(&mut self, rows: SelectedRows) -> Result<()> {
         if rows.shape() != self.dims || rows.dtype() != self.dtype {
             let told = |dtype, dims: &[usize]| format!("{dtype}{dims:?} selected_rows");

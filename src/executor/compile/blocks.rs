@@ -82,7 +82,7 @@ impl Blocks {
         })
     }
 
-    /// The variable whose memory holds `var`, and the first column there.
+    /// The variable whose memory holds `var`, and the first column of `var` in that variable.
     pub(crate) fn place_of(&self, block: BlockId, var: VarId) -> (VarId, usize) {
         match (self.forward.get(&block), self.backward.get(&block)) {
             (Some(found), _) => found.columns.place_of(var),

@@ -12,7 +12,7 @@ use crate::tensor::DType;
 type Lives = BTreeMap<usize, usize>;
 type Life = (usize, usize);
 
-/// The lifetimes that overlap a lifetime, cut to it.
+/// The intersections of `lives` with one lifetime.
 fn overlap(lives: &Lives, (first, last): Life) -> impl Iterator<Item = Life> {
     let before = lives.range(..first).next_back();
     let all = before.into_iter().chain(lives.range(first..=last));
@@ -23,7 +23,7 @@ fn overlap(lives: &Lives, (first, last): Life) -> impl Iterator<Item = Life> {
 /// need not be searched one by one, as in long chains whose values wait for their gradients.
 #[derive(Default)]
 struct BufferTree {
-    /// The number of each buffer among all.
+    /// The number of each buffer among the buffers of all dtypes.
     numbers: Vec<usize>,
     /// The buffers, then pairs of buffers, then pairs of pairs, up to one node for all.
     levels: Vec<Vec<Lives>>,
@@ -56,7 +56,7 @@ impl BufferTree {
         self.numbers.push(number);
         for level in 0.. {
             if level == self.levels.len() {
-                // Until now the previous node had all buffers.
+                // The level below had one node for all buffers: the new level's first node starts with its lifetimes.
                 let all = level.checked_sub(1).and_then(|below| self.levels[below].first().cloned());
                 self.levels.push(all.into_iter().collect());
             }
@@ -103,7 +103,8 @@ fn in_chains(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<Li
     let mut lives: Vec<Life> = own_lives.iter().map(wide).collect();
     let mut places = vec![None; slots.len()];
     let aliased: BTreeSet<usize> = slots.iter().filter_map(|slot| slot.alias).collect();
-    // Each in the chain in which it begins. Earlier values stay: a failed call is searched for by running again from there.
+    // Each slot belongs to the chain in which its lifetime begins. A chain does not overwrite values from before it: to find the
+    // row at which a call failed, the chain runs again from these values.
     let chain_of = |(s, slot): (usize, &SlotDesc)| {
         let own = !slot.persistent && slot.pool.is_none() && slot.alias.is_none() && !aliased.contains(&s);
         let known = !own || slot.rows.known().is_some();
@@ -132,7 +133,7 @@ fn in_chains(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<Li
     (lives, places)
 }
 
-/// The buffer of each slot, and the dtypes of the buffers. A slot that is not dense has none: its entry is 0. The largest
+/// The buffer of each slot, and the dtypes of the buffers. A slot that is not dense has no buffer: its entry is 0. The largest
 /// slots come first, and each takes the smallest buffer that is free while it lives; so large slots share buffers with one
 /// another, and small slots do not prevent it. `chains` are the moments between which calls run chunk by chunk.
 pub(crate) fn assign(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<usize>, Vec<DType>) {

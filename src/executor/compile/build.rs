@@ -56,7 +56,7 @@ impl Analysis<'_> {
         self.slots.reference(self.source, var)
     }
 
-    /// The copies into the batch's order that are due before an operator of the root block.
+    /// Adds the copies into the batch's order that must run before operator `now` of the root block.
     fn copies(&self, now: usize, out: &mut Vec<Instr>) -> Result<()> {
         for &Copy { var, from, ranked, .. } in self.slots.copies.iter().filter(|copy| copy.before == now) {
             let to = self.reference(var)?;
@@ -180,7 +180,8 @@ impl Analysis<'_> {
         } else {
             wiring.outputs = writes.slots(&call.outputs)?;
         }
-        // The number of the forward operator in both passes: a backward call draws the same numbers as the forward call.
+        // Both passes take the number of the forward operator, so that a backward call draws the same numbers as the forward
+        // call.
         let desc = self.source.desc(call.id);
         let of_forward = if call.pass == Pass::Backward { &desc.inputs } else { &desc.outputs };
         let outputs = Program::slots_of(parsed.signature.outputs, of_forward, "");
@@ -458,8 +459,8 @@ fn lanes_can_run(instr: &Instr, step: &StepDesc, levels: &[InnerLevel]) -> bool 
         && !op.wiring.inputs.iter().chain(&op.wiring.outputs).flatten().any(pools)
 }
 
-/// Returns whether a call with rows of static sub-sequences can be restricted to some sequences: their number is the same
-/// for each of its operands.
+/// Returns whether a call with rows of static sub-sequences can be restricted to some sequences: each operand has the same number
+/// of sequences.
 fn lanes_can_cut(op: &OpInstr) -> bool {
     let views = || op.reads.iter().chain(&op.writes).filter(|r| r.rows.known().is_none());
     if op.reach == Reach::Row || !views().any(|r| matches!(r.rows, Extent::Rows(_))) {

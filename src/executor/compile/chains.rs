@@ -22,7 +22,7 @@ pub(crate) fn outside(code: Vec<Instr>, slots: &[SlotDesc]) -> (Vec<Instr>, Vec<
 }
 
 /// As [`outside`], at the root, whose instructions are grouped by operator: a sum moves to the operator whose calls end the
-/// chain. Products are no members here: a weight may be of any size, and would be read again for each chunk.
+/// chain. At the root, products are in no chain: a weight may be of any size, and would be read again for each chunk.
 pub(crate) fn root(groups: Vec<Vec<Instr>>, slots: &[SlotDesc]) -> (Vec<Vec<Instr>>, Vec<Chain>) {
     let mut sorted_groups: Vec<Vec<Instr>> = groups.iter().map(|_| Vec::new()).collect();
     let numbered = groups.into_iter().enumerate();
@@ -67,7 +67,7 @@ fn sort(
     (sorted.out, sorted.chains)
 }
 
-/// Finds the chains of a loop's body. Calls that prepare are no members: their prepared values are large, and would be read
+/// Finds the chains of a loop's body. Calls that prepare are in no chain: their prepared values are large, and would be read
 /// again for each chunk.
 pub(crate) fn inside(code: &[Instr], slots: &[SlotDesc]) -> Vec<Chain> {
     let like = |i: usize| member(&code[i]).filter(|_| !prepares(&code[i]));
@@ -89,7 +89,7 @@ type Grouped = (usize, Instr);
 /// The common properties of a chain's calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Member {
-    /// The extent that counts their rows.
+    /// The extent that counts the rows of the calls.
     rows: Extent,
     /// The order of these rows.
     order: Option<BlockId>,
@@ -104,7 +104,7 @@ struct Sorted<'a> {
     /// The chain that is being collected, and the sums that wait for its end.
     open: Vec<Grouped>,
     sums: Vec<Instr>,
-    /// The slots that these sums write, and the slots that they read or write.
+    /// The slots that the waiting sums write, and the slots that they read or write.
     written: HashSet<usize>,
     touched: HashSet<usize>,
 }
@@ -122,7 +122,8 @@ impl Sorted<'_> {
         self.touched.clear();
     }
 
-    /// The slot that a call reads or writes. Values that pass between steps are not written outside the loop.
+    /// The slot of a view; for an alias, the slot whose buffer it shares. `None` for a value that passes between steps, which no
+    /// call outside the loop writes.
     fn slot(&self, r: &Ref) -> Option<usize> {
         match r.access {
             Access::Slot(mut s) => {
@@ -176,7 +177,7 @@ fn chain_of<'a>(
     Chain { calls: first..first + calls.len(), rows, width }
 }
 
-/// The properties that a call shares with its chain, if it can run on any part of its rows.
+/// The properties that a call shares with its chain, if the call can run on any range of its rows; else `None`.
 fn member(instr: &Instr) -> Option<Member> {
     let Instr::Op(op) = instr else { return None };
     let rows = op.writes.first()?.rows;

@@ -12,22 +12,22 @@ pub(crate) fn effort(op: &OpInstr, heavy: usize) -> Effort {
     let sum = |numbers: &mut dyn Iterator<Item = usize>| numbers.fold(0, usize::saturating_add);
     let batched = || op.writes.iter().chain(&op.reads).filter(|r| r.rows.known().is_none());
     let extents = || batched().map(|r| r.rows);
-    // If some operands have rows of sequences and others one row per sequence, the rows of the first kind.
+    // If some operands have the rows of sequences and others have one row per sequence, count the rows of the sequences.
     let rows = extents().find(|rows| matches!(rows, Extent::Rows(_))).or_else(|| extents().next());
     let Some(rows) = rows else {
-        // Selected rows are a part of it, and seldom a large part.
+        // Selected rows are some of a table's rows, and seldom many of them.
         let written = if op.selects() { 0 } else { sum(&mut op.writes.iter().filter_map(numbers)) };
         return Effort { rows: Extent::Known(1), row: written };
     };
-    // Each row is multiplied by a packed constant, and is added to all of a written constant.
+    // Each row is multiplied by all numbers of a packed constant, and is added to all numbers of a written constant.
     let packed = op.constants.iter().filter(|_| op.prepared.is_some()).cloned().flatten();
     let constants = packed.map(|read| &op.reads[read]).chain(&op.writes);
     let products = sum(&mut constants.filter_map(numbers)) / MULTIPLY_ADDS;
     let width = |views: &[Ref]| sum(&mut views.iter().filter(|r| r.rows == rows).map(|r| r.width));
     let of_row = match width(&op.writes) {
-        // A result that is pooled or summed: each row is added to all columns of another.
+        // The result is pooled or summed: each row is added to all columns of another row.
         0 => batched().map(|r| r.width).fold(width(&op.reads), usize::max),
-        // A result with few numbers per row that depends on all of a row, for example.
+        // The result may have few numbers per row, and still depend on all numbers of a row.
         written if op.reach == Reach::Sequence => written.max(width(&op.reads)),
         written => written,
     };

@@ -7,7 +7,7 @@ use crate::executor::plan::Instr;
 /// The instructions of a plan, in one list, with numbers.
 pub(crate) struct NumberedCode {
     pub(crate) code: Vec<Instr>,
-    /// The number of instructions, with the instructions of loops.
+    /// The number of instructions, including the instructions of loops.
     pub(crate) instructions: usize,
     /// The number of calls that prepare.
     pub(crate) prepared: usize,

@@ -1,8 +1,8 @@
 //! Layouts: the variables of the root block that are in step-major order.
 //!
-//! The gradients that a loop passes back are in the order of its rank table. Another loop over the same sequences reads them
-//! in that order, and a row-wise operator works on them in that order; they are copied only if an operator needs the batch's
-//! own order, or a value is fetched (the module `slots`).
+//! The gradients that a loop passes back are in the order of its rank table. Another loop over the same sequences reads them in
+//! that order, and a row-wise operator works on them in that order; the gradients are copied only if an operator needs the
+//! batch's own order, or a value is fetched (the module `slots`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::executor::rewrite::needs::{gradient_reads, needed_values};
 use crate::operator::{BlockId, Extent, LevelId, Reach, VarId};
 use crate::program::{OpDesc, Role, StepDesc, grad_name};
 
-/// The order of a loop's rows: by the sequences of a level, run from one end.
+/// The order of a loop's rows: step-major over the sequences of a level, from their starts or, if `reverse`, from their ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Order {
     level: LevelId,
@@ -27,7 +27,7 @@ pub(crate) struct Order {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RankedLayout {
     pub(crate) order: Order,
-    /// The step block whose frame knows the order, and the extent that counts the rows there.
+    /// The step block whose frame has the order, and the extent that counts the rows in this block.
     pub(crate) block: BlockId,
     pub(crate) rows: Extent,
 }
@@ -36,13 +36,13 @@ pub(crate) struct RankedLayout {
 #[derive(Debug, Default)]
 pub(crate) struct Layouts {
     ranked: HashMap<VarId, RankedLayout>,
-    /// The order in which a call runs without a copy of its rows, by its number.
+    /// The order in which each call runs without a copy of its rows, by the number of the call.
     calls: HashMap<usize, RankedLayout>,
-    /// Variables of step blocks that are an outer variable without a copy.
+    /// The variables of step blocks that are in the memory of an outer variable without a copy, each with the outer variable.
     pub(crate) taken: HashMap<VarId, VarId>,
-    /// Variables that a loop leaves in its order, with the variable of its block.
+    /// The outer variables that a loop leaves in its own order, each with the variable of the loop's block.
     pub(crate) left: HashMap<VarId, VarId>,
-    /// Blocks whose frames must provide row keys for calls outside.
+    /// The blocks whose frames must provide row keys for calls outside the block.
     pub(crate) keyed: Vec<BlockId>,
 }
 
@@ -93,7 +93,7 @@ impl Finder<'_> {
 
     fn call(&mut self, call: &ScheduledCall) -> Result<()> {
         let Some(parsed) = self.source.parsed(call.id) else { return Ok(()) };
-        // An operator that sums over rows while it computes them keeps the batch's order.
+        // A fused operator, which sums over rows while it computes them, keeps the batch's order.
         let joins = parsed.hints.joins;
         let row_wise = parsed.facts.reach == Reach::Row && self.source.desc(call.id).role != Role::Update;
         let Some(order) = (if joins || !row_wise { None } else { self.order(call)? }) else { return Ok(()) };
@@ -110,7 +110,7 @@ impl Finder<'_> {
     }
 
     /// The order in which a row-wise call can run without a copy: the order of all batched variables that it reads, if its
-    /// results are no wider (a copy is due where the order ends, and should be narrow).
+    /// results are no wider than these variables. (Results in this order may be copied later, and the copy should be narrow.)
     fn order(&self, call: &ScheduledCall) -> Result<Option<RankedLayout>> {
         let mut found: Option<RankedLayout> = None;
         let (mut read_width, mut write_width) = (0, 0);
@@ -140,7 +140,7 @@ impl Finder<'_> {
         Ok(found.filter(|_| write_width <= read_width))
     }
 
-    /// The variables that a call reads, and the variables that it and the calls beside it write.
+    /// The variables that a call reads, and the variables that it writes together with the other calls for the same input slots.
     fn operands(&self, call: &ScheduledCall) -> (Vec<VarId>, Vec<VarId>) {
         let (desc, Some(parsed)) = (self.source.desc(call.id), self.source.parsed(call.id)) else {
             return Default::default();
@@ -188,7 +188,8 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Gives the step's view of an outer variable its rows without a copy, if it is in the loop's order.
+    /// Puts a variable of a step into the memory of an outer variable without a copy, if the outer variable is in the loop's
+    /// order.
     fn take(&mut self, outer: VarId, inner: VarId, step: &StepDesc) {
         if self.layouts.ranked(outer).is_some_and(|ranked| ranked.order == order_of(step)) {
             self.layouts.taken.insert(inner, outer);

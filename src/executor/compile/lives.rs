@@ -16,7 +16,8 @@ pub(crate) struct Lives {
     /// The first and the last instruction, counted from 1. All instructions of an operator of the root block count as one
     /// moment: the number of the first of them.
     pub(crate) of_slot: Vec<(usize, usize)>,
-    /// By the number of the operator among the operators that run, from 1; entry 0 is before them.
+    /// The slots that each operator of the root block touches, by its number among the operators that run, from 1; entry 0 has
+    /// the slots with values before the first operator.
     touched: Vec<BTreeSet<usize>>,
     /// The moment of each instruction.
     moments: Vec<usize>,

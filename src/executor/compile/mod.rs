@@ -1,10 +1,10 @@
 //! The compiler: from a program to a plan, by one analysis after another.
 //!
-//! Each analysis is a function from earlier results to a result of its own, and a file. [`saved`]: the forward values that
-//! are kept for the backward pass. [`blocks`]: the operators that leave each loop, and why. [`schedule`]: the calls in the
-//! order of the run. [`layouts`]: the rows that stay in step-major order. [`writers`]: the contributions to gradients that
-//! are written, and those that are added. [`slots`]: the slot of each variable. [`build`] makes the instructions from these
-//! results. Their [`lives`] decide which slots can share one of the [`buffers`]; [`finish`] numbers them.
+//! Each analysis is a function from earlier results to a result of its own, and a file. [`saved`]: the forward values that are
+//! kept for the backward pass. [`blocks`]: the operators that leave each loop, and why. [`schedule`]: the calls in the order of
+//! the run. [`layouts`]: the rows that stay in step-major order. [`writers`]: the contributions to gradients that are written,
+//! and the contributions that are added. [`slots`]: the slot of each variable. [`build`] makes the instructions from these
+//! results. The [`lives`] of the slots decide which slots can share one of the [`buffers`]; [`finish`] numbers the instructions.
 
 mod blocks;
 mod buffers;

@@ -1,4 +1,4 @@
-//! Assigns places in the pool to values that are not dense: values whose lives do not overlap share one.
+//! Assigns numbers in the pool to values that are not dense: values whose lives do not overlap share a number.
 
 use super::slots::Slots;
 use crate::executor::plan::{Instr, OpInstr};
@@ -16,8 +16,8 @@ pub(crate) fn pooled(op: &OpInstr) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Gives values of one storage whose lives do not overlap one number in the pool, instead of one each, and updates the code.
-/// Returns the number of each slot that is not dense, and the storage of each number.
+/// Assigns one number in the pool to several values of one storage, if their lives do not overlap, and updates the numbers in the
+/// code. Returns the number of each slot that is not dense, and the storage of each number.
 pub(crate) fn assign(
     made: &Slots,
     lives: &[(usize, usize)],
@@ -26,7 +26,7 @@ pub(crate) fn assign(
     let Slots { slots, pools: kinds, .. } = made;
     let mut order: Vec<usize> = (0..slots.len()).filter(|&slot| slots[slot].pool.is_some()).collect();
     order.sort_by_key(|&slot| lives[slot]);
-    // The storage, and the moment from which it is free.
+    // For each number in the pool: its storage, and the last moment at which a value has the number.
     let mut places: Vec<(StorageKind, usize)> = Vec::new();
     let mut of: Vec<usize> = vec![0; kinds.len()];
     for slot in order {

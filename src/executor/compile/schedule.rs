@@ -1,5 +1,5 @@
-//! The schedule: the calls of the root block in the order of the run, the calls before, in and after the loop of each step
-//! block, and the variables that each call reads and writes. Their slots are not known yet.
+//! The schedule: the calls of the root block in the order of the run, the calls before, in and after the loop of each step block,
+//! and the variables that each call reads and writes. The slots of these variables are not known yet.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,23 +21,23 @@ pub(crate) type Slots = Vec<Vec<VarId>>;
 /// A call of an operator.
 #[derive(Debug)]
 pub(crate) struct ScheduledCall {
-    /// Its number among all calls.
+    /// The number of the call among all calls.
     pub(crate) number: usize,
     pub(crate) id: OpId,
     pub(crate) site: Site,
     pub(crate) pass: Pass,
     /// For a backward call, the input slots whose gradients it computes.
     pub(crate) wanted: Vec<usize>,
-    /// The variables that it reads and, in a forward call, writes: `outputs`.
+    /// The variables that the call reads. A forward call writes `outputs`; a backward call reads them.
     pub(crate) inputs: Slots,
     pub(crate) outputs: Slots,
     pub(crate) output_gradients: Slots,
     /// The variables that a backward call writes.
     pub(crate) input_gradients: Slots,
     pub(crate) results: Slots,
-    /// Input slots whose value is overwritten by its gradient.
+    /// The input slots whose gradient overwrites the slot's value.
     pub(crate) in_place: Vec<usize>,
-    /// It adds its output to what is in the buffer.
+    /// Whether the call adds its output to the contents of the buffer.
     pub(crate) adds: bool,
 }
 
@@ -45,9 +45,9 @@ pub(crate) struct ScheduledCall {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Site {
     pub(crate) span: LoopRows,
-    /// Whether it runs many times for one instruction of the root block: then it adds to gradients of constants.
+    /// Whether the item runs many times for one instruction of the root block: it then adds to gradients of constants.
     pub(crate) visits: Visits,
-    /// The reason why it is in that phase of a step block.
+    /// The reason why the item runs in its phase of a step block; `None` at the root.
     pub(crate) why: Option<TimingReason>,
 }
 
@@ -88,7 +88,7 @@ impl ScheduledCall {
 }
 
 impl LoopItem {
-    /// The items before the loop, in it and after it, in this order.
+    /// The items before, in and after the loop, in this order.
     pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
         self.before.iter().chain(&self.body).chain(&self.after)
     }
@@ -116,7 +116,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// The calls of an operator, or its loop; `only` restricts a backward operator to some of its gradients.
+    /// Adds the calls of an operator, or its loop; `only` restricts a backward operator to some of its gradients.
     fn operator(&mut self, id: OpId, site: Site, only: Option<&[usize]>, out: &mut Vec<Item>) -> Result<()> {
         let Some(parsed) = self.source.parsed(id) else {
             out.push(Item::Loop(self.step_loop(id, site).map_err(|e| e.at(self.source.place(id)))?));
@@ -164,7 +164,7 @@ impl Maker<'_> {
         self.calls - 1
     }
 
-    /// The variables of slots that are tensors.
+    /// Replaces the variables of slots that are no tensors by [`VarId::NONE`].
     fn tensors(&self, slots: Slots) -> Slots {
         let tensor = |var: VarId| var != VarId::NONE && self.source.program.var(var).spec().is_some();
         let of =
@@ -191,7 +191,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Makes the call that computes the offsets of an operator's levels, if it makes any.
+    /// Makes the call that computes the offsets of an operator's levels; `None` if the operator makes no levels.
     fn levels_call(&mut self, id: OpId, site: Site) -> Option<ScheduledCall> {
         let parsed = self.source.parsed(id).filter(|parsed| !parsed.made.is_empty())?;
         let decides = parsed.facts.lod.deciding().unwrap_or(&[]);
@@ -271,7 +271,7 @@ impl Maker<'_> {
         Ok(LoopItem { id, site, before, body, after })
     }
 
-    /// The items of a step block at a time.
+    /// Adds the items of a step block that run at `time`: before, in or after the loop.
     fn forward_items(
         &mut self,
         block: BlockId,
@@ -300,7 +300,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// The items of a gradient block at a time; all gradients of one operator at that time are one call.
+    /// Adds the items of a gradient block that run at `time`; all gradients of one operator at that time are one call.
     fn backward_items(
         &mut self,
         block: BlockId,

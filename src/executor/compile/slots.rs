@@ -31,11 +31,11 @@ pub(crate) struct SlotDesc {
     pub(crate) width: usize,
     pub(crate) rows: Extent,
     pub(crate) home: Home,
-    /// The value is kept in the scope from run to run.
+    /// Whether the scope keeps the value from run to run.
     pub(crate) persistent: bool,
     /// The slot whose buffer this slot shares.
     pub(crate) alias: Option<usize>,
-    /// The number among the slots that are not dense.
+    /// The number among the slots that are not dense; `None` for a dense slot.
     pub(crate) pool: Option<usize>,
 }
 
@@ -46,12 +46,12 @@ pub(crate) struct Slots {
     /// The number of the root block's operator, among the operators that run, for which each slot was made.
     made_for: Vec<usize>,
     access: HashMap<VarId, Access>,
-    /// Variables in step-major order.
+    /// The slot of each variable that is in step-major order.
     ranked: HashMap<VarId, usize>,
-    /// The start of each memory: the slot that replaces the previous step at the first step. By the block that is run, and
-    /// memory.
+    /// The start of each memory: the slot that the first step reads instead of the previous step's value. The key is the block
+    /// that runs (step block or gradient block) and the number of the memory.
     starts: HashMap<(BlockId, usize), usize>,
-    /// The previous values of all steps as one array, by the block that is run, and memory.
+    /// The slot with the previous values of all steps as one array, by the block that runs and the number of the memory.
     spread: HashMap<(BlockId, usize), usize>,
     /// The slots that live in the orders of each step block.
     pub(crate) of_block: HashMap<BlockId, Vec<usize>>,
@@ -72,7 +72,7 @@ pub(crate) fn slots(
 ) -> Result<Slots> {
     let slots = Slots { views: blocks.views(), ..Slots::default() };
     let mut maker = Maker { source, blocks, layouts, writers, now: 0, slots };
-    // Feeds without readers are still checked when they are fed; all other feeds are slots from the start.
+    // Feeds without readers are still checked when they are fed; all other feeds have slots from the start.
     let read: HashSet<VarId> =
         source.live.iter().flat_map(|&number| source.program.root().ops[number].reads()).collect();
     for (id, var) in source.program.vars() {
@@ -93,7 +93,7 @@ impl Slots {
     /// The reference to a variable in the batch's order, with its rows and width.
     ///
     /// # Errors
-    /// If it has no slot: no instruction reads or writes it.
+    /// If the variable has no slot: no instruction reads or writes it.
     pub(crate) fn reference(&self, source: &Source<'_>, var: VarId) -> Result<Ref> {
         let (whole, column) = self.views.get(&var).copied().unwrap_or((var, 0));
         let access = self.access.get(&whole).copied().ok_or_else(|| {
@@ -113,7 +113,7 @@ impl Slots {
         }
     }
 
-    /// The reference to a memory's previous value at the first step, by the block that is run.
+    /// The reference to a memory's previous value at the first step, in the loop of `block`.
     pub(crate) fn start(&self, block: BlockId, memory: usize, spec: &Spec) -> Result<Ref> {
         let slot = self.starts.get(&(block, memory));
         slot.map(|&slot| within(slot, spec)).ok_or_else(|| {
@@ -121,12 +121,12 @@ impl Slots {
         })
     }
 
-    /// The previous values of all steps as one array, if they are wanted.
+    /// The previous values of all steps as one array; `None` if no instruction reads them in this form.
     pub(crate) fn spread(&self, block: BlockId, memory: usize, spec: &Spec) -> Option<Ref> {
         self.spread.get(&(block, memory)).map(|&slot| within(slot, spec))
     }
 
-    /// The slot of a variable in the batch's order, if it has one.
+    /// The slot of a variable in the batch's order; `None` if the variable has no such slot.
     pub(crate) fn slot_of(&self, var: VarId) -> Option<usize> {
         match self.access.get(&var) {
             Some(&Access::Slot(slot)) => Some(slot),
@@ -134,7 +134,8 @@ impl Slots {
         }
     }
 
-    /// The root block's operator for which a slot was made, by its number among the operators that run, from 1; 0 is before them.
+    /// The root block's operator for which a slot was made, by its number among the operators that run, from 1; 0 means before
+    /// all operators.
     pub(crate) fn made_for(&self, slot: usize) -> usize {
         self.made_for[slot]
     }
@@ -163,7 +164,7 @@ struct Maker<'a> {
     blocks: &'a Blocks,
     layouts: &'a Layouts,
     writers: &'a Writers,
-    /// The number of the root block's operator, among the operators that run, from 1.
+    /// The number of the current operator of the root block, among the operators that run, from 1.
     now: usize,
     slots: Slots,
 }
@@ -267,7 +268,8 @@ impl Maker<'_> {
         self.add_kept(self.slots.slots[of].var, spec, home, (false, Some(of)))
     }
 
-    /// Gives a variable of a step block the rows of an outer variable without a copy, if the layouts allow it.
+    /// Puts a variable of a step block into the memory of an outer variable without a copy, if the layouts allow it. Returns
+    /// whether it did.
     fn take(&mut self, inner: VarId, block: BlockId) -> Result<bool> {
         let outer = self.layouts.taken.get(&inner);
         let Some(&slot) = outer.and_then(|outer| self.slots.ranked.get(outer)) else { return Ok(false) };
@@ -382,7 +384,7 @@ impl Maker<'_> {
         gradient.statics.iter().try_for_each(|pair| self.natural(pair.outer))
     }
 
-    /// Keeps the value that a loop wrote for a variable in the loop's order.
+    /// Makes the value that a loop wrote the value of an outer variable, in the loop's order and without a copy.
     fn leave(&mut self, outer: VarId, inner: VarId) -> Result<()> {
         let Access::Slot(slot) = self.slots.reference(self.source, inner)?.access else {
             let (what, got) = ("gradient that a loop hands back", "one that it passes to a step");
@@ -394,7 +396,7 @@ impl Maker<'_> {
     }
 }
 
-/// The static inputs that a backward loop reads again.
+/// The static inputs whose values a backward loop reads, and therefore gathers again.
 pub(crate) fn read_again<'a>(
     source: &Source<'_>,
     found: &Forward,

@@ -1,5 +1,5 @@
-//! The source of a compilation: the rewritten program, the operators that run, and each of them parsed. They were parsed
-//! when rewriting began; no later code asks the registry again.
+//! The source of a compilation: the rewritten program, and the operators that run, parsed. They were parsed when rewriting began;
+//! no later code asks the registry again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct ParsedOp {
     pub(crate) hints: Hints,
     /// For a backward operator, the input slots whose gradients it computes.
     pub(crate) wanted: Vec<usize>,
-    /// The specs of its inputs; for a backward operator, the specs of the forward operator's inputs.
+    /// The specs of the operator's inputs; for a backward operator, the specs of the forward operator's inputs.
     pub(crate) inputs: Vec<Vec<Spec>>,
     pub(crate) outputs: Vec<Vec<Spec>>,
     /// The levels that a forward operator makes.
@@ -115,7 +115,7 @@ impl<'a> Source<'a> {
         &self.program.block(id.block).ops[id.number]
     }
 
-    /// The operator, if it runs and is no `recurrent`.
+    /// The parsed operator; `None` if the operator does not run, or is a `recurrent`.
     pub(crate) fn parsed(&self, id: OpId) -> Option<&ParsedOp> {
         self.parsed.get(&id)
     }
@@ -146,7 +146,8 @@ impl<'a> Source<'a> {
         self.wanted.contains(&var)
     }
 
-    /// Returns whether a loop inside a block reads or writes a variable: it moves whole rows.
+    /// Returns whether a loop inside a block reads or writes a variable. Such a variable cannot be columns of another variable,
+    /// since the loop moves whole rows.
     pub(crate) fn in_a_loop(&self, block: BlockId, var: VarId) -> bool {
         self.looped.contains(&(block, var))
     }
@@ -173,7 +174,7 @@ impl<'a> Source<'a> {
     /// The step block of a `recurrent`, and its gradient block if it runs backward.
     ///
     /// # Errors
-    /// If it has none.
+    /// If the operator has no step block.
     pub(crate) fn step(&self, id: OpId) -> Result<(&'a StepDesc, Option<&'a StepGradient>)> {
         let step = self.desc(id).step.as_deref();
         let none = || Error::of(ErrorKind::Program, RECURRENT, "a step block", "none");

@@ -1,5 +1,5 @@
-//! Decides which contribution to a gradient is written: the first one in the order of the run is written, all others are
-//! added. If the first one runs many times, as in a loop, all are added, and the gradient is zeroed before.
+//! Decides which contribution to a gradient is written: the first one in the order of the run is written, all others are added.
+//! If the first contribution runs many times, as in a loop, all contributions are added, and the gradient is zeroed before.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +18,8 @@ use crate::program::{StepDesc, StepGradient, VarPair};
 /// The start of the gradient of a memory's next value in a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryAssign {
-    /// Whether a step writes the gradient that it passes back, or adds to it; `None` if it passes nothing.
+    /// Whether a step writes the gradient that it passes to the step before it, or adds to that gradient; `None` if it passes no
+    /// gradient.
     pub(crate) passes: Option<Assign>,
     /// Whether the gradient holds a contribution before the loop.
     pub(crate) filled: bool,
@@ -35,13 +36,13 @@ pub(crate) enum HandedGradient {
 /// For each contribution, whether it is written or added.
 #[derive(Debug, Default)]
 pub(crate) struct Writers {
-    /// By the number of a call, and the variable that it writes.
+    /// For the calls, by the number of the call and the variable that it writes.
     calls: HashMap<(usize, VarId), Assign>,
-    /// By loop, and the gradient that it passes to a variable around it.
+    /// For the loops, by the loop and the gradient that it passes to a variable around it.
     loops: HashMap<(OpId, HandedGradient), Assign>,
-    /// By gradient block and memory.
+    /// For the memories, by the gradient block and the memory.
     memories: HashMap<(BlockId, u32), MemoryAssign>,
-    /// The gradients that come from outside, by the loop.
+    /// The gradients that each loop gathers from the block around it.
     gathered: HashMap<OpId, Vec<VarPair>>,
     /// Gradients to zero before an operator of the root block.
     before: HashMap<OpId, Vec<VarId>>,
@@ -69,7 +70,7 @@ impl Writers {
         self.memories.get(&(block, memory)).copied().unwrap_or(none)
     }
 
-    /// The gradients of the root block that are zeroed before an operator of it.
+    /// The gradients that are zeroed before an operator of the root block.
     pub(crate) fn zeroed_before(&self, id: OpId) -> &[VarId] {
         self.before.get(&id).map_or(&[], Vec::as_slice)
     }
@@ -158,7 +159,8 @@ impl WriterFinder<'_> {
         let (step, gradient) = self.source.step(inner.id)?;
         let Some(gradient) = gradient else { return inner.items().try_for_each(|item| self.item(item)) };
         self.begin(inner.id, step, gradient)?;
-        // A memory that passes nothing back has its whole gradient before the loop: its readers may run there.
+        // If a memory passes nothing back, the gradient of its next value is complete before the loop, so calls before the loop
+        // may read it.
         self.memories(gradient, Passes::Nothing);
         inner.before.iter().try_for_each(|item| self.item(item))?;
         self.memories(gradient, Passes::ToTheStepBefore);
@@ -215,7 +217,7 @@ impl WriterFinder<'_> {
     }
 }
 
-/// The use of the gradient of a memory's previous value in a step.
+/// Whether the gradient of a memory's previous value passes from a step to the step before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Passes {
     Nothing,

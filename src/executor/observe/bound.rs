@@ -24,8 +24,8 @@ use crate::tensor::DType;
 ///
 /// # Its limits
 /// - Bytes are the bytes of the operands, once per call. A kernel that reads an operand twice reaches a smaller fraction.
-/// - Packed weights count as the weights do, and are read from where all of a call fits.
-/// - An operand counts as being in its cache even if other data has displaced it since, so that the least time is rather too
+/// - Packed weights count like the weights: the model reads them from the smallest cache that holds all that one call touches.
+/// - An operand counts as being in its cache even if other data has displaced it since, so the computed least time may be too
 ///   short.
 /// - `memory >100 %` is a call that needs less than the model assumes: it skipped a part of its operands, as the pooling of
 ///   last rows does, or found a part of them in a nearer cache.
@@ -126,7 +126,8 @@ impl Profile {
 }
 
 impl Entry {
-    /// The bound of the entry on a machine with these rates; `None` if it neither computes nor reads.
+    /// The bound of the entry on a machine with these rates; `None` if the entry took no time, or neither computes nor moves
+    /// bytes.
     pub fn bound(&self, rates: &Rates) -> Option<Bound> {
         if self.part == LoopPhase::Stepping || self.is_uneven() {
             return Some(Bound::Waiting);

@@ -76,10 +76,10 @@ fn loops_of<'p>(code: &'p [Instr], loops: &mut HashMap<BlockId, &'p Loop>) {
     }
 }
 
-/// A list of values for each block's variables.
+/// Lists of values about the variables of each block.
 type ByBlock<T> = HashMap<BlockId, Vec<T>>;
 
-/// Collects the views of the gradients of memories, which steps pass back.
+/// Collects the view of each memory's gradient, which a step passes to the step before it.
 fn gradients_of(code: &[Instr], passed: &mut HashMap<(BlockId, usize), Ref>) {
     for instr in code {
         if let Instr::Loop(inner) = instr {
@@ -390,8 +390,8 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Prints the transfers between the memories and the variables outside that hold their first and last values; in a
-    /// backward loop, between the gradients of these.
+    /// Prints the moves between the memories of a loop and the variables around the loop that hold the memories' first and last
+    /// values; in a backward loop, between the gradients of these variables.
     fn ends(&mut self, inner: &Loop) {
         for plan in inner.memories.iter().filter(|_| !inner.backward) {
             if let Some(last) = &plan.last {
@@ -489,7 +489,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// The user's line, if the user wrote the operator.
+/// The user's line; `None` if the user did not write the operator.
 fn line_of(place: &Place) -> Option<String> {
     place.caller.as_ref().filter(|caller| !caller.is_empty()).map(|caller| format!("at {caller}"))
 }

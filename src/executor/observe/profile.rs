@@ -25,7 +25,7 @@ pub enum LoopPhase {
     After,
     /// Packing of constants, once per run; constants that have not changed since the previous run are not packed again.
     Prepare,
-    /// Rows moved between the batch's order and a loop's.
+    /// Rows moved between the order of the batch and the order of a loop.
     Moves,
     /// In a loop but in none of its calls: finding the rows of each step, and threads that wait for other threads.
     Stepping,
@@ -66,21 +66,21 @@ impl fmt::Display for LoopPhase {
 pub struct Entry {
     /// The instruction's number in the [listing](crate::executor::Listing).
     pub instruction: usize,
-    /// The operator's name, as `"linear #3, backward"`.
+    /// The operator's name, such as `"linear #3, backward"`.
     pub operator: String,
-    /// The operator's kind, as `"linear"`; `"recurrent"` for a loop, `"reorder"` for moved rows.
+    /// The operator's kind, such as `"linear"`; `"recurrent"` for a loop, `"reorder"` for moved rows.
     pub kind: String,
     /// The pass of the operator.
     pub pass: Pass,
-    /// The step block that contains it; `None` at the root.
+    /// The step block that contains the instruction; `None` at the root.
     pub block: Option<usize>,
-    /// The line of the user's code, if the user wrote it.
+    /// The line of the user's code; `None` if the user did not write the operator.
     pub caller: Option<String>,
-    /// The phase in which its calls ran.
+    /// The phase in which the calls ran.
     pub part: LoopPhase,
     /// The number of calls, over all runs.
     pub calls: u64,
-    /// Rows of its first output, over all calls.
+    /// The number of rows of the operator's first output, over all calls.
     pub rows: u64,
     /// Operations and bytes of all calls.
     pub cost: Cost,
@@ -90,7 +90,7 @@ pub struct Entry {
     pub threads: Vec<Duration>,
     /// Time on each thread while other threads ran the same steps, or the same chain, for other sequences or rows.
     pub side_by_side: Vec<Duration>,
-    /// The dtype in which it computes.
+    /// The dtype in which the operator computes; no float dtype if it has no float operand.
     pub dtype: DType,
 }
 
@@ -109,9 +109,9 @@ impl Entry {
 /// The profile of some runs: where their time was spent.
 ///
 /// [`Executor::start_profile`](crate::executor::Executor::start_profile) switches it on,
-/// [`Executor::take_profile`](crate::executor::Executor::take_profile) off again. A [`Profile`] prints as a table and
-/// writes itself as a trace for Chrome's `about:tracing` or Perfetto. Instructions are numbered as in the
-/// [listing](crate::executor::Listing), which gives the reason for the position of each.
+/// [`Executor::take_profile`](crate::executor::Executor::take_profile) off again. A [`Profile`] prints as a table and writes
+/// itself as a trace for Chrome's `about:tracing` or Perfetto. Instructions are numbered as in the
+/// [listing](crate::executor::Listing), which gives the reason for the position of each instruction.
 ///
 /// ```
 /// use unpadded::executor::{Executor, LoopPhase, Run, Scope};
@@ -153,7 +153,7 @@ pub struct Profile {
     pub entries: Vec<Entry>,
     /// The number of runs, without runs that ended with an error.
     pub runs: u64,
-    /// The duration of all runs, with runs that ended with an error.
+    /// The duration of all runs, including runs that ended with an error.
     pub wall: Duration,
     /// The number of threads.
     pub threads: usize,
@@ -219,7 +219,8 @@ fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(LoopRows) -> Loo
                 profile.add(Entry { part: part(op.span), ..of_op(op) }, |recorder| &recorder.calls)
             }
             Instr::Op(op) => {
-                // It runs before the top-level instruction, so it is not in the time of a loop around it.
+                // Preparations run before the top-level instruction, so their time is not in the time of a loop around the
+                // operator.
                 profile.add(Entry { part: LoopPhase::Prepare, ..of_op(op) }, |recorder| &recorder.packs);
                 profile.add(Entry { part: part(op.span), ..of_op(op) }, |recorder| &recorder.calls)
             }

@@ -9,11 +9,11 @@ impl Profile {
     /// Returns the runs as JSON in Chrome's trace event format, for `about:tracing` or Perfetto: one process, with the calls
     /// of each thread of the executor.
     ///
-    /// A loop has too many steps for an event per step. Each loop has one event for all of its steps, from the first to the
-    /// last moment, and in it one event for each instruction. The length of that event is the time of all calls of the
-    /// instruction together; these events follow one another and do not show when the calls ran (`"calls"` is their number).
-    /// A loop inside a loop appears only there. A thread records at most 65,536 events; `otherData` has the number of
-    /// dropped events.
+    /// A loop has too many steps for an event per step. Each loop has one event for all of its steps, from the first to the last
+    /// moment, and in it one event for each instruction. The length of that event is the time of all calls of the instruction
+    /// together; these events follow one another and do not show when the calls ran (`"calls"` is their number). A loop inside a
+    /// loop has no events of its own: its instructions are among the instructions of the outer loop. A thread records at most
+    /// 65,536 events; `otherData` has the number of dropped events.
     pub fn chrome_trace(&self) -> String {
         let dropped: u64 = self.recorders.iter().map(|recorder| recorder.dropped).sum();
         let mut out = format!(

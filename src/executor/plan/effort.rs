@@ -1,11 +1,11 @@
-//! The estimated effort of a call, known when a program is compiled: it decides whether threads share the call.
+//! The estimated effort of a call, known when a program is compiled: it decides whether several threads run the call.
 
 use crate::operator::Extent;
 
 /// The estimated effort of a call, counted in numbers that it writes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
-    /// The extent that counts its rows.
+    /// The extent that counts the rows of the call.
     pub(crate) rows: Extent,
     /// The effort per row.
     pub(crate) row: usize,

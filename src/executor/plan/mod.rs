@@ -33,11 +33,12 @@ pub(crate) struct OpId {
 /// The rows of a step block on which an instruction runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoopRows {
-    /// All steps at once.
+    /// The rows of all steps at once.
     All,
-    /// Once for each sequence.
+    /// One row, or one sub-sequence, for each sequence.
     Sequences,
-    /// One step after another, before the loop: the inputs of a made level must be known for all steps.
+    /// The rows of one step after another, before the loop. The inputs of an operator that makes a level must be known for all
+    /// steps before the first.
     Steps,
 }
 
@@ -65,22 +66,23 @@ pub(crate) struct OpInstr {
     pub(crate) top: Extent,
     pub(crate) stream: u64,
     pub(crate) random: bool,
-    /// Its number among the prepared states, if it prepares.
+    /// The number of the call's prepared state; `None` if the operator prepares nothing.
     pub(crate) prepared: Option<usize>,
     pub(crate) constants: Vec<Range<usize>>,
-    /// It divides columns over its threads.
+    /// Whether the operator divides its columns over threads.
     pub(crate) divides_columns: bool,
     pub(crate) wanted: Vec<bool>,
-    /// The writes that are flushed after the call: values that pass from step to step.
+    /// The writes whose very small numbers are set to zero after the call: values that pass from step to step.
     pub(crate) flush: Vec<usize>,
     pub(crate) effort: Effort,
     pub(crate) span: LoopRows,
-    /// The block in whose order its rows are, and the extent that counts them there.
+    /// For a call of the root block on rows in step-major order: the step block whose loop gives this order, and the extent that
+    /// counts the rows in that block; else `None`.
     pub(crate) order: Option<(BlockId, Extent)>,
     pub(crate) desc: OpId,
-    /// The reason why it runs before, in or after the loop of its step block.
+    /// The reason why the call runs before, in or after the loop of its step block.
     pub(crate) why: Option<TimingReason>,
-    /// The operators that it replaces, if there are several.
+    /// The note about the operators that this operator replaces; `None` if it replaces none.
     pub(crate) stands_for: Option<Note>,
     /// The instruction's number in the plan.
     pub(crate) index: usize,
@@ -96,8 +98,8 @@ impl OpInstr {
         error.renamed(name).at(self.place.clone())
     }
 
-    /// The levels that delimit the sequences of a sequence-wise call, by its deepest input: the last level, and the levels
-    /// above it.
+    /// The levels of the input with the most levels, on whose sequences a sequence-wise call works: the last level, and the
+    /// levels above it. `None` if no input has a LoD.
     pub(crate) fn sequences(&self) -> Option<(LevelId, &[LevelId])> {
         let lods = self.inputs.iter().flatten().map(|spec| &spec.lod);
         let (last, above) = lods.rev().max_by_key(|lod| lod.len())?.split_last()?;
@@ -138,7 +140,7 @@ pub(crate) enum Instr {
 }
 
 impl Instr {
-    /// The estimated effort in a batch of `rows` rows, over all steps if it is a loop.
+    /// The estimated effort in a batch of `rows` rows, over all steps of a loop.
     pub(crate) fn effort(&self, rows: usize) -> usize {
         match self {
             Instr::Op(op) => op.effort.row.saturating_mul(op.effort.rows.known().unwrap_or(rows)),
@@ -150,7 +152,7 @@ impl Instr {
         }
     }
 
-    /// The rows of a step block on which it runs.
+    /// The rows of a step block on which the instruction runs.
     pub(crate) fn span(&self) -> LoopRows {
         match self {
             Instr::Op(op) | Instr::Levels(op) => op.span,
@@ -174,7 +176,7 @@ pub(crate) struct MemoryPlan {
     pub(crate) next: Ref,
     /// The slot of the first step's previous value.
     pub(crate) start: Ref,
-    /// Whether the loop reads previous values at all.
+    /// Whether calls in the loop read the previous value.
     pub(crate) read: bool,
     pub(crate) initial: Option<Ref>,
     pub(crate) last: Option<Ref>,
@@ -189,7 +191,8 @@ pub(crate) struct MemoryGradientPlan {
     pub(crate) next: Ref,
     /// The slot of the gradient that the first step passes back.
     pub(crate) start: Ref,
-    /// Whether a step writes the gradient that it passes back, or adds to it; `None` if it passes nothing.
+    /// Whether a step writes the gradient that it passes to the step before it, or adds to that gradient; `None` if it passes no
+    /// gradient.
     pub(crate) passes: Option<Assign>,
     /// Whether the next value's gradient holds a contribution before the loop.
     pub(crate) filled: bool,
@@ -202,7 +205,8 @@ pub(crate) struct MemoryGradientPlan {
 pub(crate) struct InnerLevel {
     pub(crate) outer: LevelId,
     pub(crate) inner: LevelId,
-    /// The inner level above it; `None` if it delimits the entries (or, for a static input, the sequences).
+    /// The number of the inner level above this level; `None` if this level has one sequence per entry (of a static input: per
+    /// sequence of the loop).
     pub(crate) above: Option<usize>,
     pub(crate) statics: bool,
 }
@@ -211,9 +215,10 @@ pub(crate) struct InnerLevel {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MadeLevel {
     pub(crate) level: LevelId,
-    /// The frame's level above it; `None` if it delimits the entries.
+    /// The number of the frame's level above this level; `None` if this level has one sequence per entry.
     pub(crate) above: Option<usize>,
-    /// The rows of all steps have a LoD: no level above it is static, and so the same at every step.
+    /// Whether the rows of all steps have a LoD: not if a level above this level is static, since a static level has the same
+    /// rows at every step.
     pub(crate) over_all: bool,
 }
 
@@ -221,13 +226,13 @@ pub(crate) struct MadeLevel {
 pub(crate) struct Loop {
     pub(crate) desc: StepDesc,
     pub(crate) place: Place,
-    /// The reason why it runs before, in or after the loop around it.
+    /// The reason why this loop runs before, in or after the loop around it.
     pub(crate) why: Option<TimingReason>,
-    /// Its number in the plan, smaller than the numbers of its instructions.
+    /// The loop's number in the plan, smaller than the numbers of its instructions.
     pub(crate) index: usize,
     pub(crate) backward: bool,
     pub(crate) span: LoopRows,
-    /// Rows moved into the block's order, before any call.
+    /// Moves of rows from the order of the batch into the order of the block, before any call.
     pub(crate) gather: Vec<Move>,
     /// Static inputs: one row or one sub-sequence per sequence.
     pub(crate) statics: Vec<Move>,
@@ -238,22 +243,22 @@ pub(crate) struct Loop {
     pub(crate) before: Vec<Instr>,
     pub(crate) body: Vec<Instr>,
     pub(crate) after: Vec<Instr>,
-    /// The instructions that run chunk by chunk.
+    /// The chains: calls that run chunk by chunk.
     pub(crate) chains: Chains,
-    /// Memories whose previous values instructions outside the loop read as one array: after a forward loop, which computes
-    /// them; before and after a backward loop.
+    /// The memories whose previous values are also written to one array, since instructions outside the loop read that array:
+    /// after a forward loop, which computes the values; before and after a backward loop.
     pub(crate) spread: Vec<usize>,
-    /// Rows moved back to the order of the batch.
+    /// Moves of rows from the order of the block back to the order of the batch.
     pub(crate) scatter: Vec<Move>,
     pub(crate) scatter_statics: Vec<Move>,
-    /// Values flushed after the loop, which it passes to a step of the loop around it.
+    /// The values that the loop passes to a step of the loop around it. Their very small numbers are set to zero after the loop.
     pub(crate) flush: Vec<Ref>,
-    /// Slots in this block's orders.
+    /// The slots whose rows are in an order of this block: step-major, or by rank.
     pub(crate) slots: Vec<usize>,
-    /// Lanes may run the loop, each for its own sequences: every row belongs to one lane, and no gradient is added across
+    /// Whether lanes may run the loop, each for its own sequences: every row belongs to one lane, and no gradient is added across
     /// sequences.
     pub(crate) in_lanes: bool,
-    /// The bytes of constants that calls of every step prepare: weights.
+    /// The bytes of the constants (weights) that the calls in the loop prepare.
     pub(crate) weights: usize,
     /// The levels that operators of the forward block make.
     pub(crate) levels: Vec<MadeLevel>,
@@ -261,13 +266,13 @@ pub(crate) struct Loop {
     pub(crate) inner: Vec<InnerLevel>,
     /// The block that holds the forward loop.
     pub(crate) parent: BlockId,
-    /// The extent that counts the sequences, outside.
+    /// The extent that counts the loop's sequences in the block around the loop.
     pub(crate) sequences: Extent,
-    /// An operator in the loop draws random numbers.
+    /// Whether an operator in the loop draws random numbers.
     pub(crate) random: bool,
 }
 
-/// The chains of the instructions before a loop, in it and after it.
+/// The chains of the instructions before, in and after a loop.
 #[derive(Default)]
 pub(crate) struct Chains {
     pub(crate) before: Vec<Chain>,
@@ -279,36 +284,37 @@ pub(crate) struct Chains {
 #[derive(Debug, Clone)]
 pub(crate) struct Note {
     pub(crate) text: String,
-    /// Another operator computes the same result in a run that computes gradients.
+    /// Whether another operator computes the same result in a run that computes gradients.
     pub(crate) superseded: bool,
-    /// It is a backward operator that also computes the results of forward operators.
+    /// Whether fusion made the operator. A backward operator made by fusion also computes the results of forward operators.
     pub(crate) joint: bool,
 }
 
-/// Variables that are columns of another variable: that variable, which is no view itself, and the first column in it.
+/// For each variable that is columns of another variable: the other variable, which is no view itself, and the first column in
+/// it.
 pub(crate) type Views = HashMap<VarId, (VarId, usize)>;
 
 /// A compiled program.
 pub(crate) struct Plan {
     pub(crate) slots: Vec<Slot>,
     pub(crate) code: Vec<Instr>,
-    /// The instructions that run chunk by chunk.
+    /// The chains: calls that run chunk by chunk.
     pub(crate) chains: Vec<Chain>,
-    /// The slot of each variable in the order of the batch.
+    /// The slot of each variable whose rows are in the order of the batch; `None` for all other variables.
     pub(crate) of_var: Vec<Option<usize>>,
     pub(crate) buffers: Vec<DType>,
-    /// The storages of values that are not dense, by number in the pool.
+    /// The storage of each value in the pool, which has the values that are not dense.
     pub(crate) pools: Vec<StorageKind>,
     pub(crate) prepared: usize,
-    /// The number of instructions, with the instructions of loops.
+    /// The number of instructions, including the instructions of loops.
     pub(crate) instructions: usize,
-    /// Blocks whose frames provide row keys for instructions outside.
+    /// The blocks whose frames provide row keys for instructions outside the block.
     pub(crate) keyed: Vec<BlockId>,
     /// The slots of the losses.
     pub(crate) losses: Vec<usize>,
     /// Variables of step blocks that are columns of another variable.
     pub(crate) views: Views,
-    /// Gradients that equal another gradient, with that gradient.
+    /// The gradients that equal another gradient, each with the other gradient.
     pub(crate) same: Vec<(VarId, VarId)>,
     /// The compiled program: the given program, with some operators fused or merged.
     pub(crate) program: Program,

@@ -6,7 +6,7 @@ use crate::tensor::DType;
 /// The layout of a slot's rows in its buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Home {
-    /// In the order of the batch (or, for a constant, its own).
+    /// The rows of the batch in its order; the rows of a constant in their own order.
     Whole,
     /// The rows of all steps of a block, in step-major order.
     Stepped(BlockId),
@@ -23,22 +23,22 @@ pub(crate) struct Slot {
     pub(crate) rows: Extent,
     pub(crate) home: Home,
     pub(crate) buffer: usize,
-    /// The first and the last top-level instruction that touch it.
+    /// The first and the last instruction of the root block that uses the slot.
     pub(crate) life: (usize, usize),
-    /// The value is kept in the scope from run to run.
+    /// Whether the scope keeps the value from run to run.
     pub(crate) persistent: bool,
     /// The slot whose buffer this slot shares.
     pub(crate) alias: Option<usize>,
-    /// The number in the pool, if the value is not dense; it then has no buffer.
+    /// The number of the value in the pool, if the value is not dense; the slot then has no buffer.
     pub(crate) pool: Option<usize>,
 }
 
-/// The value that a view of a call refers to.
+/// The value of which a call has a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
     /// A slot.
     Slot(usize),
-    /// A memory's value of the previous step: the initial rows, or rows of the next value's slot.
+    /// The previous value of a memory: the initial value, or the rows that the step before wrote to the slot of the next value.
     Previous { block: BlockId, memory: usize },
     /// The gradient that a step passes to the step before it.
     Passed { block: BlockId, memory: usize },
@@ -50,6 +50,6 @@ pub(crate) struct Ref {
     pub(crate) access: Access,
     pub(crate) rows: Extent,
     pub(crate) width: usize,
-    /// The first column, if the view has only some columns of the slot.
+    /// The first column of the slot that the view has; 0 if it has all columns.
     pub(crate) column: usize,
 }

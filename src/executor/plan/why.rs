@@ -16,29 +16,29 @@ pub(crate) enum TimingReason {
     Sinks(VarId),
     /// The operator is pinned to the loop.
     Pinned(Pin),
-    /// Offsets of sequences that are made in the step depend on it, so that it runs before the loop.
+    /// The offsets of sequences that are made in the step depend on the operator, so it runs before the loop.
     Decides,
 }
 
 /// The reason why an operator stays in the loop, whatever its dependencies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pin {
-    /// It reads or writes rows of sequences and rows of steps.
+    /// The operator reads or writes rows of sequences and rows of steps.
     Mixed,
-    /// It has one row per sequence, but its loop runs many times in a loop around it, and the backward pass needs the values
-    /// of every visit.
+    /// The operator has one row per sequence, but its loop runs many times in a loop around it, and the backward pass needs the
+    /// values of every visit.
     Repeated,
-    /// It has one row per sequence, but leaves the step, where every entry has a row.
+    /// The operator has one row per sequence, but its result leaves the step as an output, which has a row for every entry.
     Leaves,
-    /// It has one row per sequence, but draws new random numbers at every step.
+    /// The operator has one row per sequence, but draws new random numbers at every step.
     Random,
-    /// It makes sequences from values that are the same at every step.
+    /// The operator makes sequences from values that are the same at every step.
     Makes,
-    /// Its sequences do not come from a step input, so that there is no LoD over all steps.
+    /// The operator's sequences do not come from a step input, so there is no LoD over all steps.
     Foreign,
-    /// It writes a value that a step passes to another.
+    /// The operator writes a value that a step passes to another step.
     Passes,
-    /// A loop that runs inside the step.
+    /// The operator is itself a loop, which runs inside the step.
     Stepwise,
 }
 

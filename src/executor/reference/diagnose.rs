@@ -14,8 +14,8 @@ use crate::tensor::{Dense, Storage};
 /// state, else the output or the gradient of an operator, with its block, the user's line, and the sample of the row. `None`
 /// if all numbers that the updates depend on are finite.
 ///
-/// It interprets the run, which is slow; it is for a run of training that [`Executor::run`](crate::executor::Executor)
-/// has refused. Nothing in `scope` changes.
+/// The function interprets the run, which is slow; call it for a training run that [`Executor::run`](crate::executor::Executor)
+/// has refused. The function does not change `scope`.
 ///
 /// ```
 /// use ndarray::array;
@@ -41,7 +41,7 @@ pub fn diagnose(program: &Program, registry: &Registry, scope: &mut Scope, run: 
     let given = run.feeds.iter().find_map(|&(id, value)| {
         let var = program.vars().nth(id.0 as usize)?.1;
         let (row, number) = found(value.storage())?;
-        // A dense value has the rows that were fed; a sparse matrix has no such rows.
+        // Only the message about a value that is not dense names the row.
         let dense = matches!(value.storage(), Storage::Dense(_));
         let place = if dense { String::new() } else { format!(" in row {row}") };
         Some(not_finite("value fed", number, &place).variable(&var.name))
@@ -78,7 +78,7 @@ fn look(run: &Interpreter<'_>, op: &OpDesc, values: &BlockValues) -> Result<()> 
     Ok(())
 }
 
-/// The row of a variable, as text, with its sample.
+/// Names a row of a variable for a message: the row's number and, if the row has a key, its position and sequence in the data.
 fn whose(run: &Interpreter<'_>, id: VarId, row: usize, values: &BlockValues) -> Result<String> {
     let spec = run.program.spec(id)?;
     let mut text = format!(" in row {row}");
@@ -101,7 +101,7 @@ fn not_finite(what: &str, number: f64, place: &str) -> Error {
     Error::of(ErrorKind::NotFinite, what, "finite numbers", format!("{number}{place}; nothing was updated"))
 }
 
-/// The row of the first number that is not finite, and that number.
+/// The first number that is not finite, after the number of its row; `None` if all numbers are finite.
 fn found(storage: &Storage) -> Option<(usize, f64)> {
     match storage {
         Storage::Dense(dense) => in_dense(dense),

@@ -75,12 +75,12 @@ pub(super) struct Interpreter<'a> {
 
 /// An operator, its call, and its output variables by slot.
 type Bound = (Arc<dyn Op>, Direct, Vec<Vec<VarId>>);
-/// The values that a loop computes for the block around it, and its steps.
+/// The values that a loop computes for the block around it, and the values of its steps.
 type Unrolled = (Vec<(VarId, Variable)>, Vec<BlockValues>);
 
 /// The sequences that a `recurrent` runs over.
 struct Sequences {
-    /// The number of levels above the level that is run.
+    /// The number of levels above the level over which the loop runs.
     depth: usize,
     offsets: Vec<usize>,
 }
@@ -94,7 +94,7 @@ impl Sequences {
         self.offsets.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0)
     }
 
-    /// The sequences that have a step `t`, and the entry of each.
+    /// The sequences that have a step `t`, and the number of the entry that this step reads from each.
     fn at(&self, t: usize, reverse: bool) -> (Vec<usize>, Vec<usize>) {
         let alive = (0..self.count()).filter(|&i| self.offsets[i + 1] - self.offsets[i] > t);
         alive.map(|i| (i, if reverse { self.offsets[i + 1] - 1 - t } else { self.offsets[i] + t })).unzip()
@@ -136,7 +136,8 @@ impl<'a> Interpreter<'a> {
         Ok(root.vars)
     }
 
-    /// Runs the operators of a block in order. Values of `flushed` variables, which pass between steps, are flushed.
+    /// Runs the operators of a block in order. Very small numbers of the `flushed` variables, which pass between steps, are set
+    /// to zero.
     fn block(
         &self,
         block: BlockId,
@@ -273,8 +274,8 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    /// Names the rows of sequences that an operator of a step has made: by the key of their sequence's row, and their number
-    /// there.
+    /// Sets the keys of the rows of sequences that an operator in a step has made. The key of a row follows from the key of the
+    /// row above, from which its sequence was made, and from the row's number in the sequence.
     fn name_made(&self, values: &mut BlockValues, var: VarId) -> Result<()> {
         let BlockValues { keys: Some(keys), levels, .. } = values else { return Ok(()) };
         let mut above = keys.keys().copied().find(|extent| matches!(extent, Extent::Alive(_)));
@@ -314,7 +315,7 @@ impl<'a> Interpreter<'a> {
             .map(|vars| vars.iter().map(|&v| values.value(self.program, v, around).cloned()).collect())
             .collect::<Result<_>>()?;
         let grads = Program::slots_of(signature.inputs, &op.outputs, &grad_name(""));
-        // If the operator reads a variable twice, its second gradient is added separately.
+        // If the operator reads a variable twice, the gradient of the second read is added separately.
         let mut seen: Vec<VarId> = Vec::new();
         let mut before = Vec::new();
         for (slot, vars) in grads.iter().enumerate() {
@@ -341,7 +342,7 @@ impl<'a> Interpreter<'a> {
         let found = direct.backward(&results, &incoming, &wanted, Some(&before))?;
         let mut written: Vec<VarId> = Vec::new();
         for (&var, value) in grads.iter().flatten().zip(found.into_iter().zip(&grads).flat_map(|(f, v)| {
-            // A slot without a gradient has no variables here, and perhaps values that are not wanted.
+            // For a slot without a gradient, `grads` has no variables, but `found` may have values.
             f.into_iter().take(v.len())
         })) {
             let (true, Some(value)) = (var != VarId::NONE, value) else { continue };
@@ -437,8 +438,8 @@ impl<'a> Interpreter<'a> {
         Ok(inner)
     }
 
-    /// The keys of `rows` among the rows that `extent` counts in `values`, `later` positions on; `None` if these rows have
-    /// no keys.
+    /// The keys of `rows`, which `extent` counts in `values`, with `later` added to their positions; `None` if these rows have no
+    /// keys.
     pub(super) fn keys(
         &self,
         values: &BlockValues,
@@ -470,7 +471,7 @@ impl<'a> Interpreter<'a> {
         };
         let StepGradient { block, outputs, inputs, statics, constants, memories } = gradient;
         let sequences = self.sequences(step, values, around)?;
-        // The last step of each sequence starts with the gradient of the last value.
+        // The last step of each sequence starts with the gradient of the memory's last value.
         let mut passed = Vec::new();
         for m in memories {
             let spec = self.program.spec(m.next)?;

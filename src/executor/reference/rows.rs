@@ -8,14 +8,14 @@ use crate::operator::Spec;
 use crate::tensor::{Coo, Csr, Dense, SelectedRows, Storage, with_element};
 use crate::with_float;
 
-/// Zeros with the row shape of a batched variable (or of a table).
+/// Returns `rows` rows of zeros in the row shape of a batched variable (or of a table).
 pub(crate) fn zeros(spec: &Spec, rows: usize) -> Result<Dense> {
     let mut shape = vec![rows];
     shape.extend(spec.shape.iter().skip(1).map(|e| e.known().unwrap_or(0)));
     Dense::zeros(spec.dtype, &shape)
 }
 
-/// The upper `levels` levels.
+/// The upper `levels` levels of a LoD.
 pub(crate) fn part(lod: Option<&Arc<Lod>>, levels: usize) -> Option<Arc<Lod>> {
     let mut lod = lod?;
     while lod.levels() > levels {
@@ -24,8 +24,8 @@ pub(crate) fn part(lod: Option<&Arc<Lod>>, levels: usize) -> Option<Arc<Lod>> {
     Some(lod.clone())
 }
 
-/// The rows below the entries `of` level `depth` (below the rows, if that level does not exist), and the LoD of these rows
-/// among themselves.
+/// The rows that belong to the entries `of` of level `depth`, and the LoD of these rows alone. If that level does not exist, the
+/// entries are rows themselves.
 pub(crate) fn select(
     lod: Option<&Arc<Lod>>,
     depth: usize,
@@ -41,7 +41,7 @@ pub(crate) fn select(
     }
 }
 
-/// Sets the rows with these numbers.
+/// Copies the rows of `from` to the rows of `to` that have these numbers.
 pub(crate) fn put(to: &mut Dense, rows: &[usize], from: &Dense) -> Result<()> {
     let width = to.width();
     with_element!(to.dtype(), T => {
@@ -53,7 +53,7 @@ pub(crate) fn put(to: &mut Dense, rows: &[usize], from: &Dense) -> Result<()> {
     })
 }
 
-/// Adds to the rows with these numbers.
+/// Adds the rows of `from` to the rows of `to` that have these numbers.
 pub(crate) fn add_rows(to: &mut Dense, rows: &[usize], from: &Dense) -> Result<()> {
     let width = to.width();
     with_float!(to.dtype(), T => {

@@ -11,19 +11,19 @@ use crate::operator::{BlockId, Extent, LevelId, VarId};
 use crate::program::{Program, VarDesc};
 use crate::tensor::{Storage, StorageKind, Variable};
 
-/// The values of a block: of the root block, or of one step of a step block and of the gradients beside it.
+/// The values of a block: of the root block, or of one step of a step block together with the gradient block.
 #[derive(Default)]
 pub(super) struct BlockValues {
     pub(super) vars: HashMap<VarId, Variable>,
     /// The LoD that ends with each level.
     pub(super) levels: HashMap<LevelId, Arc<Lod>>,
-    /// The keys of the rows, for random operators; at the root they follow from the LoD.
+    /// The keys of the rows by extent, for random operators; `None` in the root block, where the keys follow from the LoD.
     pub(super) keys: Option<HashMap<Extent, Vec<RowKey>>>,
-    /// The steps of each step block that ran here, for the backward pass.
+    /// The values of all steps of each step block whose loop ran in this block, for the backward pass.
     pub(super) loops: HashMap<BlockId, Vec<BlockValues>>,
     /// The sequences that run at this step, in the order of the batch.
     pub(super) alive: Vec<usize>,
-    /// The entry of each of these sequences.
+    /// The number of the entry that the step reads from each of these sequences.
     pub(super) entries: Vec<usize>,
 }
 
@@ -69,7 +69,7 @@ impl BlockValues {
         Ok(())
     }
 
-    /// Adds to a gradient, or sets it if there is none.
+    /// Adds `value` to a gradient, or sets the gradient if it has no value yet.
     pub(super) fn contribute(&mut self, program: &Program, var: VarId, value: Storage) -> Result<()> {
         let sum = match self.vars.get(&var) {
             Some(before) => sum(program, var, before.storage(), &value)?,
@@ -87,7 +87,7 @@ pub(super) fn sum(program: &Program, gradient: VarId, a: &Storage, b: &Storage) 
     if computed_sparse(program, gradient).is_some() { add_stored(a, b) } else { add(a, b) }
 }
 
-/// The variable of a gradient, if a run computes it and does not store all of its elements.
+/// The variable of a gradient, if a run computes the variable and does not store all of its elements; else `None`.
 pub(super) fn computed_sparse(program: &Program, gradient: VarId) -> Option<VarId> {
     let of = program.var(gradient).gradient_of?;
     let computed = Some(program.var(of)).filter(|desc| !desc.is_row_sparse()).and_then(VarDesc::spec);

@@ -1,5 +1,5 @@
-//! Finds the operators of a step block that can be merged: products that share an input, and operators at the same place in
-//! trees of sums of the same shape.
+//! Finds the operators of a step block that can be merged: products that share an input, and operators at the same position in
+//! trees of sums that have the same shape.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::program::SlotVars;
 /// An operator that may be merged: a product, or the sum of two results of such operators that nothing else reads.
 pub(super) struct Node {
     pub(super) instance: Arc<dyn Op>,
-    /// Its number in the step block, and the number of its backward operator in the gradient block.
+    /// The operator's number in the step block; `back` is the number of its backward operator in the gradient block.
     pub(super) op: usize,
     pub(super) back: Option<usize>,
     pub(super) out: VarId,
@@ -26,22 +26,23 @@ pub(super) struct Node {
 pub(super) struct Key {
     pub(super) kind: String,
     pub(super) attributes: Attributes,
-    /// The inputs that are the same for all.
+    /// The inputs that all operators to be merged have in common.
     pub(super) shared: Vec<SlotVars>,
-    /// The number of its variables side by side, by slot.
+    /// The number of the operator's variables in each slot of `Merge::beside`.
     pub(super) beside: Vec<usize>,
     pub(super) graded: bool,
-    /// A memory reaches it, and it reaches a memory: each step calls it.
+    /// Whether the operator depends on a memory, and whether a memory depends on the operator. If both are true, every step calls
+    /// it.
     pub(super) reach: (bool, bool),
 }
 
 /// The groups of nodes to be merged, in an order in which a group follows the groups that it reads.
 ///
-/// Equivalent nodes have the same place in trees of the same shape. So a group has one node in each of these trees, and with
-/// the nodes of every group in the order of their trees' roots, the columns of all groups fit together.
+/// Equivalent nodes have the same position in trees of the same shape. So a group has one node in each of these trees. The nodes
+/// of every group are in the order of their trees' roots, so that the columns of all groups fit together.
 pub(super) fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
     let set_of = alike(nodes);
-    // The reader of a node comes after it.
+    // The reader of a node comes after the node.
     let mut roots: Vec<usize> = (0..nodes.len()).collect();
     for (i, node) in nodes.iter().enumerate().rev() {
         roots[i] = node.reader.map_or(i, |reader| roots[reader]);
@@ -51,7 +52,7 @@ pub(super) fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
     for (i, &set) in set_of.iter().enumerate() {
         groups.entry(set).or_default().push(i);
     }
-    // A node that is added to another node of its group cannot be beside it.
+    // A node that is added to another node of its group cannot be merged with that node.
     let within: HashSet<usize> = groups
         .values()
         .flat_map(|group| {
@@ -159,7 +160,7 @@ fn divided(
     moved
 }
 
-/// The first product below a node.
+/// The product that is reached from a node by the first operands.
 pub(super) fn leaf(nodes: &[Node], mut node: usize) -> &Node {
     while let Some(&operand) = nodes[node].operands.first() {
         node = operand;

@@ -30,7 +30,7 @@ impl Classes {
         self.0.insert(var, class);
     }
 
-    /// A variable's class: the class that was set, else by its rows.
+    /// A variable's class: the class that was set, else the class that follows from the variable's rows.
     pub(crate) fn get(&self, program: &Program, var: VarId) -> Class {
         if let Some(&class) = self.0.get(&var) {
             return class;
@@ -39,7 +39,7 @@ impl Classes {
         if rows.known().is_some() { Class::Constant } else { Class::Step }
     }
 
-    /// The class of a result computed from `reads`, and whether they mix rows of sequences with rows of steps.
+    /// The class of a result computed from `reads`, and whether `reads` mix rows of sequences with rows of steps.
     pub(crate) fn of(&self, program: &Program, reads: &[VarId]) -> (Class, bool) {
         let of: Vec<Class> = reads.iter().map(|&v| self.get(program, v)).collect();
         match (of.contains(&Class::Sequence), of.contains(&Class::Step)) {

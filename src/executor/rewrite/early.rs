@@ -1,4 +1,4 @@
-//! Finds the operators that can run before the operators whose outputs' gradients they compute.
+//! Finds the operators that must move up, so that the gradients that a fused operator reads are known when it runs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,8 +9,9 @@ use crate::operator::{BlockId, LevelId, VarId};
 use crate::program::{OpDesc, RECURRENT, Role, grad_name};
 
 impl Draft<'_> {
-    /// The operators of the root block, from `from` on, that must run before `joint`, so that the gradients it reads are
-    /// known. The error is the reason why they cannot: they depend on the results of `forward`, which it replaces.
+    /// The operators of the root block, from `from` on, that must run before `joint`, so that the gradients that `joint` reads
+    /// are known. The inner error is the reason why they cannot move up: they depend on the results of `forward`, which `joint`
+    /// replaces, or on values or levels that are known only later.
     pub(crate) fn early(
         &self,
         joint: &OpDesc,
@@ -44,7 +45,7 @@ impl Draft<'_> {
                 }
                 let own = taken.contains(&Some(i));
                 if own && op.role == Role::Forward {
-                    // A separate operator computes this output, before all of these.
+                    // A separate operator computes this output, and runs before all operators in `early`.
                     continue;
                 }
                 if own || op.role == Role::Update {
@@ -85,7 +86,7 @@ impl Draft<'_> {
         Ok(values)
     }
 
-    /// The levels of sequences that operators after `from` make, except operators that move up.
+    /// The levels that operators after `from` make, except the operators `early`, which move up.
     fn made_after(&self, from: usize, early: &HashSet<usize>) -> Result<HashSet<LevelId>> {
         let mut made = HashSet::new();
         for (i, op) in self.ops(BlockId(0)).iter().enumerate().skip(from + 1) {

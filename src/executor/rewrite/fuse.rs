@@ -1,5 +1,6 @@
-//! Fusing: if an operator declares that it and the operator of its input can be one ([`Op::fusions`]), and no other operator
-//! reads the value between them, one operator replaces both, whose chunks never hold that value as a whole.
+//! Fusing: if an operator declares that it can be fused with the operator of its input ([`Op::fusions`]), and no other operator
+//! reads the value between them, one operator replaces both. The fused operator works in chunks, and never holds that value as a
+//! whole.
 //!
 //! With gradients, the operator replaces both backward operators as well: it computes outputs and gradients in one call,
 //! before the readers of its outputs. So the gradient of its output must be known by then. The gradient of a mean or a
@@ -42,7 +43,7 @@ impl Draft<'_> {
         Ok(refused)
     }
 
-    /// An output of each operator that can be fused, with its fusion.
+    /// The first output of each operator that declares fusions, with each of its fusions.
     fn candidates(&self) -> Vec<(VarId, Fusion)> {
         let mut found = Vec::new();
         let ops = self.program.blocks().flat_map(|(_, block)| &block.ops);
@@ -71,7 +72,8 @@ impl Draft<'_> {
         Ok(writers)
     }
 
-    /// The operator that computes an output, and the operator before it with which it can be fused, each with its block.
+    /// The operator that computes an output, and the operator before it with which it can be fused, each with its block. `None`
+    /// if there is no such pair.
     fn pair(&self, writers: &Writers, output: VarId, fusion: &Fusion) -> Option<[(BlockId, usize); 2]> {
         let writer = |block, var| writers.get(&(block, var)).copied();
         // An operator writes variables of its own block.
@@ -83,7 +85,7 @@ impl Draft<'_> {
         if op.kind == fusion.producer {
             return Some([(block, consumer), (block, found)]);
         }
-        // In the step block that computes the output.
+        // The operator before it may be in the step block that computes `between`.
         let step = op.step.as_deref().filter(|_| block == BlockId(0))?;
         let inner = step.outputs.iter().find(|pair| pair.outer == between)?.inner;
         let found = writer(step.block, inner)?;
@@ -95,10 +97,10 @@ impl Draft<'_> {
 /// The number of a forward operator, by its block and a variable that it writes.
 type Writers = HashMap<(BlockId, VarId), usize>;
 
-/// The outcome for two operators.
+/// The outcome of an attempt to fuse two operators.
 enum Outcome {
     Fused,
-    /// They could be fused, but for this reason.
+    /// The operators cannot be fused, for this reason.
     Refused(String),
 }
 
@@ -249,7 +251,7 @@ impl Draft<'_> {
         Ok(Ok(()))
     }
 
-    /// The first other use of a variable that prevents fusion.
+    /// The first other use of a variable that prevents fusion, as text; `None` if there is no other use.
     fn in_the_way(&self, var: VarId, taken: &[Option<usize>]) -> Option<String> {
         if self.wanted.contains(&var) {
             return Some(format!("{} is fetched", self.shown(var)));
@@ -295,7 +297,7 @@ impl Draft<'_> {
     }
 }
 
-/// Variables under the names that their slots have in another operator; slots without a name are left out.
+/// Renames slots to the names that they have in another operator; slots without a new name are left out.
 fn renamed(bound: &[SlotVars], names: &[(&str, &str)], suffix: &str) -> Vec<SlotVars> {
     let name = |b: &SlotVars| {
         let slot = b.slot.strip_suffix(suffix)?;

@@ -1,5 +1,5 @@
-//! Merging: calls of a step block that share an input and declare it ([`Op::merges`]) become one call, such as the products
-//! of a cell that is written gate by gate. Their outputs are then columns of one variable.
+//! Merging: calls of a step block that share an input become one call if their operator declares it ([`Op::merges`]), such as the
+//! products of a cell that is written gate by gate. Their outputs are then columns of one variable.
 //!
 //! So that `x·W + h·U` stays one array, the products to which their results are added are merged in the same way, and so are
 //! the additions: the columns of a sum of two arrays are the sums of their columns.
@@ -36,9 +36,9 @@ struct StepFacts {
     kept: HashSet<VarId>,
     /// Variables whose values backward operators read.
     needed: HashSet<VarId>,
-    /// Variables that a memory reaches.
+    /// Variables that depend on a memory.
     reached: HashSet<VarId>,
-    /// Variables that reach a memory.
+    /// Variables on which a memory depends.
     reaching: HashSet<VarId>,
 }
 
@@ -173,7 +173,8 @@ impl Draft<'_> {
         Ok(nodes)
     }
 
-    /// Returns whether an operator meets the conditions of [`Op::merges`], and its inputs side by side are constants.
+    /// Returns whether an operator meets the conditions of [`Op::merges`], and its inputs in the slots `merge.beside` are
+    /// constants.
     fn mergeable(&self, op: &OpDesc, instance: &dyn Op, merge: &Merge, block: BlockId) -> bool {
         let constant = |&var: &VarId| {
             let desc = self.program.var(var);
@@ -248,7 +249,7 @@ impl Draft<'_> {
                 let shared: Vec<String> = first.vars.iter().map(|&v| self.shown(v)).collect();
                 note.text += &format!(", since all read {}", shared.join(", "));
             }
-            // At the first forward operator, all inputs are known; at the last backward operator, all gradients are.
+            // At the first forward operator, all inputs are known; at the last backward operator, all gradients are known.
             forward.new.push((at, merged(&*members[0].instance, &descs, &wholes), origin.clone()));
             if members[0].reader.is_none() {
                 let parts = self.parts(leaf(nodes, group[0]), &members, (whole, grad), &descs[0].caller)?;
@@ -302,7 +303,7 @@ impl Draft<'_> {
     }
 
     /// The operator that divides a merged variable into the results of some nodes, and its backward operator; `None` if the
-    /// operator that the products declare does not do that.
+    /// operator that the products declare does not divide columns in this way.
     fn parts(
         &self,
         product: &Node,
@@ -367,8 +368,8 @@ impl Draft<'_> {
     }
 }
 
-/// The merged variables that a merged operator reads and writes instead of the nodes' results and, for sums, their operands.
-/// A product still reads its own input: if that is a column of another merged variable, it is cut out before.
+/// The merged variables that a merged operator reads and writes instead of the nodes' results and, for sums, their operands. A
+/// product still reads its own input: if this input is columns of another merged variable, they are cut out before.
 fn wholes(nodes: &[Node], group: &[usize], done: &[Option<Columns>]) -> HashMap<VarId, VarId> {
     let mut wholes = HashMap::new();
     for &number in group.iter().flat_map(|node| std::iter::once(node).chain(&nodes[*node].operands)) {
@@ -379,7 +380,7 @@ fn wholes(nodes: &[Node], group: &[usize], done: &[Option<Columns>]) -> HashMap<
     wholes
 }
 
-/// The one operator, forward or backward, that replaces some operators.
+/// Returns the operator, forward or backward, that replaces some operators.
 fn merged(instance: &dyn Op, descs: &[&OpDesc], wholes: &HashMap<VarId, VarId>) -> OpDesc {
     let mut op = descs[0].clone();
     let slots = instance.hints().merges.map_or(&[][..], |merge| merge.beside);

@@ -83,7 +83,7 @@ impl Rewritten {
 }
 
 impl Origin {
-    /// The operator's name, as seen from a block.
+    /// The operator's name for messages. It includes the block, unless the operator is in block `from`.
     fn name(&self, from: BlockId) -> String {
         let Self { kind, block, number, .. } = self;
         if *block == from {
@@ -102,7 +102,7 @@ pub(crate) fn rewrite(program: &Program, registry: &Registry, wanted: &[VarId]) 
     Ok(Rewritten { program: draft.program, origins: draft.origins, refused })
 }
 
-/// A program during rewriting; its operators keep their origins.
+/// A program during rewriting, with the origin of each operator.
 struct Draft<'a> {
     program: Program,
     origins: Vec<Vec<Origin>>,
@@ -133,7 +133,7 @@ impl<'a> Draft<'a> {
     /// The operator of a block, parsed.
     ///
     /// # Errors
-    /// If the registry does not know it.
+    /// If the registry does not know the operator.
     fn instance(&self, block: BlockId, number: usize) -> Result<Arc<dyn Op>> {
         match &self.origins[block.0 as usize][number].instance {
             Some(instance) => Ok(instance.clone()),
@@ -184,7 +184,7 @@ fn is_backward(op: &OpDesc, forward: &OpDesc) -> bool {
         && op.inputs.iter().zip(slots()).all(|(a, b)| a == b)
 }
 
-/// The backward operators of a block, indexed by the variables that they name.
+/// The operators of a gradient block, indexed by the variables that they read.
 struct BackwardOps<'a> {
     ops: &'a [OpDesc],
     naming: HashMap<VarId, Vec<usize>>,
@@ -199,7 +199,7 @@ impl<'a> BackwardOps<'a> {
         Self { ops, naming }
     }
 
-    /// The number of the first backward operator of a forward operator with an output.
+    /// The number of the first backward operator of a forward operator; `None` if there is none.
     fn of_forward(&self, forward: &OpDesc) -> Option<usize> {
         let naming = self.naming.get(&forward.writes().next()?)?;
         naming.iter().copied().find(|&number| is_backward(&self.ops[number], forward))

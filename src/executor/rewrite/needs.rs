@@ -1,4 +1,4 @@
-//! The needs of a program and its calls, by the declarations of operators, and the operators that run at all.
+//! The values that calls need, by the declarations of their operators, and the operators that run at all.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ pub(crate) fn gradient_reads(op: &dyn Op, wanted: &[usize], inputs: &[Vec<Spec>]
     wanted.iter().fold(ReadSlots::nothing(), |needs, &slot| needs.union(op.gradient(slot, inputs).reads))
 }
 
-/// The forward values that a backward operator reads for `needs`.
+/// The variables that a backward operator reads as forward values, by the slots in `needs`.
 pub(crate) fn needed_values(op: &dyn Op, desc: &OpDesc, needs: ReadSlots) -> Vec<VarId> {
     let signature = op.signature();
     let inputs =
@@ -35,7 +35,8 @@ pub(crate) fn values_read(program: &Program, op: &dyn Op, desc: &OpDesc) -> Resu
     Ok(needed_values(op, desc, gradient_reads(op, &wanted_slots(op, desc), &inputs)))
 }
 
-/// The variables whose gradient an operator of the root block starts.
+/// The variables whose gradient an operator of the root block writes in the forward pass, such as the loss, whose gradient is
+/// filled with 1.
 pub(crate) fn started(program: &Program, op: usize) -> impl Iterator<Item = VarId> {
     let op = &program.root().ops[op];
     let gradients = op.writes().filter(|_| op.role == Role::Forward);

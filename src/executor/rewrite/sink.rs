@@ -15,8 +15,8 @@ type RootVars = HashMap<VarId, VarId>;
 type SinkResult<T> = std::result::Result<T, String>;
 
 impl Draft<'_> {
-    /// Moves an operator of a step block, and its backward operator, to the root; returns its first output there, or the
-    /// reason why it must stay.
+    /// Moves an operator of a step block, and its backward operator, to the root; returns the first output of the moved operator,
+    /// or the reason why the operator must stay.
     pub(crate) fn sink(&mut self, block: BlockId, number: usize) -> Result<SinkResult<VarId>> {
         let op = self.ops(block)[number].clone();
         let run = |role: Role| {
@@ -163,7 +163,8 @@ impl Draft<'_> {
         self.ops(ROOT).iter().find_map(of)
     }
 
-    /// The variable of the root that has the rows of all steps; if there is none, a new output of the block.
+    /// The variable of the root that has the rows of `inner` at all steps: an existing input or output of the loop, or else a new
+    /// output.
     fn outside(&mut self, step: &mut StepDesc, inner: VarId) -> Result<VarId> {
         let pairs = step.inputs.iter().chain(&step.outputs);
         if let Some(pair) = pairs.into_iter().find(|pair| pair.inner == inner) {

@@ -19,7 +19,7 @@ use crate::operator::{Cost, Extent, Reach};
 use crate::program::Role;
 
 impl RunState<'_> {
-    /// The context of a call, beside its operands.
+    /// The context of a call, without its operands.
     pub(crate) fn call<'a>(&'a self, instr: &'a OpInstr, here: Option<CallRows>) -> Call<'a> {
         let signature = instr.op.signature();
         Call {
@@ -37,7 +37,8 @@ impl RunState<'_> {
         }
     }
 
-    /// The sequences on which a sequence-wise call in a lane works; the levels are bound for all sequences of the block.
+    /// The sequences on which a sequence-wise call in a lane works; `None` means all. The levels are bound for all sequences of
+    /// the block.
     fn lane_sequences(&self, instr: &OpInstr, here: Option<CallRows>) -> Option<Range<usize>> {
         let here = here.filter(|_| instr.reach == Reach::Sequence)?;
         let (_, above) = instr.sequences()?;
@@ -73,7 +74,7 @@ impl RunState<'_> {
             Some(units) => {
                 let range = 0..units.count();
                 if divide(instr, call, &mut operands, &units, range, scratch, others).is_err() {
-                    // The whole call names the same row on any number of threads.
+                    // Run the whole call, so that the error names the same row on any number of threads.
                     let (call, operands) = (self.call(instr, here), lane.operands(room, reads, writes));
                     run(instr, call, operands, pool, scratch).map_err(|e| self.named(instr, here, e))?;
                 }
@@ -103,7 +104,7 @@ impl RunState<'_> {
         if instr.reach == Reach::Row && !columns {
             let rows = instr.writes.first()?.rows;
             let alike = views.clone().all(|v| v.rows == rows || v.rows.known().is_some());
-            // Count the rows that it writes: a level may count the rows of another step while a block has no sequence.
+            // Count the rows that the call writes: a level may count the rows of another step while a block has no sequence.
             return alike.then(|| Units::Rows(writes.first().map_or(0, |region| region.extent.rows)));
         }
         // A chain divides rows only.
@@ -113,10 +114,10 @@ impl RunState<'_> {
         let lods = instr.inputs.iter().flatten().map(|spec| &spec.lod);
         let (last, upper) = instr.sequences()?;
         let above = upper.last().map_or(instr.top, |&level| Extent::Rows(level));
-        // The rows of each input that has the same sequences, perhaps of other lengths.
+        // The extent of rows and the offsets of each input that has the same sequences, perhaps of other lengths.
         let mut below = ArrayVec::<_, 3>::new();
         let all = self.levels.get(last)?.offsets();
-        // In a lane, the sequences of the lane.
+        // The sequences of the lane; outside of lanes, all sequences.
         let own_sequences = self.lane_sequences(instr, here).unwrap_or(0..all.len() - 1);
         let offsets = |level| self.levels.get(level)?.offsets().get(own_sequences.start..=own_sequences.end);
         below.push((Extent::Rows(last), offsets(last)?));
@@ -135,7 +136,7 @@ impl RunState<'_> {
         (views.clone().all(known) && writes.iter().zip(&instr.writes).all(fits)).then_some(units)
     }
 
-    /// The versions of a call's constants that the scope keeps, and 0 for other constants.
+    /// The version of each constant of a call: 0 if the scope does not keep the constant.
     fn versions(&self, op: &OpInstr, lane: &Lane<'_>) -> impl Iterator<Item = u64> {
         let constants = op.reads.iter().enumerate().filter(|(i, _)| is_constant(op, *i));
         constants.map(|(_, read)| match read.access {
@@ -184,7 +185,7 @@ impl RunState<'_> {
                 op.op.prepare(&mut prepare).map_err(|e| op.err(e))?;
                 of.clear();
                 of.extend(self.versions(op, lane));
-                // A constant that the program computes may have another value each time.
+                // A constant that the program computes may have another value in each run.
                 if of.contains(&0) {
                     of.clear();
                 }
@@ -206,9 +207,9 @@ fn is_constant(op: &OpInstr, read: usize) -> bool {
     op.constants.iter().any(|reads| reads.contains(&read))
 }
 
-/// Returns whether an operator can be called on a part of its rows.
+/// Returns whether an operator can be called on some of its rows.
 fn divisible(instr: &OpInstr) -> bool {
-    // A constant gets one sum over all rows.
+    // A constant that is written is a sum over all rows, which must not be divided.
     let constant = |r: &Ref| r.rows.known().is_some();
     instr.reach != Reach::Batch
         && instr.role != Role::Update
@@ -222,7 +223,8 @@ fn divisible(instr: &OpInstr) -> bool {
 /// The units of a call that can run separately.
 enum Units<'a> {
     Rows(usize),
-    /// The offsets of each extent of rows in these sequences; work is divided by the first extent.
+    /// Whole sequences: `below` has the offsets of each extent that counts rows of these sequences. The first extent decides how
+    /// the work is divided.
     Sequences {
         /// The number of the first sequence.
         first: usize,
@@ -239,7 +241,7 @@ impl<'a> Units<'a> {
         }
     }
 
-    /// The offsets of the sequences to which a view's rows belong.
+    /// The offsets of the sequences to which a view's rows belong; `None` if the view has other rows.
     fn offsets(&self, view: &Ref) -> Option<&'a [usize]> {
         match self {
             Units::Rows(_) => None,
@@ -262,7 +264,7 @@ impl<'a> Units<'a> {
         }
     }
 
-    /// The row at which a view is cut when the units are cut at `middle`.
+    /// The row at which a view is cut when the units are cut at `middle`; `None` for a constant, which is not cut.
     fn cut(&self, view: &Ref, range: &Range<usize>, middle: usize) -> Option<usize> {
         if view.rows.known().is_some() {
             return None;
@@ -311,7 +313,7 @@ fn divide(
     let Some((worker, theirs)) = theirs.split_first_mut() else {
         return Err(Error::of(ErrorKind::Program, "threads", "one for each part", "none"));
     };
-    // Every cut is at another worker, so each has the memory for its own.
+    // Each cut belongs to another worker, so each cut has memory for the operands of its two halves.
     let Worker { halves: (left_room, right_room), scratch: their_scratch, .. } = worker;
     let (a, b) = operands.split(|i| units.cut(view(i), &range, middle), (left_room, right_room));
     let part = |range: &Range<usize>| match units {

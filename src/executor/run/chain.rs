@@ -62,7 +62,7 @@ impl<'p> RunState<'p> {
         let steps = StepRows { starts: &[0, rows], shares: &lists.shares, bounds: &[] };
         let done = lane.split(&lists.cuts, steps, &mut tools.workers[..threads], &run);
         if done.is_err() {
-            // Whole calls name the row, and the call that fails first.
+            // Run whole calls, so that the error names the call that fails first, and the row.
             for op in ops() {
                 self.exec(op, lane, None, tools.workers, tools.pool)?;
             }
@@ -82,7 +82,7 @@ impl<'p> RunState<'p> {
         let FrameRows::Step { t, from, to } = here.at else { return Ok(()) };
         let alive = self.frames[here.block.0 as usize].rank.alive(t).min(to);
         let mut chunk = chain.rows.min(self.worth.chunk);
-        // The rows are counted in sequences, which may have several rows each.
+        // A lane is cut by sequences, which may have several rows each: convert the chunk to a number of sequences.
         let first = calls.iter().find_map(|i| if let Instr::Op(op) = i { op.writes.first() } else { None });
         if let Some(view) = first.filter(|view| matches!(view.rows, Extent::Rows(_))) {
             let rows = self.region(view, Some(here)).extent.rows;

@@ -1,4 +1,4 @@
-//! Feeds: checks them against their descriptions, binds their levels, copies their values, and computes the bytes of a batch.
+//! Feeds: checks feeds against their specs, binds their levels, copies their values, and computes the bytes of a batch.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::program::{Program, StepDesc, VarRole};
 use crate::tensor::Variable;
 
 impl Machine {
-    /// Checks and binds the feeds of a run and copies their values, except feeds that are in place.
+    /// Checks and binds the feeds of a run and copies their values, except feeds that [`Self::place`] has copied.
     pub(crate) fn bind_feeds(
         &mut self,
         program: &Program,

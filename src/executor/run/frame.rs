@@ -28,16 +28,18 @@ pub(crate) enum FrameRows {
 #[derive(Debug, Default)]
 pub(crate) struct FrameLevel {
     pub(crate) level: Option<LevelId>,
-    /// It is a level of a static input: the same rows at every step.
+    /// Whether the level belongs to a static input, which has the same rows at every step.
     pub(crate) statics: bool,
-    /// The level of the frame above it; `None` if it delimits the entries (or, for a static input, the sequences).
+    /// The number of the frame's level above this level; `None` if this level has one sequence per entry (of a static input: per
+    /// sequence of the loop).
     pub(super) above: Option<usize>,
-    /// Its offsets are known. The offsets of a level that an operator makes become known when the operator has computed them.
+    /// Whether the offsets are known. The offsets of a level that an operator makes become known when the operator has computed
+    /// them.
     known: bool,
-    /// The rows of all steps, or of all sequences, have a LoD.
+    /// Whether the rows of all steps, or of all sequences, have a LoD.
     over_all: bool,
-    /// Of a made level: the length of each sequence, by the position of the entry or row above. The visits of a loop inside
-    /// a loop have positions of their own, so that the backward pass finds them again.
+    /// For a made level: the length of each sequence, at the position of the entry or row from which it is made. Each visit (run
+    /// of a loop inside a loop) has positions of its own, so that the backward pass finds the lengths again.
     lengths: Vec<usize>,
     /// The first row of step 0 in step-major buffers.
     pub(crate) base: usize,
@@ -45,11 +47,12 @@ pub(crate) struct FrameLevel {
     pub(crate) starts: Vec<usize>,
     /// The offsets of all steps (of a static level: of all sequences, in rank order).
     pub(super) whole: Option<Arc<Lod>>,
-    /// Of a static level: the first row of each sequence, in rank order, and one more for the end.
+    /// For a static level: the first row of each sequence, in rank order, then the number of rows.
     pub(crate) bounds: Vec<usize>,
     /// The offsets of the step that is being computed.
     pub(crate) step: Option<Arc<Lod>>,
-    /// For each row in this order, its row outside.
+    /// For each row of the level, in the frame's order (step-major; of a static level, by the ranks of the sequences): the number
+    /// of its row around the block. Empty for a level that an operator makes.
     pub(crate) map: Vec<usize>,
     pub(super) keys: Vec<RowKey>,
 }
@@ -58,7 +61,8 @@ pub(crate) struct FrameLevel {
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
     pub(crate) rank: RankTable,
-    /// The first row of step 0 in step-major buffers. It is not 0 in a loop inside a loop, whose visits follow one another.
+    /// The first row of step 0 in step-major buffers. It is not 0 in a loop inside a loop: the buffers have the rows of all
+    /// visits, one visit after the other.
     pub(crate) base: usize,
     pub(crate) at: FrameRows,
     pub(crate) levels: Vec<FrameLevel>,
@@ -70,12 +74,13 @@ pub(crate) struct Frame {
     pub(super) keys: Vec<RowKey>,
     /// The keys of the sequences, in rank order.
     pub(super) sequence_keys: Vec<RowKey>,
-    /// The number of levels that come from around the block; the levels after them are made in it.
+    /// The number of levels that come from around the block; in `levels`, the levels that operators of the block make come after
+    /// them.
     given: usize,
-    /// For a loop inside a loop: the start of a static level's rows, by level and by the base of this visit. Each visit has
-    /// rows of its own, which the backward pass finds again.
+    /// For a loop inside a loop: the start of a level's rows, by the number of the level and the frame's base in this visit. Each
+    /// visit has rows of its own, which the backward pass finds again.
     visits: HashMap<(usize, usize), usize>,
-    /// By static level: the number of rows of the visits so far.
+    /// The number of rows in all visits so far, by level.
     taken: Vec<usize>,
 }
 
@@ -101,7 +106,7 @@ impl Frame {
         if self.levels.len() < instr.inner.len() + instr.levels.len() {
             self.levels.resize_with(instr.inner.len() + instr.levels.len(), FrameLevel::default);
         }
-        // The levels below refer to the levels above.
+        // Release lower levels first: they refer to the levels above them.
         for level in self.levels.iter_mut().rev() {
             Lod::release(&mut level.whole);
             Lod::release(&mut level.step);
@@ -158,7 +163,7 @@ impl Frame {
             }
         }
         for t in 0..self.rank.steps() {
-            // A row of the level above, if there is one, or an entry.
+            // The position at which step `t` starts: a row of the level above, or an entry if no level is above.
             let end = |t: usize| above.map_or(self.rank.starts()[t], |a| a.starts[t]);
             let rows = if inner.statics {
                 this.bounds[self.rank.alive(t)]
@@ -201,7 +206,7 @@ impl Frame {
         };
     }
 
-    /// The frame's level of this id.
+    /// The frame's level of this id; `None` if the frame does not have the level.
     pub(super) fn level(&self, level: LevelId) -> Option<&FrameLevel> {
         self.levels.iter().find(|l| l.level == Some(level))
     }
@@ -214,8 +219,8 @@ impl Frame {
         }
     }
 
-    /// Of a static level: the first row of step 0, and the positions of its sequence bounds and its step bounds in the joint
-    /// list of the bounds of all static levels.
+    /// For a static level: the first row of step 0, and the positions of the level's sequence bounds and step bounds in the joint
+    /// list of the bounds of all static levels; `None` for any other level.
     pub(super) fn runs(&self, level: LevelId) -> Option<(usize, usize, usize)> {
         let mut first = 0;
         for this in self.levels.iter().filter(|this| this.statics) {
@@ -227,7 +232,7 @@ impl Frame {
         None
     }
 
-    /// The range of a static level's rows in the sequences of a step.
+    /// The range of a static level's rows in the sequences of a step; `None` for other levels, and if `at` is no step.
     fn run(&self, at: FrameRows, rows: Extent) -> Option<Range<usize>> {
         let (FrameRows::Step { t, from, to }, Extent::Rows(level)) = (at, rows) else { return None };
         let level = self.level(level).filter(|level| level.statics)?;
@@ -240,7 +245,8 @@ impl Frame {
         self.run(at, Extent::Rows(level)).map(|run| run.len())
     }
 
-    /// The sequences of a step, below a static level or of the block itself.
+    /// The range of sequences on which a call works at a step: counted by the rows of the static level `above`, or by the block's
+    /// own rank order. `None` means all.
     pub(super) fn sequences_at(&self, at: FrameRows, above: Option<LevelId>) -> Option<Range<usize>> {
         match (at, above) {
             (_, Some(level)) => self.run(at, Extent::Rows(level)),
@@ -295,7 +301,8 @@ impl Frame {
         }
     }
 
-    /// The outside rows of the inside rows: of the rows of all steps, or of the rows of all sequences.
+    /// For each row in the frame's order, the number of its row around the block: for the rows of all steps, or for one row per
+    /// sequence.
     pub(crate) fn map(&self, rows: Extent, at: FrameRows) -> &[usize] {
         match rows {
             Extent::Rows(level) => self.level(level).map_or(&[], |l| &l.map),
@@ -304,7 +311,7 @@ impl Frame {
         }
     }
 
-    /// Moves the frame to other rows, and binds its levels to them.
+    /// Sets the rows that are being computed, and binds the frame's levels to the offsets of these rows.
     pub(crate) fn go(&mut self, at: FrameRows, table: &mut LevelTable) -> Result<()> {
         self.at = at;
         if let FrameRows::Step { .. } = at {
@@ -322,7 +329,7 @@ impl Frame {
                 continue;
             };
             let whole = this.whole.as_ref().map_or(&[0][..], |lod| lod.offsets());
-            // The LoD above is the one just bound, if this level is below an inner level.
+            // If this level is below another level of the frame, that level was bound just before.
             let above = this.above.map(|a| &before[a]);
             let (first, last) = if this.statics {
                 (0, above.map_or(self.rank.alive(t), |a| a.starts[t + 1] - a.starts[t]))
@@ -341,7 +348,7 @@ impl Frame {
         Ok(())
     }
 
-    /// The inverse of [`Self::map`]: the inside position of each outside row.
+    /// The inverse of [`Self::map`]: for each row around the block, its position in the frame's order.
     pub(crate) fn inverse(&self, rows: Extent, at: FrameRows, out: &mut Vec<usize>) {
         if let Extent::Rows(level) = rows {
             return invert(self.level(level).map_or(&[], |l| &l.map), out);
@@ -359,12 +366,13 @@ impl Frame {
         self.given..self.levels.len()
     }
 
-    /// The number of a level that is made in the step.
+    /// The number of a level that is made in the step; `None` if the level comes from around the block.
     pub(crate) fn made_index(&self, level: LevelId) -> Option<usize> {
         self.made().find(|&i| self.levels[i].level == Some(level))
     }
 
-    /// The start of the entries or rows above a made level in step-major order, and the starts of each step relative to it.
+    /// For the entries or rows above a made level: the start of step 0 in step-major order, and the starts of all steps relative
+    /// to it.
     fn above(&self, i: usize) -> (usize, &[usize]) {
         match self.levels[i].above {
             Some(above) => (self.levels[above].base, &self.levels[above].starts),
@@ -372,10 +380,10 @@ impl Frame {
         }
     }
 
-    /// Records the sequences of step `t`, after the sequences of the previous steps.
+    /// Records the sequences that an operator makes in step `t`, after the sequences of the previous steps.
     ///
     /// # Errors
-    /// If there is not one sequence for each entry or row above.
+    /// If there is not exactly one sequence for each entry or row above the level.
     pub(crate) fn add_made(&mut self, i: usize, t: usize, offsets: &[usize]) -> Result<()> {
         let (base, starts) = self.above(i);
         let (from, to) = (base + starts[t], base + starts[t + 1]);
@@ -390,7 +398,7 @@ impl Frame {
         for (length, pair) in level.lengths[from..to].iter_mut().zip(offsets.windows(2)) {
             *length = pair[1].saturating_sub(pair[0]);
         }
-        // Rows of deeper levels that the same operator makes are counted from here.
+        // The same operator may make deeper levels, whose sequences these starts count.
         let rows: usize = level.lengths[from..to].iter().sum();
         level.starts[t + 1] = level.starts[t] + rows;
         Ok(())

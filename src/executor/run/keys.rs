@@ -1,5 +1,5 @@
-//! Row keys, by which random operators draw and messages name a sample. The key of a row in a step block is the key of its
-//! row around the block.
+//! Row keys: random operators draw numbers by the key of a row, and messages name a sample by it. A row in a step block has the
+//! key of its row around the block.
 
 use crate::error::Error;
 use crate::executor::plan::{Loop, OpInstr};
@@ -10,7 +10,7 @@ use crate::operator::levels::LevelTable;
 use crate::operator::{BlockId, Extent, LevelId};
 
 impl Frame {
-    /// Builds the keys of all rows from the keys of the rows outside.
+    /// Builds the keys of all rows of the frame; `outside` returns the key of a row around the block.
     pub(super) fn build_keys(&mut self, instr: &Loop, outside: &dyn Fn(Extent, usize) -> RowKey) {
         self.keys.clear();
         self.keys.extend(self.rank.rows().iter().map(|&row| outside(Extent::Rows(instr.desc.level), row)));
@@ -48,7 +48,8 @@ impl Frame {
         keys.get(first - base..first - base + count).unwrap_or(&[])
     }
 
-    /// The outside row of a row of a call at `at`: the extent that counts it there, and its number.
+    /// Returns the row around the step block that belongs to row `row` of a call at `at`: the extent that counts rows there, and
+    /// the row's number.
     fn outside(&self, instr: &Loop, at: FrameRows, rows: Extent, row: usize) -> Option<(Extent, usize)> {
         if let Extent::Rows(id) = rows
             && let Some((above, row)) = self.above_made(at, id, row)
@@ -72,7 +73,8 @@ impl Frame {
         Some((Extent::Rows(inner.outer), *level.map.get(place)?))
     }
 
-    /// The row above a row of a made level: the extent that counts the entries or rows above, over all steps, and its number.
+    /// Returns the entry or row from which the sequence of row `row` of a made level was made: the extent that counts such
+    /// entries or rows over all steps, and the number. `None` if no operator of the step makes the level.
     fn above_made(&self, at: FrameRows, id: LevelId, row: usize) -> Option<(Extent, usize)> {
         let level = &self.levels[self.made_index(id)?];
         let place = self.stepped(at, Extent::Rows(id)).0 - level.base + row;
@@ -80,7 +82,7 @@ impl Frame {
         let sequence = offsets.partition_point(|&offset| offset <= place).checked_sub(1)?;
         let above = match level.above {
             Some(above) => Extent::Rows(self.levels[above].level?),
-            // The block does not matter: these are entries of this frame.
+            // `Frame::outside` does not read the block of the extent: the entries are entries of this frame.
             None => Extent::Alive(BlockId::default()),
         };
         Some((above, sequence))
@@ -93,7 +95,7 @@ impl RunState<'_> {
         Names { numbers: &self.numbers, places: &self.places }
     }
 
-    /// The key of a row of the rows that `extent` counts now.
+    /// The key of row `row` among the rows that `extent` counts in a block (`None`: the root block), at the block's current step.
     pub(super) fn key(&self, block: Option<BlockId>, extent: Extent, row: usize) -> RowKey {
         match block {
             None => root_key(&self.levels, self.names(), extent, row),

@@ -1,5 +1,5 @@
-//! Lanes: groups of sequences for threads that share the steps of a loop. A lane runs from the first step to the last
-//! without waiting for the others; if few sequences are left, one lane has all of them and all threads.
+//! Lanes: groups of sequences for threads that share the steps of a loop. A lane runs from the first step to the last without
+//! waiting for the other lanes; if few sequences are left, one lane has all sequences and all threads.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ struct LaneSteps<'p> {
     instr: &'p Loop,
     steps: Range<usize>,
     lanes: usize,
-    /// The nesting depth of loops on the first thread before.
+    /// The nesting depth of loops on the first thread before the lanes start.
     depth: usize,
 }
 
@@ -32,8 +32,8 @@ impl<'p> RunState<'p> {
         let starts = frame.rank.starts();
         let effort = instr.body.iter().map(|i| i.effort(starts[steps])).fold(0, usize::saturating_add);
         let threads = helpers(effort, self.worth.steps, tools.workers.len());
-        // If few sequences are left, the threads share columns instead; sooner, if all of them would read weights that do
-        // not fit into their own caches.
+        // If few sequences are left, the threads share columns instead; they do so sooner if each thread would read weights that
+        // do not fit into its own cache.
         let cpu = cpu();
         let few = |rows: usize| {
             rows <= threads / 2 || threads > 1 && cpu.streams(instr.weights, rows.div_ceil(threads))
@@ -65,8 +65,8 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// The share of each buffer that a lane has: of buffers in the loop's orders the rows of its sequences, of all others
-    /// the right to read.
+    /// Sets the share of each buffer that a lane has: for buffers in an order of the loop, the rows of the lane's sequences; for
+    /// all other buffers, the right to read.
     fn share(&self, instr: &Loop, frame: &Frame, lists: &mut Lists) {
         let Lists { shares, bounds, .. } = lists;
         shares.clear();

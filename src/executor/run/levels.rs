@@ -1,11 +1,11 @@
-//! Levels that operators make: a call of its own computes their offsets before the operator runs, since the room of the
-//! operator's output depends on them.
+//! Levels that operators make: a call of its own computes their offsets before the operator runs, since the size of the
+//! operator's output depends on the offsets.
 //!
-//! At the root that is one call. In a step block it is one call per step, all of them before the loop, so that the rows of
-//! every step are counted before the first step runs: the values that decide the offsets are computed by then, if necessary
-//! step by step (`LoopRows::Steps`). From then on a level that is made in the step is like a level of a step input: its
-//! sequences of all steps are consecutive, and operators that no memory reaches run over all of them at once. The backward
-//! pass reads the lengths that the forward pass recorded.
+//! At the root, one call computes the offsets. In a step block, one call per step does, and all these calls run before the loop,
+//! so that the rows of every step are counted before the first step runs: the values that decide the offsets are computed by
+//! then, if necessary step by step (`LoopRows::Steps`). From then on a level that is made in the step is like a level of a step
+//! input: its sequences of all steps are consecutive, and operators that depend on no memory run over all these sequences at
+//! once. The backward pass reads the lengths that the forward pass recorded.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Instr, OpInstr, Plan};

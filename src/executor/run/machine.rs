@@ -26,7 +26,7 @@ use crate::tensor::{DType, Dense, Element, Storage, with_element};
 /// The memory and the threads of a plan.
 pub(crate) struct Machine {
     arena: Arena,
-    /// Values that are not dense, by their numbers in the plan.
+    /// The values that are not dense, by their numbers in the pool.
     pool: Vec<PooledStorage>,
     intake: Intake,
     workers: Vec<Worker>,
@@ -42,17 +42,18 @@ pub(crate) struct Machine {
 /// A variable that is kept in a scope from run to run.
 struct Persistent {
     var: VarId,
-    /// Its buffer here, which is the scope's while it runs; for a row-sparse variable, its number in the pool.
+    /// The variable's buffer in the arena, which has the scope's numbers during a run. A row-sparse variable has `pool` instead:
+    /// its number in the pool.
     buffer: usize,
     pool: Option<usize>,
-    /// The first stage with an operator that writes it.
+    /// The first stage with an operator that writes the variable; `None` if no operator writes it.
     written: Option<Stage>,
-    /// Its location in the scope of the run.
+    /// The variable's location in the scope of the run.
     theirs: InScope,
 }
 
 impl Machine {
-    /// The buffers for the plan of a program, which runs on these threads.
+    /// Makes the machine for the plan of a program: its buffers, and memory for each of the threads.
     pub(crate) fn new(program: &Program, plan: &Plan, threads: Threads) -> Self {
         let mut arena = Arena::new();
         for &dtype in &plan.buffers {
@@ -99,7 +100,7 @@ impl Machine {
         self.arena.bytes()
     }
 
-    /// Begins another run of a program, whose feeds are bound.
+    /// Begins a run of a program. The feeds of the run must be bound before.
     pub(crate) fn begin(&mut self, program: &Program, run: &Run<'_>) {
         self.kept.begin(run, program.seed);
         self.workers.iter_mut().filter_map(|worker| worker.recorder.as_mut()).for_each(|r| r.restart());
@@ -119,8 +120,8 @@ impl Machine {
             scope.own(variable.theirs);
         }
         self.exchange(scope);
-        // From here to the second exchange nothing may return early, not even by a panic: the parameters are here and not in
-        // the scope.
+        // From here to the second exchange nothing may return early, not even by a panic: the machine has the parameters, and the
+        // scope does not.
         let Self { arena, pool, workers, threads, kept, lists, worth, .. } = self;
         let mut state = kept.lend(plan, *worth);
         let together = state.effort(stages) >= worth.run;
@@ -138,8 +139,8 @@ impl Machine {
         outcome
     }
 
-    /// Finds every persistent variable in a scope, and checks that it fits: all of them before the first is exchanged, so
-    /// that a failed run leaves the scope whole.
+    /// Finds every persistent variable in a scope, and checks that it fits. All variables are checked before the first one is
+    /// exchanged, so that a failed run leaves the scope whole.
     ///
     /// # Errors
     /// If a variable is missing, or has another shape or dtype.
@@ -151,7 +152,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Exchanges the buffers of persistent variables with the scope's.
+    /// Exchanges the buffers of persistent variables with the buffers of the scope.
     fn exchange(&mut self, scope: &mut Scope) {
         for variable in &self.persistent {
             match variable.pool {
@@ -178,7 +179,7 @@ impl Machine {
     /// The value of a variable of the root block, in the order of the batch.
     ///
     /// # Errors
-    /// If a row or column number of it is out of range.
+    /// If a row or column number of a sparse value is out of range.
     pub(crate) fn value(&mut self, slot: &Slot, spec: &Spec) -> Result<Storage> {
         if let Some(pool) = slot.pool {
             return stored(&self.pool[pool], spec);
@@ -196,8 +197,8 @@ impl Machine {
         })
     }
 
-    /// Passes the numbers of a dense variable of the root block, in the order of the batch, to a function; none if the dtype
-    /// differs.
+    /// Passes the numbers of a dense variable of the root block, in the order of the batch, to a function; `None` if the variable
+    /// is not dense or has another dtype.
     pub(crate) fn numbers<T: Element + Plain, R>(
         &mut self,
         slot: &Slot,
@@ -241,7 +242,7 @@ impl Machine {
     /// Sets the value of a variable of the root block, after it was checked.
     ///
     /// # Errors
-    /// If its numbers have another dtype than declared.
+    /// If a sparse value has another storage than the slot, or its numbers are not f32 or f64.
     pub(crate) fn set_value(&mut self, slot: &Slot, value: &Storage, repeated: DuplicateRows) -> Result<()> {
         match value {
             Storage::Dense(dense) => {

@@ -1,4 +1,5 @@
-//! Rows that a loop moves: from the order of the batch to the order of its steps and back, and at both ends of memories.
+//! The moves of rows by a loop: from the order of the batch to the order of its steps and back, and at the first and last values
+//! of memories.
 
 use std::ops::AddAssign;
 
@@ -14,7 +15,7 @@ use crate::operator::{BlockId, Extent};
 use crate::tensor::{DType, with_element};
 
 impl RunState<'_> {
-    /// Moves rows of the batch into the block's order: the rows of all steps, or the rows of all sequences.
+    /// Moves rows of the batch into the block's order: the rows of all steps, or one row (or sub-sequence) per sequence.
     pub(super) fn gather(
         &self,
         block: BlockId,
@@ -84,7 +85,7 @@ impl RunState<'_> {
         helpers(to.extent.rows * to.extent.width, self.worth.call, tools.workers.len())
     }
 
-    /// Copies the previous values of all steps into one array, for instructions that left the loop.
+    /// Copies the previous values of all steps into one array, for instructions before or after the loop.
     pub(super) fn spread(&mut self, instr: &Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) {
         let block = instr.desc.block;
         for &m in &instr.spread {
@@ -191,8 +192,8 @@ struct Ends {
 }
 
 impl Ends {
-    /// Fills the rows of the last steps and of the starts. For a sequence without steps the gradient of its last value is
-    /// the gradient of its initial value.
+    /// Fills the gradients at each sequence's last step, and the gradients of the start values. For a sequence without steps, the
+    /// gradient of its last value is the gradient of its initial value.
     fn fill<T: Plain + AddAssign + Default>(
         &self,
         rank: &RankTable,

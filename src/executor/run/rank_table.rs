@@ -30,7 +30,7 @@ impl RankTable {
         let length = |i: usize| offsets[i + 1] - offsets[i];
         self.order.clear();
         self.order.extend(0..count);
-        // The number breaks ties, so this is the stable order without the extra memory of a stable sort.
+        // The sequence's number breaks ties, so this is the stable order without the extra memory of a stable sort.
         self.order.sort_unstable_by_key(|&i| (usize::MAX - length(i), i));
         let steps = self.order.first().map_or(0, |&i| length(i));
         self.starts.clear();
@@ -58,7 +58,7 @@ impl RankTable {
         &self.starts
     }
 
-    /// The batch's number of each entry in step-major order.
+    /// For each entry in step-major order, its number in the order of the batch.
     pub(crate) fn rows(&self) -> &[usize] {
         &self.rows
     }

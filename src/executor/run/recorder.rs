@@ -14,9 +14,9 @@ pub(crate) struct Totals {
     pub(crate) rows: u64,
     /// Time on this thread.
     pub(crate) busy: Duration,
-    /// The part of it while other threads ran the same loop.
+    /// The part of `busy` during which other threads ran the same loop or chain.
     pub(crate) side_by_side: Duration,
-    /// Its share of the wall-clock time: if `n` threads run a loop together, each counts for an `n`th.
+    /// The share of the wall-clock time, in seconds: if `n` threads run a loop together, the time of each counts as an `n`th.
     pub(crate) clock: f64,
     pub(crate) cost: Cost,
 }
@@ -47,22 +47,22 @@ pub(crate) struct Event {
 /// A thread's record.
 pub(crate) struct Recorder {
     origin: Instant,
-    /// By instruction: its calls; for a loop, the moving of its rows.
+    /// The calls of each instruction; of a loop, the moves of its rows.
     pub(crate) calls: Vec<Totals>,
-    /// By instruction: its preparations.
+    /// The preparations of each instruction.
     pub(crate) packs: Vec<Totals>,
-    /// By loop: its steps.
+    /// The steps of each loop, by the loop's number among the instructions.
     pub(crate) bodies: Vec<Totals>,
     pub(crate) events: Vec<Event>,
     /// The number of events that were dropped.
     pub(crate) dropped: u64,
     /// The nesting depth of loops on this thread; a chain outside a loop counts as one.
     depth: usize,
-    /// The share of its time that counts as wall-clock time: an `n`th, if `n` threads run a loop together.
+    /// The share of the thread's time that counts as wall-clock time: an `n`th, if `n` threads run a loop together.
     share: f64,
     /// The time at which the outermost loop began.
     opened: Instant,
-    /// The totals of the instructions at that time.
+    /// The totals of `calls` at the time `opened`.
     before: Vec<Totals>,
 }
 
@@ -143,8 +143,8 @@ impl Recorder {
         around
     }
 
-    /// Ends the steps. The calls of each instruction in them become one event of the trace. A chain outside a loop has no
-    /// loop's number.
+    /// Ends the steps of loop `index`, or a chain outside a loop (`None`); `around` is the result of [`Self::enter`]. Unless
+    /// another loop is around it, the calls of each instruction in `within` become one event of the trace.
     pub(crate) fn leave(&mut self, index: Option<usize>, within: impl Iterator<Item = usize>, around: usize) {
         let outermost = self.depth == 1;
         self.depth = around;

@@ -14,7 +14,7 @@ use crate::operator::entries::PooledStorage;
 use crate::operator::{Cost, RowTable, Work};
 
 impl Worker {
-    /// The nesting depth of loops on the thread, if that is recorded.
+    /// The nesting depth of loops on the thread; 0 if nothing is recorded.
     pub(crate) fn depth(&self) -> usize {
         self.recorder.as_ref().map_or(0, |recorder| recorder.depth())
     }
@@ -41,7 +41,7 @@ impl Worker {
     }
 }
 
-/// The number of instructions, with the instructions of loops.
+/// The number of instructions, including the instructions of loops.
 fn instructions(code: &[Instr]) -> usize {
     let inside = |instr: &Instr| match instr {
         Instr::Loop(inner) => {
@@ -52,7 +52,7 @@ fn instructions(code: &[Instr]) -> usize {
     code.iter().map(|instr| 1 + inside(instr)).sum()
 }
 
-/// The times at which the phases of a loop begin and end: before it, its steps, after it.
+/// The times at which the phases of a loop begin and end: before the loop, its steps, after the loop.
 pub(crate) struct Laps {
     wanted: bool,
     at: ArrayVec<Instant, 7>,
@@ -70,7 +70,7 @@ impl Laps {
         }
     }
 
-    /// Ends the loop. Time that is in no phase is the moving of rows.
+    /// Ends the loop. Time that belongs to no phase counts as moves of rows.
     pub(crate) fn end(self, instr: &Loop, moved: impl FnOnce() -> Cost, worker: &mut Worker) {
         let (Ok([start, before, steps, step, stepped, after, done]), Some(recorder)) =
             (self.at.into_inner(), &mut worker.recorder)
@@ -119,13 +119,13 @@ impl RunState<'_> {
             _ => None,
         };
         let selected = || instr.wiring.inputs.iter().flatten().filter_map(pooled);
-        // Of a table beside selected rows, only these rows are touched.
+        // If a call has selected rows, only these rows of a table with their height are touched.
         let numbers = |region: &Region| {
             let tables = selected().filter_map(PooledStorage::rows);
             let rows = tables.filter(|s| s.height() == region.extent.rows).map(|s| s.ids().len()).next();
             rows.unwrap_or(usize::MAX).min(region.extent.rows) * region.extent.width
         };
-        // A row-sparse table holds all rows that were ever touched: of it, too, only the selected rows count.
+        // A row-sparse table has all rows that were ever touched, but the call touches only the selected rows.
         let rows_of = |table: &RowTable| {
             selected()
                 .filter_map(PooledStorage::rows)
@@ -172,7 +172,7 @@ impl RunState<'_> {
         instr.op.cost(&work)
     }
 
-    /// The bytes that a loop moves between the batch's order and its own.
+    /// The bytes that a loop moves between the batch's order and the loop's order.
     pub(crate) fn moved(&self, instr: &Loop) -> Cost {
         let bytes =
             |m: &Move| self.count(m.outer.rows, None) * m.outer.width * self.dtype(&m.outer).size_of();

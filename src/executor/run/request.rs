@@ -21,7 +21,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// The first stage that has operators of a role.
+    /// The stage in which the operators of a role run.
     pub(crate) fn of(role: Role) -> Self {
         match role {
             Role::Forward | Role::Settle => Stage::Forward,
@@ -31,7 +31,7 @@ impl Stage {
     }
 }
 
-/// Feeds that were [placed](crate::executor::Executor::place) before a run, or for an earlier one.
+/// Feeds that were [placed](crate::executor::Executor::place) before this run, or before an earlier run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlacedFeeds<'a> {
     /// The number of sequences of the batch.
@@ -53,7 +53,7 @@ pub struct Run<'a> {
     /// The numbers of the batch's sequences in the data; 0, 1, … if empty. Random operators depend on these numbers, and so
     /// not on how the data is divided into batches.
     pub numbers: &'a [u64],
-    /// The position of each sequence's first row in the sequence, if windows are fed; 0 if empty.
+    /// If the fed sequences are windows: the position of each window's first row in its whole sequence; all 0 if empty.
     pub places: &'a [u64],
     /// The last stage of the run.
     pub stage: Stage,
@@ -65,7 +65,7 @@ impl<'a> Run<'a> {
         Run { feeds, mode: Mode::Train, step, numbers: &[], places: &[], stage: Stage::Updates }
     }
 
-    /// Returns a forward pass that infers.
+    /// Returns a forward pass in inference mode.
     pub fn infer(feeds: &'a [(VarId, &'a Variable)]) -> Self {
         Run { feeds, mode: Mode::Infer, step: 0, numbers: &[], places: &[], stage: Stage::Forward }
     }

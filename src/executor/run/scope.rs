@@ -75,7 +75,7 @@ impl Scope {
         Ok(scope)
     }
 
-    /// Adds and initialises the persistent variables of `program` that are missing.
+    /// Adds and initialises the persistent variables of `program` that the scope lacks.
     ///
     /// # Errors
     /// If an initialiser is unknown or does not fit, or a variable exists with another shape or dtype.
@@ -93,7 +93,8 @@ impl Scope {
         }
         match spec.storage {
             StorageKind::Dense => {
-                // In its final buffer: memory may not suffice for a second copy of a large table.
+                // The first values are computed in the variable's final buffer: memory may not suffice for a second copy of a
+                // large table.
                 if let Some(how) = &var.initializer {
                     initialize::check(how, &dims).map_err(|e| e.variable(&var.name))?;
                 }
@@ -123,7 +124,7 @@ impl Scope {
         }
     }
 
-    /// Sets a variable of a program; it need not exist yet.
+    /// Sets a variable of a program; the variable need not exist in the scope yet.
     ///
     /// # Errors
     /// As [`Self::set`].
@@ -137,7 +138,7 @@ impl Scope {
         self.set(name, value)
     }
 
-    /// The names, in ascending order.
+    /// The names of the variables, in ascending order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }
@@ -158,8 +159,8 @@ impl Scope {
         }
     }
 
-    /// Returns a copy of a variable's value. For a row-sparse parameter, and for the optimizer's state beside one, the value
-    /// is the touched rows, by ascending numbers; every other row has its first value.
+    /// Returns a copy of a variable's value. For a row-sparse parameter, and for the optimizer's state for such a parameter, the
+    /// value is the touched rows, by ascending numbers; every other row has its first value.
     ///
     /// # Errors
     /// If there is no variable of that name.
@@ -284,7 +285,7 @@ impl Scope {
     /// life of the scope.
     ///
     /// # Errors
-    /// If it is missing, or has another shape or dtype.
+    /// If the variable is missing, or has another shape or dtype.
     pub(crate) fn find(&self, name: &str, spec: &Spec) -> Result<InScope> {
         let entry = self.entry(name)?;
         let known = spec.shape.iter().map(|e| e.known());
@@ -301,7 +302,7 @@ impl Scope {
         self.arena.make_common();
     }
 
-    /// Makes a variable's value writable by a run; it is copied first if clones share it.
+    /// Makes a variable's value writable by a run; the value is copied first if clones share it.
     pub(crate) fn own(&mut self, variable: InScope) {
         match variable {
             InScope::Buffer(buffer) => self.arena.own(buffer),

@@ -18,12 +18,12 @@ use crate::tensor::DType;
 pub(crate) enum Stages {
     /// All stages up to this one.
     Until(Stage),
-    /// The updates of a run that stopped before them.
+    /// The updates of a run that stopped at its gradients.
     Updates,
 }
 
 impl Stages {
-    /// Returns whether the operators of this stage, or of a later one, run.
+    /// Returns whether operators of `stage`, or of a later stage, run.
     pub(super) fn end_behind(self, stage: Stage) -> bool {
         match self {
             Stages::Until(last) => stage <= last,
@@ -55,7 +55,8 @@ fn role_of(instr: &Instr) -> Role {
     }
 }
 
-/// Returns whether an instruction that computes gradients computes the same results.
+/// Returns whether an instruction is skipped in a run that computes gradients, since another instruction then computes the same
+/// results.
 fn superseded(instr: &Instr) -> bool {
     matches!(instr, Instr::Op(op) if op.stands_for.as_ref().is_some_and(|note| note.superseded))
 }
@@ -65,9 +66,9 @@ fn superseded(instr: &Instr) -> bool {
 pub(crate) enum Updates {
     /// There are no updates.
     None,
-    /// After all other instructions. Every gradient that they read still has its buffer when all else has run.
+    /// The updates run after all other instructions. Every gradient that an update reads is then still in its buffer.
     Last,
-    /// Another instruction runs after the first update, and may have the buffer of a gradient that is no longer needed.
+    /// Another instruction runs after the first update, and may use the buffer of a gradient that is no longer needed.
     Between,
 }
 
@@ -119,15 +120,16 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// The estimated effort of some stages, counted in numbers that they write; the maximum if it is not known before.
+    /// The estimated effort of some stages, counted in numbers that they write; `usize::MAX` if the effort is not known before
+    /// the run.
     pub(super) fn effort(&self, stages: Stages) -> usize {
         let code = self.plan.code.iter().filter(|instr| stages.have(instr));
-        // Values decide the number of rows, and the number of rows that an update moves.
+        // The data decides how many rows a new level has, and how many rows an update changes.
         let unknown = |instr: &Instr| matches!(instr, Instr::Levels(_));
         if matches!(stages, Stages::Updates) || code.clone().any(unknown) {
             return usize::MAX;
         }
-        // The most rows of any level: some are known only during the run.
+        // Use the number of rows of the largest level for all: the rows of some levels are known only during the run.
         let rows = self.levels.most_rows().max(self.batch);
         code.map(|instr| instr.effort(rows)).fold(0, usize::saturating_add)
     }
@@ -187,7 +189,7 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// The last of the slots with a number in the pool: a gradient that an update reads lives to the end.
+    /// The slot that has a number in the pool last: if an update reads a gradient, the gradient lives to the end.
     fn pooled_last(&self, place: usize) -> Option<&Slot> {
         let slots = self.plan.slots.iter().filter(|slot| slot.pool == Some(place));
         slots.max_by_key(|slot| slot.life.0)

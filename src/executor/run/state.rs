@@ -16,7 +16,7 @@ use crate::tensor::{DType, with_element};
 /// The data that all threads of a run share.
 pub(crate) struct RunState<'p> {
     pub(crate) plan: &'p Plan,
-    /// By step block: the loop that runs it now, or that ran it last.
+    /// For each step block, the loop that runs the block now, or that ran it last; `None` if no loop has run it.
     pub(crate) loops: Vec<Option<&'p Loop>>,
     pub(crate) frames: Vec<Frame>,
     pub(crate) levels: LevelTable,
@@ -33,7 +33,7 @@ pub(crate) struct RunState<'p> {
 #[derive(Default)]
 pub(crate) struct Preparation {
     pub(super) made: CallCache,
-    /// The versions of the constants it was prepared from; empty if it must be prepared in each run.
+    /// The versions of the constants from which the value was prepared; empty if it must be prepared in each run.
     pub(super) of: Vec<u64>,
 }
 
@@ -63,7 +63,7 @@ impl RunMemory {
         kept
     }
 
-    /// Begins another run, whose feeds are bound.
+    /// Begins a run. The feeds of the run must be bound before.
     pub(super) fn begin(&mut self, run: &Run<'_>, seed: u64) {
         self.facts = RunFacts { mode: run.mode, step: run.step, seed, threads: 1 };
         self.numbers.clear();
@@ -111,14 +111,14 @@ fn emptied<'p>(mut loops: Vec<Option<&Loop>>) -> Vec<Option<&'p Loop>> {
     loops.into_iter().map(|_| None).collect()
 }
 
-/// The rows of a step block on which a call works. Without it, a call works on the current rows of the block's frame.
+/// The rows of a step block on which a call works. Without a `CallRows`, a call works on the current rows of the block's frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallRows {
     pub(crate) block: BlockId,
     pub(crate) at: FrameRows,
     /// The number of threads that the call may use: more than one only if the lane has all sequences.
     pub(crate) threads: usize,
-    /// Restricts the call to these of the rows: from the first to before the second.
+    /// Restricts the call to some of these rows: from the first number to before the second.
     pub(crate) only: Option<(usize, usize)>,
 }
 
@@ -131,11 +131,11 @@ impl CallRows {
 
 /// The views in which a step finds the values of the previous step.
 struct Neighbour<'a> {
-    /// At the first step: the start.
+    /// The view for the first step, which has the start values.
     start: &'a Ref,
-    /// At a later step: the rows of the previous step in this view.
+    /// The view for a later step, which reads the rows of the previous step.
     next: &'a Ref,
-    /// For all steps at once.
+    /// The view for a call on all steps at once.
     all: &'a Ref,
 }
 
@@ -190,7 +190,7 @@ impl RunState<'_> {
         }
     }
 
-    /// The values of the previous step, or, at the first step, the start.
+    /// The region of the previous step's values or, at the first step, of the start values.
     fn neighbour(&self, block: BlockId, at: FrameRows, of: &Neighbour<'_>, here: Option<CallRows>) -> Region {
         match at {
             FrameRows::Step { t: 0, .. } => self.region(of.start, here),
@@ -246,7 +246,7 @@ impl RunState<'_> {
         slot.map_or(DType::F32, |s| self.plan.slots[s].dtype)
     }
 
-    /// Moves a block's frame to other rows.
+    /// Sets the rows of a block that are being computed, and binds the levels of these rows.
     pub(crate) fn go(&mut self, block: BlockId, at: FrameRows) -> Result<()> {
         self.frames[block.0 as usize].go(at, &mut self.levels)
     }
@@ -260,7 +260,7 @@ impl RunState<'_> {
         }
     }
 
-    /// Flushes very small values that pass from step to step to zero.
+    /// Sets very small numbers to zero, in a value that passes from step to step.
     pub(crate) fn flush(&self, view: &Ref, lane: &mut Lane<'_>, room: &mut OperandRoom) {
         let region = self.region(view, None);
         let mut operands = lane.operands(room, &[], &[region]);
@@ -280,7 +280,7 @@ impl RunState<'_> {
         if let Access::Slot(s) = view.access
             && let Some(p) = self.plan.slots[s].pool
         {
-            // The first contribution of the run appends to the rows that are here.
+            // Contributions append rows to the buffer, so it starts without rows.
             let height = self.plan.slots[s].rows.known().unwrap_or(0);
             match self.plan.slots[s].dtype {
                 DType::F64 => pool[p].reset::<f64>(height, view.width),

@@ -1,9 +1,9 @@
 //! The step executor: runs any step block over sequences of any lengths, unpadded, forward and backward.
 //!
-//! The input is gathered once into step-major order. Operators that no memory reaches run over all steps at once, before or
-//! after the loop; the loop runs each step on the rows of the sequences that have not ended, which are at the front. No
-//! value is copied from step to step: a memory's previous value *is* the rows that the previous step wrote, and the gradient
-//! that a step passes back is written into the gradient of these rows.
+//! The input is gathered once into step-major order. Operators that depend on no memory run before the loop, over all steps at
+//! once; so do operators on which no memory depends, after the loop. The loop runs each step on the rows of the sequences that
+//! have not ended, which are at the front. No value is copied from step to step: a memory's previous value *is* the rows that the
+//! previous step wrote, and the gradient that a step passes back is written into the gradient of these rows.
 //!
 //! An instruction may be a loop, and a loop runs instructions: this recursion is inside this file.
 
@@ -146,7 +146,7 @@ impl<'p> RunState<'p> {
     fn bring_out(&mut self, instr: &'p Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         let block = instr.desc.block;
         self.go(block, FrameRows::All)?;
-        // In the order in which the compiler determined the first writer of each gradient.
+        // Keep this order: by it, the compiler determined the first writer of each gradient.
         for plan in &instr.gradients {
             self.end_gradient(block, plan, lane, tools);
         }
@@ -169,7 +169,7 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// Runs instructions that left the loop, and the chains among them.
+    /// Runs the instructions before or after a loop, and the chains among them.
     fn outside(
         &mut self,
         block: BlockId,

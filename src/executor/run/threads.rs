@@ -22,7 +22,7 @@ impl Threads {
     /// Starts `threads` threads (0: one per core), on no more system threads than there are cores.
     ///
     /// # Errors
-    /// If they cannot be started, or there are more than [`MOST_THREADS`].
+    /// If the threads cannot be started, or there are more than [`MOST_THREADS`].
     #[track_caller]
     pub(crate) fn new(threads: usize) -> Result<Self> {
         if threads > MOST_THREADS {
@@ -45,8 +45,8 @@ impl Threads {
         if rayon::current_thread_index().is_none() {
             return pool.install(work);
         }
-        // While it waits, a thread of another pool would execute that pool's other tasks, which may wait here again, until
-        // its stack overflows. A new thread only waits.
+        // While it waits, a thread of another pool would execute that pool's other tasks, which may call this function and wait
+        // again, until the thread's stack overflows. A new thread only waits.
         let done = std::thread::scope(|scope| scope.spawn(|| pool.install(work)).join());
         done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }

@@ -30,22 +30,22 @@ impl Worker {
 /// Lists that loops fill; their memory is kept from run to run.
 #[derive(Default)]
 pub(crate) struct Lists {
-    /// The outside row of each inside row, or the reverse.
+    /// For each row around a block, its position in the order of the block's frame.
     pub(crate) index: Vec<usize>,
     /// Offsets that an operator computes from data.
     pub(crate) offsets: Vec<Vec<usize>>,
     /// The positions at which rows or sequences are divided over threads.
     pub(crate) cuts: Vec<usize>,
-    /// The bounds of ranges of rows or sequences.
+    /// The bounds of static levels, by sequence and by step.
     pub(crate) bounds: Vec<usize>,
-    /// The share that each part has of each buffer.
+    /// The share of each buffer that a lane has.
     pub(crate) shares: Vec<Share>,
 }
 
-/// The memory of an instruction, beside the data that all threads share.
+/// The memory that an instruction uses, beside the data that all threads share.
 pub(crate) struct Tools<'a> {
     pub(crate) workers: &'a mut [Worker],
-    /// Values that are not dense, by their numbers in the plan.
+    /// The values that are not dense, by their numbers in the pool.
     pub(crate) pool: &'a mut [PooledStorage],
     pub(crate) lists: &'a mut Lists,
 }

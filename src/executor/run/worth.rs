@@ -1,17 +1,17 @@
 //! Thresholds from which threads share work: waking threads takes time, too.
 //!
-//! An idle thread sleeps after some twenty microseconds. Waking it costs the waking thread some ten microseconds, and it
-//! begins thirty microseconds later; a run that enters the pool waits for one thread to wake, and is woken itself (measured
-//! on two cores of a virtual machine). So a small amount of work stays on its thread.
+//! An idle thread sleeps after some twenty microseconds. Waking it costs the waking thread some ten microseconds, and the woken
+//! thread begins thirty microseconds later. A run that enters the pool waits until one thread wakes, and is woken itself at its
+//! end (measured on two cores of a virtual machine). So a small amount of work stays on its thread.
 
 /// The [effort](crate::executor::plan::Effort) from which work is divided.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Worth {
-    /// Of a run: below it, the run is not divided and stays on the caller's thread. About a millisecond of one thread.
+    /// The least effort of a run that is divided: a smaller run stays on the caller's thread. About a millisecond of one thread.
     pub(crate) run: usize,
-    /// Of all steps of a loop, which are divided together.
+    /// The least effort of all steps of a loop together for which threads share the steps.
     pub(crate) steps: usize,
-    /// Of a call, or of moved rows.
+    /// The least effort of a call, or of a move of rows, that is divided.
     pub(crate) call: usize,
     /// The maximum number of rows of a chunk, even if the caches could hold more.
     pub(crate) chunk: usize,

@@ -1,4 +1,5 @@
-//! Values from outside, copied into the buffers that operators see: in canonical form, in memory that is reused.
+//! Copies selected rows and sparse matrices of the caller into the buffers that operators read: in canonical form, into memory
+//! that is reused.
 
 use crate::error::{Error, Result};
 use crate::kernels::sparse::{CsrView, SparseRoom, canonical, is_canonical};
@@ -11,13 +12,13 @@ use crate::with_float;
 /// The treatment of selected rows that are listed more than once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DuplicateRows {
-    /// They stay repeated, as in gradients.
+    /// A row may stay repeated, as in gradients.
     Kept,
-    /// They are added up, as forward operators require.
+    /// The values of a repeated row are added up, as forward operators require.
     Added,
 }
 
-/// Buffers for values that are not in canonical form yet, reused for each value.
+/// Working memory for values that are not in canonical form yet, reused for each value.
 #[derive(Default)]
 pub(crate) struct Intake {
     merge: RowMerge,
@@ -25,7 +26,7 @@ pub(crate) struct Intake {
     f64: ByRows<f64>,
 }
 
-/// Entries of a matrix row by row; the entries of a row are in any order.
+/// The entries of a matrix, row by row. Within a row, the entries are in any order and may repeat.
 #[derive(Default)]
 pub(crate) struct ByRows<T> {
     indptr: Vec<i64>,
@@ -123,7 +124,8 @@ impl Intake {
         indices.resize(values.len(), 0);
         sorted.clear();
         sorted.resize(values.len(), T::ZERO);
-        // The position of the next entry of each row; at the end, the position at which the next row begins.
+        // `indptr[row + 1]` is the position of the next entry of `row`; after the loop, it is the position at which the next row
+        // begins.
         for (at, &value) in at.outer_iter().zip(values) {
             let next = &mut indptr[at[0] as usize + 1];
             (indices[*next as usize], sorted[*next as usize]) = (at[1], value);

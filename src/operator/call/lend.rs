@@ -1,4 +1,4 @@
-//! Values as operators see them, lent to a call: dense values as views, all others as buffers.
+//! Lends values to a call of an operator: dense values as views, all other values as buffers.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ pub(crate) fn two_dimensional(shape: &[usize], spec: &Spec) -> (usize, usize) {
     }
 }
 
-/// A value that is not dense, as operators see it; `None` for a dense value.
+/// Copies a value that is not dense into a buffer that operators can read; `None` for a dense value.
 ///
 /// # Errors
 /// If the values are not f32 or f64.
@@ -68,7 +68,7 @@ pub(crate) fn pooled(value: &Storage, repeated: DuplicateRows) -> Result<Option<
     Ok(Some(pooled))
 }
 
-/// Selected rows as a row-sparse variable, whose other rows have the first values `start`.
+/// Converts selected rows to a row-sparse variable; the rows that are not listed have the first values `start`.
 ///
 /// # Errors
 /// If the values are not f32 or f64.

@@ -11,7 +11,7 @@ use crate::operator::levels::{bind_made, made_levels};
 use crate::operator::shapes::{InputSlots, Phase};
 
 impl Direct {
-    /// Runs the shape rule and computes the offsets that the operator makes. The values they depend on are bound by then.
+    /// Runs the shape rule and computes the offsets that the operator makes. The operands must be bound before.
     pub(crate) fn made(mut self) -> Result<Self> {
         let phase = Phase::Build { next: &mut self.bound.clone() };
         self.output_specs = infer(
@@ -44,7 +44,8 @@ impl Direct {
         let mut lender = Operands::lent(&mut room);
         let mut reads = 0;
         for (slot, (vars, specs)) in self.inputs.iter().zip(&self.input_specs).enumerate() {
-            // Values that the operator does not declare to read are withheld, so that a wrong declaration shows here.
+            // Values that the operator does not declare to read are not bound, so that an operator with a wrong declaration
+            // fails.
             let values = vars.iter().map(|v| slots.contains(&slot).then(|| v.storage()));
             let repeated = self.repeated();
             wiring.inputs.push(lend_reads(values, specs, &mut lender, &mut reads, &mut pool, repeated)?);

@@ -18,15 +18,15 @@ use crate::tensor::DType;
 pub struct NewLevels<'a> {
     pub(crate) call: Call<'a>,
     pub(crate) operands: Operands<'a>,
-    /// By level, in the order in which the shape rule makes them.
+    /// The offsets of each new level, in the order in which the shape rule makes the levels.
     pub(crate) offsets: &'a mut Vec<Vec<usize>>,
 }
 shared_methods!(NewLevels, "nothing bound, or not among the slots of `LodEffect::FromData`");
 
 impl NewLevels<'_> {
-    /// The offsets of level `k` of the levels that the operator makes, counted from 0; empty before the operator fills them.
-    /// They start with 0, never decrease, and end with the number of rows. There is one more of them than entries of the
-    /// level above (or than sequences of the call, if there is no level above).
+    /// The offsets of level `k` of the levels that the operator makes, counted from 0; empty before the operator fills them. They
+    /// start with 0, never decrease, and end with the number of rows. There is one offset more than the level has sequences: the
+    /// last offset of the level above (without a level above: the number of top-level sequences).
     pub fn offsets(&mut self, k: usize) -> &mut Vec<usize> {
         if self.offsets.len() <= k {
             self.offsets.resize_with(k + 1, Vec::new);

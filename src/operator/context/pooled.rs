@@ -15,27 +15,27 @@ pub(crate) const MOST_TABLES: usize = 8;
 macro_rules! pooled_methods {
     ($context:ident) => {
         impl $context<'_> {
-            /// The selected rows of an input slot; `None` if it is stored otherwise.
+            /// The selected rows of an input slot; `None` if the input has another storage.
             pub fn rows(&self, slot: usize) -> Option<&RowBuffer> {
                 self.rows_at(slot, 0)
             }
 
-            /// The selected rows of variable `k` of an input slot; `None` if it is stored otherwise.
+            /// The selected rows of variable `k` of an input slot; `None` if the variable has another storage.
             pub fn rows_at(&self, slot: usize, k: usize) -> Option<&RowBuffer> {
                 self.pooled(self.call.wiring.inputs[slot].get(k)?)?.rows()
             }
 
-            /// The sparse matrix (csr or coo) of an input slot; `None` if it is stored otherwise.
+            /// The sparse matrix (csr or coo) of an input slot; `None` if the input has another storage.
             pub fn csr(&self, slot: usize) -> Option<&CsrBuffer> {
                 self.csr_at(slot, 0)
             }
 
-            /// The sparse matrix of variable `k` of an input slot; `None` if it is stored otherwise.
+            /// The sparse matrix of variable `k` of an input slot; `None` if the variable has another storage.
             pub fn csr_at(&self, slot: usize, k: usize) -> Option<&CsrBuffer> {
                 self.pooled(self.call.wiring.inputs[slot].get(k)?)?.csr()
             }
 
-            /// The row-sparse parameter of an input slot; `None` if it is stored otherwise.
+            /// The row-sparse parameter of an input slot; `None` if the input is no row-sparse parameter.
             pub fn table(&self, slot: usize) -> Option<&RowTable> {
                 self.pooled(self.call.wiring.inputs[slot].first()?)?.table()
             }
@@ -56,7 +56,7 @@ impl Forward<'_> {
     /// Lets `fill` fill the selected rows of an output slot, while it reads the inputs.
     ///
     /// # Errors
-    /// What `fill` returns; if the output is stored otherwise.
+    /// The error of `fill`; or an error if the output has another storage.
     #[track_caller]
     pub fn fill_rows(
         &mut self,
@@ -72,7 +72,7 @@ impl Forward<'_> {
     /// Lets `fill` fill the sparse matrix of an output slot, while it reads the inputs.
     ///
     /// # Errors
-    /// What `fill` returns; if the output is stored otherwise.
+    /// The error of `fill`; or an error if the output has another storage.
     #[track_caller]
     pub fn fill_csr(
         &mut self,
@@ -89,7 +89,7 @@ impl Forward<'_> {
     /// updated in place.
     ///
     /// # Errors
-    /// If one of them is stored otherwise.
+    /// If the gradient is not selected rows, or an output is not row-sparse.
     #[track_caller]
     pub fn update_tables<const N: usize>(
         &mut self,
@@ -114,7 +114,7 @@ impl Forward<'_> {
         let at = |slot: usize| wiring.outputs[slot].first().copied().unwrap_or(OperandPosition::Absent);
         let mut found_rows = None;
         let mut found: ArrayVec<Option<&mut RowTable>, MOST_TABLES> = tables.iter().map(|_| None).collect();
-        // No two operands have one position, so each is found once.
+        // Each operand has a position of its own, so the loop finds it once.
         for (i, pooled) in self.pool.iter_mut().enumerate() {
             let here = OperandPosition::Pooled(i);
             if here == rows_at {
@@ -147,8 +147,8 @@ impl Forward<'_> {
 macro_rules! lending {
     ($context:ident) => {
         impl $context<'_> {
-            /// Takes an operand out of the pool, so that other operands can be read while it is written; `None` if it is not
-            /// in the pool. [`Self::give_back`] puts it back. Two calls rather than one with a closure, which would be
+            /// Takes an operand out of the pool, so that other operands can be read while it is written; `None` if it is not in
+            /// the pool. [`Self::give_back`] puts it back. There are two methods because one method with a closure would be
             /// compiled again for each closure.
             fn lend(&mut self, place: OperandPosition) -> Option<(usize, PooledStorage)> {
                 let OperandPosition::Pooled(i) = place else { return None };
@@ -171,12 +171,12 @@ fn other_storage(slot: &str) -> Error {
 }
 
 impl Backward<'_> {
-    /// The sparse matrix of the forward value of an output slot; `None` if it is stored otherwise.
+    /// The sparse matrix of the forward value of an output slot; `None` if the output has another storage.
     pub fn output_csr(&self, slot: usize) -> Option<&CsrBuffer> {
         self.pooled(self.call.wiring.outputs[slot].first()?)?.csr()
     }
 
-    /// The selected rows of the forward value of an output slot; `None` if it is stored otherwise.
+    /// The selected rows of the forward value of an output slot; `None` if the output has another storage.
     pub fn output_rows(&self, slot: usize) -> Option<&RowBuffer> {
         self.pooled(self.call.wiring.outputs[slot].first()?)?.rows()
     }
@@ -193,8 +193,8 @@ impl Backward<'_> {
         self.pooled(self.call.wiring.output_gradients[slot].first()?)?.rows()
     }
 
-    /// The buffer for the gradient, as selected rows, of a dense variable, and whether to write or to append; `None` if it
-    /// is not wanted or stored otherwise.
+    /// The buffer for the gradient of a dense input as selected rows, and whether to write or to append rows. `None` if the
+    /// gradient is not wanted, or has another storage.
     pub fn gradient_rows(&mut self, slot: usize) -> Option<(&mut RowBuffer, Assign)> {
         match self.call.wiring.input_gradients[slot].first() {
             Some(&(OperandPosition::Pooled(i), assign)) => {
@@ -205,11 +205,11 @@ impl Backward<'_> {
     }
 
     /// Lets `fill` write or add the gradient of variable `k` of a sparse input slot, while it reads the other operands: one
-    /// number for each entry of the variable, or for each number of its selected rows, in their order. The gradient has the
-    /// variable's entries, since numbers that are not stored do not move. Returns whether the gradient is wanted.
+    /// number for each entry of the variable, or for each number of its selected rows, in the variable's order. The gradient has
+    /// the variable's entries, since an update never changes numbers that are not stored. Returns whether the gradient is wanted.
     ///
     /// # Errors
-    /// What `fill` returns; if the variable holds another dtype, or the operator does not declare to read it.
+    /// The error of `fill`; or an error if the variable holds another dtype, or the operator does not declare to read it.
     #[track_caller]
     pub fn fill_gradient<T: RowValue>(
         &mut self,

@@ -49,7 +49,7 @@ pub(crate) fn backward(
     Ok(Backward { units, same, columns, overwrites: slots, homes, memories })
 }
 
-/// The variables in whose memory other variables are.
+/// The maps from a variable to the variable in whose memory it is.
 struct Names<'a> {
     forward: &'a Forward,
     same: &'a EqualGradients,
@@ -112,7 +112,8 @@ fn units_of(
             (foreign, Pin::Foreign),
         ]);
         let unit = Unit { wrt: slots, ..Unit::new(id.number, reads, writes, pinned) };
-        // An operator that reads static sub-sequences at every step computes all its gradients there, and may share the work.
+        // An operator that reads static sub-sequences at every step computes all its gradients at every step, and may share work
+        // between them.
         let shares = parsed.facts.reach == Reach::Sequence && !parsed.hints.separate_gradients;
         let at_every_step = |unit: &Unit| unit.pinned == Some(Pin::Mixed);
         match units.last_mut().filter(|last| last.op == id.number && shares && at_every_step(last)) {

@@ -16,7 +16,7 @@ use crate::program::{OpDesc, StepDesc, StepGradient, VarPair};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Visits {
     Once,
-    /// It is in the loop of another block, and runs at each of its steps.
+    /// The loop is inside the loop of another block, and runs at each step of the outer loop.
     Many,
 }
 
@@ -24,7 +24,7 @@ pub(crate) enum Visits {
 pub(crate) struct StepBlock<'a> {
     pub(crate) source: &'a Source<'a>,
     pub(crate) step: &'a StepDesc,
-    /// Variables that leave a step: to the next one, or out of the block.
+    /// The variables that leave a step: to the next step, or out of the block.
     pub(crate) leaving: HashSet<VarId>,
 }
 
@@ -35,7 +35,7 @@ impl<'a> StepBlock<'a> {
         Self { source, step, leaving }
     }
 
-    /// Its operators.
+    /// The operators of the block.
     pub(crate) fn ops(&self) -> impl DoubleEndedIterator<Item = (OpId, &'a OpDesc)> {
         self.source.ops(self.step.block)
     }
@@ -44,20 +44,20 @@ impl<'a> StepBlock<'a> {
 /// The results of analysing a step block.
 pub(crate) struct Forward {
     pub(crate) visits: Visits,
-    /// The classes of its variables.
+    /// The classes of the block's variables.
     pub(crate) classes: Classes,
-    /// Its levels, and the levels that its operators make.
+    /// The levels of the block, and the levels that its operators make.
     pub(crate) levels: StepLevels,
-    /// When each unit runs, with the reason.
+    /// The units, each with the time at which it runs and the reason.
     pub(crate) units: Vec<Unit>,
     pub(crate) columns: Columns,
-    /// Operators that add their output to what is in the buffer.
+    /// The numbers of the operators that add their output to the contents of the buffer.
     pub(crate) adds: HashSet<usize>,
-    /// The variables that the backward pass reads; a whole replaces its columns.
+    /// The variables that the backward pass reads; if columns of a variable are read, the whole variable is among them.
     pub(crate) saved: SavedValues,
-    /// The home of each variable that it computes, in the order in which they are first written.
+    /// The home of each variable that the block computes, in the order in which they are first written.
     pub(crate) homes: Vec<(VarId, Home)>,
-    /// Memories whose previous values are read outside the loop, as one array.
+    /// The memories whose previous values are read as one array by operators outside the loop.
     pub(crate) spread: HashSet<VarId>,
     /// Blocks whose loops run inside this loop, step by step.
     pub(crate) stepwise: HashSet<BlockId>,
@@ -76,7 +76,7 @@ pub(crate) struct GradientBlock<'a> {
     pub(crate) step: &'a StepDesc,
     pub(crate) gradient: &'a StepGradient,
     pub(crate) forward: &'a Forward,
-    /// Variables that leave a step, or enter it from elsewhere.
+    /// The gradients that leave a step, or enter it from outside the step.
     pub(crate) leaving: HashSet<VarId>,
 }
 
@@ -93,7 +93,7 @@ impl<'a> GradientBlock<'a> {
         Self { source, step, gradient, forward, leaving }
     }
 
-    /// Its operators.
+    /// The operators of the block.
     pub(crate) fn ops(&self) -> impl DoubleEndedIterator<Item = (OpId, &'a OpDesc)> {
         self.source.ops(self.gradient.block)
     }
@@ -109,7 +109,7 @@ impl<'a> GradientBlock<'a> {
     }
 }
 
-/// Maps a gradient to the gradient that it equals, number for number, and that equals no further gradient.
+/// Maps a gradient to another gradient that it equals, number for number. The other gradient equals no further gradient.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EqualGradients(pub(crate) HashMap<VarId, VarId>);
 
@@ -126,16 +126,16 @@ impl EqualGradients {
 
 /// The results of analysing a gradient block.
 pub(crate) struct Backward {
-    /// When each unit runs, with the reason.
+    /// The units, each with the time at which it runs and the reason.
     pub(crate) units: Vec<Unit>,
     pub(crate) same: EqualGradients,
-    /// The columns among gradients.
+    /// The gradients that are columns of another gradient.
     pub(crate) columns: Columns,
-    /// Backward operators, with an input slot whose value is overwritten by its gradient.
+    /// The numbers of backward operators, each with an input slot whose gradient overwrites the slot's value.
     pub(crate) overwrites: HashSet<(usize, usize)>,
-    /// The home of each of its gradients, by number.
+    /// The home of each gradient of the block, in the order of the gradients' numbers.
     pub(crate) homes: Vec<(VarId, GradientHome)>,
-    /// Memories whose previous values are read, at each step or as one array.
+    /// How the backward loop reads the previous values of each memory.
     pub(crate) memories: Vec<MemoryReads>,
 }
 
@@ -153,6 +153,6 @@ pub(crate) enum GradientHome {
 pub(crate) enum MemoryReads {
     Not,
     AtEachStep,
-    /// Outside the loop too, as one array.
+    /// Outside the loop, as one array; perhaps at each step, too.
     AsOneArray,
 }

@@ -19,7 +19,7 @@ impl Columns {
         self.place_of(var).0
     }
 
-    /// The variable whose memory holds `var`, and the first column there.
+    /// The variable whose memory holds `var`, and the first column of `var` in that variable.
     pub(crate) fn place_of(&self, var: VarId) -> (VarId, usize) {
         self.of.get(&var).copied().unwrap_or((var, 0))
     }
@@ -40,7 +40,7 @@ impl Columns {
         self.parts.get(&whole).into_iter().flatten().copied().filter(of)
     }
 
-    /// All views, each with the whole and its first column there.
+    /// All views, each with the whole variable and the first column in it.
     pub(crate) fn all(&self) -> &Views {
         &self.of
     }

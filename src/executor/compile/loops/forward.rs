@@ -53,7 +53,8 @@ pub(crate) fn forward(
     Ok(found)
 }
 
-/// The class of an operator's rows, whether it has a call at all, and the reason why it must stay in the loop, if any.
+/// Determines the class of an operator's rows, whether the operator has a call at all, and the reason why it must stay in the
+/// loop, if any.
 fn classify(block: &StepBlock<'_>, id: OpId, found: &mut Forward) -> Result<()> {
     let source = block.source;
     let op = source.desc(id);

@@ -85,9 +85,9 @@ struct Sum {
     out: VarId,
 }
 
-/// Lets operators whose result is only added to another value add it there, and removes the additions from the units. The
-/// times of the other units stay as decided: a reader of a value before the addition must not move behind the addition, as
-/// it would if the times were decided anew for the one array.
+/// Lets operators whose result is only added to another value add it in the buffer of that value, and removes the additions from
+/// the units. The times of the other units stay as decided: a reader of a value before the addition must not move behind the
+/// addition, as it would if the times were decided anew for the one array.
 pub(super) fn add_in_place(block: &StepBlock<'_>, found: &mut Forward) {
     let mut done: HashSet<usize> = HashSet::new();
     let mut users = Users::of(&found.units, &done);
@@ -168,7 +168,7 @@ fn adder(
     fits.then_some(adder)
 }
 
-/// The terms and the sum, if the operator is an addition.
+/// The terms and the sum of an addition; `None` if the operator is no addition.
 fn sum(source: &Source<'_>, id: OpId) -> Option<Sum> {
     let (op, parsed) = (source.desc(id), source.parsed(id)?);
     let (inputs, outputs): (Vec<VarId>, Vec<VarId>) = (op.reads().collect(), op.writes().collect());
@@ -177,7 +177,7 @@ fn sum(source: &Source<'_>, id: OpId) -> Option<Sum> {
     (parsed.hints.sums && alike && x != y).then_some(Sum { terms: [x, y], out })
 }
 
-/// Returns whether an operator can add its one output to what is in the buffer.
+/// Returns whether an operator can add its one output to the contents of the buffer.
 fn accumulates(source: &Source<'_>, id: OpId) -> bool {
     let parsed = source.parsed(id).filter(|_| source.desc(id).writes().count() == 1);
     parsed.is_some_and(|parsed| parsed.hints.accumulates)

@@ -15,7 +15,7 @@ pub(crate) struct StepLevels {
     pub(crate) inner: Vec<InnerLevel>,
     /// Levels that operators make.
     pub(crate) made: Vec<MadeLevel>,
-    /// Levels that the rows of all steps have a LoD with, because a step input has it.
+    /// The levels of step inputs: the rows of all steps have a LoD with these levels.
     over_all: Vec<LevelId>,
 }
 

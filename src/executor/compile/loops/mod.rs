@@ -1,4 +1,5 @@
-//! Step blocks: the operators that leave the loop, with the reasons; the variables without memory; the homes of all others.
+//! Step blocks: the operators that leave the loop, with the reasons; the variables without memory of their own; the homes of all
+//! other variables.
 
 pub(crate) mod backward;
 pub(crate) mod block;

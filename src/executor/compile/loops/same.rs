@@ -6,8 +6,8 @@ use super::views::counts;
 use crate::error::Result;
 use crate::program::{Role, grad_name};
 
-/// The gradients of a step block that equal another gradient: an operator passes that gradient on unchanged, no other
-/// operator adds to it, and it stays inside the block.
+/// The gradients of a step block that equal another gradient: a backward operator returns that gradient unchanged as the gradient
+/// of an input, no other operator adds to it, and it stays inside the block.
 pub(super) fn same(block: &GradientBlock<'_>) -> Result<EqualGradients> {
     let program = block.source.program;
     let written = counts(block.ops().flat_map(|(_, op)| op.writes()));
@@ -20,7 +20,7 @@ pub(super) fn same(block: &GradientBlock<'_>) -> Result<EqualGradients> {
             let alike = program.spec(*var)? == program.spec(*of)? && block.class(*var) == block.class(*of);
             let passes = parsed.op.gradient(slot, &parsed.inputs).passes;
             if passes && alike && block.is_inside(*var) && written.get(var) == Some(&1) {
-                // A gradient that is read was written before, so it is in the map already if it equals another one.
+                // A gradient that is read was written before, so it is in the map already if it equals another gradient.
                 same.0.insert(*var, same.resolve(*of));
             }
         }

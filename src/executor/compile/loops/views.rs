@@ -42,7 +42,7 @@ pub(super) fn view_outputs(
     true
 }
 
-/// Makes the gradients of such parts views of the gradient of the whole, if no other operator writes that gradient and all
+/// Makes the gradients of columns views of the gradient of the whole variable, if no other operator writes that gradient and all
 /// its columns are written. Returns the numbers of the operators that then have no call.
 pub(super) fn view_gradients(
     block: &GradientBlock<'_>,

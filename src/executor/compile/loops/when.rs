@@ -1,7 +1,7 @@
 //! Decides which operators of a step block leave the loop.
 //!
-//! An operator runs before the loop if no memory reaches it, after it if it reaches no memory, and in the loop otherwise.
-//! This module does not know the kind of any operator or cell.
+//! An operator runs before the loop if it depends on no memory, after the loop if no memory depends on it, and in the loop
+//! otherwise. This module does not know the kind of any operator or cell.
 
 use std::collections::{HashMap, HashSet};
 
@@ -29,7 +29,7 @@ pub(crate) struct Unit {
     pub(crate) reads: Vec<VarId>,
     pub(crate) writes: Vec<VarId>,
     pub(crate) does: UnitWork,
-    /// It runs before the loop, one step after another.
+    /// Whether the unit runs before the loop, once for each step.
     pub(crate) steps: bool,
     /// The reason why it must run at every step, whatever its dependencies.
     pub(crate) pinned: Option<Pin>,
@@ -41,9 +41,10 @@ pub(crate) struct Unit {
 /// The part of its operator's work that a unit does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnitWork {
-    /// The call itself.
+    /// The call of the operator.
     Computes,
-    /// Offsets of the levels that the operator makes, before its call has its output buffer.
+    /// The offsets of the levels that the operator makes. They are computed before the call, since the size of its output depends
+    /// on them.
     MakesLevels,
 }
 
@@ -114,7 +115,7 @@ pub(crate) fn decide(units: &mut [Unit], carried: &[VarId], wanted: &[VarId]) {
     }
 }
 
-/// A memory reaches the inputs that decide offsets: the operator that makes them, and the memory's previous value.
+/// The error that offsets depend on a memory: the operator that makes the offsets, and the memory's previous value.
 pub(crate) struct ReachedOffsets {
     pub(crate) op: usize,
     pub(crate) by: VarId,
