@@ -28,8 +28,8 @@ pub struct LoadedParameters {
     pub only_in_checkpoint: Vec<String>,
     /// The parameters with another shape or dtype in the checkpoint than in the model; they keep their values.
     pub unlike: Vec<ParameterMismatch>,
-    /// The vocabularies of the same name with other entries or other ids: a parameter with a row for each entry may have the right
-    /// shape but rows of other entries.
+    /// The vocabularies of the same name with other entries or other ids. A parameter with one row per entry may have the right
+    /// shape then, but its rows belong to other entries.
     pub other_vocabularies: Vec<String>,
 }
 
@@ -163,7 +163,7 @@ impl Trainer {
         Err(Error::of(ErrorKind::Program, "trainer to load parameters", expected, got))
     }
 
-    /// Returns the parameters of a checkpoint, and the report how they fit.
+    /// Returns the parameters of a checkpoint, and the report of which parameters fit the model.
     fn compare<'a>(&mut self, from: &'a Checkpoint) -> Result<(Parameters<'a>, LoadedParameters)> {
         self.not_begun()?;
         let program = &from.program;
