@@ -25,12 +25,12 @@
 //! each push of a worker counts as one.
 //!
 //! # Failures
-//! A whole gradient is checked before it is used: key, shape, dtype, row numbers, and that it and the sum are finite. So no value
-//! is left half updated. Keys are independent: if a trainer dies between two of its pushes, some keys are a round ahead of
-//! others. A worker that is dropped, as by a panic of its thread, has left, and workers that would wait for it get an error
-//! instead, as do all workers in a round whose sum is not finite. The values stay as after the last complete round, for new
-//! [workers](LocalStore::workers). If an update operator itself fails or panics amid its rows, its key refuses everything until the
-//! store is [restored](KeyValueStore::restore).
+//! A whole gradient is checked before it is used: its key, shape, dtype and row numbers, and that the gradient and the sum are
+//! finite. So no value is left half updated. Keys are independent: if a trainer dies between two of its pushes, some keys are a
+//! round ahead of others. A worker that is dropped, as by a panic of its thread, has left. Workers that would wait for it get
+//! an error instead, as do all workers in a round whose sum is not finite. The values stay as after the last complete round,
+//! for new [workers](LocalStore::workers). If an update operator itself fails or panics amid its rows, its key refuses every
+//! call until the store is [restored](KeyValueStore::restore).
 //!
 //! # Over several processes
 //! Row r of a value, with the rule's state for it, is only on rank r modulo the number of ranks: a table may be larger than the

@@ -117,9 +117,10 @@ fn takes_rows(program: &Program, registry: &Registry, param: VarId) -> Result<bo
     Ok(true)
 }
 
-/// Makes a key of a store for each parameter that a program updates, under the parameter's name: with its value in
-/// `scope`, and with the rule of its update. A parameter that `scope` lacks starts by its initializer, row by row: an empty scope is for
-/// tables larger than the memory of a process. One worker calls it, before the others begin; over a world, all ranks call it together.
+/// Makes a key of a store for each parameter that a program updates, under the parameter's name: with its value in `scope`, and
+/// with the rule of its update. A parameter that `scope` lacks is initialized row by row: pass an empty scope for tables larger
+/// than the memory of a process. One worker calls `share`, before the other workers begin; over a world, all ranks call it
+/// together.
 ///
 /// # Errors
 /// If the program has no updates; if a rule does not work row by row ([`Rule`]), or a parameter is

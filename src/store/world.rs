@@ -19,9 +19,9 @@ use crate::with_float;
 
 /// A key-value store over the ranks of a [`World`], each of which is a synchronous worker.
 ///
-/// Row r of a value, and the rule's state of this row, is only on rank r modulo the number of ranks. All ranks make the same calls in the
-/// same order. If a call fails on one rank, it is an error on all ranks and changes nothing; the error of a push may come with the next
-/// call. Ranks send only the rows of a call and their numbers, whatever the height of the value.
+/// Row r of a value, and the rule's state of this row, is only on rank r modulo the number of ranks. All ranks make the same
+/// calls in the same order. If a call fails on one rank, all ranks return an error, and the store is unchanged; the error of a
+/// push may come with the next call. Ranks send only the rows of a call and their numbers, whatever the height of the value.
 pub struct WorldStore {
     world: World,
     registry: Registry,

@@ -48,9 +48,9 @@ pub(super) struct PartResult {
 }
 
 impl Trainer {
-    /// Gradient accumulation: makes one step of `batches` batches, as if they were one batch. Memory holds the activations of one batch
-    /// at a time, and the sum of the gradients. `step` counts updates; the batches left over at an epoch's end make a smaller step. An
-    /// interrupt, [`every`](Self::every) and [`Until::Steps`](super::Until) wait for the step's end.
+    /// Gradient accumulation: makes one step of `batches` batches, as if they were one batch. Memory holds the activations of
+    /// one batch at a time, and the sum of the gradients. `step` counts updates; the batches left over at an epoch's end make a
+    /// smaller step. An interrupt, [`every`](Self::every) and [`Until::Steps`](super::Until) take effect at the end of a step.
     ///
     /// The step equals the step on one batch of all samples, for every loss that is computed from sums and means over rows: a
     /// mean weighs each batch by its number of rows, a quotient of two sums uses the sums over all batches, a penalty on
