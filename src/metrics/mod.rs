@@ -11,9 +11,9 @@
 //! | [`Loss::bits_per_character`] | the cross-entropy of each row, in nats | mean / ln 2 |
 //! | [`Accuracy`] | logits and labels | the share of rows whose largest logit is at the label |
 //! | [`TopK`] | logits and labels | the share of rows whose label is among the k largest logits |
-//! | [`Precision`], [`Recall`], [`F1`] | logits and labels | for a class, or the micro or macro average; F1 is the harmonic mean of the two |
+//! | [`Precision`], [`Recall`], [`F1`] | logits and labels | the value of one class, or the micro or macro average |
 //! | [`ConfusionMatrix`] | logits and labels | the accuracy; a table of labels against guesses |
-//! | [`RocAuc`] | logits and labels | the probability that a row of the class has a higher score for the class than another row |
+//! | [`RocAuc`] | logits and labels | the probability that a row of the class has a higher score for it than another row |
 //! | [`CalibrationError`] | logits and labels | the mean distance between the probabilities and the accuracy of guesses |
 //! | [`LabelSetF1`] | logits and targets of several labels | micro-averaged F1 over all labels of all rows, at the best threshold |
 //! | [`MeanError`] | numbers and numbers | the mean absolute, squared or root mean squared error |
