@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! program      the program that trains, as in a program's own file
-//! position     how far the training is
+//! position     the position of the training
 //! sums         one per piece of the sums of a metric with many sums: indices and sums, without zeros
 //! notes        name -> text
 //! outputs      name -> variable

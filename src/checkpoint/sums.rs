@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::sections::MakeError;
 use crate::error::{Error, Result};
 
-/// The most sums in one section; with their indices, stored as records, they have 12 MiB.
+/// The most sums in one section: 12 MiB, as records of indices and sums.
 const PIECE: usize = 1 << 19;
 
 /// Sparse sums: sums that are +0 are left out. A sum may be NaN or infinite, as in [`Position::running`](super::Position::running).

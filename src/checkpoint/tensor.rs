@@ -91,8 +91,8 @@ pub(super) fn read(
         ROWS | BEST_ROWS => rows_body(reader, section, program),
         _ => body(reader, section, program),
     };
-    // If bytes are damaged, a checksum error is more helpful than an error of a shape, so the section is read to its end; but
-    // not if its length is above every valid length.
+    // If bytes are damaged, a checksum error is more helpful than an error about a shape, so the section is read to its end. A
+    // section that is longer than any valid section has a forged length, and is not read.
     if outcome.is_ok() || reader.section_left() <= LONGEST {
         reader.end_section()?;
     }

@@ -55,7 +55,7 @@ impl Message {
         }
     }
 
-    /// Writes the rows at these positions of selected rows, with their row numbers.
+    /// Writes some rows of selected rows, with their row numbers; `places` are the positions of these rows.
     pub(crate) fn rows(&mut self, rows: &SelectedRows, places: &[usize]) -> Result<()> {
         let ids: Vec<i64> = places.iter().map(|&place| rows.row_ids()[place]).collect();
         self.ids(&ids, rows.height());

@@ -53,8 +53,8 @@ const LINGER: Duration = Duration::from_millis(50);
 
 /// A rank that is an MPI process; there is at most one `Mpi` per process, and only its thread calls MPI.
 ///
-/// Dropping an `Mpi` ends MPI after all ranks have dropped theirs. If a rank has failed, the drop does not wait and leaves MPI
-/// running.
+/// Dropping an `Mpi` ends MPI after all ranks have dropped their `Mpi`. If a rank has failed, the drop does not wait and leaves
+/// MPI running.
 pub struct Mpi {
     /// The MPI environment. Dropping it ends MPI and waits for all ranks, so it is never dropped after a failure.
     universe: Option<Universe>,
@@ -81,7 +81,7 @@ impl Mpi {
     /// Starts MPI in this process, once per process.
     ///
     /// # Errors
-    /// If MPI was started before, or its library cannot be used in a process with threads.
+    /// If MPI was started before, or the MPI library cannot be used in a process with threads.
     #[track_caller]
     pub fn new() -> Result<Self> {
         let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Funneled) else {

@@ -62,7 +62,7 @@ pub struct Faults {
     pub delays: f64,
     /// The share of lost messages.
     pub drops: f64,
-    /// The share of exchanges in which a rank dies: it sends some of its messages, and does not report the failure.
+    /// The share of exchanges in which a rank dies: the rank sends some of its messages, and does not report the failure.
     pub deaths: f64,
 }
 
@@ -214,7 +214,7 @@ impl State {
 }
 
 impl ThreadRank {
-    /// Sends the messages of an exchange, except those that the simulation loses. Returns whether this rank survives.
+    /// Sends the messages of an exchange, except the messages that the simulation loses. Returns whether this rank survives.
     fn send(&self, messages: &[&[u8]], exchange: u64) -> bool {
         let others = messages.iter().enumerate().take(self.size).filter(|(to, _)| *to != self.rank);
         let mut copies: Vec<(usize, Vec<u8>)> = others.map(|(to, bytes)| (to, bytes.to_vec())).collect();

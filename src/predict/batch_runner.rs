@@ -28,7 +28,7 @@ pub(crate) struct BatchRunner {
     carried: Vec<CarriedState>,
     /// Values of feeds that are not in the data: see [`BatchLoss`](crate::executor::BatchLoss).
     pub(crate) seeds: Vec<(VarId, Variable)>,
-    /// The persistent variables that metrics read, with their values at the beginning of the last run.
+    /// The persistent variables that metrics read, with their values before the last run; `None` before the first run.
     persistent: BTreeMap<VarId, Option<Variable>>,
     /// Pairs of feeds that share sequences, and the number of shared levels.
     alike: Vec<([String; 2], usize)>,

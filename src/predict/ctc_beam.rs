@@ -17,11 +17,11 @@ type LanguageModel = dyn Fn(&[i64], i64) -> f64 + Send + Sync;
 
 /// A CTC beam search for the likeliest labellings of sequences of frames, whose network was trained by CTC.
 ///
-/// Each frame has a distribution over the classes, one of which is the *blank*. A path takes one class in each frame; its
-/// labelling is the path after merging runs of one class and then removing the blanks. The probability of a labelling is
-/// the sum over all its paths, so the labelling of the likeliest path need not be the likeliest labelling. From frame to frame the
-/// search keeps a number of prefixes of labellings (the beam width), each with the probability of its paths that end in a blank and of
-/// its other paths; the probabilities of the paths of one labelling are added. A labelling has the score
+/// Each frame has a distribution over the classes, one of which is the *blank*. A path takes one class in each frame; the
+/// labelling of a path is the path after merging runs of one class and then removing the blanks. The probability of a labelling
+/// is the sum over all its paths, so the labelling of the likeliest path need not be the likeliest labelling. From frame to
+/// frame the search keeps a number of prefixes of labellings (the beam width). It adds the probabilities of the paths of a
+/// prefix: one sum over the paths that end in a blank, and one over the other paths. A labelling has the score
 ///
 /// ```text
 /// ln p(labels) + weight · Σ model(labels before, label) + bonus · number of labels
@@ -192,11 +192,11 @@ struct Search<'a> {
 /// A kept prefix. Probabilities are natural logarithms.
 struct Prefix {
     node: usize,
-    /// The probability of its paths so far that end in a blank.
+    /// The probability of the prefix's paths so far that end in a blank.
     blank: f64,
-    /// The probability of its paths so far that end in its last label.
+    /// The probability of the prefix's paths so far that end in its last label.
     label: f64,
-    /// The probability of all its paths.
+    /// The probability of all paths of the prefix.
     both: f64,
     /// The terms of language model and bonus.
     extra: f64,

@@ -178,7 +178,7 @@ struct ModelSteps<'a> {
     sources: usize,
     /// The values of each source before the first step.
     begun: StepStart,
-    /// The source of each row; `None` before the first step.
+    /// The number of each row's source; `None` before the first step.
     rows: Option<Vec<usize>>,
     states: Vec<Variable>,
     logits: Vec<f32>,

@@ -139,14 +139,14 @@ impl Predictor {
     /// Returns the values of the outputs for a batch, in the order of `outputs`. Only the feeds that these outputs need are
     /// required; other feeds are checked and not used.
     ///
-    /// [Carried states](crate::Builder::carried_state) start from zeros, unless they are fed. The states after the batch
-    /// are always computed, and need their feeds; [`Self::run_on`] continues from them. If several
+    /// [Carried states](crate::Builder::carried_state) start from zeros, unless they are fed. The states after the batch are
+    /// always computed, so the feeds that they need are required; [`Self::run_on`] continues from these states. If several
     /// threads run batches on one predictor, the states of the batch that ends last are kept.
     ///
     /// # Errors
     /// If an output or a feed is unknown (the error lists the known names), a feed is missing or does not
     /// fit, an operator refuses its data, or an output is NaN, which is no prediction.
-    /// The states from which [`Self::run_on`] continues are then unchanged.
+    /// After an error, the states from which [`Self::run_on`] continues are unchanged.
     #[track_caller]
     pub fn run(&self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
         self.run_for(Location::caller(), feeds, outputs)

@@ -78,7 +78,7 @@ enum Answer {
     Panicked(Box<dyn Any + Send>),
 }
 
-/// Requests are joined until their batch has this many rows, which make it fast.
+/// The number of rows from which no more requests join a batch: a batch of this size runs fast.
 const ROWS: usize = 8192;
 
 /// The most lists of outputs that are remembered.

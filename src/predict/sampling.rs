@@ -6,8 +6,8 @@ use crate::kernels::philox;
 
 /// Options of sampling a class from logits: temperature, top-k, top-p (nucleus) and typical sampling.
 ///
-/// Logits are divided by the temperature; `top_k`, `top_p` and `typical` then each exclude classes, in this order, each by the
-/// probabilities of the remaining classes.
+/// Logits are divided by the temperature. Then `top_k`, `top_p` and `typical` each exclude classes, in this order; each uses
+/// the probabilities of the classes that are left.
 ///
 /// ```
 /// use unpadded::predict::Sampling;
@@ -195,8 +195,8 @@ impl Scratch {
         }
         if top_p < 1.0 {
             let total = self.total();
-            // Weights far below the average are not considered: all of them together have less than the share that may be left
-            // out, so that none of them is needed.
+            // Weights far below the average are not ranked: all such weights together are less than the share that may be left
+            // out, so that no such class is needed.
             let few = ((1.0 - top_p) * total / logits.len() as f64) as f32 * 0.999;
             self.rank_all(logits, few, rank);
             self.keep_best(top_p * total, f64::from);

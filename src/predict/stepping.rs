@@ -35,7 +35,7 @@ pub(super) struct Stepping {
 pub(super) struct Engine {
     executor: Executor,
     weights: Scope,
-    /// The LoD of each feed that is in place.
+    /// The LoD of each feed's value that is in place; `None` for a value without a LoD.
     placed: Vec<(VarId, Option<Arc<Lod>>)>,
     /// The id of the session whose constant values are in place; 0 for none.
     pub(super) of: u64,

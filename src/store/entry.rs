@@ -12,7 +12,7 @@ use crate::operator::Registry;
 use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind};
 use crate::with_float;
 
-/// A value with its rule.
+/// The value of a key with its update rule, in shards.
 ///
 /// With n shards, row r of the value is row r / n of shard r mod n. Frequently used rows with close numbers, such as the rows
 /// of the commonest words, are therefore spread over all shards. A vector is one shard.

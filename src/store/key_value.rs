@@ -58,8 +58,9 @@ pub trait KeyValueStore {
     #[track_caller]
     fn init(&mut self, key: &Key, value: Storage) -> Result<()>;
 
-    /// Makes a key as [`Self::init`] does, with a value of this dtype and shape; `fill` writes the row of each row number. In a store
-    /// over several processes, each process fills only its own rows, so none needs memory for the whole value.
+    /// Makes a key as [`Self::init`] does, with a value of this dtype and shape; `fill(row number, numbers)` writes the numbers
+    /// of one row. In a store over several processes, each process fills only its own rows, so no process needs memory for the
+    /// whole value.
     ///
     /// # Errors
     /// As [`Self::init`]; if `fill` fails.

@@ -79,7 +79,7 @@ impl StoreState {
         self.keys.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Merges the gradients of a key and applies its rule.
+    /// Merges the gradients of a key and applies the key's rule.
     fn apply(&self, key: &Key, gradients: Vec<(Storage, f64)>) -> Result<()> {
         let keys = self.read();
         let entry = find(&keys, key)?;

@@ -17,7 +17,7 @@ use crate::parallel::World;
 use crate::tensor::{DType, Dense, SelectedRows, Storage};
 use crate::with_float;
 
-/// A key-value store over the ranks of a [`World`], each of which is a synchronous worker.
+/// A key-value store over the ranks of a [`World`]; each rank is a synchronous worker.
 ///
 /// Row r of a value, and the rule's state of this row, is only on rank r modulo the number of ranks. All ranks make the same
 /// calls in the same order. If a call fails on one rank, all ranks return an error, and the store is unchanged; the error of a
@@ -211,7 +211,7 @@ impl WorldStore {
         };
         let all = self.meet(Request::Push, Some(key), letters)?;
         let merged = own.and_then(|own| self.merged(key, &all, own, weight));
-        // If the previous gradient has failed only now, the other ranks get this error at the next exchange.
+        // If applying the previous gradient has failed just now, the other ranks get this error at the next exchange.
         self.pushed.get_or_insert_with(|| (key.clone(), merged.map_err(|e| e.variable(key.to_string()))));
         Ok(())
     }

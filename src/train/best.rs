@@ -1,4 +1,4 @@
-//! The best epoch: its criterion, and the check that values by different criteria are never compared.
+//! The best epoch: its criterion, and the check that values by different criteria are never compared with each other.
 
 use std::collections::BTreeMap;
 

@@ -122,8 +122,8 @@ impl Trainer {
             .collect())
     }
 
-    /// Shares the statistics of layers, such as the running averages of a batch norm: the last part updates them, and its process sends
-    /// them to all processes.
+    /// Shares the statistics of layers, such as the running averages of a batch norm. The process of the last part updates the
+    /// statistics and sends them to all processes.
     pub(super) fn share_statistics(&mut self, dealt: &StepParts) -> Result<()> {
         let Some(world) = self.others().cloned() else { return Ok(()) };
         let names = self.statistics();

@@ -156,10 +156,10 @@ impl Trainer {
                 return Ok(ended);
             }
 
-            // An epoch: its batches, beginning after the last batch of the previous run.
+            // An epoch: its batches, beginning after the last finished batch.
             let batches = train.batches(Some(self.state.position.epoch), self.state.position.batch)?;
             let (mut batches, given_up) = match self.others() {
-                // All processes stop after the same step.
+                // Several processes have to stop after the same step, so the stop flag does not end the reading of data.
                 Some(_) => (batches, Arc::default()),
                 None => until_stopped(train, batches, &self.stop)?,
             };
@@ -269,7 +269,7 @@ impl Trainer {
         batch: &Batch,
         before: &BTreeMap<String, Variable>,
     ) -> Result<BatchCounts> {
-        // The trainer's own loss, a mean without weights, accepts every batch; another metric may refuse a batch.
+        // The trainer's own loss without a weight accepts every batch; another metric may refuse a batch.
         let refusing = self.metrics.len() > 1 || !self.own_loss || self.weight.is_some();
         let stage = if refusing { Stage::Gradients } else { Stage::Updates };
         let Self { compiled, scope, state, metrics, registry, rate, loss, trained, .. } = self;
@@ -392,7 +392,7 @@ impl Trainer {
         compiled.runner.infer_all(scope, data, stop.flag(flag), metrics)
     }
 
-    /// Checks data before its first batch.
+    /// Checks data before the first batch is read.
     fn check(&self, data: &dyn Data) -> Result<()> {
         self.compiled.as_ref().ok_or_else(unprepared)?.runner.check(data)
     }

@@ -19,7 +19,7 @@ use crate::predict::{BatchState, DataBatch};
 use crate::store::{WeighedGradient, merge};
 use crate::tensor::{StorageKind, Variable};
 
-/// For each parameter, the terms of its gradient, each with its factor.
+/// For each parameter, the terms whose sum is its gradient: gradients, each with a factor.
 pub(super) type Sums = BTreeMap<VarId, Vec<WeighedGradient>>;
 
 /// The batches of a step, dealt to parts.
@@ -332,7 +332,7 @@ impl Trainer {
         known: Option<&PartTotals>,
     ) -> Result<(Sums, PartResult)> {
         let (mut sums, mut totals) = (Sums::new(), self.loss_parts()?.zero());
-        // A single part adds to the metrics as it runs; of several parts, each has sums of its own.
+        // A single part adds to the metrics directly; each of several parts has sums of its own, which are merged later.
         let several = self.parts_a_batch() > 1;
         let before = if several { self.sums_of_metrics() } else { Vec::new() };
         if several {

@@ -185,7 +185,7 @@ impl Trainer {
 
 /// Inspection of the compiled program.
 impl Trainer {
-    /// Returns the compiled program as text: its instructions, their memory, and the reasons
+    /// Returns the compiled program as text: its instructions, their memory, and the reason for each decision
     /// ([`Listing`](crate::executor::Listing)).
     ///
     /// # Errors

@@ -21,7 +21,8 @@ use crate::tensor::{DType, Storage, Variable};
 pub(crate) const MOST_PARTS: u64 = 1 << 16;
 
 impl Trainer {
-    /// Distributed training with the other processes of a world, each of which calls the same methods with the same settings and data.
+    /// Distributed training with the other processes of a world. Each process calls the same methods with the same settings and
+    /// data.
     ///
     /// Each batch is dealt to [`parts`](Self::parts), and each process computes some of the parts. Gradients are summed, and
     /// every process makes the same update, so that the parameters are bit-identical to one process with the same number of
@@ -76,8 +77,8 @@ impl Trainer {
         self.others().is_none_or(|world| world.rank() == 0)
     }
 
-    /// Returns whether to stop after the last step. One process stops at its interrupt; several stop after all know of an
-    /// interrupt of one.
+    /// Returns whether to stop after the last step. A single process stops after its own interrupt; several processes stop once
+    /// all know that one of them was interrupted.
     pub(super) fn is_stopping(&self) -> bool {
         match self.others() {
             Some(_) => self.stopping,
@@ -114,7 +115,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Returns the number of threads of this process: processes on one machine divide its cores.
+    /// Returns the number of threads of this process: processes on one machine divide the machine's cores.
     pub(super) fn threads_here(&self) -> usize {
         match self.others() {
             Some(world) if self.threads == 0 => {

@@ -19,7 +19,7 @@ pub enum Progress {
     /// A bar if the standard error is a terminal, else lines.
     #[default]
     Auto,
-    /// Plain lines: the first after a second, then about one every five seconds, and one per epoch.
+    /// Plain lines: the first line after a second, then a line about every five seconds, and a line per epoch.
     Lines,
     /// Plain lines, to this writer.
     To(Box<dyn Write + Send>),

@@ -9,8 +9,9 @@ use signal_hook::{SigId, flag, low_level};
 
 use crate::error::Result;
 
-/// The number of trainings that catch interrupts, and the flag that is set while no training does. Installing a handler removes
-/// the system's default action for good, so a handler of this module does the default action while no training runs.
+/// The number of trainings that catch interrupts, and the flag that is set while no training catches interrupts. Installing a
+/// handler removes the system's default action for good, so a handler of this module does the default action while no training
+/// runs.
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 
 struct Running {

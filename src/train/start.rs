@@ -16,7 +16,7 @@ use crate::formats::safetensors::{ImportReport, Names, read};
 use crate::program::VarRole;
 use crate::tensor::{Storage, StorageKind};
 
-/// The report of [`Trainer::load_fitting_parameters`]: which parameters of a checkpoint were loaded and which were not.
+/// The report of [`Trainer::load_fitting_parameters`]: the parameters that were loaded, and all differences to the checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LoadedParameters {
@@ -97,7 +97,7 @@ impl Trainer {
     }
 
     /// Fine-tuning with another last layer: loads the checkpoint's parameters that fit by name, shape and dtype, as
-    /// [`Self::load_parameters`] does; returns which were loaded and which were not.
+    /// [`Self::load_parameters`] does; returns the loaded parameters and the differences.
     ///
     /// ```no_run
     /// # use unpadded::{Result, checkpoint::Checkpoint, train::Trainer};

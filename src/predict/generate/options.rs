@@ -7,8 +7,8 @@
 /// stop token is one of these tokens, and counts in the score; neither the stop token nor the start token is in the result.
 ///
 /// The score of a hypothesis begins with the sum of the natural logarithms of its tokens' probabilities, each by the softmax of
-/// the logits of its step. Forbidden tokens are left out without making other tokens likelier; the repetition penalty changes the
-/// logits, and so the softmax.
+/// the logits of its step. A forbidden token is never taken, but counts in the softmax, so other tokens do not become likelier;
+/// the repetition penalty changes the logits, and so the softmax.
 ///
 /// ```
 /// use unpadded::predict::Generation;
@@ -164,8 +164,8 @@ pub struct Beam {
 }
 
 impl Beam {
-    /// A beam search with beam width `width`: the number of running hypotheses of each source. Only the best hypothesis is
-    /// returned, and there are no penalties.
+    /// Options with beam width `width`: the number of running hypotheses of each source. Only the best hypothesis is returned,
+    /// and there are no penalties.
     ///
     /// The beam may be wider than the vocabulary: memory is allocated only for existing hypotheses, whose number then grows with each
     /// step up to the width, for each source.
