@@ -1,4 +1,4 @@
-//! The checkpoint: its parts, writing and reading them, and checking that they are consistent.
+//! The type [`Checkpoint`]: reads, writes and checks the parts of a checkpoint.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,9 +28,9 @@ use crate::tensor::{Storage, StorageKind, Variable};
 use crate::wire::record::to_bytes;
 use crate::wire::{self, Reader, Target, Writer};
 
-/// A checkpoint: a training at one moment, or a model to predict with. Everything is found by name.
+/// A checkpoint: the state of a training, or a model to predict with. Its entries are looked up by name.
 ///
-/// [`Self::for_inference`] makes a model of a training: without the optimizer's state.
+/// [`Self::for_inference`] makes a model from a training: it leaves out the optimizer's state.
 ///
 /// ```
 /// use unpadded::executor::Scope;
@@ -61,7 +61,7 @@ pub struct Checkpoint {
     /// The training program: forward, backward and updates. For inference, only the operators that outputs and metrics need.
     pub program: Program,
     /// The values of the persistent variables: parameters and the optimizer's state. For inference, only the variables that the
-    /// program reads. Of row-sparse variables, the rows that were touched.
+    /// program reads. The value of a row-sparse variable has only the rows that were touched.
     pub tensors: BTreeMap<String, Storage>,
     /// The parameters after the best epoch so far; empty if none were kept.
     pub best: BTreeMap<String, Storage>,
@@ -71,13 +71,13 @@ pub struct Checkpoint {
     pub vocabularies: BTreeMap<String, Vocabulary>,
     /// The user's own strings, such as the name of a tokenizer.
     pub notes: BTreeMap<String, String>,
-    /// The outputs of a predictor: name to variable's name.
+    /// The outputs of a predictor: the name of a variable for each name of an output.
     pub outputs: BTreeMap<String, String>,
     /// The metrics by which a predictor scores data, the loss first.
     pub metrics: Vec<MetricDesc>,
     /// The scores of each finished epoch, in order.
     pub history: Vec<EpochScores>,
-    /// Values that pass from batch to batch, by the name of the feed that gets them.
+    /// The values that pass from batch to batch, by the name of the feed that receives the value.
     pub carried: BTreeMap<String, Variable>,
     /// The training's position.
     pub position: Position,
@@ -93,16 +93,15 @@ impl Checkpoint {
     /// Saves the checkpoint to a file, whole or not at all.
     ///
     /// # Errors
-    /// If the parts are inconsistent, such as a tensor that the program does not have, or the file cannot be written. An
-    /// existing file at `path` is then unchanged.
+    /// If the parts are inconsistent, such as a tensor that the program does not have, or the file cannot be written. After an
+    /// error, an existing file at `path` is unchanged.
     #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         self.check_all(&unfit).at_caller()?;
         wire::write_atomically(path.as_ref(), |out| self.write(out, &mut |name| self.tensor(name)))
     }
 
-    /// Saves the checkpoint with the tensors of a scope; [`Self::tensors`] is ignored. The tensors are never copied all at
-    /// once.
+    /// Saves the checkpoint with the tensors of a scope; [`Self::tensors`] is ignored. At most one tensor is copied at a time.
     ///
     /// # Errors
     /// As [`Self::save`], or if the scope lacks a persistent variable of the program.
@@ -149,14 +148,14 @@ impl Checkpoint {
     /// Loads a checkpoint from a file. Its operators need not be registered.
     ///
     /// # Errors
-    /// If the file is damaged, foreign or of a future version, or its parts are inconsistent. The error names the
-    /// file and the section.
+    /// If the file is damaged, is not a checkpoint or has a future version, or if its parts are inconsistent. The error names
+    /// the file and the section.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::load_file(path.as_ref()).at_caller()
     }
 
-    /// [`Self::load`] without a generic parameter, so that it is compiled once and not by every crate that calls it.
+    /// [`Self::load`] without a generic parameter: the code is compiled once, not in every crate that calls it.
     fn load_file(path: &Path) -> Result<Self> {
         Self::read(wire::open(path)?)
     }
@@ -170,13 +169,13 @@ impl Checkpoint {
         Self::read(Reader::new("bytes of a checkpoint", bytes, bytes.len() as u64)?).at_caller()
     }
 
-    /// Moves the tensors into a scope; [`Self::tensors`] is empty after it.
+    /// Moves the tensors into a scope; afterwards, [`Self::tensors`] is empty.
     ///
     /// # Errors
     /// If the scope has a variable of another shape, dtype or storage.
     #[track_caller]
     pub fn restore(&mut self, scope: &mut Scope) -> Result<()> {
-        // One at a time, so that at most one tensor is in memory twice.
+        // Tensors are moved one at a time, so that at most one tensor is in memory twice.
         while let Some((name, value)) = self.tensors.pop_first() {
             scope.set_of(&self.program, &name, value).at_caller()?;
         }
@@ -319,7 +318,7 @@ impl Checkpoint {
         self.check(wrong)
     }
 
-    /// Returns the variables of the program that have a tensor.
+    /// Returns the variables of the program that have a tensor in this checkpoint, by name.
     fn kept(&self) -> BTreeMap<&str, &VarDesc> {
         let mut kept = persistent(&self.program);
         if self.purpose == Purpose::Inference {

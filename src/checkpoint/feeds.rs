@@ -12,7 +12,7 @@ use crate::wire::{Reader, Writer};
 /// The section with the number of steps.
 const STEPS: &str = "steps";
 
-/// Serializes dense values of feeds, by name, after `steps` steps, as a file of its own.
+/// Serializes the dense values of feeds after `steps` steps, by name, in the format of a file.
 pub(crate) fn feeds_to_bytes<'a>(
     steps: u64,
     values: impl Iterator<Item = (&'a str, &'a Variable)>,
@@ -34,7 +34,7 @@ pub(crate) fn feeds_to_bytes<'a>(
 /// Deserializes the bytes of [`feeds_to_bytes`], checked against the program: the number of steps, and the values.
 ///
 /// # Errors
-/// If the bytes are damaged, of a future version, or have other feeds than the program.
+/// If the bytes are damaged, have a future version, or contain a value that is not of a feed of the program.
 pub(crate) fn feeds_from_bytes(program: &Program, bytes: &[u8]) -> Result<(u64, BTreeMap<String, Variable>)> {
     let mut reader = Reader::new("saved state", bytes, bytes.len() as u64)?;
     let (mut steps, mut values) = (None, BTreeMap::new());

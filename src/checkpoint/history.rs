@@ -10,30 +10,30 @@ use crate::error::Result;
 pub struct EpochScores {
     /// The epoch's number, from 1.
     pub epoch: u64,
-    /// The number of steps at its end, over all runs of the training.
+    /// The number of steps at the end of the epoch, over all runs of the training.
     pub step: u64,
-    /// The learning rate of its last step.
+    /// The learning rate of the last step; `None` if it is unknown.
     pub rate: Option<f64>,
-    /// The loss and the metrics over its training batches, by name, while the parameters changed.
+    /// The loss and the metrics over the epoch's training batches, by name, while the parameters changed.
     pub train: Vec<(String, f64)>,
-    /// The loss and the metrics on the development data at its end, by name.
+    /// The loss and the metrics on the development data at the end of the epoch, by name.
     pub dev: Vec<(String, f64)>,
-    /// Whether it was the best epoch so far.
+    /// Whether this epoch was the best so far.
     pub best: bool,
 }
 
 impl EpochScores {
-    /// Returns the value of this name on the development data.
+    /// Returns the loss or metric `name` on the development data; `None` if it was not measured.
     pub fn dev(&self, name: &str) -> Option<f64> {
         of(&self.dev, name)
     }
 
-    /// Returns the value of this name over the training batches of the epoch.
+    /// Returns the loss or metric `name` over the epoch's training batches; `None` if it was not measured.
     pub fn train(&self, name: &str) -> Option<f64> {
         of(&self.train, name)
     }
 
-    /// Checks that epochs and steps ascend and do not exceed the training's position.
+    /// Checks that epochs and steps ascend and do not exceed the epoch and the step of the training's position.
     pub(super) fn check(all: &[Self], at: &Position, wrong: MakeError<'_>) -> Result<()> {
         let refused = |what: &str, expected: &str, got: &str| Err(wrong(&about(EPOCH, what), expected, got));
         for pair in all.windows(2) {

@@ -1,4 +1,4 @@
-//! Checkpoints for inference: a model without its training.
+//! Checkpoints for inference: a model without the state of its training.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,10 @@ use crate::ops;
 use crate::optimizer::averages;
 
 impl Checkpoint {
-    /// Returns the checkpoint for inference alone: the operators that outputs and metrics need, and the parameters that these read,
-    /// of the best epoch if they were kept, as a [`Predictor`](crate::predict) uses them. The optimizer's state, gradients, updates
-    /// and the position in the data are left out, so no training can be resumed from it.
+    /// Returns the checkpoint for inference alone: the operators that outputs and metrics need, and the parameters that these
+    /// operators read. The parameters are those that a [`Predictor`](crate::predict) uses: the best epoch's if they were kept.
+    /// The optimizer's state, gradients, updates and the position in the data are left out, so no training can be resumed from
+    /// it.
     ///
     /// ```no_run
     /// # use unpadded::checkpoint::Checkpoint;
@@ -22,17 +23,17 @@ impl Checkpoint {
     /// ```
     ///
     /// # Errors
-    /// If it names no outputs, if an output is not a forward value, or if it lacks a parameter.
+    /// If the checkpoint names no outputs, if an output is not a forward value, or if a parameter is missing.
     #[track_caller]
     pub fn for_inference(self) -> Result<Self> {
         self.bare().at_caller()
     }
 
-    /// Returns the checkpoint with all pending [moves](crate::executor::settle) of parameters' rows applied: a saved training
-    /// keeps them pending. The best parameters have no pending moves.
+    /// Returns the checkpoint with all pending [moves](crate::executor::settle) applied to the rows of parameters: a saved
+    /// training keeps its moves pending. The best parameters have no pending moves.
     ///
     /// # Errors
-    /// If it lacks a parameter that may have pending moves, or a state of its rule.
+    /// If the checkpoint lacks a parameter that may have pending moves, or a state variable of its update rule.
     #[track_caller]
     pub fn settled(self) -> Result<Self> {
         self.settle().at_caller()
@@ -61,7 +62,8 @@ impl Checkpoint {
         Ok(self)
     }
 
-    /// Returns whether it predicts with its parameters unchanged: no parameter has pending moves or an average.
+    /// Returns whether a predictor uses the stored parameters unchanged: the best epoch's parameters were kept, or no parameter
+    /// has pending moves or an average.
     pub(crate) fn predicts_as_it_is(&self) -> bool {
         let plain = || self.program.settling().is_none() && averages(&self.program).next().is_none();
         !self.best.is_empty() || plain()

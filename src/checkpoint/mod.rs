@@ -4,31 +4,31 @@
 //!
 //! ```text
 //! program      the program that trains, as in a program's own file
-//! position     how far the training is
-//! sums         in pieces, the sums of each metric that has many: places and numbers of those that are not zero
+//! position     the position of the training
+//! sums         one per piece of the sums of a metric with many sums: indices and sums, without zeros
 //! notes        name -> text
 //! outputs      name -> variable
-//! vocabulary   one for each: its name, the vocabulary
-//! criterion    by what the best epoch was chosen, if there is one
-//! metric       one for each metric that a predictor can compute
-//! epoch        one for each finished epoch: what it came to
-//! purpose      that it is for inference; without it, it is a training
-//! tensor       one for each persistent variable of the program (for inference, that it reads): head, numbers
-//! best         one for each parameter, as it was after the best epoch: head, numbers
-//! rows         in the place of `tensor` for a row-sparse variable: head of rows, numbers of the rows, numbers
-//! best_rows    in the place of `best`: the same
-//! carried      one for each value that passes from batch to batch: head, numbers
+//! vocabulary   one per vocabulary: its name, the vocabulary
+//! criterion    the criterion of the best epoch, if there is a best epoch
+//! metric       one per metric that a predictor can compute
+//! epoch        one per finished epoch: its scores
+//! purpose      the purpose of a checkpoint for inference; absent for a training
+//! tensor       one per persistent variable of the program (for inference, if the program reads it): head, numbers
+//! best         one per parameter, with its value after the best epoch: head, numbers
+//! rows         instead of `tensor` for a row-sparse variable: head of rows, row numbers, numbers
+//! best_rows    instead of `best` for a row-sparse variable: head of rows, row numbers, numbers
+//! carried      one per value that passes from batch to batch: head, numbers
 //!
 //! head    = length u32 | a record: name, dtype by name, shape, offsets if there are any
-//! head of rows = length u32 | a record: name, dtype by name, shape, how many rows
-//! numbers of the rows = i64 each, ascending
-//! numbers = row-major, little-endian, every bit as it was; a bool is 0 or 1
+//! head of rows = length u32 | a record: name, dtype by name, shape, number of rows
+//! row numbers = i64 each, ascending
+//! numbers = row-major, little-endian, with every bit preserved; a bool is 0 or 1
 //! ```
 //!
-//! Each of the first four sections is there once, `program` first. Names are sorted and nothing comes from a clock, so equal states
-//! give equal bytes. Structure is stored as records (`src/wire.rs`), by the structs of `stored/`. Later releases add
-//! fields with a default, or sections with new names: a reader skips sections that it does not know if their checksums are
-//! right.
+//! The sections `program`, `position`, `notes` and `outputs` are required, each exactly once, `program` first. Names are sorted
+//! and no byte depends on a clock, so equal states give equal bytes. Structured sections are stored as records (`src/wire.rs`),
+//! by the structs of `stored/`. Later releases add fields with a default, or sections with new names: a reader skips a section
+//! with an unknown name after checking its checksum.
 
 #[allow(clippy::module_inception)]
 mod checkpoint;

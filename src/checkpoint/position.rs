@@ -9,10 +9,10 @@ use super::sums::SparseSums;
 use crate::error::Result;
 use crate::tensor::named::named;
 
-/// The limit of counts: below it counts are exact as floats, too, and can be incremented without an overflow.
+/// The limit of counts: a count below it is exact as an f64, too, and can be incremented without an overflow.
 const MOST: u64 = 1 << 53;
 
-/// The position of a training. A count is below 2^53.
+/// The position of a training. Every count is below 2^53.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Position {
@@ -20,9 +20,9 @@ pub struct Position {
     pub epoch: u64,
     /// The number of finished batches of the current epoch.
     pub batch: u64,
-    /// The number of all steps.
+    /// The number of steps since the start of the training.
     pub step: u64,
-    /// The number of all tokens.
+    /// The number of tokens in all batches since the start of the training.
     pub tokens: u64,
     /// The fingerprint of the training data.
     pub data: u64,
@@ -30,7 +30,7 @@ pub struct Position {
     pub best: Option<Best>,
     /// The number of epochs since the best epoch.
     pub since_best: u64,
-    /// The number of epochs without a better one, since the best epoch or since the rate was lowered
+    /// The number of epochs without an improvement since the best epoch, or since the learning rate was lowered
     /// ([`Trainer::plateau`](crate::train::Trainer)).
     pub stalled: u64,
     /// The number of batches per step (gradient accumulation); 0 means one.
@@ -42,7 +42,7 @@ pub struct Position {
     /// The running sums of the loss and of metrics over the epoch so far; they need not be finite. Metrics whose sums are all zero, as
     /// at an epoch's end, are left out.
     pub running: BTreeMap<String, Vec<f64>>,
-    /// The running sums of metrics with many sums, such as a number for each pair of classes.
+    /// The running sums of metrics with many sums over the epoch so far, such as one sum for each pair of classes.
     pub sparse: BTreeMap<String, SparseSums>,
 }
 
@@ -50,22 +50,22 @@ pub struct Position {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Best {
-    /// The value of the metric that decides.
+    /// The epoch's value of the metric by which the best epoch is chosen.
     pub value: f64,
     /// The epoch's number, from 1.
     pub epoch: u64,
-    /// The number of steps at its end.
+    /// The number of steps at the end of the epoch.
     pub step: u64,
 }
 
-/// Prints `epoch 2, batch 31 (step 97)`, with the number of the next batch.
+/// Prints `epoch 2, batch 31 (step 97)`: the numbers of the current epoch and of the next batch, from 1, and the steps made.
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "epoch {}, batch {} (step {})", self.epoch + 1, self.batch + 1, self.step)
     }
 }
 
-/// The most sums of a metric that are stored in the section `position`; more sums are in sections of their own.
+/// The most sums of one metric in the section `position`; more sums are stored in `sums` sections.
 const MANY: usize = 1 << 10;
 
 impl Position {
@@ -81,7 +81,7 @@ impl Position {
         }
     }
 
-    /// Returns the running sums of a metric.
+    /// Returns the running sums of a metric; `None` if none were kept, as all are zero.
     pub(crate) fn sums_of(&self, metric: &str) -> Option<Cow<'_, SparseSums>> {
         let few = || self.running.get(metric).map(|sums| Cow::Owned(SparseSums::of(sums)));
         self.sparse.get(metric).map(Cow::Borrowed).or_else(few)
@@ -120,11 +120,12 @@ impl Position {
     }
 }
 
-/// The criterion by which the best epoch was chosen. Its values are comparable only on the same data and by the same metric.
+/// The criterion by which the best epoch was chosen. Scores of two epochs are comparable only on the same data and by the same
+/// metric.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Criterion {
-    /// The name of the metric that decides.
+    /// The name of the metric by which the best epoch is chosen.
     pub metric: String,
     /// Whether higher or lower values are better.
     pub better: Better,

@@ -20,12 +20,12 @@ pub(super) const ROWS: &str = "rows";
 pub(super) const BEST_ROWS: &str = "best_rows";
 pub(super) const CARRIED: &str = "carried";
 
-/// Returns the most bytes of a section of this name that is not a tensor.
+/// Returns the maximum size in bytes of a section with this name, for all sections but those with tensors.
 pub(super) fn longest(section: &str) -> u64 {
     if section == VOCABULARY { wire::LONGEST } else { wire::STRUCTURED }
 }
 
-/// Makes an error from its subject, what was expected and what was found.
+/// A function that makes an error from its subject, the expected value and the value found.
 pub(super) type MakeError<'a> = &'a dyn Fn(&str, &str, &str) -> Error;
 
 /// Makes the error of an inconsistent checkpoint that a caller assembled.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::sections::MakeError;
 use crate::error::{Error, Result};
 
-/// The most sums in one section: 12 MiB with their indices, as items of records.
+/// The most sums in one section: 12 MiB, as records of indices and sums.
 const PIECE: usize = 1 << 19;
 
 /// Sparse sums: sums that are +0 are left out. A sum may be NaN or infinite, as in [`Position::running`](super::Position::running).
@@ -18,7 +18,7 @@ pub struct SparseSums {
 }
 
 impl SparseSums {
-    /// Keeps the sums that are not zero; −0 is kept, too, so that a loaded checkpoint has the bits of the saved one.
+    /// Keeps the sums that are not +0; −0 is kept, so that a loaded checkpoint has the bits of the saved one.
     pub fn of(all: &[f64]) -> Self {
         let sums = all.iter().enumerate().filter(|(_, sum)| sum.to_bits() != 0);
         Self { count: all.len() as u64, sums: sums.map(|(place, &sum)| (place as u64, sum)).collect() }
@@ -34,7 +34,7 @@ impl SparseSums {
         }
     }
 
-    /// Divides the sums into the pieces of the sections.
+    /// Divides the sums into pieces, one per section `sums`.
     pub(super) fn pieces(&self) -> impl Iterator<Item = &[(u64, f64)]> {
         self.sums.chunks(PIECE)
     }

@@ -1,4 +1,4 @@
-//! Tensors in a checkpoint: a tensor in a file is checked against the program before memory is allocated for it.
+//! Tensors in a checkpoint. Before memory is allocated for a tensor of a file, it is checked against the program.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -52,7 +52,7 @@ pub(super) fn write_value<W: Write>(
         Storage::SelectedRows(rows) if rows.is_merged() => {
             write_rows(out, if section == BEST { BEST_ROWS } else { ROWS }, name, rows)
         }
-        // Equal states are equal bytes.
+        // Rows are merged before writing, so that equal values give equal bytes.
         Storage::SelectedRows(rows) => write_value(out, section, name, &rows.clone().merge()?.into()),
         Storage::Csr(_) | Storage::Coo(_) => {
             Err(unfit(&about(section, name), "a dense tensor or selected rows", value.kind().name()))
@@ -91,7 +91,8 @@ pub(super) fn read(
         ROWS | BEST_ROWS => rows_body(reader, section, program),
         _ => body(reader, section, program),
     };
-    // A wrong checksum is the better error than a misfit of damaged bytes; but a forged length is not read to its end.
+    // If bytes are damaged, a checksum error is more helpful than an error about a shape, so the section is read to its end. A
+    // section that is longer than any valid section has a forged length, and is not read.
     if outcome.is_ok() || reader.section_left() <= LONGEST {
         reader.end_section()?;
     }
@@ -109,8 +110,8 @@ fn head_bytes(reader: &mut Reader<impl Read>, section: &str) -> Result<Vec<u8>> 
     reader.read_bytes(length)
 }
 
-/// Reads the rows of a row-sparse variable. Their number is checked against the section's bytes, so a forged number allocates no
-/// memory.
+/// Reads the rows of a row-sparse variable. The number of rows is checked against the section's length, so a forged number
+/// allocates no memory.
 fn rows_body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Result<(String, Variable)> {
     let head = head_bytes(reader, section)?;
     let head = from_bytes::<StoredRowsHead>(&head).and_then(RowsHead::try_from);
@@ -188,7 +189,7 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Checks that the program has a tensor of this name and layout for a section.
+/// Checks that the program declares a variable of this name and layout that may be in this section.
 pub(super) fn declared(
     program: &Program,
     section: &str,
@@ -214,7 +215,7 @@ pub(super) fn declared(
     if levels != expected {
         return Err(wrong(&what, &format!("{expected} levels of offsets"), &levels.to_string()));
     }
-    // The program does not declare the number of carried rows.
+    // The program does not declare the number of carried rows, so the size of a carried value is limited here.
     let bytes = shape.iter().fold(dtype.size_of() as u64, |bytes, &n| bytes.saturating_mul(n as u64));
     if section == CARRIED && bytes > LONGEST {
         return Err(wrong(&what, &format!("at most {LONGEST} bytes"), &bytes.to_string()));
@@ -247,7 +248,7 @@ pub(super) fn complete(
     }
 }
 
-/// Checks a value against its description.
+/// Checks the storage, dtype and shape of a value against the description of the variable.
 pub(super) fn fits(desc: &VarDesc, layout: Layout<'_>, wrong: MakeError<'_>) -> Result<()> {
     let Layout { storage, dtype, shape, .. } = layout;
     let alike = |spec: &Spec| {

@@ -16,12 +16,13 @@ const LONGEST: usize = 4;
 /// The metric's name in files.
 pub(super) const BLEU: &str = "bleu";
 
-/// BLEU of a corpus (Papineni et al., 2002), from 0 to 1: the geometric mean of the n-gram precisions, n = 1 … 4, where an n-gram
-/// counts at most as often as in the reference, times exp(1 − reference / found) if all texts together are shorter than the references.
-/// A precision of 0 counts as 1/2ᵏ of one n-gram, for the k-th such length (the smoothing `exp`). The value is sacreBLEU's
-/// (Post, "A call for clarity in reporting BLEU scores", 2018) divided by 100.
+/// BLEU of a corpus (Papineni et al., 2002), from 0 to 1: the geometric mean of the n-gram precisions, n = 1 … 4, times a
+/// brevity penalty. An n-gram counts at most as often as in the reference. The penalty is exp(1 − r / f) if all texts together
+/// have fewer tokens, f, than the references, r. A precision of 0 counts as 1/2ᵏ of one n-gram, for the k-th n with such a
+/// precision (the smoothing `exp`). The value is sacreBLEU's (Post, "A call for clarity in reporting BLEU scores", 2018)
+/// divided by 100.
 ///
-/// As a metric it reads sequences of whole numbers, as [`ErrorRate`](super::ErrorRate) does; [`Bleu::texts`] adds texts.
+/// As a metric, BLEU reads sequences of whole numbers, as [`ErrorRate`](super::ErrorRate) does; [`Bleu::texts`] adds texts.
 ///
 /// ```
 /// use unpadded::metrics::{Bleu, Metric};
@@ -33,7 +34,8 @@ pub(super) const BLEU: &str = "bleu";
 pub struct Bleu {
     name: String,
     variables: Vec<Var>,
-    /// For each n, the n-grams that occur in the reference; for each n, all n-grams found; rows found, rows of the references.
+    /// The number of n-grams that occur in the reference, for each n; the number of all n-grams, for each n; the tokens of the
+    /// texts; the tokens of the references.
     sums: [f64; 2 * LONGEST + 2],
 }
 
@@ -178,7 +180,7 @@ pub fn tokens_13a(text: &str) -> Vec<String> {
         apart.extend(if alone(c) { vec![' ', c, ' '] } else { vec![c] });
     }
     let point = |c: char| matches!(c, '.' | ',');
-    // A point after a non-digit; then a point before a non-digit; then a hyphen after a digit.
+    // The next three lines separate a point after a non-digit, then a point before a non-digit, then a hyphen after a digit.
     let apart = pairwise(&apart, |a, b| !a.is_ascii_digit() && point(b), |a, b| [a, ' ', b, ' ']);
     let apart = pairwise(&apart, |a, b| point(a) && !b.is_ascii_digit(), |a, b| [' ', a, ' ', b]);
     let apart = pairwise(&apart, |a, b| a.is_ascii_digit() && b == '-', |a, b| [a, ' ', b, ' ']);

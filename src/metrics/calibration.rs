@@ -43,7 +43,7 @@ pub struct CalibrationError {
 pub struct CalibrationBin {
     /// The number of rows.
     pub rows: u64,
-    /// The mean probability of their guesses.
+    /// The mean probability of the rows' guesses.
     pub confidence: f64,
     /// The share of guesses that are right.
     pub accuracy: f64,

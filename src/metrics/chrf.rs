@@ -7,9 +7,10 @@ const LONGEST: usize = 6;
 /// The weight of recall relative to precision.
 const BETA: f64 = 2.0;
 
-/// chrF2 of a corpus (Popović, "chrF: character n-gram F-score for automatic MT evaluation", 2015), from 0 to 1: F₂ of the mean precision
-/// and the mean recall of character n-grams, n = 1 … 6, without white space and over the lengths that both sides have. Of several
-/// references, the reference with the largest score counts. The value is sacreBLEU's divided by 100.
+/// chrF2 of a corpus (Popović, "chrF: character n-gram F-score for automatic MT evaluation", 2015), from 0 to 1: F₂ of the mean
+/// precision and the mean recall of character n-grams, n = 1 … 6. White space is left out, and so is each n for which the texts
+/// or the references have no n-gram. Of several references, the reference with the largest score counts. The value is
+/// sacreBLEU's divided by 100.
 ///
 /// ```
 /// use unpadded::metrics::ChrF;
@@ -81,7 +82,7 @@ impl ChrF {
         (1.0 + BETA * BETA) * precision * recall / (BETA * BETA * precision + recall)
     }
 
-    /// The sums: the whole state, counts that can be added to another's.
+    /// Returns the sums: the whole state, counts that can be added to the sums of another `ChrF`.
     pub fn sums(&mut self) -> &mut [f64] {
         &mut self.sums
     }

@@ -12,8 +12,9 @@ use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::{DType, Variable};
 
-/// F1 of chunks: 2 · right / (found + there), over all kinds together. A predicted chunk is right if a reference chunk has the same
-/// first word, last word and kind (Tjong Kim Sang and Buchholz, 2000). 0 if there are neither predicted nor reference chunks.
+/// F1 of chunks: 2 · right / (found + there), with the numbers of right, predicted and reference chunks of all kinds together.
+/// A predicted chunk is right if a reference chunk has the same first word, last word and kind (Tjong Kim Sang and Buchholz,
+/// 2000). 0 if there are neither predicted nor reference chunks.
 ///
 /// `Display` prints a table with precision, recall and F1 of each kind.
 ///
@@ -163,7 +164,8 @@ pub(crate) enum ChunkRule {
     Strict,
 }
 
-/// Returns the kind of each chunk of a sentence, with 1 or 0 for right, predicted and reference.
+/// Returns the kind of each predicted and each reference chunk of a sentence, with its counts as right, predicted and reference
+/// chunk, each 1 or 0.
 ///
 /// # Errors
 /// If a tag is not of the scheme.

@@ -8,7 +8,7 @@ use crate::program::Var;
 use crate::tensor::{DType, Variable};
 use crate::with_float;
 
-/// Accuracy: the share of rows whose first largest logit is at the label. A row with a NaN misses.
+/// Accuracy: the share of rows whose first largest logit is at the label. A row with a NaN counts as a miss.
 ///
 /// ```
 /// use ndarray::array;
@@ -96,7 +96,7 @@ impl Metric for Accuracy {
 pub enum Average {
     /// The mean of the values of all classes that occur among labels or guesses.
     Macro,
-    /// The value of all classes' hits and misses together.
+    /// The value computed from the summed counts of all classes.
     Micro,
     /// The value of this class alone.
     Class(usize),
@@ -111,17 +111,17 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Hits / guesses, 0 without any.
+    /// Hits / guesses, 0 without guesses.
     pub(crate) fn precision(self) -> f64 {
         ratio(self.hits, self.guesses)
     }
 
-    /// Hits / labels, 0 without any.
+    /// Hits / labels, 0 without labels.
     pub(crate) fn recall(self) -> f64 {
         ratio(self.hits, self.labels)
     }
 
-    /// 2 · hits / (labels + guesses), 0 without any.
+    /// 2 · hits / (labels + guesses), 0 without labels and guesses.
     pub(crate) fn f1(self) -> f64 {
         ratio(2.0 * self.hits, self.labels + self.guesses)
     }
@@ -280,8 +280,8 @@ macro_rules! of_classes {
 }
 
 of_classes! {
-    /// Precision: hits / guesses of a class, the share of the rows guessed to be of the class that are; 0 without a guess. A row with a
-    /// NaN has no guess.
+    /// Precision: hits / guesses of a class. Of the rows whose guess is the class, the share whose label is the class; 0
+    /// without a guess. A row with a NaN has no guess.
     ///
     /// ```
     /// use ndarray::array;
@@ -297,7 +297,8 @@ of_classes! {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     Precision = PRECISION, "precision", Counts::precision;
-    /// Recall: hits / labels of a class, the share of the rows of the class that were guessed to be; 0 without a label.
+    /// Recall: hits / labels of a class. Of the rows whose label is the class, the share whose guess is the class; 0 without a
+    /// label.
     ///
     /// ```
     /// use ndarray::array;

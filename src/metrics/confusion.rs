@@ -44,9 +44,9 @@ pub struct ConfusionMatrix {
 }
 
 impl ConfusionMatrix {
-    /// The confusion matrix of `logits` `[rows, classes]` against `labels`, one id of `classes` per row. It holds a number for each
-    /// pair of classes, and refuses the first batch if there are more than 16,383 classes; a [`Predictor`](crate::predict) makes it
-    /// again for at most 8,192 classes.
+    /// The confusion matrix of `logits` `[rows, classes]` against `labels`, one id of `classes` per row. It holds a number for
+    /// each pair of classes, and refuses the first batch if there are more than 16,383 classes. A [`Predictor`](crate::predict)
+    /// can make the metric again from a file with at most 8,192 classes.
     pub fn new(logits: Var, labels: Var, classes: &Vocabulary) -> Self {
         Self::of(logits, labels, classes.tokens().map(str::to_owned).collect())
     }

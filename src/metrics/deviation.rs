@@ -15,7 +15,7 @@ enum Deviation {
 }
 
 impl Deviation {
-    /// Each error with its name, also in files.
+    /// Each error with its name, which is also its name in files.
     const ALL: [(Deviation, &str); 3] = [
         (Deviation::Absolute, "mean absolute error"),
         (Deviation::Square, "mean squared error"),
@@ -67,7 +67,7 @@ impl MeanError {
         Self::new(Deviation::Root, found, wanted)
     }
 
-    /// The metric of this kind in files.
+    /// Returns the metric whose name in files is `kind`; `None` if no error has this name.
     pub(super) fn of_kind(kind: &str, found: Var, wanted: Var) -> Option<Self> {
         let (of, _) = Deviation::ALL.into_iter().find(|(_, name)| *name == kind)?;
         Some(Self::new(of, found, wanted))

@@ -43,7 +43,8 @@ pub(super) fn pairs(metric: &str, values: &[Variable]) -> Result<Vec<[Vec<i64>; 
 /// The edit distance from sequences to their references, divided by the length of the references, over all sequences: the word error
 /// rate (WER) of words, the phoneme error rate of phonemes. It may be above 1; without any reference token it is 0.
 ///
-/// Both variables hold whole numbers, one per row, in equally many sequences of the last level, each of any length.
+/// Both variables hold whole numbers, one per row, and have the same number of sequences in the last level. A sequence and its
+/// reference may have different lengths.
 ///
 /// ```
 /// use unpadded::metrics::{ErrorRate, Metric};
@@ -117,7 +118,7 @@ impl Metric for ErrorRate {
     }
 }
 
-/// Exact match: the share of sequences that equal their reference in every row. Its variables are as for [`ErrorRate`].
+/// Exact match: the share of sequences that equal their reference in every row. The variables are as for [`ErrorRate`].
 ///
 /// ```
 /// use unpadded::metrics::{ExactMatch, Metric};

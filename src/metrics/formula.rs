@@ -20,11 +20,12 @@ pub(super) struct Formula {
 /// An argument of the function. Its numbers are summed over the batches; a mean also has the count that divides the sum.
 struct Leaf {
     var: VarId,
-    /// The variable that is fetched for it.
+    /// The variable whose value is fetched after each batch.
     fetched: Var,
     dtype: DType,
     shape: Vec<usize>,
-    /// The index of its first sum: its numbers, then its count. The count of batches is after all sums.
+    /// The index of the argument's first sum: one sum per number, then the count. The number of batches is the last of all
+    /// sums.
     at: usize,
     counts: Counts,
 }
@@ -33,7 +34,7 @@ struct Leaf {
 enum Counts {
     /// A sum: not divided.
     Nothing,
-    /// A mean: divided by the number of all numbers of the rows.
+    /// A mean: divided by the count of all numbers in the rows.
     Numbers,
     /// A value that does not depend on rows, such as a penalty on weights: divided by the number of batches.
     Batches,
@@ -54,7 +55,7 @@ impl Formula {
     /// Derives the function from the operators of `loss`.
     ///
     /// # Errors
-    /// If it is not one number, or is not computed from sums and means over rows.
+    /// If the loss is not one number, or is not computed from sums and means over rows.
     pub(super) fn of(
         program: &Program,
         registry: &Registry,
@@ -96,7 +97,7 @@ impl Formula {
         Ok(Self { loss, leaves, steps, literals })
     }
 
-    /// Returns the variable whose mean over rows the loss is, if it is nothing else.
+    /// Returns the variable whose mean over rows is the loss; `None` if the loss is another function.
     pub(super) fn mean_of(&self) -> Option<Var> {
         match &self.leaves[..] {
             [Leaf { var, fetched, counts: Counts::Numbers, .. }] if *var == self.loss => Some(*fetched),
@@ -116,7 +117,7 @@ impl Formula {
     /// Adds the values of a batch.
     ///
     /// # Errors
-    /// If they do not fit its variables.
+    /// If the values do not fit the variables of the function.
     pub(super) fn update(&self, sums: &mut [f64], values: &[Variable]) -> Result<()> {
         let mut added = sums.to_vec();
         for (leaf, value) in self.leaves.iter().zip(values) {
@@ -145,7 +146,7 @@ impl Formula {
         Ok(())
     }
 
-    /// Returns the loss over all batches as if they were one batch, even if none has a row; `None` without a batch.
+    /// Returns the loss over all batches as if they were one batch, even if no batch has a row; `None` without a batch.
     ///
     /// # Errors
     /// If an operator refuses its values.

@@ -13,8 +13,8 @@ pub(super) const LABEL_SETS: &str = "label_sets";
 const THRESHOLDS: usize = 401;
 const LARGEST: f64 = 10.0;
 
-/// Micro-averaged F1 of sets of labels at the best common threshold: the highest 2 · hits / (labels + guesses) over all labels of all
-/// rows; 0 without any.
+/// Micro-averaged F1 of sets of labels at the best common threshold: the highest 2 · hits / (labels + guesses) over all labels
+/// of all rows; 0 without labels and guesses.
 ///
 /// A label is guessed if its logit reaches the threshold, one of 401 from −10 to 10 in steps of 0.05, and is true if its target is
 /// above 0.5. So a model whose probabilities of rare labels are all small, but in the right order, has a high F1.
@@ -35,7 +35,7 @@ pub struct LabelSetF1 {
     name: String,
     logits: Var,
     targets: Var,
-    /// By the highest threshold that a logit reaches (first: none): the number of true labels, and of other labels.
+    /// For each number of thresholds that a logit reaches, from 0 on: the number of such true labels, and of such other labels.
     sums: Vec<f64>,
 }
 

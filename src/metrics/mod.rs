@@ -6,14 +6,14 @@
 //!
 //! | metric | reads | value |
 //! |---|---|---|
-//! | [`Loss::new`] | a loss of each row, or a scalar loss | their mean |
+//! | [`Loss::new`] | a loss of each row, or a scalar loss | the mean over rows, or the scalar loss of all rows together |
 //! | [`Loss::perplexity`] | the cross-entropy of each row, in nats | exp(mean) |
 //! | [`Loss::bits_per_character`] | the cross-entropy of each row, in nats | mean / ln 2 |
 //! | [`Accuracy`] | logits and labels | the share of rows whose largest logit is at the label |
 //! | [`TopK`] | logits and labels | the share of rows whose label is among the k largest logits |
-//! | [`Precision`], [`Recall`], [`F1`] | logits and labels | of a class, or the micro or macro average; F1 is their harmonic mean |
+//! | [`Precision`], [`Recall`], [`F1`] | logits and labels | the value of one class, or the micro or macro average |
 //! | [`ConfusionMatrix`] | logits and labels | the accuracy; a table of labels against guesses |
-//! | [`RocAuc`] | logits and labels | the probability that a row of a class scores higher for it than a row of another class |
+//! | [`RocAuc`] | logits and labels | the probability that a row of the class has a higher score for it than another row |
 //! | [`CalibrationError`] | logits and labels | the mean distance between the probabilities and the accuracy of guesses |
 //! | [`LabelSetF1`] | logits and targets of several labels | micro-averaged F1 over all labels of all rows, at the best threshold |
 //! | [`MeanError`] | numbers and numbers | the mean absolute, squared or root mean squared error |
@@ -114,13 +114,13 @@ pub trait Metric {
     /// The metric's name in output, selection and files; unique in a trainer.
     fn name(&self) -> &str;
 
-    /// The variables whose values [`Self::update`] gets, in their order. Feeds are allowed.
+    /// The variables whose values [`Self::update`] gets, in this order. Feeds are allowed.
     fn variables(&self) -> Vec<Var>;
 
     /// Whether higher or lower values are better.
     fn better(&self) -> Better;
 
-    /// The unit of its values: a plain number, unless the metric sets another.
+    /// The unit of the metric's values: a plain number, unless the metric sets another unit.
     fn unit(&self) -> Unit {
         Unit::Number
     }
@@ -131,16 +131,16 @@ pub trait Metric {
     /// If the values do not fit; the sums must then be unchanged.
     fn update(&mut self, values: &[Variable], sequences: usize) -> Result<()>;
 
-    /// Returns the value over all batches since the sums were zero; 0 if nothing counted.
+    /// Returns the value over all batches since the sums were zero; 0 if no row counted.
     fn value(&self) -> f64;
 
-    /// The sums: the WHOLE state of the metric. Setting them to zero starts anew; setting them to earlier values (they are stored in
-    /// checkpoints) continues from there. Their number never changes: an update that changes it is an error. Many sums take
-    /// little space in a file if most are zero.
+    /// Returns the sums: the WHOLE state of the metric. Setting the sums to zero starts anew; setting them to earlier values,
+    /// such as the values in a checkpoint, continues from these. The number of sums never changes: an update that changes it is
+    /// an error. Many sums take little space in a file if most are zero.
     fn sums(&mut self) -> &mut [f64];
 
-    /// Merges the sums of another metric of the same kind and options that saw other batches ([`Self::sums`]), such as another
-    /// worker's. The value is then the value over the batches of both metrics.
+    /// Merges the sums ([`Self::sums`]) of another metric, of the same kind and options, that saw other batches, such as
+    /// another worker's metric. The value is then the value over the batches of both metrics.
     ///
     /// The caller ensures that kind and options are the same: sums are numbers without a name, and only their number can be
     /// checked. The sums of `Accuracy` and `Loss`, two each, are added without an error.
@@ -187,7 +187,7 @@ pub(crate) fn check_count(metric: &mut dyn Metric, before: usize) -> Result<()> 
         .noted("`Metric::sums` must always return the same number of sums; a sum without a value yet is 0"))
 }
 
-/// Restores the sums of a metric. If their number has changed, the common sums are restored, and added sums are 0.
+/// Restores the sums of a metric. If the number of sums has changed, the common sums are restored, and added sums are 0.
 pub(crate) fn restore(metric: &mut dyn Metric, sums: &[f64]) {
     let before = sums.iter().copied().chain(std::iter::repeat(0.0));
     metric.sums().iter_mut().zip(before).for_each(|(sum, before)| *sum = before);
@@ -234,11 +234,11 @@ pub struct Loss {
 /// The form of a batch's losses.
 #[derive(Debug, Clone)]
 enum LossValues {
-    /// One number per row; and the variable of their mean, if the loss was given as a mean.
+    /// One number per row; with the variable of the mean, if the loss was given as a mean of these numbers.
     Rows(Option<Var>),
-    /// One number: the formula of the loss over several batches, or the error why there is none.
+    /// One number: the formula of the loss over several batches, or the error if there is no formula.
     Batch(Result<Arc<Formula>>),
-    /// One number per row or one number: unknown, since the builder is gone or is another thread's.
+    /// It is unknown whether the loss is one number per row or one number: the builder is gone, or belongs to another thread.
     Unknown,
 }
 
@@ -266,11 +266,13 @@ impl LossFigure {
 }
 
 impl Loss {
-    /// The mean of `losses`, one number per row, each counting once; or a scalar loss, as of a [`Trainer`](crate::train::Trainer): a
-    /// function of sums and means over rows, whose value over several batches is the loss of all their rows together. Operators that
-    /// read a whole batch, such as `gather_rows` of a variable of the batch, see each batch by itself. Its name is `loss`.
+    /// The mean of `losses`, one number per row; or a scalar loss, such as a [`Trainer`](crate::train::Trainer)'s: a function
+    /// of sums and means over rows. The value of a scalar loss over several batches is the loss of all their rows together.
+    /// Operators that read a whole batch, such as `gather_rows` of a variable of the batch, see each batch by itself. The
+    /// metric's name is `loss`.
     ///
-    /// A scalar loss is derived from the builder's program: make its metric before [`Builder::finish`], on the builder's thread.
+    /// The function of a scalar loss is derived from the builder's program: make the metric before [`Builder::finish`], on the
+    /// builder's thread.
     pub fn new(losses: Var) -> Self {
         let made = Builder::found(losses).and_then(|net| {
             let program = net.program().ok()?;
@@ -309,7 +311,7 @@ impl Loss {
         Self { name: "loss".to_owned(), losses, share: None, shown: LossFigure::Mean, over, sums }
     }
 
-    /// Returns the error of a scalar loss whose value over several batches cannot be computed from the batches.
+    /// Returns an error if this is a scalar loss whose value over several batches cannot be computed batch by batch.
     pub(crate) fn refused(&self) -> Result<()> {
         match (&self.over, self.share) {
             (LossValues::Batch(Err(error)), None) => Err(error.clone()),
@@ -338,9 +340,9 @@ impl Loss {
         }
     }
 
-    /// Weighs each row's loss by its share, which [`Builder::cross_entropy_with`](crate::program::Builder) returns
-    /// beside the losses: Σ loss / Σ share. Ignored rows have the share 0. A scalar loss has a scalar share, the weight of its
-    /// batch: Σ share · loss / Σ share.
+    /// Divides the sum of the losses by the sum of `share` instead of the number of rows: Σ loss / Σ share.
+    /// [`Builder::cross_entropy_with`](crate::program::Builder) returns such shares beside the losses; ignored rows have the
+    /// share 0. For a scalar loss, `share` is a scalar, the weight of the batch: Σ share · loss / Σ share.
     #[must_use]
     pub fn weighted(self, share: Var) -> Self {
         let (losses, over) = match self.over {
@@ -445,7 +447,7 @@ impl Loss {
         Error::new(format!("metric `{}`", self.name), expected, got)
     }
 
-    /// The error of a scalar loss whose program was not available when the metric was made.
+    /// Makes the error of a scalar loss whose program was not available when the metric was made.
     fn unknown(&self, loss: &Variable) -> Error {
         let got = format!("one number of shape {:?} for the whole batch", loss.shape());
         let why = "the builder of the loss was gone, or was another thread's, when the metric was made, so what the number is \
@@ -453,7 +455,7 @@ impl Loss {
         self.wrong("one loss per row", got).noted(why).noted(BY_SHARE)
     }
 
-    /// The sum of all numbers, in f64.
+    /// Returns the sum of all numbers, in f64.
     fn sum(&self, values: &Variable) -> Result<f64> {
         if !values.dtype().is_float() {
             return Err(self.wrong("floats", values.dtype().to_string()));

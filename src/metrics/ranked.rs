@@ -13,8 +13,8 @@ pub(super) const ROC_AUC: &str = "roc_auc";
 pub(super) const K: &str = "k";
 pub(super) const POSITIVE: &str = "positive";
 
-/// Top-k accuracy: the share of rows whose label is among the k largest logits; of equal logits the earlier class counts as the
-/// larger. A row with a NaN misses.
+/// Top-k accuracy: the share of rows whose label is among the k largest logits. Of equal logits, the earlier class counts as
+/// the larger. A row with a NaN counts as a miss.
 ///
 /// ```
 /// use ndarray::array;

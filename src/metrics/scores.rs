@@ -7,12 +7,12 @@ use std::fmt;
 pub struct Scores(pub Vec<(String, f64)>);
 
 impl Scores {
-    /// Returns the value of the metric with this name.
+    /// Returns the value of the metric with this name; `None` if there is no such metric.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 
-    /// Returns the mean loss.
+    /// Returns the loss, the first value; 0 without values.
     pub fn loss(&self) -> f64 {
         self.0.first().map_or(0.0, |(_, value)| *value)
     }

@@ -1,5 +1,5 @@
-//! Sums of a metric whose number is an option. Memory is allocated at the first update, so that a constructor accepts any number and
-//! a number that is too large is an error of the update.
+//! Sums of a metric whose number of sums depends on an option. Memory is allocated at the first update, so that a constructor
+//! accepts any number, and a number that is too large is an error of the update.
 
 use std::fmt::Display;
 
@@ -17,12 +17,12 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// `count` sums; `None` for a number that overflows.
+    /// Makes `count` sums; `None` if the count overflows.
     pub(super) fn new(count: Option<usize>) -> Self {
         Self { count, values: Vec::new() }
     }
 
-    /// Returns all sums; empty if there are too many, for which [`Self::room`] returns an error.
+    /// Returns all sums; empty if there are too many sums, or too little memory: [`Self::room`] then returns an error.
     pub(super) fn all(&mut self) -> &mut [f64] {
         let count = self.count.filter(|&count| count <= MOST).unwrap_or(0);
         if self.values.is_empty() && self.values.try_reserve_exact(count).is_ok() {

@@ -13,7 +13,7 @@ pub(super) const TOKENS: &str = "token_accuracy";
 
 /// Token accuracy: the share of tokens with the right tag, over all sequences together; 0 without a token.
 ///
-/// Both variables hold whole numbers, one per row, in the same sequences, such as a CRF's best path and the tags.
+/// Both variables hold whole numbers, one per row, in the same sequences, such as a CRF's best path and the reference tags.
 ///
 /// ```
 /// use unpadded::metrics::{Metric, TokenAccuracy};

@@ -19,7 +19,7 @@ impl Message {
         numbers.iter().for_each(|x| self.0.extend_from_slice(&x.to_le_bytes()));
     }
 
-    /// Writes the sums of a metric: if most of many are zero, zeros are left out.
+    /// Writes the sums of a metric as pairs of index and sum; sums that are +0 are left out, since most of many sums are zero.
     pub(crate) fn sums(&mut self, sums: &[f64]) {
         let some: Vec<usize> = (0..sums.len()).filter(|&i| sums[i].to_bits() != 0).collect();
         self.count(sums.len());
@@ -46,7 +46,7 @@ impl Message {
         to.iter_mut().zip(numbers).for_each(|(to, &x)| *to = bytes(x));
     }
 
-    /// Writes row numbers of a table of this height, in four bytes each if that is enough.
+    /// Writes row numbers of a table with `height` rows: four bytes per number if `height` fits in a u32, else eight.
     fn ids(&mut self, ids: &[i64], height: usize) {
         self.count(ids.len());
         match u32::try_from(height) {
@@ -55,7 +55,7 @@ impl Message {
         }
     }
 
-    /// Writes the rows at these positions of selected rows, with their row numbers.
+    /// Writes some rows of selected rows, with their row numbers; `places` are the positions of these rows.
     pub(crate) fn rows(&mut self, rows: &SelectedRows, places: &[usize]) -> Result<()> {
         let ids: Vec<i64> = places.iter().map(|&place| rows.row_ids()[place]).collect();
         self.ids(&ids, rows.height());
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
 
     /// Reads the number of items that follow.
     pub(crate) fn count(&mut self) -> Result<usize> {
-        // Each has at least one byte.
+        // An item has at least one byte, so a count above the number of bytes left is an error.
         let count = usize::try_from(self.number()?).ok();
         count.filter(|&count| count <= self.0.len()).ok_or_else(foreign)
     }
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
         Ok(bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
     }
 
-    /// Reads as many sums as `to` has, into `to`.
+    /// Reads the sums that [`Message::sums`] wrote into `to`; a message with another number of sums is an error.
     pub(crate) fn sums(&mut self, to: &mut [f64]) -> Result<()> {
         if self.number()? != to.len() as u64 {
             return Err(foreign());
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads rows of a table of this dtype and shape; the first extent is its height.
+    /// Reads selected rows of a table with this dtype and shape; the first extent of `shape` is the table's height.
     pub(crate) fn rows(&mut self, dtype: DType, shape: &[usize]) -> Result<SelectedRows> {
         let height = shape.first().copied().unwrap_or_default();
         let count = self.count()?;

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 /// The connection of one rank to the ranks of a training, numbered from 0.
 ///
-/// All ranks make the same calls in the same order. Numbers are never added up here: their sums would depend on the number of
-/// ranks.
+/// All ranks make the same calls in the same order. A communicator transports bytes and never adds up numbers: in a transport,
+/// the order of additions, and so the bits of a sum, would depend on the number of ranks.
 pub trait Communicator {
     /// The number of this rank, below [`Self::size`].
     fn rank(&self) -> usize;
@@ -13,13 +13,15 @@ pub trait Communicator {
     /// The number of ranks.
     fn size(&self) -> usize;
 
-    /// Sends `messages[r]` to each rank r and waits for the message of each rank, which replaces `received[r]`. Both have an entry per
-    /// rank; the entries of this rank itself are left alone. Messages of all lengths arrive whole, in the order of the calls.
+    /// Sends `messages[r]` to each rank r and waits for the message of each rank r, which replaces `received[r]`. Both slices
+    /// have one entry per rank; the entries of this rank itself are left alone. A message of any length arrives whole, and the
+    /// messages of two ranks arrive in the order of the calls.
     ///
-    /// `doing` names the waiting work, for the message of a transport that has to end the process by itself.
+    /// `doing` names the work that needs the exchange. A transport that has to end the process prints it.
     ///
     /// # Errors
-    /// If a rank has [left](Self::leave), or messages are missing at the deadline. The communicator is of no further use then.
+    /// If a rank has [left](Self::leave), or messages are missing at the deadline. After an error, the communicator cannot be
+    /// used again.
     fn exchange(
         &mut self,
         doing: &str,
@@ -28,8 +30,8 @@ pub trait Communicator {
         deadline: Instant,
     ) -> Result<(), ExchangeFailure>;
 
-    /// Reports the failure of this rank to all other ranks, without waiting for them: each waiting [exchange](Self::exchange),
-    /// now or later, returns an error with this reason.
+    /// Reports the failure of this rank to all other ranks, without waiting for them. If another rank waits in an
+    /// [exchange](Self::exchange), now or later, that exchange returns an error with this reason.
     fn leave(&mut self, reason: &str);
 }
 
@@ -40,10 +42,10 @@ pub enum ExchangeFailure {
     Left {
         /// The rank that failed.
         rank: usize,
-        /// Its own message.
+        /// The message of the failed rank.
         reason: String,
     },
-    /// The deadline passed.
+    /// The deadline passed before all messages arrived.
     Late {
         /// The ranks whose messages are missing.
         ranks: Vec<usize>,

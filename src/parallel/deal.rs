@@ -2,14 +2,15 @@
 
 use std::ops::Range;
 
-/// The parts that a rank computes: the numbers of parts of two ranks differ by at most one.
+/// Returns the parts of a batch that `rank` computes, a range. Two ranks differ by at most one in their number of parts.
 pub(crate) fn parts_of(rank: usize, size: usize, parts: usize) -> Range<usize> {
     let first = |rank: usize| rank * parts / size.max(1);
     first(rank)..first(rank + 1)
 }
 
-/// Sequence numbers by part, ascending. Each sequence, longest first, joins the part with the fewest tokens so far; of several,
-/// the part with the fewest sequences, then the first. The result depends on the lengths and the number of parts alone.
+/// Deals sequences to the parts of a batch, the longest sequence first; returns the sequence numbers of each part, ascending.
+/// Each sequence joins the part with the fewest tokens so far; among equal parts, the part with the fewest sequences, then the
+/// first part. The result depends on the lengths and the number of parts alone, not on the number of ranks.
 pub(crate) fn by_tokens(lengths: &[usize], parts: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(lengths[i]));
@@ -29,7 +30,8 @@ pub(crate) fn by_tokens(lengths: &[usize], parts: usize) -> Vec<Vec<usize>> {
     dealt.into_iter().map(sorted).collect()
 }
 
-/// Sequence numbers by part, dealt in turn: a sequence whose state is carried stays in its part from batch to batch.
+/// Deals sequence i to part i mod `parts`; returns the sequence numbers of each part. A sequence whose state is carried stays
+/// in its part from batch to batch.
 pub(crate) fn in_turn(sequences: usize, parts: usize) -> Vec<Vec<usize>> {
     (0..parts).map(|part| (part..sequences).step_by(parts).collect()).collect()
 }

@@ -1,8 +1,8 @@
-//! The sum of the gradients of all parts of a step, on every rank, along the [tree](super::tree) of the parts.
+//! Sums the gradients of all parts of a step on every rank, in the order of the [tree](super::tree) of the parts.
 //!
-//! Each rank adds up a share of the numbers, a range of dense gradients and every size-th row of selected rows, and sends the
-//! sums to all. So a rank sends 2 (N − 1)/N times the gradients if it holds one subtree of the parts, whatever the height of a
-//! table.
+//! Each of the N ranks adds up one share of the numbers: a range of the dense gradients, and every N-th row of the selected
+//! rows. It then sends the sums of its share to all ranks. A rank whose parts are one subtree therefore sends 2 (N − 1)/N times
+//! the size of the gradients, whatever the height of a table.
 
 use std::ops::Range;
 
@@ -23,10 +23,11 @@ pub(crate) struct GradientSpec {
     pub(crate) shape: Vec<usize>,
 }
 
-/// The gradients, by parameter. Selected rows are ascending, each once.
+/// The gradients of all parameters, in the order of the parameters. The row numbers of selected rows ascend, without
+/// duplicates.
 pub(crate) type Gradients = Vec<Storage>;
 
-/// Adds the gradients of two parts. A row in only one of them is unchanged.
+/// Adds the gradients of two parts, parameter by parameter. A selected row that only one of the parts has is copied.
 pub(crate) fn add(sum: Gradients, other: Gradients) -> Result<Gradients> {
     sum.into_iter().zip(other).map(|(sum, other)| add_one(sum, other)).collect()
 }
@@ -47,7 +48,7 @@ fn add_one(sum: Storage, other: Storage) -> Result<Storage> {
     }
 }
 
-/// Merges the rows of both, ascending.
+/// Merges the rows of `a` and `b` by ascending row number; a row that both have becomes their sum.
 fn union<T: RowValue + Element>(a: &SelectedRows, b: &SelectedRows) -> Result<SelectedRows> {
     let (height, width) = (a.height(), a.value().width());
     let (x, y) = (a.value().as_slice::<T>()?, b.value().as_slice::<T>()?);
@@ -78,12 +79,12 @@ fn union<T: RowValue + Element>(a: &SelectedRows, b: &SelectedRows) -> Result<Se
     SelectedRows::new(height, ids, Dense::from_vec(&shape, numbers)?)
 }
 
-/// The share of the numbers that a rank adds up.
+/// The share of the gradients' numbers that the rank `rank` adds up.
 struct Share<'a> {
     rank: usize,
     size: usize,
     specs: &'a [GradientSpec],
-    /// The parameters with dense gradients, and the ranges of their numbers.
+    /// The dense numbers of the share: indices of parameters, each with a range of the numbers of its gradient.
     dense: Vec<(usize, Range<usize>)>,
 }
 
@@ -140,7 +141,7 @@ impl<'a> Share<'a> {
         Ok(())
     }
 
-    /// Reads a storage for each range of a dense gradient, then one for each table.
+    /// Reads this share from a message: one storage per range of a dense gradient, then the selected rows of each table.
     fn read(&self, from: &mut Reader<'_>) -> Result<Gradients> {
         let mut read = Gradients::new();
         for (param, range) in &self.dense {
@@ -154,8 +155,9 @@ impl<'a> Share<'a> {
 }
 
 impl World {
-    /// Sums the gradients of all parts, with equal bits on each rank and for any number of ranks. `own` has the sums of this
-    /// rank's [subtrees](super::tree::subtrees); `occupied` marks the parts that have sequences.
+    /// Sums the gradients of all parts, with equal bits on each rank and for any number of ranks. `own` has the sum of each of
+    /// this rank's [subtrees](super::tree::subtrees) (`None` for a subtree without sequences); `occupied` marks the parts that
+    /// have sequences.
     ///
     /// # Errors
     /// As [`Self::exchange`].
@@ -232,7 +234,7 @@ fn assembled(shares: &[Share<'_>], received: &[Vec<u8>], specs: &[GradientSpec])
         .collect()
 }
 
-/// Merges the rows of disjoint sets, ascending.
+/// Merges disjoint sets of selected rows by ascending row number.
 fn sorted<T: RowValue + Element>(sets: &[SelectedRows], spec: &GradientSpec) -> Result<Storage> {
     let width: usize = spec.shape.iter().skip(1).product();
     let mut places: Vec<(i64, &[T])> = Vec::new();

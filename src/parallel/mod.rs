@@ -1,8 +1,8 @@
 //! Several processes that train one model: their ranks, and the exchange of bytes between them.
 //!
-//! A [`World`] is the view of one process (a *rank*) on all of them. It sends bytes through a [`Communicator`]: threads of one
-//! process (tests and simulations) or MPI (the feature `mpi`). [`Trainer::distributed`](crate::train::Trainer) trains over a
-//! world, and the key-value store of [`store`](crate::store) deals its rows to the ranks of one.
+//! A [`World`] is the set of all processes, as one process (a *rank*) sees it. It sends bytes through a [`Communicator`]:
+//! threads of one process (tests and simulations) or MPI (the feature `mpi`). [`Trainer::distributed`](crate::train::Trainer)
+//! trains over a world, and the key-value store of [`store`](crate::store) divides its rows over the ranks of a world.
 
 mod bytes;
 mod communicator;

@@ -1,11 +1,13 @@
 //! Ranks that are processes of MPI (the feature `mpi`), started by `mpirun`.
 //!
-//! An exchange begins with one short message to each rank: the length, and the bytes themselves if they are few. MPI sends a short
-//! message without waiting for its receiver. Long ones follow only once the other rank's short one is here, so that nothing is pending
-//! on a rank that is late: MPI has no way to give up a send. All requests are polled, and no call of MPI waits.
+//! An exchange begins with one short message to each rank: the length of the message, and the message itself if it is short.
+//! MPI sends a short message without waiting for the receiver. The pieces of a long message follow only after the other rank's
+//! short message has arrived, so no send to a late rank is pending: MPI cannot cancel a send. All requests are polled, and no
+//! call of MPI blocks.
 //!
-//! A rank whose exchange fails sends the reason to all others, and receives their pending messages until each has answered
-//! likewise. If a stopped process leaves requests pending, this process ends by `MPI_Abort`, with the error on standard error.
+//! A rank whose exchange fails sends the reason to all other ranks, and receives their pending messages until each rank has
+//! reported a failure, too. If requests are still pending after `GRACE`, because a process has stopped, this process ends by
+//! `MPI_Abort`, with the error on standard error.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -23,42 +25,44 @@ use crate::error::{Error, ErrorKind, Result};
 
 const DATA: Tag = 1;
 const FAILURE: Tag = 2;
-/// The tag of the exchange in which ranks end.
+/// The tag of the last exchange, in which all ranks end MPI.
 const ENDING: Tag = 3;
 
-/// The bytes of a message that travel with its length. Open MPI completes a send of up to 256 bytes at once, even if its receiver has
-/// stopped.
+/// The most bytes of a message that is sent together with its length. Open MPI completes a send of up to 256 bytes at once,
+/// even if the receiver has stopped.
 const SHORT: usize = 200;
-/// The bytes of a reason. With the rank they stay below what every transport of MPI sends without its receiver (4 KiB).
+/// The most bytes of a reported reason. Reason and rank together are below 4 KiB, which every MPI transport sends without
+/// waiting for the receiver.
 const REASON: usize = 3000;
-/// The length, in eight bytes.
+/// The bytes of a message's length, a u64.
 const LENGTH: usize = 8;
-/// Longer messages are sent in pieces that MPI sends at once over TCP, where its default limit for that is 64 KiB. Above the
-/// limit, MPI first sends a request, which waits in the cable behind the data of the other rank, so that both directions take
-/// turns (measured at 100 Mbit/s, 1.8 times as long).
+/// The bytes of one piece of a long message. MPI sends a piece at once over TCP, where the default limit for this is 64 KiB.
+/// Above the limit, MPI first sends a request, which queues behind the data of the other rank, so that only one direction
+/// transmits at a time (measured at 100 Mbit/s, 1.8 times as long).
 const PIECE: usize = 48 << 10;
-/// Maximum number of pieces of a message: each is polled in every round of waiting.
+/// Maximum number of pieces of a message: every round of waiting polls each piece.
 const MOST_PIECES: usize = 512;
 
-/// The time after which a wait without progress sleeps, since ranks may share cores; and the duration of each sleep.
+/// A wait that makes no progress for `SPIN` begins to sleep, since ranks may share cores. Each sleep lasts `NAP`.
 const SPIN: Duration = Duration::from_millis(1);
 const NAP: Duration = Duration::from_micros(30);
 /// The time limit for pending requests once an exchange has failed.
 const GRACE: Duration = Duration::from_secs(1);
-/// The time in which a failed exchange receives messages that others may just have begun to send.
+/// The time in which a failed exchange still receives messages that other ranks may just have begun to send.
 const LINGER: Duration = Duration::from_millis(50);
 
-/// A rank that is a process of MPI. There is one per process; MPI is called from its thread alone.
+/// A rank that is an MPI process; there is at most one `Mpi` per process, and only its thread calls MPI.
 ///
-/// Dropping it ends MPI, once all ranks do so or one fails.
+/// Dropping an `Mpi` ends MPI after all ranks have dropped their `Mpi`. If a rank has failed, the drop does not wait and leaves
+/// MPI running.
 pub struct Mpi {
-    /// Dropping it ends MPI, and waits for all ranks. After a failure it is never dropped.
+    /// The MPI environment. Dropping it ends MPI and waits for all ranks, so it is never dropped after a failure.
     universe: Option<Universe>,
     world: SimpleCommunicator,
     rank: usize,
     size: usize,
     failed: bool,
-    /// The wait that the last exchange allowed.
+    /// The time limit of the last exchange.
     patience: Duration,
 }
 
@@ -77,7 +81,7 @@ impl Mpi {
     /// Starts MPI in this process, once per process.
     ///
     /// # Errors
-    /// If MPI was started before, or its library cannot be used in a process with threads.
+    /// If MPI was started before, or the MPI library cannot be used in a process with threads.
     #[track_caller]
     pub fn new() -> Result<Self> {
         let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Funneled) else {
@@ -99,12 +103,12 @@ impl Mpi {
         self.world.process_at_rank(i32::try_from(rank).unwrap_or_default())
     }
 
-    /// Receives the next reported failure: the reporting rank, and the failure.
+    /// Receives the next reported failure: the reporting rank, and the failure. `None` if no report has arrived.
     fn failure(&self) -> Option<(usize, ExchangeFailure)> {
         let (message, status) = self.world.any_process().immediate_matched_probe_with_tag(FAILURE)?;
         let teller = usize::try_from(status.source_rank()).unwrap_or_default();
         let length = usize::try_from(status.count(u8::equivalent_datatype())).unwrap_or_default();
-        // Lives on, since MPI may write to it after this call has given up.
+        // The buffer is leaked, since MPI may write to it after this call has given up.
         let told: &'static mut [u8] = Box::leak(vec![0; length].into_boxed_slice());
         let mut request = message.immediate_matched_receive_into(StaticScope, told);
         let limit = Instant::now() + GRACE;
@@ -136,7 +140,7 @@ impl Mpi {
             end -= 1;
         }
         let reason = reason.as_bytes().get(..end).unwrap_or_default();
-        // Lives on, since MPI may read it after this call has given up.
+        // The buffer is leaked, since MPI may read it after this call has given up.
         let told: &'static [u8] =
             Box::leak([&(rank as u64).to_le_bytes(), reason].concat().into_boxed_slice());
         let others = (0..self.size).filter(|&r| r != self.rank);
@@ -150,7 +154,7 @@ impl Mpi {
         sends.into_iter().for_each(std::mem::forget);
     }
 
-    /// An exchange with messages of one tag.
+    /// Runs an exchange whose messages have the tag `tag`.
     fn meet(
         &mut self,
         tag: Tag,
@@ -215,18 +219,18 @@ impl Mpi {
     }
 }
 
-/// An exchange under way.
+/// The state of an exchange in progress.
 struct Meeting<'a, 's> {
     ranks: &'s Mpi,
     scope: &'s LocalScope<'a>,
     tag: Tag,
     /// The ranks whose messages have not arrived completely.
     peers: Vec<Peer<'a, 's>>,
-    /// The other requests that MPI has not completed, each with the other rank.
+    /// The requests outside `peers` that MPI has not completed, each with the rank that it sends to or receives from.
     pending: Vec<(usize, Bytes<'a, 's>)>,
     /// The reason why the exchange fails, and the time when it was detected.
     lost: Option<(ExchangeFailure, Instant)>,
-    /// The ranks that have reported a failure to this one: they send nothing more.
+    /// The ranks that have reported a failure to this rank: they send nothing more.
     tellers: BTreeSet<usize>,
 }
 
@@ -240,10 +244,10 @@ struct Peer<'a, 's> {
 }
 
 enum Stage<'a, 's> {
-    /// The buffers for the short message and for the whole message.
+    /// The short message has not arrived yet: the buffers for the short message and for the whole message.
     Awaited(&'a mut [u8], &'a mut Vec<u8>),
     Begun(Bytes<'a, 's>, &'a mut Vec<u8>),
-    /// The buffer for the pieces that have not arrived yet.
+    /// The short message has arrived: the buffer for the pieces that have not arrived yet.
     Long(&'a mut [u8]),
 }
 
@@ -253,7 +257,7 @@ impl<'a, 's> Meeting<'a, 's> {
         self.pending.push((rank, request));
     }
 
-    /// Fails, and reports the failure to the others.
+    /// Records the first failure of the exchange, and reports it to the other ranks.
     fn lose(&mut self, lost: ExchangeFailure, text: impl Fn(&ExchangeFailure) -> String) {
         if self.lost.is_none() {
             match &lost {
@@ -329,13 +333,13 @@ impl<'a, 's> Meeting<'a, 's> {
         self.pending.is_empty() && self.peers.iter().all(done)
     }
 
-    /// The ranks that this one waits for.
+    /// Returns the ranks whose messages have not arrived, or that have not received the message of this rank.
     fn missing(&self) -> Vec<usize> {
         let ranks = self.peers.iter().map(|peer| peer.rank).chain(self.pending.iter().map(|(rank, _)| *rank));
         ranks.collect::<BTreeSet<usize>>().into_iter().collect()
     }
 
-    /// A rank that ended without the message that this one waits for.
+    /// Finds a rank that ended MPI without sending its message of this exchange; `None` if there is none.
     fn ended(&self) -> Option<ExchangeFailure> {
         let awaited = |peer: &&Peer<'_, '_>| matches!(peer.stage, Stage::Awaited(..)) && self.tag == DATA;
         self.peers.iter().filter(awaited).map(|peer| peer.rank).find_map(|rank| {
@@ -348,18 +352,18 @@ impl<'a, 's> Meeting<'a, 's> {
     }
 }
 
-/// The short message that begins an exchange: the length, and the message itself unless it is long.
+/// Returns the short message that begins an exchange: the length of `message`, then `message` itself unless it is long.
 fn head(message: &[u8]) -> Vec<u8> {
     let short = if message.len() <= SHORT { message } else { &[] };
     [&(message.len() as u64).to_le_bytes(), short].concat()
 }
 
-/// The message, if it is long.
+/// Returns the message if it has more than [`SHORT`] bytes, else no bytes.
 fn long(message: &[u8]) -> &[u8] {
     if message.len() <= SHORT { &[] } else { message }
 }
 
-/// Reads a short message; returns the buffer for the long message that follows.
+/// Reads a short message; returns the buffer for the long message that follows, empty if none follows.
 fn room<'a>(head: &[u8], body: &'a mut Vec<u8>) -> &'a mut [u8] {
     let (length, bytes) = head.split_first_chunk::<LENGTH>().map_or((0, head), |(length, bytes)| {
         (usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX), bytes)
@@ -407,7 +411,7 @@ impl Communicator for Mpi {
 }
 
 impl Drop for Mpi {
-    /// Ends MPI, which waits for all ranks: after a failure it would wait forever.
+    /// Ends MPI, which waits for all ranks. After a failure the wait would never end, so MPI is left running.
     fn drop(&mut self) {
         if !self.failed && std::thread::panicking() {
             self.leave("it panicked");

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::communicator::{Communicator, ExchangeFailure};
 use crate::kernels::random::uniform01;
 
-/// The ranks of a world of threads, in order: each thread makes a [`World`](super::World) of one.
+/// Makes the ranks of a world of threads, by rank; each thread makes a [`World`](super::World) of its own rank.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -29,10 +29,11 @@ pub fn threads(size: usize) -> Vec<ThreadRank> {
     ranks(size, None)
 }
 
-/// The ranks of a world of threads with faults that a seed decides, in simulated time.
+/// Makes the ranks of a world of threads with random faults, in simulated time.
 ///
-/// Time passes only while every living rank waits: first to the next arrival of a delayed message; if no message is delayed, to
-/// the deadlines of all waiting ranks at once. A simulation waits only for its threads, and equal seeds give equal faults.
+/// Simulated time passes only while every living rank waits. It passes to the next arrival of a delayed message; if no message
+/// is delayed, the deadlines of all waiting ranks pass at once. A simulation waits only for its threads, and equal seeds give
+/// equal faults.
 pub fn simulated(size: usize, faults: Faults) -> Vec<ThreadRank> {
     ranks(size, Some(faults))
 }
@@ -50,7 +51,7 @@ fn ranks(size: usize, faults: Option<Faults>) -> Vec<ThreadRank> {
     (0..size).map(|rank| ThreadRank { rank, size, exchanges: 0, faults, shared: shared.clone() }).collect()
 }
 
-/// The faults of a simulation: each is the share of messages or exchanges with the fault, from 0 to 1.
+/// The faults of a simulation: for each kind of fault, the share of messages or exchanges that have it, from 0 to 1.
 ///
 /// A fault depends on the seed, the ranks and the number of the exchange alone.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -61,14 +62,14 @@ pub struct Faults {
     pub delays: f64,
     /// The share of lost messages.
     pub drops: f64,
-    /// The share of exchanges in which a rank dies: it sends some of its messages, and does not report the failure.
+    /// The share of exchanges in which a rank dies: the rank sends some of its messages, and does not report the failure.
     pub deaths: f64,
 }
 
 /// The longest delay of a message, in units of simulated time.
 const LONGEST: f64 = 8.0;
 
-/// The fault that a random number decides.
+/// The decisions that a simulation draws random numbers for.
 #[derive(Clone, Copy)]
 enum Fault {
     Delay,
@@ -83,7 +84,7 @@ impl Faults {
         uniform01(self.seed, [from as u32, to as u32, exchange as u32, fault as u32])
     }
 
-    /// The time of arrival of a message that is sent now; `None` if it is lost.
+    /// Returns the arrival time of a message that is sent at the time `now`; `None` if the message is lost.
     fn arrival(&self, now: u64, from: usize, to: usize, exchange: u64) -> Option<u64> {
         if self.draw(Fault::Drop, from, to, exchange) < self.drops {
             return None;
@@ -98,7 +99,7 @@ impl Faults {
 pub struct ThreadRank {
     rank: usize,
     size: usize,
-    /// The exchanges that this rank began.
+    /// The number of exchanges that this rank has begun.
     exchanges: u64,
     faults: Option<Faults>,
     shared: Arc<ThreadExchange>,
@@ -110,15 +111,15 @@ struct ThreadExchange {
 }
 
 struct State {
-    /// The messages that were not received yet, by receiver and sender, oldest first.
+    /// The messages that have not been received, by receiver, then by sender, oldest first.
     mail: Vec<Vec<VecDeque<Message>>>,
     presence: Vec<Presence>,
     /// The ranks whose simulated deadline has passed.
     late: Vec<bool>,
     /// The simulated time.
     now: u64,
-    /// Whether ranks see failed and ended ranks. In a simulation only once every living rank waits, so that the seed decides the
-    /// messages that each received before.
+    /// Whether waiting ranks see failed and ended ranks. In a simulation this is true only after every living rank waits, so
+    /// that the messages that each rank received before depend on the seed alone.
     settled: bool,
     /// The first rank that failed, and its reason.
     failed: Option<(usize, String)>,
@@ -134,11 +135,11 @@ struct Message {
 #[derive(Clone, Copy, PartialEq)]
 enum Presence {
     Running,
-    /// In an exchange, with nothing to receive.
+    /// In an exchange, waiting for messages that have not arrived.
     Waiting,
-    /// Its communicator was dropped.
+    /// The rank's communicator was dropped.
     Ended,
-    /// The simulation ended it, unknown to the other ranks.
+    /// The simulation ended the rank, without a report to the other ranks.
     Dead,
 }
 
@@ -163,12 +164,12 @@ impl State {
         }
     }
 
-    /// The messages to one rank from another.
+    /// Returns the queue of messages to the rank `to` from the rank `from`.
     fn queue(&mut self, to: usize, from: usize) -> Option<&mut VecDeque<Message>> {
         self.mail.get_mut(to)?.get_mut(from)
     }
 
-    /// Takes a message that has arrived.
+    /// Takes the message of this exchange to the rank `to` from the rank `from`; `None` if it has not arrived.
     fn take(&mut self, to: usize, from: usize, exchange: u64) -> Option<Vec<u8>> {
         let now = self.now;
         let queue = self.queue(to, from)?;
@@ -176,7 +177,7 @@ impl State {
         if queue.front().is_some_and(fits) { queue.pop_front().map(|message| message.bytes) } else { None }
     }
 
-    /// Returns whether a rank ended without a message that another rank waits for.
+    /// Returns whether the rank `from` ended without sending its message of this exchange to the rank `to`.
     fn ended(&mut self, to: usize, from: usize, exchange: u64) -> bool {
         let sent = self
             .queue(to, from)
@@ -184,7 +185,7 @@ impl State {
         self.presence.get(from) == Some(&Presence::Ended) && !sent
     }
 
-    /// Advances a simulation if every living rank waits: ranks see failures, or time passes.
+    /// Advances a simulation if every living rank waits: ranks see failures, or time passes. Returns whether it advanced.
     fn advance(&mut self) -> bool {
         if self.presence.contains(&Presence::Running) {
             return false;
@@ -213,7 +214,7 @@ impl State {
 }
 
 impl ThreadRank {
-    /// Sends the messages of an exchange, except those that the simulation loses. Returns whether this rank survives.
+    /// Sends the messages of an exchange, except the messages that the simulation loses. Returns whether this rank survives.
     fn send(&self, messages: &[&[u8]], exchange: u64) -> bool {
         let others = messages.iter().enumerate().take(self.size).filter(|(to, _)| *to != self.rank);
         let mut copies: Vec<(usize, Vec<u8>)> = others.map(|(to, bytes)| (to, bytes.to_vec())).collect();
@@ -329,7 +330,7 @@ mod tests {
     use super::*;
     use crate::parallel::World;
 
-    /// Ranks that wait for a thread that panics get an error with the panic; so do later calls.
+    /// If a thread panics, the ranks that wait for it return an error that names the panic, and so do their later calls.
     #[test]
     fn a_panic_is_a_failure() {
         let mut ranks = threads(3);
@@ -354,7 +355,7 @@ mod tests {
         }
     }
 
-    /// The world counts what it sends to other ranks and keeps its own message.
+    /// A world counts the bytes that it sends to and receives from other ranks, without the message to its own rank.
     #[test]
     fn a_world_counts_its_bytes() {
         std::thread::scope(|scope| {

@@ -1,10 +1,10 @@
-//! The binary tree of the parts of a step, which fixes the order of additions: equal for any number of ranks.
+//! The binary tree over the parts of a step. It fixes the order of additions, so that sums are equal for any number of ranks.
 
 use std::ops::Range;
 
 use crate::error::Result;
 
-/// The largest subtrees that cover a range of the parts.
+/// Returns the largest subtrees that together cover a range of the parts, in order.
 pub(crate) fn subtrees(range: Range<usize>) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut start = range.start;
@@ -19,11 +19,11 @@ pub(crate) fn subtrees(range: Range<usize>) -> Vec<Range<usize>> {
     found
 }
 
-/// The sum of a subtree if it is known; an inner `None` for parts without sequences.
+/// A function that returns the sum of a subtree: the outer `None` if it is unknown, the inner `None` if no part has sequences.
 type SubtreeSum<'a, T> = dyn FnMut(&Range<usize>) -> Option<Result<Option<T>>> + 'a;
 
-/// Sums over a subtree. `node` returns the sum of a subtree if it is known, and `None` if it follows from the two halves; it
-/// knows each single part. A part without sequences has no sum.
+/// Sums over the parts `of`, a subtree: takes the sum from `node`, or adds the sums of the two halves if `node` returns `None`.
+/// `node` has to know each single part. The sum is `None` if no part has sequences.
 pub(crate) fn sum<T>(
     of: Range<usize>,
     node: &mut SubtreeSum<'_, T>,
@@ -43,7 +43,7 @@ pub(crate) fn sum<T>(
     }
 }
 
-/// Sums over all parts, each of which is known; `None` is a part without sequences.
+/// Sums over all parts of a step, in the order of the tree. A part is `None` if it has no sequences.
 pub(crate) fn sum_all<T>(parts: Vec<Option<T>>, add: &mut dyn FnMut(T, T) -> Result<T>) -> Result<Option<T>> {
     let all = 0..parts.len();
     let mut parts = parts.into_iter();
@@ -64,7 +64,7 @@ mod tests {
         assert!(subtrees(2..2).is_empty());
     }
 
-    /// The order of the additions, as text, for any number of ranks.
+    /// The order of the additions, written as text, is equal for any number of ranks.
     #[test]
     fn the_order_of_additions_is_that_of_one_rank() {
         let mut join = |a: String, b: String| Ok(format!("({a}+{b})"));

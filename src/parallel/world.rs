@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use super::communicator::{Communicator, ExchangeFailure};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The longest wait for another rank unless [`World::deadline`] sets it.
+/// The default of [`World::deadline`].
 const DEADLINE: Duration = Duration::from_secs(300);
-/// The longest deadline that the clock can represent for sure.
+/// The longest deadline: adding it to the current time cannot overflow the clock.
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// The ranks of a training, as seen by one rank. A clone is the same world.
+/// The ranks of a training, as seen by one rank. Clones refer to the same world.
 #[derive(Clone)]
 pub struct World(Rc<RefCell<Inner>>);
 
@@ -24,7 +24,7 @@ struct Inner {
     /// The reason why no further exchange is possible.
     failed: Option<Error>,
     received: Vec<Vec<u8>>,
-    /// The number of ranks on the cores of this one, itself among them.
+    /// The number of ranks that share the cores of this rank, including this rank.
     sharers: usize,
 }
 
@@ -43,7 +43,8 @@ pub struct Traffic {
 }
 
 impl World {
-    /// The world that a communicator connects. If its rank is not below its size, every exchange is an error.
+    /// Makes the world that a communicator connects. If the communicator's rank is not below its size, every exchange is an
+    /// error.
     pub fn new(communicator: impl Communicator + 'static) -> Self {
         let (rank, size) = (communicator.rank(), communicator.size());
         let failed = (rank >= size).then(|| {
@@ -79,7 +80,8 @@ impl World {
         self.0.borrow().communicator.size().max(1)
     }
 
-    /// Counts the ranks on the cores of this one, as processes of one host share cores unless they are bound.
+    /// Counts the ranks that share the cores of this rank: the processes of one host share all cores unless they are bound to
+    /// some.
     ///
     /// # Errors
     /// As [`Self::exchange`].
@@ -94,7 +96,7 @@ impl World {
         Ok(self)
     }
 
-    /// The number of ranks that share the cores of this one, itself among them.
+    /// The number of ranks that share the cores of this rank, including this rank.
     pub(crate) fn sharers(&self) -> usize {
         self.0.borrow().sharers
     }
@@ -104,11 +106,12 @@ impl World {
         self.0.borrow().traffic
     }
 
-    /// Sends `messages[r]` to each rank r and returns what each sent to this one; of this rank, its own message.
+    /// Sends `messages[r]` to each rank r and returns the messages to this rank, by sender; this rank's own message is among
+    /// them.
     ///
     /// # Errors
-    /// If a rank has failed or does not answer in time; the message names the rank and what this one was `doing`. All later
-    /// exchanges return that error.
+    /// If a rank has failed or does not answer in time; the message names the rank and the work that this rank was `doing`. All
+    /// later exchanges return the same error.
     pub(crate) fn exchange(&self, doing: &str, messages: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
         let mut inner = self.0.borrow_mut();
         let Inner { communicator, deadline, traffic, failed, received, .. } = &mut *inner;
@@ -137,7 +140,7 @@ impl World {
         Ok(all)
     }
 
-    /// Sends one message to every rank and returns what each rank sent, by rank.
+    /// Sends one message to every rank and returns the messages of all ranks, by rank.
     ///
     /// # Errors
     /// As [`Self::exchange`].
@@ -145,11 +148,11 @@ impl World {
         self.exchange(doing, &vec![message; self.size()])
     }
 
-    /// Sends the bytes of rank 0 to every rank and returns them on each; the `bytes` of other ranks are ignored.
+    /// Sends the bytes of rank 0 to every rank; every rank returns these bytes. The `bytes` of other ranks are ignored.
     ///
     /// # Errors
-    /// If a rank has failed or does not answer within the [deadline](Self::deadline); the message names the rank and what this one was
-    /// `doing`.
+    /// If a rank has failed or does not answer within the [deadline](Self::deadline); the message names the rank and the work
+    /// that this rank was `doing`.
     #[track_caller]
     pub fn broadcast(&self, doing: &str, bytes: &[u8]) -> Result<Vec<u8>> {
         let caller = Location::caller();
@@ -170,7 +173,7 @@ impl World {
             Err(error) => {
                 message[0] =
                     1 + KINDS.iter().position(|&kind| kind == error.kind()).unwrap_or_default() as u8;
-                // A line of code of another process would look like a line of this process.
+                // `{:#}` leaves out the source line: the receiving process would show it as a line of its own.
                 message.extend_from_slice(format!("{error:#}").as_bytes());
             }
         }
@@ -192,7 +195,8 @@ impl World {
         self.end(error.clone(), &format!("{error:#}"));
     }
 
-    /// Leaves the world: every other rank that waits for this one gets an error with this reason. After a failure it does nothing.
+    /// Leaves the world: every other rank that waits for this rank gets an error with this reason. After a failure, `leave`
+    /// does nothing.
     pub fn leave(&self, reason: &str) {
         let expected = "a process that has not left the world";
         self.end(Error::of(ErrorKind::Io, "exchange with the other processes", expected, reason), reason);
@@ -208,7 +212,7 @@ impl World {
 }
 
 impl Drop for Inner {
-    /// A rank that panics has failed.
+    /// Reports a panic of this rank to the other ranks as a failure.
     fn drop(&mut self) {
         if std::thread::panicking() && self.failed.is_none() {
             self.communicator.leave("it panicked");
@@ -216,18 +220,18 @@ impl Drop for Inner {
     }
 }
 
-/// The families of errors, as messages number them.
+/// The kinds of errors. The first byte of a message of [`World::agree`] is 0, or 1 plus the index of the error's kind.
 const KINDS: [ErrorKind; 5] =
     [ErrorKind::Mismatch, ErrorKind::Program, ErrorKind::NotFinite, ErrorKind::Format, ErrorKind::Io];
 
-/// The error of another rank.
+/// Makes the error that this rank returns for the failure of another rank.
 fn failure(kind: ErrorKind, doing: &str, rank: usize, reason: &str) -> Error {
     let got = format!("a failure of rank {rank}: {reason}");
     Error::of(kind, doing, "all processes to go on", got)
 }
 
 impl ExchangeFailure {
-    /// The error of a rank that was `doing` something.
+    /// Converts the failure to the error of a rank that waited in the exchange; `doing` names the work of that rank.
     pub(super) fn error(self, doing: &str, deadline: Duration) -> Error {
         match self {
             ExchangeFailure::Left { rank, reason } => failure(ErrorKind::Io, doing, rank, &reason),

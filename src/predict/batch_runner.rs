@@ -28,14 +28,15 @@ pub(crate) struct BatchRunner {
     carried: Vec<CarriedState>,
     /// Values of feeds that are not in the data: see [`BatchLoss`](crate::executor::BatchLoss).
     pub(crate) seeds: Vec<(VarId, Variable)>,
-    /// The persistent variables that metrics read, with their values at the beginning of the last run.
+    /// The persistent variables that metrics read, with their values before the last run; `None` before the first run.
     persistent: BTreeMap<VarId, Option<Variable>>,
     /// Pairs of feeds that share sequences, and the number of shared levels.
     alike: Vec<([String; 2], usize)>,
 }
 
 impl BatchRunner {
-    /// A runner of an executor that fetches the carried states after a batch; metrics read the persistent variables in `looked_at`.
+    /// Makes a runner of an executor that fetches the carried states after a batch; `looked_at` are the variables that metrics
+    /// read.
     pub(crate) fn new(executor: Executor, looked_at: impl Iterator<Item = VarId>) -> Self {
         let program = executor.program();
         let feeds = program.vars().filter(|(_, v)| v.role == VarRole::Feed);
@@ -52,12 +53,13 @@ impl BatchRunner {
         }
     }
 
-    /// Checks data as far as possible before its batches are read.
+    /// Checks data before batches are read: feeds that share sequences must have equal lengths, as far as the data know
+    /// lengths.
     pub(crate) fn check(&self, data: &dyn Data) -> Result<()> {
         self.alike.iter().try_for_each(|([a, b], levels)| data.same_lengths([a, b], *levels))
     }
 
-    /// Returns the number of sequences of a batch, by its feeds, since data may leave out the numbers of samples.
+    /// Returns the number of sequences of a batch. It is taken from the feeds, since data may leave out the numbers of samples.
     pub(crate) fn sequences(&self, batch: &Batch) -> usize {
         let fed = batch.values.iter().find(|(name, _)| self.batched(name));
         fed.map_or(batch.numbers.len(), |(_, value)| value.batch_size())
@@ -68,7 +70,7 @@ impl BatchRunner {
         self.feeds.get(feed).is_some_and(|&id| program.spec(id).is_ok_and(|spec| spec.batched()))
     }
 
-    /// Returns the number of rows of each sequence of a batch, in the feed that has most.
+    /// Returns, for each sequence of a batch, the largest number of rows that the sequence has in any feed.
     ///
     /// # Errors
     /// If feeds have different numbers of sequences.
@@ -91,7 +93,7 @@ impl BatchRunner {
         Ok(lengths)
     }
 
-    /// Returns some sequences of a batch as a batch; values without sequences are kept whole.
+    /// Returns a batch with some sequences of a batch; values without sequences are kept whole.
     pub(crate) fn share(&self, batch: &Batch, sequences: &[usize]) -> Result<Batch> {
         let (mut values, mut tokens) = (Vec::with_capacity(batch.values.len()), 0);
         for (name, value) in &batch.values {
@@ -107,8 +109,8 @@ impl BatchRunner {
         Ok(Batch { values, numbers, tokens, padded: tokens })
     }
 
-    /// Runs a batch from the states in `carried`, or from zeros where there is none. `how` makes the run from the feeds, `then` is
-    /// called after the run; `failed` converts an error of either.
+    /// Runs a batch. Carried states start from the values in `carried`, or from zeros if `carried` has no value. `how` makes
+    /// the run from the feeds, and `then` is called after the run; `failed` converts an error of the run or of `then`.
     pub(crate) fn run(
         &mut self,
         scope: &mut Scope,
@@ -147,7 +149,7 @@ impl BatchRunner {
         ran.and_then(|()| then(&mut self.executor)).map_err(|e| failed(scope, &run, e))
     }
 
-    /// Adds the batch of the last run to a metric, and checks that its number of sums does not change.
+    /// Adds the batch of the last run to a metric, and checks that the metric's number of sums does not change.
     pub(super) fn update(&mut self, metric: &mut dyn Metric, batch: &Batch) -> Result<()> {
         let values = metric.variables().into_iter().map(|var| match self.persistent.get(&var.id()) {
             Some(Some(value)) => Ok(value.clone()),
@@ -160,7 +162,7 @@ impl BatchRunner {
         check_count(metric, sums)
     }
 
-    /// Sets the carried states to no sequences, as after a batch without sequences.
+    /// Gives each carried state a value without sequences, as after a batch without sequences.
     pub(crate) fn carry_none(&self, carried: &mut BTreeMap<String, Variable>) -> Result<()> {
         let program = self.executor.program();
         for state in &self.carried {
@@ -194,7 +196,7 @@ fn alike(program: &Program) -> Vec<([String; 2], usize)> {
     feeds.iter().enumerate().filter_map(pair).collect()
 }
 
-/// Returns the sample of a row of a value of a batch, and the row's position in the sample.
+/// Returns the number of the sample that has a row of `value`, and the row's position in the sample (`None` without a LoD).
 fn sample(batch: &Batch, value: &Variable, row: usize) -> Option<(u64, Option<usize>)> {
     let (sequence, position) = match value.lod() {
         Some(lod) => {

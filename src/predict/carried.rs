@@ -1,4 +1,4 @@
-//! Carried states: the values that the next batch is fed.
+//! Carried states: the values that feeds of a batch take over from the previous batch.
 
 use std::sync::Arc;
 
@@ -8,10 +8,11 @@ use crate::operator::VarId;
 use crate::program::{CarriedState, Program};
 use crate::tensor::{Dense, Variable};
 
-/// Returns the value of a carried state for `sequences` sequences: zeros at first, then the rows of the sequences that continue.
+/// Returns the value of a carried state for `sequences` sequences: zeros before the first batch, then the state of the first
+/// sequences of the previous batch.
 ///
 /// # Errors
-/// If there are more sequences than in the batch before.
+/// If there are more sequences than in the previous batch.
 pub(super) fn fed(
     program: &Program,
     state: &CarriedState,

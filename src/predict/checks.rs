@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::{Storage, Variable};
 
-/// Checks that no value of the outputs is NaN, which could be taken for a prediction.
+/// Checks that no number of the outputs is NaN, which a caller could mistake for a prediction.
 #[track_caller]
 pub(super) fn numbers(values: &[Variable], outputs: &[impl AsRef<str>]) -> Result<()> {
     for (value, name) in values.iter().zip(outputs) {

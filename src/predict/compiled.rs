@@ -17,7 +17,7 @@ pub(super) struct CompiledModel {
     threads: Threads,
     /// The model's weights, in memory shared with all other programs.
     weights: Scope,
-    /// The program in windows, made at the first long batch; the inner `None` if it cannot run in windows.
+    /// The program in windows: `None` before the first long batch, `Some(None)` if the program cannot run in windows.
     windows: Option<Option<Windows>>,
 }
 
@@ -77,7 +77,7 @@ impl IdleModels {
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<Vec<VarId>, Vec<CompiledModel>>> {
-        // Nothing that can panic runs while it is held, so its value is consistent.
+        // Nothing that can panic runs while the lock is held, so the map is consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

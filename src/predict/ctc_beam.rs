@@ -17,17 +17,17 @@ type LanguageModel = dyn Fn(&[i64], i64) -> f64 + Send + Sync;
 
 /// A CTC beam search for the likeliest labellings of sequences of frames, whose network was trained by CTC.
 ///
-/// Each frame has a distribution over the classes, one of which is the *blank*. A path takes one class in each frame; its
-/// labelling is the path after merging runs of one class and then removing the blanks. The probability of a labelling is
-/// the sum over all its paths, so the labelling of the likeliest path need not be the likeliest labelling. From frame to frame the
-/// search keeps a number of prefixes of labellings (the beam width), each with the probability of its paths that end in a blank and of
-/// its other paths; the probabilities of the paths of one labelling are added. A labelling has the score
+/// Each frame has a distribution over the classes, one of which is the *blank*. A path takes one class in each frame; the
+/// labelling of a path is the path after merging runs of one class and then removing the blanks. The probability of a labelling
+/// is the sum over all its paths, so the labelling of the likeliest path need not be the likeliest labelling. From frame to
+/// frame the search keeps a number of prefixes of labellings (the beam width). It adds the probabilities of the paths of a
+/// prefix: one sum over the paths that end in a blank, and one over the other paths. A labelling has the score
 ///
 /// ```text
 /// ln p(labels) + weight · Σ model(labels before, label) + bonus · number of labels
 /// ```
 ///
-/// by which prefixes are kept, too. With as many prefixes as labellings the result is exact.
+/// The search keeps the prefixes with the best scores. If the beam is wide enough to keep all prefixes, the result is exact.
 ///
 /// ```
 /// use unpadded::ndarray::array;
@@ -68,7 +68,8 @@ pub struct CtcBeam {
 pub struct CtcLabels {
     /// The labels: classes other than the blank.
     pub labels: Vec<i64>,
-    /// The natural logarithm of their probability over all paths that were kept, plus the terms of language model and bonus.
+    /// The natural logarithm of the labels' probability, summed over all kept paths, plus the terms of language model and
+    /// bonus.
     pub score: f64,
 }
 
@@ -94,11 +95,11 @@ impl CtcBeam {
         Self { n_best, ..self }
     }
 
-    /// Adds a language model: `weight` times the natural logarithm of the probability of each label after the labels before
-    /// it. A label of negative infinity is never taken there, whatever the weight.
+    /// Adds a language model: `weight` times the natural logarithm of the probability of each label after the labels before it.
+    /// If the model returns negative infinity, the label is never taken after these labels, whatever the weight.
     ///
-    /// Several threads call it at once. Each label is requested once while its prefix is kept, and may be requested again
-    /// if the prefix is kept again later; the result must be the same.
+    /// Several threads call the model at once. It is called once for each next label while a prefix is kept, and may be called
+    /// again if the prefix is kept again later; it must then return the same result.
     #[must_use]
     pub fn language_model(
         self,
@@ -114,13 +115,13 @@ impl CtcBeam {
         Self { bonus, ..self }
     }
 
-    /// Decodes logits: returns the best labellings of each sequence, best first. Of equal scores, the labelling with the smaller label
-    /// at the first difference, or that ends there, comes first.
+    /// Decodes logits: returns the best labellings of each sequence, best first. Labellings with equal scores are ordered by
+    /// their first difference: the smaller label, or the labelling that ends there, comes first.
     ///
     /// The logits have the shape `[frames, classes]`, in f32 or f64, and a LoD whose last level divides the frames into
-    /// sequences; the result has one entry per sequence of that level. The softmax is computed here, in f64. A class of negative
-    /// infinity is never taken, and a sequence without frames has the empty labelling, of score 0. A sequence has fewer
-    /// labellings than requested if no more exist, and none if the language model forbids all.
+    /// sequences; the result has one entry per sequence of that level. `decode` computes the softmax, in f64. A class whose
+    /// logit is negative infinity is never taken, and a sequence without frames has the empty labelling, of score 0. A sequence
+    /// has fewer labellings than requested if no more exist, and none if the language model forbids all.
     ///
     /// Sequences are divided over the threads of rayon's pool; the result does not depend on their number.
     ///
@@ -191,15 +192,16 @@ struct Search<'a> {
 /// A kept prefix. Probabilities are natural logarithms.
 struct Prefix {
     node: usize,
-    /// The probability of its paths so far that end in a blank.
+    /// The probability of the prefix's paths so far that end in a blank.
     blank: f64,
-    /// The probability of its paths so far that end in its last label.
+    /// The probability of the prefix's paths so far that end in its last label.
     label: f64,
-    /// The probability of all its paths.
+    /// The probability of all paths of the prefix.
     both: f64,
     /// The terms of language model and bonus.
     extra: f64,
-    /// These terms for each next label; NaN where the model was not called yet, empty if it was not called at all.
+    /// The terms of language model and bonus for each next label: NaN before the model is called for a label, empty before the
+    /// first call.
     asked: Vec<f64>,
 }
 
@@ -240,9 +242,9 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Adds the candidates that are kept prefixes again: a further blank or the last label once more are paths of the same
-    /// prefix, and so is its last label after its parent prefix, if the parent is kept, too. Returns these labels, each with
-    /// the number of the parent prefix, in order.
+    /// Adds each kept prefix as a candidate again. Three kinds of paths lead to the same prefix: a further blank; the last
+    /// label once more; and, if the parent prefix is kept, the last label after the parent. Returns the pairs of such a parent
+    /// (its number among the kept prefixes) and the last label, sorted.
     fn stay(&mut self) -> Vec<(usize, usize)> {
         let Self { beam, prefixes, kept, logs, found } = self;
         let mut inside = Vec::new();
@@ -266,10 +268,10 @@ impl<'a> Search<'a> {
         inside
     }
 
-    /// Adds the candidates of each kept prefix and each next label, except for the labels that `stay` has returned.
+    /// Adds a candidate for each kept prefix and each next label, except for the pairs `inside`, which `stay` has returned.
     fn extend(&mut self, inside: &[(usize, usize)]) -> Result<()> {
         let Self { beam, prefixes, kept, logs, found } = self;
-        // If the beam is full already, a candidate worse than all of it will not be kept.
+        // If there are already as many candidates as the beam is wide, a candidate worse than all of them will not be kept.
         let full = found.len() >= beam.beams;
         let least = if full { found.iter().map(|f| f.score).fold(f64::INFINITY, f64::min) } else { NEVER };
         let mut inside = inside.iter().copied().peekable();
@@ -353,7 +355,8 @@ impl<'a> Search<'a> {
 }
 
 impl Prefix {
-    /// Returns the probability of the paths after which `next` is a new label: after an equal label only with a blank between.
+    /// Returns the probability of the paths to which `next` adds a new label: after an equal label, only the paths that end in
+    /// a blank.
     fn before(&self, next: usize, prefixes: &Prefixes) -> f64 {
         if prefixes.nodes[self.node].label == next { self.blank } else { self.both }
     }
@@ -362,8 +365,8 @@ impl Prefix {
 /// The prefix without labels.
 const ROOT: usize = 0;
 
-/// Prefixes as a tree: each node is a label after its parent's prefix. A node lives as long as its prefix, or a longer prefix with
-/// this beginning, is kept; so the tree never has more labels than the kept prefixes.
+/// The tree of prefixes: a node is the prefix of its parent, followed by one label. A node lives as long as its prefix, or a
+/// longer prefix that begins with it, is kept; so the tree never has more labels than the kept prefixes together.
 struct Prefixes {
     nodes: Vec<Node>,
     /// Freed nodes to reuse.
@@ -385,7 +388,7 @@ struct Node {
 
 impl Prefixes {
     fn new() -> Self {
-        // With one reference too many it is never freed; its label is not a class.
+        // The root has one reference too many, so that it is never freed; its label is not a class.
         let root = Node { parent: ROOT, label: usize::MAX, length: 0, kept: None, users: 1 };
         Self { nodes: vec![root], free: Vec::new(), children: HashMap::new() }
     }
@@ -430,7 +433,7 @@ impl Prefixes {
         }
     }
 
-    /// Returns the last label of a node, or `next` if given, and the node before that label.
+    /// Returns the parent and the last label of a node, or, with `next`, of the node's child for `next`. `None` for the root.
     fn end(&self, node: usize, next: Option<usize>) -> Option<(usize, usize)> {
         match next {
             Some(next) => Some((node, next)),
@@ -439,7 +442,8 @@ impl Prefixes {
         }
     }
 
-    /// Compares two prefixes by their first labels that differ. It walks up the tree, which is fast enough as scores are seldom equal.
+    /// Compares two prefixes by their first labels that differ. A walk up the tree is fast enough, since scores are seldom
+    /// equal.
     fn order(&self, a: Option<(usize, usize)>, b: Option<(usize, usize)>) -> Ordering {
         let length = |end: Option<(usize, usize)>| end.map_or(0, |(node, _)| self.nodes[node].length + 1);
         let shorter = |(node, _)| self.end(node, None);

@@ -15,8 +15,8 @@ use crate::program::Var;
 
 impl Predictor {
     /// Returns the loss and the metrics of the training over all of `data`, bit-identical to [`Trainer::evaluate`] with these
-    /// parameters. The data has the fields of the development data, including labels. Metrics of your own are left out, because a
-    /// file cannot describe them.
+    /// parameters. The data must have the fields of the development data, including labels. Metrics of your own are left out,
+    /// because a file cannot describe them.
     ///
     /// [`Trainer::evaluate`]: crate::train
     ///

@@ -1,4 +1,4 @@
-//! A trained model as a generator: its step block runs on the tokens that it generated before.
+//! A trained model as a generator: the model's step block runs on the tokens that were generated before.
 
 use std::sync::Arc;
 
@@ -52,8 +52,8 @@ pub struct Generator {
 }
 
 impl Predictor {
-    /// A generator: `tokens` is the feed of the tokens so far (i64, one per row, one level), `logits` the output with a row of
-    /// scores (f32) for the next token.
+    /// Makes a generator: `tokens` is the feed of the tokens so far (i64, one per row, one level), `logits` the output with a
+    /// row of scores (f32) for the next token.
     ///
     /// # Errors
     /// As [`Self::session`]; if the feed or the output has another dtype or shape; if the model needs other feeds at each step.
@@ -119,8 +119,8 @@ impl Generator {
         self.classes
     }
 
-    /// Greedy decoding: takes the likeliest token at each step, of equal tokens the first. There are as many sources as the feeds
-    /// have sequences; for a model without feeds as many as the options have prefixes, or one.
+    /// Greedy decoding: takes the likeliest token at each step, the first of equally likely tokens. There are as many sources
+    /// as the feeds have sequences; for a model without feeds, as many as the options have prefixes, or one.
     ///
     /// # Errors
     /// If feeds are missing or do not fit, options are invalid, or scores are not numbers.
@@ -171,14 +171,14 @@ impl Generator {
     }
 }
 
-/// The running model: a row for each hypothesis.
+/// The running model, with a row for each hypothesis.
 struct ModelSteps<'a> {
     generator: &'a Generator,
     engine: Option<Engine>,
     sources: usize,
     /// The values of each source before the first step.
     begun: StepStart,
-    /// The source of each row; `None` before the first step.
+    /// The number of each row's source; `None` before the first step.
     rows: Option<Vec<usize>>,
     states: Vec<Variable>,
     logits: Vec<f32>,
@@ -279,7 +279,7 @@ impl Steps for ModelSteps<'_> {
     }
 }
 
-/// Returns rows of a value of the last step, in another order.
+/// Returns the rows `rows` of a value of the last step, in this order and with repetitions.
 fn gathered(engine: &mut Engine, left: VarId, like: &Variable, rows: &[usize]) -> Result<Variable> {
     let mut shape = like.shape().to_vec();
     let width: usize = shape.iter().skip(1).product();
@@ -294,7 +294,7 @@ fn gathered(engine: &mut Engine, left: VarId, like: &Variable, rows: &[usize]) -
     })
 }
 
-/// Returns the named sequences of a variable, in order, with repetitions.
+/// Returns the sequences of a variable with these numbers, in this order and with repetitions.
 fn select(value: &Variable, sequences: &[usize]) -> Result<Variable> {
     let mut entries = sequences.to_vec();
     let mut levels = Vec::new();

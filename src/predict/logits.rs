@@ -1,9 +1,9 @@
-//! Vectorized passes over rows of logits: the maximum, log-sum-exp, and the logits from a threshold on.
+//! Vectorized passes over rows of logits: the maximum, log-sum-exp, and the logits that reach a threshold.
 
 use crate::kernels::{Arithmetic, Float, Sweep, sweep};
 
-/// The numbers that are compared at a time; sums run in half as many lanes. The lanes are the same on every CPU, and are added
-/// in the same order.
+/// The number of logits that are compared at a time; sums run in half as many lanes. The lanes are the same on every CPU, and
+/// are added in the same order.
 const BLOCK: usize = 32;
 const SUMS: usize = BLOCK / 2;
 
@@ -76,8 +76,8 @@ pub(super) fn log_sum_exp(row: &[f32], largest: f32) -> f64 {
     f64::from(largest) + sweep(Sum(row, largest)).ln()
 }
 
-/// Calls `found` with each index from `from` on whose number is at least the threshold, in order. `found` returns the
-/// threshold for the next numbers.
+/// Calls `found` with the index and the value of each logit that is at least the threshold, in order, from index `from` on.
+/// `found` returns the threshold for the next logits.
 pub(super) fn from_threshold(row: &[f32], from: usize, threshold: f32, found: impl FnMut(usize, f32) -> f32) {
     struct Scan<'a, F>(&'a [f32], usize, f32, F);
     impl<F: FnMut(usize, f32) -> f32> Sweep for Scan<'_, F> {

@@ -11,9 +11,9 @@ use crate::program::{CarriedState, Program, RECURRENT, VarRole};
 
 /// A loaded model, which is never changed.
 pub(super) struct Model {
-    /// The program that the outputs and the states need.
+    /// The part of the program that the outputs and the carried states need.
     pub(super) program: Program,
-    /// The program that the metrics and the states need.
+    /// The part of the program that the metrics and the carried states need.
     pub(super) scored: Program,
     pub(super) metrics: Vec<MetricDesc>,
     pub(super) registry: Registry,
@@ -72,7 +72,7 @@ impl Model {
             }
         }
         weights.make_common();
-        // Compiled now, so that errors appear at loading.
+        // The program is compiled now, so that its errors appear at loading.
         Executor::new(&program, registry, &all, 1)?;
         let registry = registry.clone();
         Ok(Self {

@@ -22,7 +22,8 @@ pub(crate) struct BatchState<'a> {
 }
 
 impl BatchRunner {
-    /// Runs a batch as [`Self::run`], adds its values to the metrics and carries its states on.
+    /// Runs a batch as [`Self::run`], adds the batch's values to the metrics, and stores the states after the batch in
+    /// `carried`.
     pub(crate) fn measure(
         &mut self,
         scope: &mut Scope,
@@ -39,7 +40,7 @@ impl BatchRunner {
         self.hand_on(carried)
     }
 
-    /// [`Self::measure`] of a run for inference.
+    /// Runs a batch for inference, as [`Self::measure`] does.
     pub(crate) fn infer(
         &mut self,
         scope: &mut Scope,
@@ -49,7 +50,8 @@ impl BatchRunner {
         self.measure(scope, of, carry, |feeds| Run::infer(feeds), |_| Ok(()), |_, _, e| e)
     }
 
-    /// Adds all batches of data to the metrics, from states of zeros. Returns whether the data ended before `stop` was set.
+    /// Adds all batches of data to the metrics; carried states start from zeros. Returns whether the data ended before `stop`
+    /// was set.
     pub(crate) fn infer_all(
         &mut self,
         scope: &mut Scope,

@@ -64,7 +64,7 @@ pub struct Predictor {
     most_rows: usize,
     /// The carried states after the last batch; empty before the first.
     left: Mutex<Vec<Variable>>,
-    /// The turns of calls that continue from these states.
+    /// The turns of the calls that continue from the states in `left`.
     turns: Turns,
 }
 
@@ -101,11 +101,11 @@ impl Predictor {
         Self::new(Checkpoint::load(path)?, registry).map_err(named)
     }
 
-    /// A predictor of a checkpoint.
+    /// Makes a predictor of a checkpoint.
     ///
     /// # Errors
-    /// If it names no outputs, if an output is not a forward value, if an operator that they need is not registered or
-    /// does not fit, or if a parameter that they need is not finite.
+    /// If the checkpoint names no outputs, if an output is not a forward value, if an operator that the outputs need is not
+    /// registered or does not fit, or if a parameter that they need is not finite.
     #[track_caller]
     pub fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
         let model = Model::new(checkpoint, registry).at_caller()?;
@@ -121,7 +121,7 @@ impl Predictor {
         })
     }
 
-    /// Sets the number of threads (default: as many as the machine has cores). Results do not depend on it. All clones
+    /// Sets the number of threads (default: as many as the machine has cores). Results do not depend on this number. All clones
     /// share these threads; if several threads predict at once, `threads(1)` lets each run its own batch alone.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
@@ -129,8 +129,8 @@ impl Predictor {
     }
 
     /// Sets the most rows of sequences in memory at once (default: 16,384). Longer batches run in windows that pass on their
-    /// states, if the model can: not a model that joins rows read from both ends, attends to all rows
-    /// of a sequence, or nests sequences. Results do not depend on it.
+    /// states, if the model can. A model cannot run in windows if it joins rows read from both ends, attends to all rows of a
+    /// sequence, or nests sequences. Results do not depend on this number.
     #[must_use]
     pub fn most_rows(self, most_rows: usize) -> Self {
         Self { most_rows: most_rows.max(1), ..self }
@@ -139,14 +139,14 @@ impl Predictor {
     /// Returns the values of the outputs for a batch, in the order of `outputs`. Only the feeds that these outputs need are
     /// required; other feeds are checked and not used.
     ///
-    /// [Carried states](crate::Builder::carried_state) start from zeros, unless they are fed. The states after the batch
-    /// are always computed, and need their feeds; [`Self::run_on`] continues from them. If several
+    /// [Carried states](crate::Builder::carried_state) start from zeros, unless they are fed. The states after the batch are
+    /// always computed, so the feeds that they need are required; [`Self::run_on`] continues from these states. If several
     /// threads run batches on one predictor, the states of the batch that ends last are kept.
     ///
     /// # Errors
     /// If an output or a feed is unknown (the error lists the known names), a feed is missing or does not
     /// fit, an operator refuses its data, or an output is NaN, which is no prediction.
-    /// The states from which [`Self::run_on`] continues are then unchanged.
+    /// After an error, the states from which [`Self::run_on`] continues are unchanged.
     #[track_caller]
     pub fn run(&self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
         self.run_for(Location::caller(), feeds, outputs)
@@ -167,9 +167,9 @@ impl Predictor {
         Ok(found)
     }
 
-    /// [`Self::run`] from the carried states after the last batch: sequence *i* continues sequence *i* of that
-    /// batch, bit-identical to both in one batch. Before any batch it equals `run`. Each clone has states of its own, so
-    /// threads that follow different texts need a clone each; calls on one predictor run one after the other.
+    /// Runs as [`Self::run`], but from the carried states after the last batch: sequence *i* continues sequence *i* of that
+    /// batch, bit-identical to one run of the joined sequences. Before any batch it equals `run`. Each clone has carried states
+    /// of its own, so threads that follow different texts need a clone each; calls on one predictor run one after the other.
     ///
     /// If the batch has fewer sequences than the last batch, the first states are carried and the others dropped, and the next
     /// batch may not be larger than this one.
@@ -198,8 +198,8 @@ impl Predictor {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::run`]; if there are more sequences than in the batch before; and if such a call runs on this thread already,
-    /// as it may in tasks of a pool of threads.
+    /// As [`Self::run`]; if there are more sequences than in the previous batch; and if a call of `run_on` runs on this thread
+    /// already, as it may in tasks of a pool of threads.
     #[track_caller]
     pub fn run_on(&self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
         let caller = Location::caller();
@@ -207,7 +207,7 @@ impl Predictor {
             return self.run(feeds, outputs).map_err(|e| e.called(caller));
         }
         let _turn = self.turns.wait().map_err(|e| e.called(caller))?;
-        // No lock is held while it runs: a thread that waits for its pool may take up other work, and enter again.
+        // No lock is held during the run: a thread that waits for its pool may take up other work, and call `run_on` again.
         let before = self.left().clone();
         let (found, left) =
             self.predict(feeds, outputs, InitialStates::Left(&before)).map_err(|e| e.called(caller))?;
@@ -282,7 +282,7 @@ impl Predictor {
                 Err(Error::of(ErrorKind::Program, what, expected, got))
             }
         };
-        // Also after an error: the next batch may succeed.
+        // The model is put back after an error, too: the next batch may succeed.
         self.idle.put_back(set, compiled);
         let mut found = found?;
         let left = found.split_off(outputs.len());
@@ -311,8 +311,9 @@ impl Predictor {
         states.map(value).collect()
     }
 
-    /// Returns the likeliest entry of a vocabulary for each row of an output, of equal entries the first, and its number in the
-    /// output: its probability, if the output is a softmax. The feeds are as for [`Self::run`].
+    /// Returns, for each row of an output, the likeliest entry of a vocabulary, and the entry's number in that row: its
+    /// probability, if the output is a softmax. Of equal numbers, the first counts as the likeliest. The feeds are as for
+    /// [`Self::run`].
     ///
     /// ```
     /// # use unpadded::data::Vocabulary;
@@ -387,13 +388,13 @@ impl Predictor {
             .at_caller()
     }
 
-    /// Returns a note of the checkpoint.
+    /// Returns a note of the checkpoint; `None` if there is no note of this name.
     pub fn note(&self, name: &str) -> Option<&str> {
         self.model.notes.get(name).map(String::as_str)
     }
 }
 
-/// A clone shares weights and threads with the original, and starts with a copy of its carried states.
+/// A clone shares weights and threads with the original, and starts with a copy of the original's carried states.
 impl Clone for Predictor {
     fn clone(&self) -> Self {
         let Self { model, threads, started, idle, stepping, most_rows, .. } = self;

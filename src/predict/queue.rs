@@ -11,8 +11,8 @@ use crate::operator::{Extent, Reach, Spec, VarId};
 use crate::program::OpDesc;
 use crate::tensor::{StorageKind, Variable};
 
-/// A queue of prediction requests from many threads: requests that arrive while others run are joined into one batch, and each gets
-/// bit-identical results as alone. A request that arrives while none runs starts at once.
+/// A queue of prediction requests from many threads: requests that arrive while others run are joined into one batch. Each
+/// request gets results that are bit-identical to a run alone. A request starts at once if no other request runs.
 ///
 /// Requests are joined if they have the same outputs and the same feeds, all feeds and outputs have a row or a sequence
 /// for each sample, and no operator between reads the whole batch or draws random numbers. Other requests run alone, in turn. If a
@@ -50,7 +50,7 @@ pub struct Queue {
     state: Mutex<State>,
     /// Notified when a request was answered, or when a thread may take the lead.
     changed: Condvar,
-    /// By list of outputs, whether they are computed for each sample by itself.
+    /// For each list of outputs, whether the outputs are computed for each sample by itself.
     by_sample: Mutex<BTreeMap<Vec<String>, bool>>,
 }
 
@@ -65,7 +65,7 @@ struct State {
 struct Request {
     feeds: Vec<(String, Variable)>,
     outputs: Vec<String>,
-    /// The number of its samples, if it may be joined with others.
+    /// The number of samples of the request; `None` if the request must run alone.
     samples: Option<usize>,
     /// The line that called [`Queue::run`].
     caller: &'static Location<'static>,
@@ -78,14 +78,14 @@ enum Answer {
     Panicked(Box<dyn Any + Send>),
 }
 
-/// The rows of a joined batch: about as many as make it fast.
+/// The number of rows from which no more requests join a batch: a batch of this size runs fast.
 const ROWS: usize = 8192;
 
 /// The most lists of outputs that are remembered.
 const KNOWN: usize = 256;
 
 impl Predictor {
-    /// A queue for many threads. To use all cores, give the predictor [threads](Self::threads): one batch runs at a time.
+    /// Makes a queue of requests from many threads. One batch runs at a time, on the predictor's [threads](Self::threads).
     pub fn queue(self) -> Queue {
         Queue {
             predictor: self,
@@ -97,7 +97,7 @@ impl Predictor {
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that can panic runs while it is held.
+    // Nothing that can panic runs while the lock is held.
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -184,7 +184,7 @@ impl Queue {
         }
         let Some(found) = self.computed_by_sample(outputs) else { return false };
         let mut known = lock(&self.by_sample);
-        // Every order of the same names is another list.
+        // Each order of the same names is a list of its own, so the number of lists is limited.
         if known.len() < KNOWN {
             known.insert(outputs.to_vec(), found);
         }
@@ -227,7 +227,8 @@ impl Queue {
         }
     }
 
-    /// Answers several requests by one batch; `None` if the batch fails.
+    /// Answers several requests by one batch. `None` for fewer than two requests, if the inputs cannot be merged, if the batch
+    /// fails, or if an output cannot be divided by request.
     fn joined(&self, requests: &[Arc<Request>]) -> Option<Vec<Vec<Variable>>> {
         let first = requests.first().filter(|_| requests.len() > 1)?;
         let mut feeds = Vec::with_capacity(first.feeds.len());

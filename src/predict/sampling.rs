@@ -6,8 +6,8 @@ use crate::kernels::philox;
 
 /// Options of sampling a class from logits: temperature, top-k, top-p (nucleus) and typical sampling.
 ///
-/// Logits are divided by the temperature; `top_k`, `top_p` and `typical` then each exclude classes, in this order, each by the
-/// probabilities of the remaining classes.
+/// Logits are divided by the temperature. Then `top_k`, `top_p` and `typical` each exclude classes, in this order; each uses
+/// the probabilities of the classes that are left.
 ///
 /// ```
 /// use unpadded::predict::Sampling;
@@ -53,9 +53,9 @@ impl Sampling {
         Self { top_p, ..self }
     }
 
-    /// Typical sampling: only the most typical tokens that together have this probability can be drawn (default: 1, all). The smaller
-    /// `|-ln p - H|`, with the entropy `H` of all tokens, the more typical: the likeliest may be too likely. (C. Meister,
-    /// T. Pimentel, G. Wiher, R. Cotterell, Locally typical sampling, 2022.)
+    /// Typical sampling: only the most typical tokens that together have this probability can be drawn (default: 1, all). A
+    /// token is more typical, the smaller `|-ln p - H|` is, with the entropy `H` of all tokens: the likeliest token may be too
+    /// likely. (C. Meister, T. Pimentel, G. Wiher, R. Cotterell, Locally typical sampling, 2022.)
     #[must_use]
     pub fn typical(self, typical: f64) -> Self {
         Self { typical, ..self }
@@ -92,7 +92,7 @@ pub struct Sampler {
     room: Scratch,
 }
 
-/// Two samplers are equal if they draw the same from now on.
+/// Two samplers are equal if they draw the same classes from now on.
 impl PartialEq for Sampler {
     fn eq(&self, other: &Self) -> bool {
         let state = |one: &Self| (one.sampling, one.seed, one.drawn);
@@ -101,7 +101,7 @@ impl PartialEq for Sampler {
 }
 
 impl Sampler {
-    /// Draws a class and returns its index. Of equal logits the first counts as the likelier.
+    /// Draws a class and returns its index. Of equal logits, the first counts as the likelier.
     ///
     /// # Errors
     /// If there is no logit above negative infinity, or one is NaN or positive infinity.
@@ -113,8 +113,8 @@ impl Sampler {
         Ok(drawn)
     }
 
-    /// Draws number `step` of a sequence, independently of earlier draws: it depends on the seed, these two numbers and
-    /// the logits alone, so that sequences may be drawn together, in any order and on any thread. [`Self::draw`] draws
+    /// Makes draw number `step` of a sequence, independently of earlier draws. The draw depends on the seed, `sequence`, `step`
+    /// and the logits alone, so that sequences may be drawn together, in any order and on any thread. [`Self::draw`] draws
     /// sequence 0, step by step.
     ///
     /// ```
@@ -184,7 +184,7 @@ fn rank(x: f32) -> u32 {
 }
 
 impl Scratch {
-    /// Returns the class at this share of the cumulated weights; `most` is the finite maximum of the logits.
+    /// Returns the class at `share` (from 0 to 1) of the cumulated weights; `most` is the finite maximum of the logits.
     fn pick(&mut self, sampling: Sampling, logits: &[f32], most: f32, share: f64) -> Option<usize> {
         let Sampling { temperature, top_k, top_p, typical } = sampling;
         let scale = (1.0 / temperature).min(f64::MAX);
@@ -195,8 +195,8 @@ impl Scratch {
         }
         if top_p < 1.0 {
             let total = self.total();
-            // Weights far below the average are not considered: all of them together have less than the share that may be left
-            // out, so that none of them is needed.
+            // Weights far below the average are not ranked: all such weights together are less than the share that may be left
+            // out, so that no such class is needed.
             let few = ((1.0 - top_p) * total / logits.len() as f64) as f32 * 0.999;
             self.rank_all(logits, few, rank);
             self.keep_best(top_p * total, f64::from);
@@ -224,7 +224,7 @@ impl Scratch {
         self.ranks.extend(each.map(|(&weight, &x)| if weight > above { rank(x) } else { 0 }));
     }
 
-    /// Keeps the classes with the best ranks, as few as reach `enough` together; `adds` maps a weight to its contribution.
+    /// Keeps the classes with the best ranks, as few as together reach `enough`; `adds` maps a weight to its contribution.
     fn keep_best(&mut self, enough: f64, adds: impl Fn(f32) -> f64) {
         let Self { weights, ranks, sums, keys } = self;
         let looked_at = |rank: &&u32| **rank > 0;
@@ -280,8 +280,8 @@ impl Scratch {
     }
 }
 
-/// Returns the largest key such that all keys from it on reach `enough` together; the least key if they never do. Each round decides
-/// half of the open keys.
+/// Returns the largest key such that it and all larger keys together reach `enough`; the least key if all keys together do not.
+/// Each round halves the undecided keys.
 fn least(keys: &mut [u64], adds: impl Fn(u64) -> f64, enough: f64) -> u64 {
     let (mut open, mut have) = (keys, 0.0);
     while open.len() > FEW {

@@ -42,7 +42,7 @@ use crate::tensor::Variable;
 /// ```
 pub struct Session {
     stepping: Arc<Stepping>,
-    /// The id of its constant values in compiled steps; a new id each time they change.
+    /// The id that marks this session's constant values in compiled steps; a new id each time the values change.
     id: u64,
     sequences: usize,
     begun: Option<StepStart>,
@@ -61,9 +61,9 @@ fn fresh() -> u64 {
 }
 
 impl Predictor {
-    /// A session over one sequence, which computes these outputs at every step. The outputs have the rows of the sequence; every
-    /// operator between its feed and them must run forward from the first row. Other inputs, such as the text to translate, are
-    /// fed by [`Session::begin`].
+    /// Makes a session over one sequence, which computes these outputs at every step. The outputs have the rows of the
+    /// sequence; every operator between the sequence's feed and the outputs must run forward from the first row. Other inputs,
+    /// such as the text to translate, are fed by [`Session::begin`].
     ///
     /// # Errors
     /// If an output is unknown, or an operator cannot run row by row (the error names it): a loop from the end, an operator that
@@ -73,7 +73,7 @@ impl Predictor {
         self.sessions(1, outputs)
     }
 
-    /// A session over several sequences, with a row of each at every step.
+    /// Makes a session over several sequences; every step has one row of each sequence.
     ///
     /// # Errors
     /// As [`Self::session`].
@@ -101,8 +101,8 @@ impl Session {
         Self { most_steps: steps, ..self }
     }
 
-    /// Starts anew, with the feeds that do not come row by row: whole sequences that the steps read, and values to start from. Carried
-    /// states start from zeros, unless they are fed. A session that needs no feeds begins by itself.
+    /// Starts anew, with the feeds that do not come row by row: whole sequences that the steps read, and values to start from.
+    /// Carried states start from zeros, unless they are fed. A session that needs no feeds begins at its first step.
     ///
     /// # Errors
     /// If a feed is missing, unknown, or does not fit, or has another number of sequences than the session.
@@ -118,7 +118,7 @@ impl Session {
     ///
     /// # Errors
     /// If a feed is missing, unknown or does not fit; an operator refuses its data; an output is NaN; the limit of steps is
-    /// reached; or the session needs [`begin`](Self::begin). Its memories are then as before the step.
+    /// reached; or the session needs [`begin`](Self::begin). After an error, the memories are as before the step.
     #[track_caller]
     pub fn step(&mut self, feeds: &[(&str, &Variable)]) -> Result<()> {
         if self.steps >= self.most_steps {
@@ -190,7 +190,8 @@ impl Session {
     /// Returns an output of the last step: one row per sequence.
     ///
     /// # Errors
-    /// If it is not an output of the session, if there was no step since it began or was restored, or if the last step computed NaN.
+    /// If `name` is not an output of the session, if no step was made since the session began or was restored, or if the last
+    /// step computed NaN.
     #[track_caller]
     pub fn output(&self, name: &str) -> Result<&Variable> {
         let at = self.stepping.outputs.iter().position(|known| known == name);
@@ -212,20 +213,21 @@ impl Session {
         self.stepping.names(&self.stepping.rows)
     }
 
-    /// Returns the number of steps since it began.
+    /// Returns the number of steps since the session began.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Returns the number of its sequences.
+    /// Returns the number of sequences of the session.
     pub fn sequences(&self) -> usize {
         self.sequences
     }
 
-    /// Serializes its memories and constant values to bytes; [`Self::restore`] continues from them, in this process or another.
+    /// Serializes the session's memories and constant values to bytes; [`Self::restore`] continues from them, in this process
+    /// or another.
     ///
     /// # Errors
-    /// As [`begin`](Self::begin), if it has not begun.
+    /// As [`begin`](Self::begin), if the session has not begun.
     #[track_caller]
     pub fn save(&mut self) -> Result<Vec<u8>> {
         if self.begun.is_none() {
@@ -241,7 +243,8 @@ impl Session {
     /// checked against the model, not its parameters.
     ///
     /// # Errors
-    /// If the bytes are damaged, or belong to another model or another number of sequences. The session is then unchanged.
+    /// If the bytes are damaged, or belong to another model or another number of sequences. After an error, the session is
+    /// unchanged.
     #[track_caller]
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let program = &self.stepping.stepped.step;

@@ -13,8 +13,8 @@ use crate::operator::{Spec, VarId};
 use crate::program::{Program, StepProgram, VarRole};
 use crate::tensor::{Element, StorageKind, Variable, with_element};
 
-/// A model divided into a part that is computed once and a step: see [`Program::stepped`]. Sessions and searches, which hold the
-/// state of a text, share it.
+/// A model divided into a part that is computed once and a step: see [`Program::stepped`]. Sessions and searches share a
+/// `Stepping`, and each holds the state of its own text.
 pub(super) struct Stepping {
     pub(super) model: Arc<Model>,
     pub(super) stepped: StepProgram,
@@ -24,7 +24,7 @@ pub(super) struct Stepping {
     pub(super) rows: Vec<VarId>,
     /// The feeds of the part that is computed once, without carried states.
     pub(super) once: Vec<VarId>,
-    /// The values of the part computed once that a step reads, or starts from.
+    /// The values from the part that runs once: the values that every step reads, and the values that memories start from.
     computed: Vec<VarId>,
     threads: Threads,
     before: Mutex<Vec<Executor>>,
@@ -35,9 +35,9 @@ pub(super) struct Stepping {
 pub(super) struct Engine {
     executor: Executor,
     weights: Scope,
-    /// The LoD of each feed that is in place.
+    /// The LoD of each feed's value that is in place; `None` for a value without a LoD.
     placed: Vec<(VarId, Option<Arc<Lod>>)>,
-    /// The id of the session whose constant values it holds.
+    /// The id of the session whose constant values are in place; 0 for none.
     pub(super) of: u64,
 }
 
@@ -84,7 +84,7 @@ impl Stepping {
             before: Mutex::default(),
             idle: Mutex::default(),
         };
-        // Compiled now, so that errors appear at once.
+        // The programs are compiled now, so that their errors appear at once.
         stepping.put_back(stepping.engine()?);
         if !stepping.computed.is_empty() {
             let before = stepping.preparation()?;
@@ -185,7 +185,8 @@ impl Stepping {
         Ok(Engine { executor, weights: self.model.weights.clone(), placed, of: 0 })
     }
 
-    /// Takes a compiled step from the pool, preferably the step that holds the values of `of`; compiles one if none is idle.
+    /// Takes a compiled step from the pool, preferably the step that holds the values of the session `of`; compiles a step if
+    /// none is idle.
     pub(super) fn take(&self, of: u64) -> Result<Engine> {
         let idle = {
             let mut idle = lock(&self.idle);
@@ -201,7 +202,8 @@ impl Stepping {
 }
 
 impl Engine {
-    /// Places the value of a feed in the step; returns its number of rows or sequences, if it is batched.
+    /// Places the value of a feed in the step; returns the value's number of rows or sequences, or `None` if the feed is not
+    /// batched.
     pub(super) fn place(&mut self, id: VarId, value: &Variable) -> Result<Option<usize>> {
         let sequences = self.executor.place(id, value)?;
         if let Some((_, lod)) = self.placed.iter_mut().find(|(known, _)| *known == id) {
@@ -230,7 +232,7 @@ impl Engine {
         self.executor.fetch(id)
     }
 
-    /// Copies a value of the last step, without an allocation if `to` has its shape.
+    /// Copies a value of the last step, without an allocation if `to` has the value's shape.
     pub(super) fn copy(&mut self, id: VarId, to: &mut Variable) -> Result<()> {
         let spec = self.executor.program().spec(id)?;
         if !spec.lod.is_empty() || spec.storage != StorageKind::Dense || spec.dtype != to.dtype() {
@@ -240,7 +242,7 @@ impl Engine {
         with_element!(to.dtype(), T => {
             let to = to.as_mut_slice::<T>()?;
             let copied = self.executor.numbers::<T, bool>(id, |numbers| {
-                // An empty value needs its shape, too.
+                // An empty value is fetched, since its shape may differ from the shape of `to`.
                 let fits = numbers.len() == to.len() && !to.is_empty();
                 if fits {
                     to.copy_from_slice(numbers);
@@ -257,6 +259,6 @@ impl Engine {
 }
 
 fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // Nothing that can panic runs while it is held, so its value is consistent.
+    // Nothing that can panic runs while the lock is held, so the value is consistent.
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }

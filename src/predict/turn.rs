@@ -5,15 +5,15 @@ use std::thread::ThreadId;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The thread whose turn it is. Unlike a lock, it returns an error to a thread that has the turn already: a thread that waits for a
-/// pool of threads may take up other work meanwhile, and enter a second time.
+/// A lock that is held by one thread at a time. Unlike a mutex, it returns an error to a thread that already holds it: a thread
+/// that waits for a pool of threads may take up other work meanwhile, and enter a second time.
 #[derive(Default)]
 pub(super) struct Turns {
     taken: Mutex<Option<ThreadId>>,
     freed: Condvar,
 }
 
-/// A turn, until it is dropped.
+/// The guard of a turn: dropping it ends the turn.
 pub(super) struct Turn<'a>(&'a Turns);
 
 impl Turns {

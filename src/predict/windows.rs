@@ -16,9 +16,9 @@ use crate::tensor::{Variable, with_element};
 pub(super) struct Windows {
     level: LevelId,
     passes: Vec<Pass>,
-    /// Computes the initial states of the first windows.
+    /// The program that computes the initial states of the first windows; `None` if all states start from zeros.
     starts: Option<Executor>,
-    /// The program that runs after the passes, and its outputs.
+    /// The program that runs after the passes, and its outputs; `None` if all outputs have rows of the windows.
     rest: Option<(Executor, Vec<VarId>)>,
 }
 
@@ -32,7 +32,7 @@ impl Windows {
     /// Compiles the part of a program that computes `outputs`.
     ///
     /// # Errors
-    /// If it cannot run in windows.
+    /// If the program cannot run in windows.
     pub(super) fn new(
         program: &Program,
         registry: &Registry,
@@ -60,8 +60,8 @@ impl Windows {
         Ok(Self { level, passes: passes.into_iter().map(compiled).collect::<Result<_>>()?, starts, rest })
     }
 
-    /// Returns the values of `outputs` for a batch whose feeds were checked, with at most `most` rows at once (more if more sequences
-    /// have rows left: then one row of each).
+    /// Returns the values of `outputs` for a batch whose feeds were checked, with at most `most` rows at once. If more than
+    /// `most` sequences have rows left, a window has one row of each.
     ///
     /// # Errors
     /// If an operator refuses its data.
@@ -105,7 +105,7 @@ impl Windows {
 }
 
 impl Pass {
-    /// Runs all passes; returns the values of the outputs with rows, and the values at the sequences' ends.
+    /// Runs this pass over all windows; returns the values of the outputs with rows, and the values at the sequences' ends.
     #[track_caller]
     fn run(
         &mut self,
@@ -156,7 +156,7 @@ fn unique(ids: impl Iterator<Item = VarId>) -> Vec<VarId> {
     ids.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Copies the rows of a window to their positions in the whole.
+/// Copies the rows of a window to their positions in the whole value.
 fn put_rows(part: &Variable, numbers: &[usize], whole: &mut Variable) -> Result<()> {
     with_element!(part.dtype(), T => {
         let (from, to) = (part.as_slice::<T>()?, whole.as_mut_slice::<T>()?);
@@ -180,7 +180,8 @@ struct Cut<'a> {
     lengths: Vec<usize>,
 }
 
-/// The position of each sequence's first row, the indices of the rows in the whole, and their LoD.
+/// A window: for each sequence, the position in the sequence of its first row in the window; the indices of the window's rows
+/// in the whole value; the LoD of the window.
 type Window<'a> = (&'a [u64], &'a [usize], Arc<Lod>);
 
 impl<'a> Cut<'a> {
@@ -191,8 +192,8 @@ impl<'a> Cut<'a> {
         Self { offsets, from_end, left, begun: false, places, rows, lengths }
     }
 
-    /// Returns the next window; `None` after the last row, but there is always a first window. Sequences share its rows evenly;
-    /// a finished sequence has none.
+    /// Returns the next window; `None` after the last row, but there is always a first window. The sequences share the window's
+    /// rows evenly; a finished sequence has no row in the window.
     fn next(&mut self, most: usize) -> Result<Option<Window<'_>>> {
         let running = self.left.iter().filter(|left| !left.is_empty()).count();
         if std::mem::replace(&mut self.begun, true) && running == 0 {

@@ -12,19 +12,19 @@ use crate::operator::Registry;
 use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind};
 use crate::with_float;
 
-/// A value with its rule.
+/// The value of a key with its update rule, in shards.
 ///
-/// Row r is row r / n of shard r mod n: frequently used rows with close numbers, such as the rows of the commonest words,
-/// are spread over all shards. A vector is one shard.
+/// With n shards, row r of the value is row r / n of shard r mod n. Frequently used rows with close numbers, such as the rows
+/// of the commonest words, are therefore spread over all shards. A vector is one shard.
 pub(super) struct Entry {
     dtype: DType,
     dims: Vec<usize>,
     rule: Option<Rule>,
     /// The number of applied gradients.
     steps: AtomicU64,
-    /// The error by which gradients of selected rows are refused, if they are.
+    /// The error that refuses gradients of selected rows; `None` if the rule accepts them.
     no_rows: Option<Error>,
-    /// Whether rows that a gradient does not select have pending moves.
+    /// Whether a gradient of selected rows leaves pending moves in the other rows.
     owes: bool,
     shards: Vec<Mutex<Shard>>,
     /// Whether a gradient was applied only in part.
@@ -41,10 +41,11 @@ impl Drop for BreakMark<'_> {
 }
 
 impl Entry {
-    /// An entry of a value, with the rule's initial state.
+    /// Makes the entry of a value, with the rule's initial state.
     ///
     /// # Errors
-    /// If the value is not of floats, of another storage or not finite; if the rule does not fit; if memory is exhausted.
+    /// If the value is not finite, not f32 or f64, or neither dense nor selected rows; if the rule does not fit; if memory is
+    /// exhausted.
     pub(super) fn new(
         value: Storage,
         rule: Option<Rule>,
@@ -55,7 +56,7 @@ impl Entry {
         Self::check_value(&value)?;
         let adding = Rule::adding();
         let applied = rule.as_ref().unwrap_or(&adding);
-        // A single number has no gradient of rows, since it has no rows.
+        // A single number has no rows, so its gradient is never selected rows.
         let (mut no_rows, mut owes) = (None, false);
         if !dims.is_empty() {
             match applied.program(registry, (dtype, &dims), StorageKind::SelectedRows) {
@@ -125,12 +126,13 @@ impl Entry {
     /// Checks a whole gradient before any of it is used.
     ///
     /// # Errors
-    /// If it is of another storage, dtype or shape, or not finite.
+    /// If the gradient has another storage, dtype or shape, or is not finite.
     pub(super) fn check(&self, gradient: &Storage) -> Result<()> {
         self.check_of(gradient, &self.dims)
     }
 
-    /// [`Self::check`] of a gradient of the whole value of shape `dims`, of which this entry has some rows.
+    /// Checks a gradient of the whole value, whose shape is `dims`, as [`Self::check`] does; this entry has some rows of that
+    /// value.
     pub(super) fn check_of(&self, gradient: &Storage, dims: &[usize]) -> Result<()> {
         let (kind, dtype, shape) = (gradient.kind(), gradient.dtype(), gradient.shape());
         let stored = matches!(kind, StorageKind::Dense | StorageKind::SelectedRows);
@@ -147,11 +149,11 @@ impl Entry {
     }
 
     fn shard(&self, s: usize) -> MutexGuard<'_, Shard> {
-        // Poisoning does not tell whether a shard is consistent: `broken` does.
+        // Poisoning does not show whether a shard is consistent; the field `broken` does.
         self.shards[s].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks a shard and applies the pending moves of the given rows.
+    /// Locks shard `s` and applies pending moves of its rows by `settle`; returns the locked shard.
     fn settled(
         &self,
         s: usize,
@@ -204,7 +206,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Returns the whole value, or a whole state of the rule by the name of its slot.
+    /// Returns the whole value, or, for the slot `state`, a whole state of the rule.
     ///
     /// # Errors
     /// If the entry is broken, or memory is exhausted.
@@ -226,10 +228,10 @@ impl Entry {
         Ok(whole)
     }
 
-    /// Returns rows by their numbers.
+    /// Returns the rows with these numbers, one per number.
     ///
     /// # Errors
-    /// If a number has no row, or the entry is broken.
+    /// If a number is not a row number of the value, or the entry is broken.
     pub(super) fn rows(&self, ids: &[i64]) -> Result<Dense> {
         self.check_whole()?;
         check_ids(ids, &self.dims)?;
@@ -253,7 +255,7 @@ impl Entry {
         Ok(rows)
     }
 
-    /// Sets the state from a file: the states of the rule by their slots, and the number of applied gradients.
+    /// Sets the state that a file has: the states of the rule, each with its slot, and the number of applied gradients.
     ///
     /// # Errors
     /// If a state does not fit.
@@ -273,7 +275,7 @@ impl Entry {
 /// Checks that all numbers are row numbers of a value of this shape.
 ///
 /// # Errors
-/// If a number has no row, or the value is a single number.
+/// If a number is not a row number of the value, or the entry is broken.
 pub(super) fn check_ids(ids: &[i64], dims: &[usize]) -> Result<()> {
     let Some(&height) = dims.first() else {
         return Err(Error::new("rows of a key", "a value that has rows", "a single number"));

@@ -39,13 +39,13 @@ impl fmt::Display for Key {
     }
 }
 
-/// One worker's handle of a key-value store (parameter server): values by key, to which the workers push gradients, and which they
-/// pull.
+/// One worker's handle of a key-value store (parameter server): workers push gradients to the values of keys, and pull the
+/// values.
 ///
-/// All arguments and results are owned values, and every call may return an error, so that a store may be in another
-/// process. An error of a call leaves the store unchanged, with two exceptions, which their messages state: an update operator that
-/// fails amid its rows, after which the key refuses everything until the store is restored, and a round whose sum is not finite, which
-/// has failed for all workers.
+/// All arguments and results are owned values, and every call may return an error, so that a store may be in another process.
+/// After an error the store is unchanged, with two exceptions, which the messages state. If an update operator fails amid its
+/// rows, the key refuses every call until the store is restored. If the sum of a round is not finite, the round has failed for
+/// all workers.
 ///
 /// The operations follow MXNet's `KVStore` (Chen et al., "MXNet: a flexible and efficient machine learning library for
 /// heterogeneous distributed systems", 2015, arXiv:1512.01274) and Li et al., "Scaling distributed machine learning with the
@@ -58,8 +58,9 @@ pub trait KeyValueStore {
     #[track_caller]
     fn init(&mut self, key: &Key, value: Storage) -> Result<()>;
 
-    /// Makes a key as [`Self::init`] does, with a value of this dtype and shape; `fill` writes the row of each row number. In a store
-    /// over several processes, each process fills only its own rows, so none needs memory for the whole value.
+    /// Makes a key as [`Self::init`] does, with a value of this dtype and shape; `fill(row number, numbers)` writes the numbers
+    /// of one row. In a store over several processes, each process fills only its own rows, so no process needs memory for the
+    /// whole value.
     ///
     /// # Errors
     /// As [`Self::init`]; if `fill` fails.
@@ -76,8 +77,8 @@ pub trait KeyValueStore {
         self.init(key, value.into())
     }
 
-    /// Sets the update rule of a key for pushed gradients; without a rule they are added to its value. The store keeps the rule's
-    /// state beside the value.
+    /// Sets the update rule of a key, which is applied to pushed gradients; without a rule, pushed gradients are added to the
+    /// value. The store keeps the rule's state beside the value.
     ///
     /// # Errors
     /// If the key does not exist or has a rule; if a round of the key is under way.
@@ -98,29 +99,30 @@ pub trait KeyValueStore {
     /// Pulls the whole value.
     ///
     /// # Errors
-    /// If the key does not exist; if it waits for a worker that has left.
+    /// If the key does not exist; if the pull waits for a worker that has left.
     #[track_caller]
     fn pull(&mut self, key: &Key) -> Result<Dense>;
 
-    /// Pulls rows of a value by their numbers, in any order and repeated: one row for each number, in that order.
+    /// Pulls rows of a value: one row for each row number in `ids`, in the order of `ids`. Numbers may repeat.
     ///
     /// # Errors
-    /// As [`Self::pull`]; if a number has no row, and then no row is returned; if the value has no rows.
+    /// As [`Self::pull`]; if a number is not a row number of the value, or the value has no rows.
     #[track_caller]
     fn row_sparse_pull(&mut self, key: &Key, ids: Vec<i64>) -> Result<Dense>;
 
-    /// Returns the sums of these numbers over all workers, which must all pass equally many in a round; in asynchronous mode, the
-    /// numbers themselves. It waits for the other workers.
+    /// Sums `numbers` over all workers, position by position, after waiting for the other workers; all workers must pass the
+    /// same count of numbers. In asynchronous mode, returns `numbers` unchanged.
     ///
     /// # Errors
-    /// If it waits for a worker that has left, or another worker passes more or fewer numbers.
+    /// If the call waits for a worker that has left, or another worker passes more or fewer numbers.
     #[track_caller]
     fn sum(&mut self, numbers: &[f64]) -> Result<Vec<f64>>;
 
-    /// Ends this worker's round, and may wait before the next round: see [`Consistency::Asynchronous`](super::Consistency).
+    /// Ends this worker's round. In asynchronous mode, may wait for slower workers: see
+    /// [`Consistency::Asynchronous`](super::Consistency).
     ///
     /// # Errors
-    /// If it waits for a worker that has left; if a gradient of the round could not be applied.
+    /// If the call waits for a worker that has left; if a gradient of the round could not be applied.
     #[track_caller]
     fn end_round(&mut self) -> Result<()>;
 
@@ -129,14 +131,14 @@ pub trait KeyValueStore {
         false
     }
 
-    /// Reports a failure of this worker to the other workers of a store that [fails together](Self::fails_together): the call in which
-    /// they wait for it returns this error. By default nothing is reported.
+    /// Reports a failure of this worker to the other workers of a store that [fails together](Self::fails_together): their next
+    /// call, which waits for this worker, returns this error. By default nothing is reported.
     fn fail(&mut self, error: &Error) {
         let _ = error;
     }
 
-    /// Saves the whole state to a file on the store's machine: every value, its rule with the rule's state, and the number of its
-    /// updates. An existing file is replaced whole, or not at all.
+    /// Saves the whole state to a file on the store's machine: every value with its number of updates, its rule and the rule's
+    /// state. An existing file is replaced whole, or not at all.
     ///
     /// # Errors
     /// If a round is under way, a key was left half updated, or the file cannot be written.
@@ -146,8 +148,8 @@ pub trait KeyValueStore {
     /// Restores the whole state from a file.
     ///
     /// # Errors
-    /// If a round is under way; if the file is damaged, or lacks something; if its keys, their shapes, dtypes or rules differ from the
-    /// store's. The store is then unchanged.
+    /// If a round is under way; if the file is damaged or incomplete; if its keys, their shapes, dtypes or rules differ from
+    /// the store's. After an error, the store is unchanged.
     #[track_caller]
     fn restore(&mut self, path: &Path) -> Result<()>;
 }

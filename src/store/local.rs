@@ -19,8 +19,8 @@ const MOST: usize = 1024;
 
 /// A key-value store in this process.
 ///
-/// The rows of a value are dealt to shards, by row number modulo the number of shards, each with a lock of its own, so that many
-/// workers push and pull at a time. A clone is the same store.
+/// The rows of a value are dealt to shards, by row number modulo the number of shards. Each shard has a lock of its own, so
+/// that many workers push and pull at a time. Clones refer to the same store.
 #[derive(Clone)]
 pub struct LocalStore(Arc<StoreState>);
 
@@ -29,12 +29,12 @@ struct StoreState {
     shards: usize,
     /// Locked for writing to add or replace keys, or to read all keys at one moment.
     keys: RwLock<BTreeMap<Key, Entry>>,
-    /// The workers, until all have left.
+    /// The rounds of the current workers; without a value once all workers have left.
     rounds: Mutex<Weak<Rounds>>,
 }
 
 impl LocalStore {
-    /// A store without keys, which finds the operators of rules in `registry`; a value has at most `shards` shards.
+    /// Makes a store without keys; `registry` has the operators of rules. A value has at most `shards` shards.
     ///
     /// # Errors
     /// If there are no shards, or more than 1024.
@@ -79,7 +79,7 @@ impl StoreState {
         self.keys.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Merges the gradients of a key and applies its rule.
+    /// Merges the gradients of a key and applies the key's rule.
     fn apply(&self, key: &Key, gradients: Vec<(Storage, f64)>) -> Result<()> {
         let keys = self.read();
         let entry = find(&keys, key)?;

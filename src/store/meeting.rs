@@ -1,15 +1,15 @@
-//! Meetings: the exchanges of a store's ranks. Each message names the rank's call and tells whether it failed.
+//! Meetings: the exchanges of a store's ranks. Each message has the number of the rank's call, and whether the call failed.
 
 use super::key_value::Key;
 use crate::error::{Error, ErrorKind, Result};
 use crate::parallel::World;
 use crate::tensor::{DType, Dense};
 
-/// The call for which the ranks meet, by the number in a message.
+/// The calls of a store for which the ranks meet. A message has the number of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Request {
-    /// In place of any other call: the rank has failed.
+    /// The rank has failed; sent instead of any other call.
     Fail,
     Init,
     SetRule,
@@ -51,7 +51,7 @@ impl Request {
 #[repr(u8)]
 enum Status {
     Fine,
-    /// This call failed.
+    /// The rank's call failed.
     Fails,
     /// The last pushed gradient cannot be applied.
     Failed,
@@ -88,7 +88,7 @@ impl Letter {
         })
     }
 
-    /// Appends row numbers, with as few bytes each as the height allows.
+    /// Appends row numbers of a value with `height` rows: four bytes per number if `height` fits in a u32, else eight.
     pub(super) fn put_rows(&mut self, ids: impl Iterator<Item = i64>, height: usize) {
         match id_size(height) {
             4 => ids.for_each(|id| self.put(&(id as u32).to_le_bytes())),
@@ -136,7 +136,7 @@ impl<'a> MessageReader<'a> {
         })
     }
 
-    /// Reads row numbers of a value of this height.
+    /// Reads `count` row numbers of a value with `height` rows.
     pub(super) fn rows(&mut self, count: usize, height: usize) -> Result<Vec<i64>> {
         let size = id_size(height);
         let bytes = self.take(count * size)?;
@@ -146,15 +146,15 @@ impl<'a> MessageReader<'a> {
     }
 }
 
-/// Returns the bytes of a row number of a value of this height.
+/// Returns the size in bytes of a row number in a message, for a value with `height` rows.
 pub(super) fn id_size(height: usize) -> usize {
     if u32::try_from(height).is_ok() { 4 } else { 8 }
 }
 
 /// Exchanges the messages of one call; returns the messages of all ranks, by rank, and whether to apply the last pushed gradient.
 ///
-/// `pushed` is this rank's outcome of merging the last pushed gradient, and `letters` are its messages, or the error of its call. All
-/// ranks return an error if one rank fails.
+/// `pushed` is this rank's outcome of merging the last pushed gradient, and `letters` are the messages of this rank, or the
+/// error of its call. All ranks return an error if one rank fails.
 pub(super) fn meet(
     world: &World,
     (call, key): (Request, Option<&Key>),

@@ -15,8 +15,8 @@ pub(crate) struct WeighedGradient {
 /// How the gradients of a round are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Merging {
-    /// Σ weight · gradient / Σ weight: for a loss that is a mean, the gradient on all samples together, if each gradient's
-    /// weight is its number of samples.
+    /// Σ weight · gradient / Σ weight. If the loss is a mean and each weight is a number of samples, this is the gradient on
+    /// all samples together.
     Mean,
     /// −Σ weight · gradient: gradient descent at rate 1 then adds Σ weight · gradient.
     Descended,
@@ -30,7 +30,7 @@ pub(super) fn parts(merging: Merging, pushed: Vec<(Storage, f64)>) -> Vec<Weighe
         Merging::Descended => -weight,
         // Without any sample there is no gradient.
         Merging::Mean if all == 0.0 => 0.0,
-        // The sum of the weights overflows.
+        // The sum of the weights overflows, so the weights are divided by the largest weight first.
         Merging::Mean if all.is_infinite() => {
             weight / largest / pushed.iter().map(|(_, weight)| weight / largest).sum::<f64>()
         }
@@ -44,8 +44,8 @@ pub(super) fn parts(merging: Merging, pushed: Vec<(Storage, f64)>) -> Vec<Weighe
         .collect()
 }
 
-/// Sums the parts, in order: to selected rows with ascending, distinct numbers if all parts are selected rows, else to a dense
-/// gradient.
+/// Sums the gradients times their factors, in order. If all gradients are selected rows, the sum is selected rows with
+/// ascending, distinct numbers; else it is dense.
 ///
 /// # Errors
 /// If a sum is not finite, or memory is exhausted.

@@ -12,37 +12,40 @@
 //! - *A key with a [`Rule`]* (its update operators, as an optimizer appends them to a program) is updated by the weighted mean,
 //!   Σ wᵢ·gᵢ / Σ wᵢ. The gradient of a loss that is the mean over n samples is Σ over parts of nᵢ/n · gᵢ, where gᵢ is the gradient on
 //!   a part of nᵢ samples: with the numbers of samples as weights, the workers compute the step of one trainer on all parts.
-//! - *A key without a rule* gets Σ wᵢ·gᵢ added.
+//! - *A key without a rule* adds Σ wᵢ·gᵢ to its value.
 //!
-//! A rule in exact mode computes the numbers of dense gradients here, too: pending moves of rows without a gradient are applied when the
-//! rows are pulled, and of all rows when the store is saved. So the numbers are the same up to rounding whatever was pulled or saved
-//! between, and on any number of shards. With dense gradients and selected rows for one key, each dense gradient settles the whole
-//! value, which costs time.
+//! In a store, too, a rule in exact mode computes the numbers of dense gradients: pending moves of rows without a gradient are
+//! applied when the rows are pulled, and the moves of all rows when the store is saved. The numbers are therefore equal up to
+//! rounding, whichever rows were pulled or saved in between, and on any number of shards. If one key gets both dense gradients
+//! and selected rows, each dense gradient applies the pending moves of all rows, which costs time.
 //!
-//! Gradients are summed in the order of the workers' numbers, so the bits do not depend on which worker was first. Selected rows stay
-//! selected rows if all gradients are selected rows, and equal rows are summed before the rule. The step number of the rule and its
-//! schedule is the number of merged gradients that the key has had before; in asynchronous mode each worker's push counts as one.
+//! Gradients are summed in the order of the workers' numbers, so the bits do not depend on which worker was first. Selected
+//! rows stay selected rows if all gradients are selected rows, and equal rows are summed before the rule is applied. The step
+//! number of the rule and its schedule is the number of merged gradients that the key has had before; in asynchronous mode,
+//! each push of a worker counts as one.
 //!
 //! # Failures
-//! A whole gradient is checked before it is used: key, shape, dtype, row numbers, and that it and the sum are finite. So no value
-//! is left half updated. Keys are independent: if a trainer dies between two of its pushes, some keys are a round ahead of
-//! others. A worker that is dropped, as by a panic of its thread, has left, and workers that would wait for it get an error
-//! instead, as do all workers in a round whose sum is not finite. The values stay as after the last complete round, for new
-//! [workers](LocalStore::workers). If an update operator itself fails or panics amid its rows, its key refuses everything until the
-//! store is [restored](KeyValueStore::restore).
+//! A whole gradient is checked before it is used: its key, shape, dtype and row numbers, and that the gradient and the sum are
+//! finite. So no value is left half updated. Keys are independent: if a trainer dies between two of its pushes, some keys are a
+//! round ahead of others. A worker that is dropped, as by a panic of its thread, has left. Workers that would wait for it get
+//! an error instead, as do all workers in a round whose sum is not finite. The values stay as after the last complete round,
+//! for new [workers](LocalStore::workers). If an update operator itself fails or panics amid its rows, its key refuses every
+//! call until the store is [restored](KeyValueStore::restore).
 //!
 //! # Over several processes
-//! Row r of a value, with the rule's state for it, is only on rank r modulo the number of ranks: a table may be larger than
-//! the memory of a process. A push sends each rank its rows of the gradient, a pull gets rows from the ranks that have them, in one
-//! exchange of row numbers and one exchange of rows. So traffic depends on the rows that a batch touches, not on the height of the table.
-//! The numbers are bit-identical to a [`LocalStore`] with as many synchronous workers (for exact rules: with as many shards as well).
+//! Row r of a value, with the rule's state for it, is only on rank r modulo the number of ranks: a table may be larger than the
+//! memory of a process. A push sends each rank its rows of the gradient. A pull requests rows from the ranks that have them, in
+//! one exchange of row numbers and one exchange of rows. So traffic depends on the rows that a batch reads, not on the height
+//! of the table. The numbers are bit-identical to a [`LocalStore`] with as many synchronous workers (for exact rules: with as
+//! many shards as well).
 //!
-//! All ranks make the same calls in the same order. If a call fails on one rank, it is an error on all ranks, which names the rank, and
-//! other calls may follow: a gradient is applied only after all ranks have merged their rows of it.
+//! All ranks make the same calls in the same order. If a call fails on one rank, all ranks return an error that names the rank,
+//! and other calls may follow: a gradient is applied only after all ranks have merged their rows of it.
 //!
-//! [`share`] with an empty scope starts each parameter by its initializer, row by row, and [`StoreTrainer`] holds only the rows that a
-//! batch reads. [`save`](KeyValueStore::save) writes a file for each rank beside the path, in a folder that all ranks see, and then the path,
-//! so that the path names a complete set of files at each moment. Any number of ranks can restore it, and so can a [`LocalStore`].
+//! [`share`] with an empty scope initializes each parameter row by row, and [`StoreTrainer`] holds only the rows that a batch
+//! reads. [`save`](KeyValueStore::save) writes a file for each rank beside the path, in a folder that all ranks see, and then
+//! the file at the path, so that the path names a complete set of files at each moment. Any number of ranks can restore the
+//! set, and so can a [`LocalStore`].
 //! ```
 //! use ndarray::array;
 //! use unpadded::optimizer::Adam;

@@ -14,12 +14,13 @@ pub enum Consistency {
     /// A round of a key ends when each worker has pushed its gradient: the store then merges the gradients, in the order of the workers'
     /// numbers, and applies the rule once. A worker's pull after its push waits for the end of the round.
     Synchronous,
-    /// Each gradient is applied when it is pushed, shard by shard: a value that is pulled meanwhile may have the gradient in some
-    /// rows and not yet in others, and so may a checkpoint of the pulled values, but never a file of the store.
+    /// Each gradient is applied when it is pushed, shard by shard. A value that is pulled meanwhile may have the gradient in
+    /// some rows and not yet in others, and so may a checkpoint of pulled values; a file that the store saves has no such
+    /// value.
     Asynchronous {
-        /// The most rounds that a worker may be ahead of the slowest worker: [`end_round`](super::KeyValueStore::end_round) waits if it
-        /// is further ahead. `None` never waits. Ho et al., "More effective distributed ML via a stale synchronous parallel
-        /// parameter server", NIPS 2013.
+        /// The most rounds that a worker may be ahead of the slowest worker: [`end_round`](super::KeyValueStore::end_round)
+        /// waits while the worker is further ahead. With `None`, it never waits. Ho et al., "More effective distributed ML via
+        /// a stale synchronous parallel parameter server", NIPS 2013.
         staleness: Option<u64>,
     },
 }
@@ -32,7 +33,7 @@ pub(super) struct Rounds {
 }
 
 struct State {
-    /// By worker, the number of rounds that it has ended; `left`: whether it has left.
+    /// For each worker, the number of rounds that it has ended; in `left`, whether it has left.
     ended: Vec<u64>,
     left: Vec<bool>,
     keys: BTreeMap<Key, Round>,
@@ -42,7 +43,7 @@ struct State {
 /// Sums of numbers over the workers.
 #[derive(Default)]
 struct Sums {
-    /// The number of finished sums; `given`: the number of sums that each worker has passed numbers for.
+    /// The number of finished sums; in `given`, for each worker, the number of sums that it has passed numbers for.
     done: u64,
     given: Vec<u64>,
     waiting: Vec<Option<Vec<f64>>>,
@@ -54,7 +55,7 @@ struct Sums {
 struct Round {
     /// The number of applied rounds.
     done: u64,
-    /// By worker, the number of gradients that it has pushed; `waiting`: its gradient of this round.
+    /// For each worker, the number of gradients that it has pushed; in `waiting`, its gradient of this round with its weight.
     pushed: Vec<u64>,
     waiting: Vec<Option<(Storage, f64)>>,
     /// Whether all workers have pushed, and a worker is applying the rule.
@@ -111,11 +112,11 @@ impl Rounds {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a worker's gradient to a round, after waiting for its gradient of the previous round. If it is the last missing gradient,
-    /// returns all of them for this worker to apply.
+    /// Adds a worker's gradient to a round, after waiting until the worker's gradient of the previous round is applied. If this
+    /// gradient completes the round, returns all gradients, for this worker to apply.
     ///
     /// # Errors
-    /// If it waits for a worker that has left, or the previous round failed.
+    /// If the call waits for a worker that has left, or the previous round failed.
     pub(super) fn push<'a>(
         &'a self,
         worker: usize,
@@ -182,7 +183,7 @@ impl Rounds {
     /// Sums these numbers over all workers, in the order of the workers' numbers.
     ///
     /// # Errors
-    /// If it waits for a worker that has left, or another worker passes more or fewer numbers.
+    /// If the call waits for a worker that has left, or another worker passes more or fewer numbers.
     pub(super) fn sum(&self, worker: usize, numbers: &[f64]) -> Result<Vec<f64>> {
         let mut state = self.state();
         let sums = &mut state.sums;
@@ -217,10 +218,10 @@ impl Rounds {
         }
     }
 
-    /// Ends a worker's round, and waits as long as the worker is too far ahead.
+    /// Ends a worker's round, and waits while the worker is more than `staleness` rounds ahead of the slowest worker.
     ///
     /// # Errors
-    /// If it waits for a worker that has left.
+    /// If the call waits for a worker that has left.
     pub(super) fn end_round(&self, worker: usize) -> Result<()> {
         let mut state = self.state();
         state.ended[worker] += 1;
@@ -257,7 +258,7 @@ impl Rounds {
         self.changed.notify_all();
     }
 
-    /// Checks that no round is under way.
+    /// Checks that no round of `key` is under way; with `None`, no round of any key.
     ///
     /// # Errors
     /// If only some workers have pushed a gradient of a round, or a round is being applied.

@@ -1,4 +1,4 @@
-//! Rows dealt to parts: row r is row r / n of part r mod n, for the shards of a process and for the ranks of a world.
+//! Rows dealt to n parts, the shards of a process or the ranks of a world: row r of a value is row r / n of part r mod n.
 
 use crate::error::Result;
 use crate::operator::RowValue;
@@ -30,7 +30,7 @@ impl RowsByPart {
     }
 }
 
-/// Returns the rows of part `s` of `count`.
+/// Returns the rows of part `s` of `count`, as a dense tensor.
 pub(super) fn part_of(value: &Storage, s: usize, count: usize) -> Result<Dense> {
     match value {
         Storage::SelectedRows(rows) => {
@@ -79,7 +79,7 @@ pub(super) fn spread<T: Copy>(numbers: &[T], (s, count): (usize, usize), width: 
 /// A function that writes the numbers of a row, given its row number.
 pub(super) type FillRow<'a> = &'a mut dyn FnMut(usize, &mut [f64]) -> Result<()>;
 
-/// Makes the rows of part `s` of `count` of a value whose rows `fill` writes.
+/// Makes the rows of part `s` of `count`; `fill` writes each row of the value.
 ///
 /// # Errors
 /// If memory is exhausted, or `fill` fails.

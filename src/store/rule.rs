@@ -19,8 +19,8 @@ const WHOLE: [&str; 1] = ["lamb"];
 /// The update rule of a key for merged gradients: the update operator of one parameter, with its learning rate and clipping
 /// by value, as an [`Optimizer`] appends them to a program.
 ///
-/// The rows of a value are in several shards, so a rule has to work row by row: clipping by norms and LAMB are refused.
-/// So is a rate that is [adjusted](crate::optimizer::RATE_SCALE) from outside.
+/// The rows of a value are in several shards, so a rule has to work row by row: clipping by norms and LAMB are refused. A
+/// learning rate that is [adjusted](crate::optimizer::RATE_SCALE) from outside is refused, too.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     kind: String,
@@ -54,17 +54,18 @@ impl Rule {
             .map_err(|e| e.called(caller))
     }
 
-    /// The rule without an optimizer: it adds gradients to the value, as descent at rate 1 of the negated gradients.
+    /// Returns the rule of a key without an optimizer: it adds gradients to the value, as gradient descent at rate 1 with
+    /// negated gradients.
     pub(super) fn adding() -> Self {
         let plain = Attributes::new().with("mode", "exact").with("weight_decay", 0.0);
         let rate = Schedule::constant().attributes(1.0);
         Self { kind: "sgd".to_owned(), attributes: plain, rate, limits: Vec::new() }
     }
 
-    /// The rule by which a program updates one of its parameters.
+    /// Returns the rule by which a program updates one of its parameters.
     ///
     /// # Errors
-    /// If there is no update of the parameter, or it does not work row by row.
+    /// If the program does not update the parameter, or the update does not work row by row.
     pub(super) fn of(program: &Program, param: VarId) -> Result<Self> {
         let named = |e: Error| e.variable(&program.var(param).name);
         let updates = || program.root().ops.iter().filter(|op| op.role == Role::Update);
@@ -101,8 +102,8 @@ impl Rule {
         Ok(Self { kind: update.kind.clone(), attributes, rate: rate.attributes.clone(), limits })
     }
 
-    /// Appends the operators to a program that has the value and its gradient, with the rule's state; for gradients of selected
-    /// rows also the history from which pending moves of other rows are computed, if the rule has any.
+    /// Appends the rule's operators and its state to a program that has the value and its gradient. If the rule leaves pending
+    /// moves in rows that a gradient does not select, also appends the history of updates, from which these moves are computed.
     ///
     /// # Errors
     /// If the operator is not registered, or refuses the gradient's storage.
@@ -158,13 +159,13 @@ impl Rule {
         Ok(())
     }
 
-    /// Returns whether rows that a gradient does not select have pending moves.
+    /// Returns whether a gradient of selected rows leaves pending moves in the other rows.
     fn owes(&self, op: &dyn Op) -> Result<bool> {
         Ok(self.attributes.text("mode")? == SparseMode::Exact.name() && op.owes() == Debt::Later)
     }
 
-    /// Returns, for a [`program`](Self::program) of selected rows, a program that applies the pending moves of the rows in a feed, and
-    /// that feed. `None` if rows never have pending moves.
+    /// Returns the program that applies the pending moves of some rows, and its feed, the row numbers. `of` is a
+    /// [`program`](Self::program) for selected rows. `None` if rows never have pending moves.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -197,7 +198,7 @@ impl Rule {
         Ok(Some((program, ids)))
     }
 
-    /// Returns the slots of the state that it keeps beside the value.
+    /// Returns the names of the slots of the states that the rule keeps beside the value.
     ///
     /// # Errors
     /// If the operator is not registered.
@@ -207,7 +208,8 @@ impl Rule {
         Ok(states.map(|slot| slot.name.to_owned()).collect())
     }
 
-    /// Returns the program that only updates a value: the value is named [`VALUE`], and its gradient, of this storage, is fed.
+    /// Returns the program that updates one value, and the feed of the gradient, which has this storage. The value is named
+    /// [`VALUE`].
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -234,7 +236,8 @@ impl Rule {
     }
 }
 
-/// Adds the variables of the last updates, and of the update up to which each row is settled.
+/// Adds two state variables: the history (the rates of the last updates), and for each row the number of updates that it has
+/// received.
 fn add_history(
     program: &mut Program,
     param: VarId,
@@ -246,7 +249,8 @@ fn add_history(
     Ok((program.add_var(history)?, program.add_var(settled)?))
 }
 
-/// Returns the states that a rule updates and a file stores; pending moves are applied before a file is written.
+/// Returns the slots that an update operator updates and a file stores: `param` and the rule's states. A file needs no history,
+/// since pending moves are applied before the file is written.
 fn kept(signature: Signature) -> impl Iterator<Item = &'static Slot> {
     signature.outputs.iter().filter(|slot| slot.updated && slot.arity == Arity::One)
 }
@@ -259,9 +263,9 @@ pub(super) fn update_of(program: &Program, param: VarId) -> Option<&OpDesc> {
 
 /// The name of the value in the program that updates it.
 pub(super) const VALUE: &str = "value";
-/// The name of the last updates there, after the value's name, and in the slots of operators.
+/// The name of the history of updates: of a slot of operators, and, after the value's name, of the variable.
 pub(super) const HISTORY: &str = "history";
-/// The name of the update up to which each row is settled, used in the same way.
+/// The name of the numbers of updates that each row has received, used for a slot and a variable like [`HISTORY`].
 pub(super) const SETTLED: &str = "settled";
 
 #[track_caller]

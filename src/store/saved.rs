@@ -21,7 +21,8 @@ use crate::with_float;
 const NAME: &str = "name:";
 const NUMBER: &str = "number:";
 
-/// Returns the name of a key's value in the program of a file. The names of its states are `… of` this name, which no value has.
+/// Returns the name of a key's value in the program of a file. A state is named by its slot, ` of ` and this name; no value has
+/// such a name.
 fn named(key: &Key) -> String {
     match key {
         Key::Name(name) => format!("{NAME}{name}"),
@@ -41,7 +42,7 @@ fn beside(what: &str, value: &str) -> String {
     format!("{what} of {value}")
 }
 
-/// The name of the number of updates.
+/// The name of the variable that counts the updates of a value.
 const STEPS: &str = "steps";
 
 /// A tensor of a file, by its entry and field.
@@ -104,11 +105,11 @@ struct Loaded {
     steps: u64,
 }
 
-/// Reads the keys of a file, or of a set of files of several ranks, which must match the store's keys: the rows of part `own`, with
-/// `shards` shards per value. `shapes` are the shapes of the whole values.
+/// Reads the keys of a file, or of a set of files of several ranks; they must match the store's keys. Returns the rows of part
+/// `own` (its number, the number of parts), in `shards` shards per value. `shapes` are the shapes of the whole values.
 ///
 /// # Errors
-/// If a file is damaged, missing, or lacks something; if its keys, their shapes, dtypes or rules differ.
+/// If a file is damaged, missing or incomplete; if its keys, their shapes, dtypes or rules differ from the store's.
 pub(super) fn restore(
     known: &BTreeMap<Key, Entry>,
     shapes: &BTreeMap<Key, Vec<usize>>,

@@ -22,7 +22,8 @@ impl Update {
     }
 }
 
-/// Applies pending moves: the rule moves every row, but a push of selected rows moves only these rows at once.
+/// The compiled programs that apply pending moves, to some rows or to all. The rule moves every row in each step, but a push of
+/// selected rows moves only the selected rows, and the moves of the other rows stay pending.
 struct Settling {
     some: Executor,
     ids: VarId,
@@ -35,7 +36,7 @@ impl Settling {
     fn new(rule: &Rule, update: &Program, registry: &Registry) -> Result<Option<Self>> {
         let Some((mut some, ids)) = rule.settling(update, registry)? else { return Ok(None) };
         let Some(all) = some.settling() else { return Ok(None) };
-        // Made an update, so that it runs although no later operator reads the rows.
+        // The operators get the role of updates: such operators run although no later operator reads the rows.
         some.blocks[0].ops.iter_mut().for_each(|op| op.role = Role::Update);
         let compiled = |program| Executor::new(program, registry, &[], 1);
         Ok(Some(Self { some: compiled(&some)?, ids, all: compiled(&all)?, owes: false }))
@@ -52,14 +53,14 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    /// A shard of these rows, with the rule's initial state.
+    /// Makes a shard of the rows `value`, with the rule's initial state.
     ///
     /// # Errors
     /// If the rule does not fit, or memory is exhausted.
     pub(super) fn new(value: Dense, rule: &Rule, registry: &Registry) -> Result<Self> {
         let (dtype, dims) = (value.dtype(), value.shape().to_vec());
         let value = Storage::from(value);
-        // Also checks sums of rows with equal numbers.
+        // Selected rows with equal numbers were added up, and a sum may be infinite.
         checked_finite(&value, "value of a key")?;
         let value = value.into_dense()?;
         let dense = rule.program(registry, (dtype, &dims), StorageKind::Dense)?;
@@ -76,7 +77,7 @@ impl Shard {
         Ok(Self { scope, dense: Update::new(&dense, registry)?, rows, settling })
     }
 
-    /// Applies the pending moves of rows.
+    /// Applies the pending moves of the rows with these numbers.
     pub(super) fn settle(&mut self, rows: &[i64]) -> Result<()> {
         match &mut self.settling {
             Some(settling) if settling.owes => {
@@ -125,7 +126,7 @@ impl Shard {
         update.executor.run(&mut self.scope, &Run::train(&[(update.grad, &fed)], step))
     }
 
-    /// Reads the numbers of the value, or of a state of the rule by the name of its slot.
+    /// Calls `look` with the numbers of the value, or, for the slot `state`, of a state of the rule.
     pub(super) fn read<T: Plain + Element, R>(
         &mut self,
         state: Option<&str>,
@@ -134,7 +135,7 @@ impl Shard {
         self.scope.read(&named(state), look)
     }
 
-    /// Sets a state of the rule.
+    /// Sets the state of the rule in the slot `state`.
     pub(super) fn set(&mut self, state: &str, value: Dense) -> Result<()> {
         self.scope.set(&named(Some(state)), value)
     }

@@ -1,7 +1,7 @@
 //! The files of a store that several ranks save: one per rank, and an index file that makes them a set.
 //!
-//! The index file at the path of the set names the rank files and has a checksum of each. It is written last and atomically, and the
-//! rank files have other names than in the previous set: at each moment the path leads to one complete set.
+//! The index file at the path of the set names the rank files and has a checksum of each. It is written last and atomically,
+//! and the rank files have other names than in the previous set: at each moment, the index file describes one complete set.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -14,7 +14,7 @@ use crate::wire::record::{FieldType, Source, to_bytes, wrong};
 /// The only section of the index file.
 const SECTION: &str = "shards";
 
-/// The names that sets use alternately.
+/// The names of sets: consecutive sets at one path use the two names alternately.
 const NAMES: [u8; 2] = *b"ab";
 
 /// The files of the ranks.
@@ -53,7 +53,7 @@ impl ShardFiles {
     /// Reads the set at `path`; `None` if it is a single file of a store.
     ///
     /// # Errors
-    /// If it cannot be read, or is damaged.
+    /// If the file cannot be read, or is damaged.
     pub(super) fn find(path: &Path) -> Result<Option<Self>> {
         let mut reader = wire::open(path)?;
         if reader.next_section()? != Some(SECTION) {
@@ -118,7 +118,7 @@ pub(super) fn next_name(path: &Path) -> u8 {
 /// Writes the index file of a set, and removes rank files that do not belong to the set.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If the file cannot be written.
 pub(super) fn write(path: &Path, name: u8, sums: Vec<u64>) -> Result<()> {
     let set = ShardFiles { name, sums };
     wire::write_atomically(path, |out| out.write_section(SECTION, &to_bytes(&set)))?;
@@ -157,7 +157,7 @@ pub(super) fn clear(path: &Path, set: Option<&ShardFiles>) {
 /// Computes the checksum of a file: FNV-1a of 64 bits. A CRC is useless here: the CRC of data followed by its own CRC is a constant.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the file cannot be read.
 pub(super) fn checksum(path: &Path) -> Result<u64> {
     let failed = |e: std::io::Error| Error::io(format!("file `{}`", path.display()), "read", &e);
     let mut file = File::open(path).map_err(failed)?;

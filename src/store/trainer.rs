@@ -14,8 +14,8 @@ use crate::program::{Initializer, LossTerms, OpDesc, Program, Role, VarKind, Var
 use crate::tensor::{DType, Dense, Element, SelectedRows, Storage, StorageKind, Variable};
 use crate::with_float;
 
-/// Operators that read only some rows of a parameter: their kind, the slot of the parameter, and the slot that selects the rows (the
-/// ids, or the columns of a sparse matrix).
+/// Operators that read only some rows of a parameter, as (kind, slot of the parameter, slot that selects the rows). The
+/// selecting slot has ids, or a sparse matrix whose columns are row numbers.
 const BY_ROWS: [(&str, &str, &str); 4] = [
     ("embedding", "weight", "ids"),
     ("embedding_bag", "table", "ids"),
@@ -30,7 +30,7 @@ struct StoredParameter {
     grad: VarId,
     /// The feeds that select the rows that a batch reads; `None` if a batch may read any row.
     rows_by: Option<Vec<VarId>>,
-    /// Whether the trainer holds only the rows of a batch.
+    /// Whether the trainer's scope holds only the rows that the batch reads.
     held_by_rows: bool,
 }
 
@@ -66,7 +66,8 @@ impl StoredParameter {
         Ok(all)
     }
 
-    /// Returns the rows that a batch reads, ascending. Invalid row numbers are left out: the operator that reads them reports them.
+    /// Returns the rows that a batch reads, ascending; `None` if it may read any row. Invalid row numbers are left out: the
+    /// operator that reads them reports them.
     fn rows_read(&self, height: usize, feeds: &[(VarId, &Variable)]) -> Option<Vec<i64>> {
         let mut ids = Vec::new();
         for by in self.rows_by.as_ref()? {
@@ -84,7 +85,8 @@ impl StoredParameter {
     }
 }
 
-/// Returns the feeds that select the rows of a parameter that are read, if every operator that reads it selects rows by a feed.
+/// Returns the feeds that select the rows that a batch reads of a parameter. `None` if an operator reads the parameter without
+/// selecting rows by a feed.
 fn rows_by(program: &Program, param: VarId) -> Option<Vec<VarId>> {
     let reads = |op: &&OpDesc| op.role == Role::Forward && op.reads().any(|var| var == param);
     let mut feeds = Vec::new();
@@ -115,9 +117,10 @@ fn takes_rows(program: &Program, registry: &Registry, param: VarId) -> Result<bo
     Ok(true)
 }
 
-/// Makes a key of a store for each parameter that a program updates, under the parameter's name: with its value in
-/// `scope`, and with the rule of its update. A parameter that `scope` lacks starts by its initializer, row by row: an empty scope is for
-/// tables larger than the memory of a process. One worker calls it, before the others begin; over a world, all ranks call it together.
+/// Makes a key of a store for each parameter that a program updates, under the parameter's name: with its value in `scope`, and
+/// with the rule of its update. A parameter that `scope` lacks is initialized row by row: pass an empty scope for tables larger
+/// than the memory of a process. One worker calls `share`, before the other workers begin; over a world, all ranks call it
+/// together.
 ///
 /// # Errors
 /// If the program has no updates; if a rule does not work row by row ([`Rule`]), or a parameter is
@@ -145,7 +148,7 @@ pub fn share(program: &Program, scope: &mut Scope, store: &mut dyn KeyValueStore
     Ok(())
 }
 
-/// Makes the key of a parameter by its initializer.
+/// Makes the key of a parameter, with the value of the parameter's initializer.
 fn start(
     program: &Program,
     StoredParameter { key, name, .. }: &StoredParameter,
@@ -167,9 +170,10 @@ fn start(
 
 /// A worker's trainer of a model that several workers train, each on a part of every batch, or on batches of its own.
 ///
-/// In a step it pulls the parameters, runs forward and backward, and pushes the gradients. Of a table whose gradient is selected
-/// rows it pulls only the rows that the batch reads, and pushes the rows of the gradient. It holds no other rows of a table that only
-/// `embedding` and `embedding_bag` read, whatever its height. It runs on one thread, and has no state of the optimizer.
+/// In a step, the trainer pulls the parameters, runs forward and backward, and pushes the gradients. If the gradient of a table
+/// is selected rows, the trainer pulls only the rows that the batch reads, and pushes the rows of the gradient. Of a table that
+/// only `embedding` and `embedding_bag` read, it holds no other rows, whatever the height of the table. It runs on one thread,
+/// and has no state of the optimizer.
 pub struct StoreTrainer<S> {
     store: S,
     executor: Executor,
@@ -177,11 +181,11 @@ pub struct StoreTrainer<S> {
     parts: BatchLoss,
     shared: Vec<StoredParameter>,
     steps: u64,
-    /// The error of a step for whose gradients the other workers wait.
+    /// The error of a failed step, if the other workers wait for this worker's gradients of the step.
     failed: Option<Error>,
 }
 
-/// The gradients and the weight that are pushed at the end of a step, with the loss.
+/// The gradients and their weight that are pushed at the end of a step, with the loss of the step.
 struct Pushed {
     loss: f64,
     gradients: Vec<Storage>,
@@ -189,11 +193,12 @@ struct Pushed {
 }
 
 impl<S: KeyValueStore> StoreTrainer<S> {
-    /// A trainer of a program that an optimizer has completed; the store has its parameters ([`share`]).
+    /// Makes a trainer of a program that an optimizer has completed; the store must have the parameters ([`share`]).
     ///
     /// # Errors
-    /// If the program has no updates, or a row-sparse parameter; if `loss` is not computed from sums and means over rows: the weights
-    /// of the gradients of parts of a batch would be unknown, and workers accept no weight of a batch.
+    /// If the program has no updates, or a row-sparse parameter; if `loss` is not computed from sums and means over rows: the
+    /// weights of the gradients of parts of a batch would be unknown, and a store's worker has no setting for the weight of a
+    /// batch.
     #[track_caller]
     pub fn new(program: &Program, registry: &Registry, loss: impl Into<VarId>, store: S) -> Result<Self> {
         let (loss, caller) = (loss.into(), Location::caller());
@@ -246,21 +251,22 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         warned.collect()
     }
 
-    /// Sets the number of its next step, on which random operators depend (default: 0), to continue a training whose store was
-    /// [restored](KeyValueStore::restore).
+    /// Sets the number of the trainer's next step (default: 0), to continue a training whose store was
+    /// [restored](KeyValueStore::restore). Random operators depend on this number.
     #[must_use]
     pub fn from_step(self, steps: u64) -> Self {
         Self { steps, ..self }
     }
 
-    /// Makes a step on a batch, or on this trainer's part of a batch; `numbers` are the numbers of its sequences in the data, or empty.
-    /// Returns the loss: of its part if the loss is a mean over rows, else of the whole batch, for which the workers then wait for each
-    /// other once more, and a third time if the gradients depend on the values of several sums and means.
+    /// Makes a step on a batch, or on this trainer's part of a batch; `numbers` are the numbers of the batch's sequences in the
+    /// data, or empty. If the loss is a mean over rows, returns the loss of this trainer's part. Else returns the loss of the
+    /// whole batch: the workers then wait for each other once more, and a third time if the gradients depend on the values of
+    /// several sums and means.
     ///
     /// # Errors
-    /// If a feed does not fit; if the loss or a gradient is not finite, and then nothing was pushed. If the workers had begun to wait for
-    /// each other, each of them returns an error, and all may continue with other batches. If the store fails, for example because
-    /// another worker has left.
+    /// If a feed does not fit; if the loss or a gradient is not finite, and then nothing was pushed. If the workers had begun
+    /// to wait for each other, all workers return an error, and all may continue with other batches. If the store fails, for
+    /// example because another worker has left.
     #[track_caller]
     pub fn step(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<f64> {
         let caller = Location::caller();
@@ -287,7 +293,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
             }
             Ok(loss)
         });
-        // The other workers do not know of an error from here on.
+        // The other workers do not learn of an error that happens from here on.
         if let (Err(error), true) = (&done, workers > 1.0 && !self.store.fails_together()) {
             self.failed = Some(error.clone());
         }
@@ -297,8 +303,8 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok(loss)
     }
 
-    /// Computes a step of one sum or mean with a gradient, whose factor may be applied after the gradients; returns the gradients to
-    /// push, and the number of workers that wait for them.
+    /// Computes a step of a loss with one sum or mean, whose factor may be applied after the gradients are computed. Returns
+    /// the gradients to push, and the number of workers that wait for them.
     fn late(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<(Result<Pushed>, f64)> {
         let part = self.alone(feeds, numbers, Stage::Gradients).and_then(|part| {
             self.check_gradients()?;
@@ -314,7 +320,8 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok((pushed, workers))
     }
 
-    /// Computes a step of several totals, whose factors must be known before the gradients; returns as [`Self::late`].
+    /// Computes a step of a loss with several sums and means, whose factors must be known before the gradients are computed.
+    /// Returns the values that [`Self::late`] returns.
     fn early(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<(Result<Pushed>, f64)> {
         let value = |feed: VarId| feeds.iter().find(|(id, _)| *id == feed).map(|&(_, value)| value);
         let counted = self.parts.counted(value);
@@ -400,7 +407,8 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         self.parts.read(&mut self.executor)
     }
 
-    /// Sums the totals of all workers' parts; returns them and the number of workers. A failed part is reported to all workers.
+    /// Sums the totals of all workers' parts; returns the sums and the number of workers. A failed part is reported to all
+    /// workers.
     ///
     /// # Errors
     /// If a part failed (this worker's own error first), or the store fails.
@@ -448,7 +456,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         &mut self.store
     }
 
-    /// Pulls every parameter, or only its rows that a batch reads.
+    /// Pulls every parameter: whole, or only the rows that the batch reads.
     fn pull(&mut self, feeds: &[(VarId, &Variable)]) -> Result<()> {
         let program = self.executor.program();
         for shared in &self.shared {

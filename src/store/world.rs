@@ -1,4 +1,4 @@
-//! A store over the ranks of a world: each rank has some rows of every value.
+//! A store over the ranks of a world: each rank holds some rows of every value.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,11 +17,11 @@ use crate::parallel::World;
 use crate::tensor::{DType, Dense, SelectedRows, Storage};
 use crate::with_float;
 
-/// A key-value store over the ranks of a [`World`], each of which is a synchronous worker.
+/// A key-value store over the ranks of a [`World`]; each rank is a synchronous worker.
 ///
-/// Row r of a value, and the rule's state of this row, is only on rank r modulo the number of ranks. All ranks make the same calls in the
-/// same order. If a call fails on one rank, it is an error on all ranks and changes nothing; the error of a push may come with the next
-/// call. Ranks send only the rows of a call and their numbers, whatever the height of the value.
+/// Row r of a value, and the rule's state of this row, is only on rank r modulo the number of ranks. All ranks make the same
+/// calls in the same order. If a call fails on one rank, all ranks return an error, and the store is unchanged; the error of a
+/// push may come with the next call. Ranks send only the rows of a call and their numbers, whatever the height of the value.
 pub struct WorldStore {
     world: World,
     registry: Registry,
@@ -38,7 +38,7 @@ const DENSE: u8 = 0;
 const ROWS: u8 = 1;
 
 impl WorldStore {
-    /// A store without keys, which finds the operators of rules in `registry`.
+    /// Makes a store without keys; `registry` has the operators of rules.
     pub fn new(registry: &Registry, world: World) -> Self {
         let (entries, shapes) = (BTreeMap::new(), BTreeMap::new());
         Self { world, registry: registry.clone(), entries, shapes, pushed: None }
@@ -70,7 +70,7 @@ impl WorldStore {
         all
     }
 
-    /// Applies the gradient that was pushed last.
+    /// Applies the gradient that was pushed last, if there is one, after an exchange with all ranks.
     fn settle(&mut self, call: Request) -> Result<()> {
         match self.pushed {
             None => Ok(()),
@@ -100,7 +100,7 @@ impl WorldStore {
         Ok(())
     }
 
-    /// Exchanges `said` with the other ranks, and checks that all ranks make the same call for a key.
+    /// Sends `said`, which describes this rank's call for a key, to the other ranks, and checks that it is equal on all ranks.
     fn agree(&mut self, call: Request, key: &Key, said: Result<String>) -> Result<()> {
         let mut letter = Letter::new();
         letter.put(said.as_deref().unwrap_or_default().as_bytes());
@@ -140,7 +140,7 @@ impl WorldStore {
         });
         self.agree(Request::SetRule, key, fits)?;
         let entry = self.entries.remove(key).ok_or_else(|| Error::new("key of the store", "one", "none"))?;
-        // Dropped first, so that a large value is not in memory three times.
+        // The old entry is dropped first, so that a large value is not in memory three times.
         let value = entry.whole(None)?;
         drop(entry);
         self.entries.insert(key.clone(), Entry::new(value.into(), Some(rule), &self.registry, 1)?);
@@ -211,7 +211,7 @@ impl WorldStore {
         };
         let all = self.meet(Request::Push, Some(key), letters)?;
         let merged = own.and_then(|own| self.merged(key, &all, own, weight));
-        // If the previous gradient has failed only now, the other ranks get this error at the next exchange.
+        // If applying the previous gradient has failed just now, the other ranks get this error at the next exchange.
         self.pushed.get_or_insert_with(|| (key.clone(), merged.map_err(|e| e.variable(key.to_string()))));
         Ok(())
     }
@@ -318,7 +318,8 @@ impl WorldStore {
         Ok(rows)
     }
 
-    /// Returns the messages with the rows of this rank that other ranks requested, and the rows that it requested itself.
+    /// Returns the messages with the rows of this rank that other ranks requested, and the rows that this rank requested
+    /// itself.
     fn answered(&self, key: &Key, all: &[Vec<u8>], own: &[i64]) -> Result<(Vec<Letter>, Dense)> {
         let (entry, (height, _)) = (find(&self.entries, key)?, table_of(self.shape(key)?));
         let mut letters = vec![Letter::new(); all.len()];
@@ -417,7 +418,7 @@ impl KeyValueStore for WorldStore {
     }
 
     fn fail(&mut self, error: &Error) {
-        // The exchange returns this same error.
+        // The exchange returns the error that this rank reports.
         let _ = self.meet(Request::Fail, None, Err(error.clone()));
     }
 

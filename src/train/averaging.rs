@@ -6,10 +6,10 @@ use crate::operator::Attributes;
 use crate::optimizer::{average, averages};
 use crate::tensor::Storage;
 
-/// The average of the parameters that a training evaluates and predicts with: [`Trainer::averaged`].
+/// The settings of parameter averaging ([`Trainer::averaged`]): a training evaluates and predicts with the averages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Averaging {
-    /// The decay; 1 for the mean.
+    /// The decay of the exponential moving average; 1 for the mean.
     decay: f64,
     start: u64,
     except: Vec<String>,
@@ -17,7 +17,7 @@ pub struct Averaging {
 
 impl Averaging {
     /// An exponential moving average (EMA): after each step, average = decay · average + (1 − decay) · parameter, with a decay
-    /// above 0 and below 1, such as 0.999. It starts as the parameter after the first step.
+    /// above 0 and below 1, such as 0.999. The average starts as the parameter after the first step.
     pub fn ema(decay: f64) -> Self {
         // 1 means the mean, so it is not a valid decay.
         Self { decay: if decay == 1.0 { f64::NAN } else { decay }, start: 0, except: Vec::new() }
@@ -35,7 +35,7 @@ impl Averaging {
         Self { start: step, ..self }
     }
 
-    /// Excludes the parameters of these names from averaging; they are evaluated as they are.
+    /// Excludes the parameters of these names from averaging: evaluation and prediction use their current values.
     #[must_use]
     pub fn except<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
         Self { except: names.into_iter().map(Into::into).collect(), ..self }
@@ -46,8 +46,8 @@ impl Trainer {
     /// Parameter averaging (EMA, SWA): evaluates, chooses the best epoch and predicts with averages of the parameters over the steps;
     /// the steps themselves update the parameters. The averages are states of the program, saved and resumed like the optimizer's.
     ///
-    /// A parameter with a gradient of selected rows is refused by name when the training starts, because its average would update the
-    /// whole table at every step: leave it out with [`Averaging::except`], or look it up with dense gradients.
+    /// A parameter with a gradient of selected rows is refused by name when the training starts, because its average would
+    /// update the whole table at every step. Exclude such a parameter with [`Averaging::except`], or make its gradient dense.
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};
@@ -113,7 +113,7 @@ impl Trainer {
         self.averaged_wrongly.clone().map_or(Ok(()), Err)
     }
 
-    /// Each averaged parameter with its average, by name.
+    /// Returns the names of each averaged parameter and of its average; none before the first step.
     pub(super) fn averages(&self) -> Vec<(String, String)> {
         if self.state.position.step == 0 {
             return Vec::new();
@@ -122,7 +122,7 @@ impl Trainer {
         names.map(|(param, average)| (param.to_owned(), average.to_owned())).collect()
     }
 
-    /// Calls `act` with the averages in place of the parameters.
+    /// Calls `act` while the parameters have the values of their averages; restores the parameters afterwards.
     pub(super) fn with_averages<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let mut raw: Vec<(String, Storage)> = Vec::new();
         for (param, average) in self.averages() {

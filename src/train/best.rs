@@ -1,4 +1,4 @@
-//! The best epoch: its criterion, and the check that values by different criteria are never compared.
+//! The best epoch: its criterion, and the check that values by different criteria are never compared with each other.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::tensor::Storage;
 
 impl Trainer {
     /// Allows a resumed training to choose the best epoch on other development data or by another metric, which
-    /// [`fit`](Self::fit) refuses by default: the best epoch's parameters are measured anew, and stay the best until a later epoch
-    /// is better by the new measure.
+    /// [`fit`](Self::fit) refuses by default. The best epoch's parameters are then measured anew, and the epoch stays the best
+    /// until a later epoch is better by the new criterion.
     #[must_use]
     pub fn remeasure_best(mut self) -> Self {
         self.remeasure = true;
@@ -82,7 +82,7 @@ impl Trainer {
         } else {
             self.state.best.clear();
         }
-        // Epochs that were not better by another criterion do not count for the patience.
+        // Epochs that were not better by the old criterion do not count for the patience.
         if self.state.criterion.replace(criterion).is_some() {
             (*since_best, *stalled) = (0, 0);
         }
@@ -132,7 +132,7 @@ impl Trainer {
     /// Replaces the last parameters by the parameters of the best epoch, to evaluate or predict with them.
     ///
     /// # Errors
-    /// If no epoch has ended, or no epoch had a finite value.
+    /// If no epoch has ended, or the selected metric was finite in no epoch.
     #[track_caller]
     pub fn use_best(&mut self) -> Result<()> {
         if self.state.best.is_empty() {

@@ -11,7 +11,8 @@ use crate::store::WeighedGradient;
 use crate::tensor::StorageKind;
 
 impl Trainer {
-    /// Sends all processes the results of this process's parts, or its error; receives the results of the other parts.
+    /// Sends the results of this process's parts, or this process's error, to all processes; receives the results of the other
+    /// parts.
     pub(super) fn share_results(
         &mut self,
         ran: Result<()>,
@@ -38,7 +39,7 @@ impl Trainer {
                         let totals = Totals::of_numbers(&message.floats()?);
                         let lengths: Vec<usize> = self.metrics.iter_mut().map(|m| m.sums().len()).collect();
                         let mut metrics: Vec<Vec<f64>> = lengths.iter().map(|&n| vec![0.0; n]).collect();
-                        // A single part has added to the metrics as it ran.
+                        // If a batch has a single part, its run has already added to the metrics.
                         let sent = if results.len() > 1 { metrics.len() } else { 0 };
                         metrics.truncate(sent);
                         metrics.iter_mut().try_for_each(|sums| message.sums(sums))?;
@@ -61,7 +62,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Sends all processes the totals of each batch of the parts.
+    /// Sends the totals of each batch of this process's parts to all processes; receives the totals of the other parts.
     pub(super) fn share_totals(
         &self,
         ran: Result<()>,
@@ -121,8 +122,8 @@ impl Trainer {
             .collect())
     }
 
-    /// Shares the statistics of layers, such as the running averages of a batch norm: the last part updates them, and its process sends
-    /// them to all processes.
+    /// Shares the statistics of layers, such as the running averages of a batch norm. The process of the last part updates the
+    /// statistics and sends them to all processes.
     pub(super) fn share_statistics(&mut self, dealt: &StepParts) -> Result<()> {
         let Some(world) = self.others().cloned() else { return Ok(()) };
         let names = self.statistics();

@@ -1,7 +1,7 @@
 //! Training: the loop, its progress, saving and resuming.
 //!
-//! [`Trainer`] holds a model and its settings; this file has the training loop. [`Trainer::fit`] reads from top to bottom: a run,
-//! an epoch, a step and a save, in this order.
+//! [`Trainer`] holds a model and the settings of its training. This file has the training loop, from top to bottom: a run
+//! ([`Trainer::fit`]), an epoch, a step.
 
 mod averaging;
 mod best;
@@ -53,13 +53,13 @@ impl Trainer {
     /// Trains on `train` until the number of epochs or steps `until`, and evaluates on `dev` at each epoch's end. If the number is
     /// reached already (zero epochs, or a finished training that was resumed), it only evaluates.
     ///
-    /// [Carried states](crate::Builder::carried_state) start from zeros in each epoch and evaluation. If a batch has fewer sequences
-    /// than the previous batch, the states of its first sequences are carried and the other states dropped; a larger batch is an error.
-    /// The batches of [`Continuous`](crate::data::Continuous) fit.
+    /// [Carried states](crate::Builder::carried_state) start from zeros in each epoch and evaluation. If a batch has fewer
+    /// sequences than the previous batch, the states of its first sequences are carried and the other states dropped; a larger
+    /// batch is an error. [`Continuous`](crate::data::Continuous) makes batches for carried states.
     ///
-    /// An interrupt (Ctrl-C, and SIGTERM or SIGHUP from containers and schedulers) finishes the
-    /// step, saves the checkpoint and returns; a second interrupt ends the program at once. On Linux a SIGHUP that was
-    /// ignored when the program started, as by `nohup`, stays ignored.
+    /// At an interrupt (Ctrl-C, and SIGTERM or SIGHUP from containers and schedulers), `fit` finishes the step, saves the
+    /// checkpoint and returns; a second interrupt ends the program at once. On Linux a SIGHUP that was ignored when the program
+    /// started, as by `nohup`, stays ignored.
     ///
     /// # Errors
     /// If a setting, a batch or a feed does not fit; if the data fails; if a loss or a gradient is not finite; if the
@@ -156,10 +156,10 @@ impl Trainer {
                 return Ok(ended);
             }
 
-            // An epoch: its batches, from the one where the last run stopped.
+            // An epoch: its batches, beginning after the last finished batch.
             let batches = train.batches(Some(self.state.position.epoch), self.state.position.batch)?;
             let (mut batches, given_up) = match self.others() {
-                // All processes stop after the same step.
+                // Several processes have to stop after the same step, so the stop flag does not end the reading of data.
                 Some(_) => (batches, Arc::default()),
                 None => until_stopped(train, batches, &self.stop)?,
             };
@@ -201,7 +201,7 @@ impl Trainer {
                 return Err(Error::new("batches of an epoch of training data", "at least one", "none"));
             }
 
-            // Its end: evaluate, decide whether it is the best, save.
+            // The end of the epoch: evaluate, decide whether the epoch is the best, save.
             let Some(found) = self.pass(dev, Stop::WhenAsked)? else {
                 self.save_checkpoint(file)?;
                 return Ok(StopReason::Interrupted);
@@ -235,14 +235,15 @@ impl Trainer {
         }
     }
 
-    /// Returns the reason if nothing is left to train.
+    /// Returns the reason why the training ends now; `None` if there are epochs or steps left.
     fn over(&self, until: Until) -> Option<StopReason> {
         let early = self.patience.as_ref().is_some_and(|epochs| self.state.position.since_best >= **epochs);
         let done = until.reached(&self.state.position).then_some(StopReason::Done);
         if early { Some(StopReason::Early) } else { done }
     }
 
-    /// Makes one training step on a batch, on several batches, or in parts. An error leaves everything unchanged.
+    /// Makes one training step on a batch, on several batches, or in parts. After an error, parameters, carried states and
+    /// metrics are unchanged.
     fn step(&mut self, data: &dyn Data, batch: Batch, rest: &mut Batches) -> Result<BatchCounts> {
         let carried = self.state.carried.clone();
         let sums: Vec<Vec<f64>> = self.metrics.iter_mut().map(|m| m.sums().to_vec()).collect();
@@ -260,14 +261,15 @@ impl Trainer {
         made
     }
 
-    /// Makes a step of one batch, from the states that `before` carries. The updates come last, since a metric may refuse the batch.
+    /// Makes a step of one batch; `before` has the carried states before the batch. The updates come last, since a metric may
+    /// refuse the batch.
     fn alone(
         &mut self,
         data: &dyn Data,
         batch: &Batch,
         before: &BTreeMap<String, Variable>,
     ) -> Result<BatchCounts> {
-        // The mean loss accepts every batch.
+        // The trainer's own loss without a weight accepts every batch; another metric may refuse a batch.
         let refusing = self.metrics.len() > 1 || !self.own_loss || self.weight.is_some();
         let stage = if refusing { Stage::Gradients } else { Stage::Updates };
         let Self { compiled, scope, state, metrics, registry, rate, loss, trained, .. } = self;
@@ -285,7 +287,8 @@ impl Trainer {
         );
         if refusing {
             ran = ran.and_then(|()| compiled.runner.executor.update(scope)).or_else(|error| {
-                // A number that is not finite is reported before a metric's error: a second run finds its operator.
+                // A number that is not finite is reported before a metric's error: a second run finds the operator that
+                // produced the number.
                 let then = |executor: &mut Executor| match finite(executor, *loss, trained) {
                     Err(first) if first.kind() == ErrorKind::NotFinite => Err(first),
                     _ => Err(error),
@@ -307,8 +310,8 @@ impl Trainer {
         Ok(made)
     }
 
-    /// Checks data and compiles the program, as [`fit`](Self::fit) does before it begins: for a caller that first writes files of
-    /// a run.
+    /// Checks data and compiles the program, as [`fit`](Self::fit) does before it begins. A caller can use it before it writes
+    /// files of a run.
     ///
     /// # Errors
     /// If lengths of data in memory do not fit the feeds; in a resumed training, if the data differ from the training's data so far.
@@ -325,9 +328,9 @@ impl Trainer {
         self.must_remeasure(dev)
     }
 
-    /// Returns the loss and the metrics over all of `data`, with the current parameters. It does not change the training, except
-    /// that pending [moves](crate::executor::settle) of rows are applied, which may change last digits. All
-    /// processes of a [distributed](Self::distributed) training must call it together.
+    /// Returns the loss and the metrics over all of `data`, with the current parameters. The training is unchanged, except that
+    /// pending [moves](crate::executor::settle) of rows are applied, which may change the last digits of later results. All
+    /// processes of a [distributed](Self::distributed) training must call `evaluate` together.
     ///
     /// # Errors
     /// If a setting, a batch or a feed does not fit, the data fails or has no batch.
@@ -356,12 +359,13 @@ impl Trainer {
         self.reported(found).map(Option::unwrap_or_default).map_err(|e| e.called(caller))
     }
 
-    /// Evaluates in one pass; `None` if it was interrupted.
+    /// Evaluates in one pass over the data; `None` if the pass was interrupted.
     fn pass(&mut self, data: &dyn Data, stop: Stop) -> Result<Option<Scores>> {
         self.pass_then(data, stop, scores)
     }
 
-    /// Evaluates in one pass; returns the result of `ask` on the metrics at its end, or `None` if it was interrupted.
+    /// Evaluates in one pass over the data; returns the result of `ask` on the metrics at the end, or `None` if the pass was
+    /// interrupted.
     fn pass_then<T>(
         &mut self,
         data: &dyn Data,
@@ -381,14 +385,14 @@ impl Trainer {
         found
     }
 
-    /// Adds all batches to the metrics; returns whether the pass reached the end of the data.
+    /// Adds all batches of `data` to the metrics; returns whether the pass reached the end of the data.
     fn infer(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
         let Self { compiled, scope, metrics, stop: flag, .. } = self;
         let compiled = compiled.as_mut().ok_or_else(unprepared)?;
         compiled.runner.infer_all(scope, data, stop.flag(flag), metrics)
     }
 
-    /// Checks data before its first batch.
+    /// Checks data before the first batch is read.
     fn check(&self, data: &dyn Data) -> Result<()> {
         self.compiled.as_ref().ok_or_else(unprepared)?.runner.check(data)
     }
@@ -421,7 +425,7 @@ impl Trainer {
     }
 }
 
-/// When a pass ends: whether the stop flag ends it.
+/// Whether the stop flag may end a pass before the end of the data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stop {
     Never,

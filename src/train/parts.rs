@@ -19,27 +19,27 @@ use crate::predict::{BatchState, DataBatch};
 use crate::store::{WeighedGradient, merge};
 use crate::tensor::{StorageKind, Variable};
 
-/// For each parameter, the terms of its gradient, each with its factor.
+/// For each parameter, the terms whose sum is its gradient: gradients, each with a factor.
 pub(super) type Sums = BTreeMap<VarId, Vec<WeighedGradient>>;
 
 /// The batches of a step, dealt to parts.
 pub(super) struct StepParts {
-    /// By part, its share of each batch; empty for parts that this process does not read.
+    /// For each part, the part's share of each batch; empty for parts that this process does not read.
     pub(super) shares: Vec<Vec<Batch>>,
-    /// By part, whether it has sequences.
+    /// For each part, whether the part has sequences.
     pub(super) occupied: Vec<bool>,
-    /// The parts of this process.
+    /// The range of the parts that this process computes.
     pub(super) own: Range<usize>,
 }
 
-/// The values that depend on all parts and that the gradients need, with the totals by part and by batch.
+/// The values that the gradients need and that depend on all parts, with the totals of each part and of each batch.
 struct PartTotals {
     whole: Whole,
     totals: Vec<Vec<Totals>>,
     all: Totals,
 }
 
-/// The results of a part of a step beside its gradients.
+/// The results of a part of a step without the gradients.
 #[derive(Clone)]
 pub(super) struct PartResult {
     pub(super) totals: Totals,
@@ -48,15 +48,17 @@ pub(super) struct PartResult {
 }
 
 impl Trainer {
-    /// Gradient accumulation: makes one step of `batches` batches, as if they were one batch. Memory holds the activations of one batch
-    /// at a time, and the sum of the gradients. `step` counts updates; the batches left over at an epoch's end make a smaller step. An
-    /// interrupt, [`every`](Self::every) and [`Until::Steps`](super::Until) wait for the step's end.
+    /// Gradient accumulation: makes one step of `batches` batches, as if they were one batch. Memory holds the activations of
+    /// one batch at a time, and the sum of the gradients. `step` counts updates; the batches left over at an epoch's end make a
+    /// smaller step. An interrupt, [`every`](Self::every) and [`Until::Steps`](super::Until) take effect at the end of a step.
     ///
-    /// The step equals the step of all batches in one, for every loss that is computed from sums and means over rows: a mean weighs
-    /// each batch by its rows, a quotient of two sums adds up both, a penalty on parameters counts once. A loss of several terms
-    /// whose factors depend on their values, such as the square root of a sum, costs a second forward pass. Another loss is an error,
-    /// unless [`weight`](Self::weight) sets how much a batch counts. Clipping applies to the sum. Gradients of selected rows stay
-    /// rows. Operators that read a whole batch, such as a batch norm, see each batch by itself; the progress warns of them.
+    /// The step equals the step on one batch of all samples, for every loss that is computed from sums and means over rows: a
+    /// mean weighs each batch by its number of rows, a quotient of two sums uses the sums over all batches, a penalty on
+    /// parameters counts once. If a loss has several terms and the factors of their gradients depend on the values of the
+    /// terms, such as the square root of a sum, the step costs a second forward pass. Any other loss is an error, unless
+    /// [`weight`](Self::weight) sets the weight of a batch. Gradient clipping applies to the summed gradient. Gradients of
+    /// selected rows stay selected rows. Operators that read a whole batch, such as a batch norm, see each batch by itself; the
+    /// progress warns of them.
     ///
     /// ```
     /// # use unpadded::data::{Batching, Field, Loader, Samples};
@@ -86,10 +88,11 @@ impl Trainer {
     /// Deals each batch to this many parts, a power of two, whose gradients are summed along a fixed binary tree (1 by default; with
     /// [`distributed`](Self::distributed), the number of processes rounded up to a power of two).
     ///
-    /// The bits of a training depend on the parts, but not on the number of processes: 1, 2, 3 and 8 processes with 8 parts compute
-    /// the same parameters, and a checkpoint of one process resumes on several. A part has whole sequences, about as many tokens as any
-    /// other part; if [states are carried](crate::Builder::carried_state), every n-th sequence of n parts. The step equals the step of
-    /// the whole batch for the same losses as with [`accumulate`](Self::accumulate). Development data are dealt, too.
+    /// The bits of a training depend on the number of parts, but not on the number of processes: 1, 2, 3 and 8 processes with 8
+    /// parts compute the same parameters, and a checkpoint of one process resumes on several. A part has whole sequences, and
+    /// about as many tokens as every other part. If [states are carried](crate::Builder::carried_state), part i of n parts has
+    /// every n-th sequence, beginning with sequence i. The step equals the step of the whole batch for the same losses as with
+    /// [`accumulate`](Self::accumulate). Development data are dealt to parts, too.
     ///
     /// ```
     /// # use unpadded::data::{Batching, Field, Loader, Samples};
@@ -186,7 +189,8 @@ impl Trainer {
         }
         let step = self.state.position.step;
         let dealt = self.deal(batches)?;
-        // Factors that depend on all parts are computed first, or last.
+        // Factors of the gradients that depend on all parts are computed before the gradients, or after them if the loss allows
+        // it.
         let known = if self.loss_parts()?.is_late() { None } else { Some(self.known(data, &dealt)?) };
         let mut results = vec![None; dealt.occupied.len()];
         let ran = self.gradients(data, &dealt, known.as_ref(), &mut results);
@@ -219,7 +223,7 @@ impl Trainer {
         self.compiled.as_ref().and_then(|compiled| compiled.parts.as_ref()).ok_or_else(unprepared)
     }
 
-    /// Deals batches to parts: only the parts of this process, or all parts if their rows have to be counted.
+    /// Deals batches to parts; returns the shares of this process's parts, or of all parts if their rows have to be counted.
     fn deal(&self, batches: Vec<Batch>) -> Result<StepParts> {
         let parts = self.parts_a_batch() as usize;
         let own = self.others().map_or(0..parts, |w| parallel::parts_of(w.rank(), w.size(), parts));
@@ -249,7 +253,8 @@ impl Trainer {
         Ok(StepParts { shares, occupied, own })
     }
 
-    /// Computes the values that depend on all parts, from their numbers of rows or by a forward pass over each part.
+    /// Computes the values that depend on all parts: from the parts' numbers of rows if these are enough, else by a forward
+    /// pass over each part.
     fn known(&mut self, data: &dyn Data, dealt: &StepParts) -> Result<PartTotals> {
         let counted: Option<Vec<Vec<Totals>>> =
             dealt.shares.iter().map(|shares| self.counted(shares)).collect::<Result<_>>()?;
@@ -282,7 +287,7 @@ impl Trainer {
         Ok(PartTotals { whole, totals, all })
     }
 
-    /// Computes the sums of the gradients of this process's subtrees of the parts.
+    /// Computes the sum of the gradients of each of this process's subtrees of parts.
     fn gradients(
         &mut self,
         data: &dyn Data,
@@ -309,7 +314,7 @@ impl Trainer {
             let sum = parallel::sum(of.clone(), &mut single, &mut add_sums)?;
             sums.push((of, sum));
         }
-        // An update needs a run: if no part has sequences, the first part runs without them.
+        // An update needs a run: if no part has sequences, the first part runs on a batch without sequences.
         if sums.iter().all(|(_, sum)| sum.is_none()) {
             let metrics = self.sums_of_metrics();
             self.part(data, dealt.own.start, &dealt.shares[dealt.own.start], known)?;
@@ -327,7 +332,7 @@ impl Trainer {
         known: Option<&PartTotals>,
     ) -> Result<(Sums, PartResult)> {
         let (mut sums, mut totals) = (Sums::new(), self.loss_parts()?.zero());
-        // A single part adds to the metrics as it runs; of several parts, each has sums of its own.
+        // A single part adds to the metrics directly; each of several parts has sums of its own, which are merged later.
         let several = self.parts_a_batch() > 1;
         let before = if several { self.sums_of_metrics() } else { Vec::new() };
         if several {
@@ -347,7 +352,7 @@ impl Trainer {
         let metrics = if several { self.sums_of_metrics() } else { Vec::new() };
         if several {
             self.restore_metrics(&before);
-            // Merged here, so that a part's numbers do not depend on the process that sums it.
+            // The gradients of a part are merged here, so that their bits do not depend on the process that adds up the parts.
             ran = ran.and_then(|()| {
                 sums.values_mut().try_for_each(|sum| {
                     let gradient = merge(std::mem::take(sum))?;
@@ -415,7 +420,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Returns the totals of each batch from its numbers of rows; `None` if these are not enough.
+    /// Returns the totals of each batch, computed from numbers of rows; `None` if the loss needs more than numbers of rows.
     fn counted(&self, batches: &[Batch]) -> Result<Option<Vec<Totals>>> {
         let parts = self.loss_parts()?;
         let counted = batches.iter().map(|batch| {
@@ -427,7 +432,7 @@ impl Trainer {
         Ok(counted.collect())
     }
 
-    /// Computes the totals of a part's share of each batch by a forward pass before its gradients.
+    /// Computes the totals of a part's share of each batch, by a forward pass before the gradients are computed.
     fn totals_of(&mut self, data: &dyn Data, part: usize, batches: &[Batch]) -> Result<Vec<Totals>> {
         let mut found = Vec::with_capacity(batches.len());
         let mut carried = self.carried_of(part).clone();
@@ -507,7 +512,8 @@ pub(super) fn gradients_of(sum: Vec<WeighedGradient>) -> Gradients {
     sum.into_iter().map(|part| part.gradient).collect()
 }
 
-/// Adds the gradient of a parameter in the last run, times `weight`. Selected rows are collected and merged at the end.
+/// Adds the gradient of a parameter in the last run, times `weight`. Gradients of selected rows are only collected, and merged
+/// at the end of the part.
 fn add(sums: &mut Sums, executor: &mut Executor, param: VarId, weight: f64, name: &str) -> Result<()> {
     let gradient = executor.gradient(param)?;
     gradient.check_finite("gradient").map_err(|_| not_finite("gradient of a batch", name))?;

@@ -16,13 +16,15 @@ impl Plateau {
         Self { factor, patience: 1, least: 0.0 }
     }
 
-    /// Sets the patience: lowers the rate after `epochs` epochs without a better one, counted anew after each lowering (default: 1).
+    /// Sets the patience: lowers the rate after `epochs` epochs without an improvement, counted anew after each lowering
+    /// (default: 1).
     #[must_use]
     pub fn patience(self, epochs: u64) -> Self {
         Self { patience: epochs, ..self }
     }
 
-    /// Sets the least base rate that it lowers to. A schedule may still lower the rate further.
+    /// Sets the lower limit of the base rate (default: 0). The optimizer's schedule may still lower the rate of a step below
+    /// this limit.
     #[must_use]
     pub fn least(self, rate: f64) -> Self {
         Self { least: rate, ..self }

@@ -58,7 +58,7 @@ impl Trainer {
     pub(super) fn compile(&self) -> Result<CompiledTraining> {
         let Self { state, metrics, .. } = self;
         let program = &state.program;
-        // Operators that were added since, for a metric or an output, may have errors.
+        // Operators that were added after the trainer was made, for a metric or an output, may have errors.
         self.net.check()?;
         for (i, metric) in metrics.iter().enumerate() {
             if metrics[..i].iter().any(|other| other.name() == metric.name()) {
@@ -185,7 +185,7 @@ impl Trainer {
 
 /// Inspection of the compiled program.
 impl Trainer {
-    /// Returns the compiled program as text: its instructions, their memory, and the reasons
+    /// Returns the compiled program as text: its instructions, their memory, and the reason for each decision
     /// ([`Listing`](crate::executor::Listing)).
     ///
     /// # Errors

@@ -1,4 +1,5 @@
-//! Distributed training on several processes: checks that all train the same, common decisions, and the tasks of the first process.
+//! Distributed training on several processes: the check for equal settings, common decisions, and the tasks of the first
+//! process.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -20,15 +21,18 @@ use crate::tensor::{DType, Storage, Variable};
 pub(crate) const MOST_PARTS: u64 = 1 << 16;
 
 impl Trainer {
-    /// Distributed training with the other processes of a world, each of which calls the same methods with the same settings and data.
+    /// Distributed training with the other processes of a world. Each process calls the same methods with the same settings and
+    /// data.
     ///
-    /// Each batch is dealt to [`parts`](Self::parts), and each process computes some of the parts. Gradients are summed, and every process
-    /// makes the same update, so that the parameters are bit-identical to one process with the same parts. Losses, metrics, the best
-    /// epoch, early stopping and an interrupt are decided for all processes. Only the first process (rank 0) shows the progress and writes
-    /// checkpoints. A state that it resumed is sent to the other processes, which need no checkpoint.
+    /// Each batch is dealt to [`parts`](Self::parts), and each process computes some of the parts. Gradients are summed, and
+    /// every process makes the same update, so that the parameters are bit-identical to one process with the same number of
+    /// parts. Losses, metrics, the best epoch, early stopping and an interrupt are decided for all processes. Only the first
+    /// process (rank 0) shows the progress and writes checkpoints. If rank 0 has resumed a training, its state is sent to the
+    /// other processes, which need no checkpoint.
     ///
-    /// An error on one process ends [`fit`](Self::fit) with an error on all; on the other processes it names the rank. So does a process
-    /// that does not answer within the [deadline](World::deadline). The world cannot be used any more then.
+    /// An error on one process ends [`fit`](Self::fit) with an error on all processes; the errors on the other processes name
+    /// the rank. It is also an error if a process does not answer within the [deadline](World::deadline). After an error, the
+    /// world cannot be used any more.
     ///
     /// ```
     /// use unpadded::data::{Batching, Field, Loader, Samples};
@@ -49,7 +53,7 @@ impl Trainer {
     ///     let mut trainer = trainer.distributed(World::new(rank)).progress(Progress::Quiet);
     ///     trainer.fit(&data, &data, Until::Epochs(2)).map(|report| report.last)
     /// };
-    /// // Two ranks on threads of this process. With the feature `mpi` it is `World::mpi()?`, once in each process.
+    /// // Two ranks on threads of this process. With the feature `mpi`, each process calls `World::mpi()?` once.
     /// let losses: Vec<_> = std::thread::scope(|scope| {
     ///     let ranks: Vec<_> = threads(2).into_iter().map(|rank| scope.spawn(move || train(rank))).collect();
     ///     ranks.into_iter().map(|rank| rank.join().expect("no panic")).collect::<Result<_, unpadded::Error>>()
@@ -73,7 +77,8 @@ impl Trainer {
         self.others().is_none_or(|world| world.rank() == 0)
     }
 
-    /// Returns whether to stop after the last step: an interrupt of this process alone, or of any process after all have agreed.
+    /// Returns whether to stop after the last step. A single process stops after its own interrupt; several processes stop once
+    /// all know that one of them was interrupted.
     pub(super) fn is_stopping(&self) -> bool {
         match self.others() {
             Some(_) => self.stopping,
@@ -110,7 +115,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Returns the number of threads of this process: processes on one machine divide its cores.
+    /// Returns the number of threads of this process: processes on one machine divide the machine's cores.
     pub(super) fn threads_here(&self) -> usize {
         match self.others() {
             Some(world) if self.threads == 0 => {
@@ -194,7 +199,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Returns the settings that decide the steps of a training, a line each.
+    /// Returns the settings that decide the steps of a training, one per line.
     fn described_to_others(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<String> {
         let fingerprint = |bytes: &[u8]| format!("fingerprint {:08x}", crc32fast::hash(bytes));
         let program = self.state.program.to_bytes()?;
@@ -235,7 +240,7 @@ impl Trainer {
             let var = program.find(&name).map(|id| program.var(id));
             let dtype = var.filter(|var| !var.is_row_sparse()).and_then(|var| Some(var.spec()?.dtype));
             match dtype {
-                // A piece at a time: a table may be as large as half of the memory.
+                // Numbers are read a piece at a time: a table may be as large as half of the memory.
                 Some(DType::F32) => {
                     self.scope.read::<f32, _>(&name, |x| digest_of(&mut sum, x, |x| x.to_bits().into()))?
                 }
@@ -348,8 +353,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Adds the batches of a pass to the metrics, by parts; the sums of all parts are merged along the tree. Returns whether the pass
-    /// reached the end of the data.
+    /// Adds the batches of a pass to the metrics, each part by itself; merges the sums of all parts along the tree. Returns
+    /// whether the pass reached the end of the data.
     pub(super) fn infer_in_parts(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
         let parts = self.parts_a_batch() as usize;
         let others = self.others().cloned();
@@ -425,13 +430,13 @@ fn of_part(carried: &BTreeMap<String, Variable>, part: usize, parts: usize) -> B
     own.collect()
 }
 
-/// Joins the states of the parts into the states of a whole batch.
+/// Joins the states of the parts into the states of a whole batch; `None` without parts.
 fn joined(parts: &[&Variable]) -> Result<Option<Variable>> {
     if parts.is_empty() {
         return Ok(None);
     }
     let all = Variable::merge(&parts.iter().map(|&part| part.clone()).collect::<Vec<_>>())?;
-    // Sequence i is sequence i / n of part i mod n.
+    // Sequence i of the batch is sequence i / n of part i mod n, for n parts.
     let starts: Vec<usize> = parts
         .iter()
         .scan(0, |start, part| {

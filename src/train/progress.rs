@@ -19,7 +19,7 @@ pub enum Progress {
     /// A bar if the standard error is a terminal, else lines.
     #[default]
     Auto,
-    /// Plain lines: the first after a second, then about one every five seconds, and one per epoch.
+    /// Plain lines: the first line after a second, then a line about every five seconds, and a line per epoch.
     Lines,
     /// Plain lines, to this writer.
     To(Box<dyn Write + Send>),
@@ -52,7 +52,7 @@ const EVERY: Duration = Duration::from_secs(5);
 /// The shortest time between two redraws of a bar and its text.
 const REDRAW: Duration = Duration::from_millis(100);
 
-/// The counts of a step's batches.
+/// The counts of a step: its batches, its tokens, and its rows if each batch were padded.
 #[derive(Default)]
 pub(super) struct BatchCounts {
     pub(super) batches: u64,
@@ -76,7 +76,7 @@ pub(super) struct Console<'a> {
     batches: Option<u64>,
     first_step: u64,
     started: Instant,
-    /// The time of training alone, before the last [`Self::resume_clock`].
+    /// The time of training, without evaluation and saving, before the last [`Self::resume_clock`].
     trained: Duration,
     since: Option<Instant>,
     next: Instant,
@@ -193,7 +193,7 @@ impl<'a> Console<'a> {
         }
     }
 
-    /// Shows a finished and evaluated epoch; `position` is still inside it.
+    /// Shows a finished and evaluated epoch; `position` still has the number of this epoch.
     pub(super) fn epoch(
         &mut self,
         position: &Position,

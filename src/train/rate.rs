@@ -1,5 +1,5 @@
-//! The learning rate of a training beyond its schedule: lowered when a metric stalls, multiplied by a function of the position, and
-//! changed at a resumption.
+//! Changes of the learning rate beyond the optimizer's schedule: it is lowered when a metric stalls, multiplied by a function
+//! of the position, or replaced when a training is resumed.
 
 use super::plateau::Plateau;
 use super::progress::shown;
@@ -11,9 +11,8 @@ use crate::program::Program;
 use crate::tensor::{Dense, Storage};
 
 impl Trainer {
-    /// Lowers the learning rate on a plateau: when the metric that decides which epoch is the best stalls. The lowered rate
-    /// and the number of stalled epochs are saved and resumed with the training; the optimizer needs no
-    /// `adjustable`.
+    /// Lowers the learning rate on a plateau: when the metric that decides which epoch is the best stalls. The lowered rate and
+    /// the number of stalled epochs are saved and resumed with the training. The optimizer need not be `adjustable`.
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};
@@ -27,7 +26,7 @@ impl Trainer {
     /// # let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
     /// # let h = words.embedding(Embedding::new(9, 8)).sequence_pool(unpadded::ops::Pool::Last);
     /// # let loss = h.linear(2).cross_entropy(label).mean();
-    /// // At so small a rate the loss stays what it is.
+    /// // At so small a rate the loss hardly changes.
     /// let mut trainer = Trainer::new(net, loss, &Sgd::new(1e-9))?.plateau(Plateau::new(0.5).patience(2));
     /// # let mut trainer = trainer.progress(Progress::Quiet);
     /// trainer.fit(&data, &data, Until::Epochs(12))?;
@@ -41,10 +40,10 @@ impl Trainer {
         self.adjustable()
     }
 
-    /// Multiplies the learning rate of each step by `factor` of the position, a finite number of at least 0; the position's `step` is
-    /// the number of the next step, from 0. It applies in addition to the optimizer's schedule and [`Self::plateau`].
+    /// Multiplies the learning rate of each step by `factor(position)`, a finite number of at least 0; the position's `step` is
+    /// the number of the next step, from 0. The factor applies in addition to the optimizer's schedule and [`Self::plateau`].
     ///
-    /// A file cannot hold a function: set it again when the training is resumed.
+    /// A checkpoint cannot hold a function: call `rate_by` again when the training is resumed.
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};
@@ -72,10 +71,10 @@ impl Trainer {
         self.adjustable()
     }
 
-    /// Allows [`resume`](Self::resume) to change the learning rate: the base rate or the schedule may differ from the checkpoint, and a
-    /// [`plateau`](Self::plateau) or a function may be added or removed, which it refuses by default. The new rate applies from the
-    /// next step on, and a plateau starts anew. Everything else must be as in the checkpoint, also the rates of groups of
-    /// parameters.
+    /// Allows [`resume`](Self::resume) to change the learning rate: the base rate or the schedule may differ from the
+    /// checkpoint, and a [`plateau`](Self::plateau) or a function may be added or removed. By default, `resume` refuses these
+    /// changes. The new rate applies from the next step on, and a plateau starts anew. Everything else must be as in the
+    /// checkpoint, including the rates of groups of parameters.
     #[must_use]
     pub fn change_rate(mut self) -> Self {
         self.change_rate = true;
@@ -155,8 +154,8 @@ impl Trainer {
     }
 }
 
-/// Gives a checkpoint the learning rate of the program `ours`, not lowered; changes nothing and returns the first difference if the
-/// programs differ in more than the rate.
+/// Replaces the learning rate of a checkpoint by the rate of the program `ours`, without the lowering of a plateau. If the
+/// programs differ in more than the rate, changes nothing and returns the first difference.
 pub(super) fn renew_rate(ours: &Program, from: &mut Checkpoint) -> Option<String> {
     let mut theirs = from.program.clone();
     optimizer::take_rate(ours, &mut theirs);

@@ -20,15 +20,15 @@ impl Trainer {
     /// An existing file is replaced; its permissions are kept.
     ///
     /// # Errors
-    /// If another training saves to this file, or it cannot be written, which leaves an existing file unchanged;
-    /// if a parameter is not finite: a broken training does not replace a sound one.
+    /// If another training saves to this file; if the file cannot be written (an existing file is then unchanged); if a
+    /// parameter is not finite: a broken training does not replace a sound one.
     #[track_caller]
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let target = Target::find(path.as_ref()).at_caller()?;
         let held = self.held.as_ref().is_some_and(|held| held.is(&target));
         let target = if held { target } else { target.lock().at_caller()? };
         target.check().at_caller()?;
-        // With several processes, `fit` did it at its end.
+        // With several processes, `fit` has gathered the carried states at its end.
         if self.others().is_none() {
             self.gather_carried().at_caller()?;
         }
@@ -39,7 +39,7 @@ impl Trainer {
         self.with_sums(|trainer| trainer.save_whole(target))
     }
 
-    /// Calls `act` while the state holds the sums of the metrics, as in files.
+    /// Calls `act` while the state holds the sums of the metrics, which a checkpoint's file has.
     pub(super) fn with_sums<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.restore_sums()?;
         for metric in &mut self.metrics {
@@ -84,20 +84,20 @@ impl Trainer {
         Ok(())
     }
 
-    /// Resumes a saved training: its parameters, the optimizer's state, its position in the data. The model
-    /// must be built as it was when it was saved; only lines of code may have moved, and, with [`Self::change_rate`], the
-    /// learning rate may differ. If it is the file of [`Self::checkpoint`], no other
-    /// training may save there until [`Self::fit`] has returned or this trainer is dropped.
+    /// Resumes a saved training: its parameters, the optimizer's state, its position in the data. The model must be built as it
+    /// was when it was saved; only lines of code may have moved, and, with [`Self::change_rate`], the learning rate may differ.
+    /// If `path` is the file of [`Self::checkpoint`], no other training may save to this file until [`Self::fit`] has returned
+    /// or this trainer is dropped.
     ///
     /// # Errors
-    /// If the file is damaged, or for inference; if the program or a vocabulary differs, with the first difference; if a parameter
-    /// or a state of the optimizer is not finite; if it is the file of [`Self::checkpoint`] and another training saves there now.
-    /// Nothing is changed on an error.
+    /// If the file is damaged, or is a checkpoint for inference; if the program or a vocabulary differs, with the first
+    /// difference; if a parameter or a state of the optimizer is not finite; if the file is the file of [`Self::checkpoint`]
+    /// and another training saves to it now. After an error, nothing is changed.
     #[track_caller]
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.held = None;
-        // Locked before it is read: otherwise this training could replace a later save of another training.
+        // The file is locked before it is read: otherwise this training could replace a later save of another training.
         let own = self.file.as_deref().and_then(|file| Target::find(file).ok());
         let own = own.filter(|own| self.is_first() && Target::find(path).is_ok_and(|from| from.is(own)));
         let held = own.map(Target::lock).transpose().at_caller()?;
@@ -135,7 +135,7 @@ impl Trainer {
             return Err(Error::of(ErrorKind::Program, "checkpoint to resume", expected, got)
                 .noted_in_code("`Trainer::load_parameters` starts a new training from them"));
         }
-        // First: another vocabulary makes another program, and is a clearer error than a shape.
+        // Vocabularies are compared first: another vocabulary makes another program, and is a clearer error than a shape.
         let (ours, theirs) = (&self.state.vocabularies, &from.vocabularies);
         for name in ours.keys().chain(theirs.keys()) {
             if let Some((expected, got)) = other_entries(theirs.get(name), ours.get(name)) {
@@ -165,7 +165,7 @@ impl Trainer {
         from.restore(&mut self.scope)?;
         let Checkpoint { best, criterion, history, carried, position, metrics, .. } = from;
         let ours = std::mem::take(&mut self.state);
-        // The descriptions of its metrics are checked with their sums, and written anew to the next file.
+        // The checkpoint's descriptions of metrics are checked when their sums are restored, and replaced in the next file.
         self.state = Checkpoint { best, criterion, history, carried, position, metrics, ..ours };
         self.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
         self.carried.clear();
@@ -215,7 +215,7 @@ impl Trainer {
     fn bare(&mut self) -> Result<Checkpoint> {
         let mut whole = Checkpoint { metrics: self.described(), ..self.state.clone() };
         if whole.best.is_empty() {
-            // As the best parameters, because these have no pending moves.
+            // The last parameters are passed as the best parameters, because these have no pending moves.
             whole.best = self.parameters()?;
         }
         let bare = whole.for_inference()?;
@@ -246,7 +246,8 @@ impl Trainer {
     }
 }
 
-/// Returns the first difference between a checkpoint's metric and the model's metric of the same name: in the checkpoint, in the model.
+/// Returns the first difference between a checkpoint's metric and the model's metric of this name: the texts (checkpoint,
+/// model).
 fn other_metric(theirs: &MetricDesc, ours: &MetricDesc) -> Option<(String, String)> {
     let kind = |of: &MetricDesc| format!("kind `{}`", of.kind);
     let variables = |of: &MetricDesc| format!("variables `{}`", of.variables.join("`, `"));
@@ -263,7 +264,7 @@ fn other_metric(theirs: &MetricDesc, ours: &MetricDesc) -> Option<(String, Strin
     pairs.into_iter().find(|(theirs, ours)| theirs != ours)
 }
 
-/// Returns the first difference between a checkpoint's vocabulary and the model's: in the checkpoint, in the model.
+/// Returns the first difference between a checkpoint's vocabulary and the model's: the texts (checkpoint, model).
 fn other_entries(theirs: Option<&Vocabulary>, ours: Option<&Vocabulary>) -> Option<(String, String)> {
     let size = |v: &Vocabulary| format!("{} entries", v.len());
     let (theirs, ours) = match (theirs, ours) {

@@ -9,8 +9,9 @@ use signal_hook::{SigId, flag, low_level};
 
 use crate::error::Result;
 
-/// The number of trainings that catch interrupts, and the flag that is set while there is none. Installing a handler removes the
-/// system's default for good, so a handler of ours does the default action while no training runs.
+/// The number of trainings that catch interrupts, and the flag that is set while no training catches interrupts. Installing a
+/// handler removes the system's default action for good, so a handler of this module does the default action while no training
+/// runs.
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 
 struct Running {
@@ -24,7 +25,7 @@ pub(super) struct Interrupts(Vec<SigId>);
 
 impl Interrupts {
     pub(super) fn catch(stop: &Arc<AtomicBool>) -> Result<Self> {
-        // Dropped if a signal cannot be caught.
+        // If a signal cannot be caught, the guard is dropped, which unregisters the handlers so far.
         let mut caught = Self(Vec::new());
         let signals = {
             let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -37,8 +38,8 @@ impl Interrupts {
             running.signals.clone()
         };
         for signal in signals {
-            // In this order: the first handler reads the flag that the second handler set at an earlier interrupt. The exit
-            // status is a shell's status of a program that the signal ended.
+            // The order matters: the first handler reads the flag that the second handler set at an earlier interrupt. The exit
+            // status is the status that a shell reports for a program that the signal ended.
             caught.0.push(flag::register_conditional_shutdown(signal, 128 + signal, stop.clone())?);
             caught.0.push(flag::register(signal, stop.clone())?);
         }

@@ -16,7 +16,7 @@ use crate::formats::safetensors::{ImportReport, Names, read};
 use crate::program::VarRole;
 use crate::tensor::{Storage, StorageKind};
 
-/// The report of [`Trainer::load_fitting_parameters`]: which parameters of a checkpoint were loaded and which were not.
+/// The report of [`Trainer::load_fitting_parameters`]: the parameters that were loaded, and all differences to the checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LoadedParameters {
@@ -28,8 +28,8 @@ pub struct LoadedParameters {
     pub only_in_checkpoint: Vec<String>,
     /// The parameters with another shape or dtype in the checkpoint than in the model; they keep their values.
     pub unlike: Vec<ParameterMismatch>,
-    /// The vocabularies of the same name with other entries or other ids: a parameter with a row for each entry may have the right
-    /// shape but rows of other entries.
+    /// The vocabularies of the same name with other entries or other ids. A parameter with one row per entry may have the right
+    /// shape then, but its rows belong to other entries.
     pub other_vocabularies: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ impl Trainer {
     }
 
     /// Fine-tuning with another last layer: loads the checkpoint's parameters that fit by name, shape and dtype, as
-    /// [`Self::load_parameters`] does; returns which were loaded and which were not.
+    /// [`Self::load_parameters`] does; returns the loaded parameters and the differences.
     ///
     /// ```no_run
     /// # use unpadded::{Result, checkpoint::Checkpoint, train::Trainer};
@@ -163,7 +163,7 @@ impl Trainer {
         Err(Error::of(ErrorKind::Program, "trainer to load parameters", expected, got))
     }
 
-    /// Returns the parameters of a checkpoint, and the report how they fit.
+    /// Returns the parameters of a checkpoint, and the report of which parameters fit the model.
     fn compare<'a>(&mut self, from: &'a Checkpoint) -> Result<(Parameters<'a>, LoadedParameters)> {
         self.not_begun()?;
         let program = &from.program;

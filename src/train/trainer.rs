@@ -62,9 +62,9 @@ use crate::wire::Target;
 ///
 /// # Failures during a training
 /// An error in the data, in a step or of a metric ends `fit`. The parameters are as after the last complete step, and the
-/// checkpoint is the last saved one; the error names its position, from which the training can be resumed.
-/// A loss or a gradient that is not finite is detected before any update, and the error names the operator, the
-/// variable and the line of the program that first produced such a number.
+/// checkpoint is the last saved one; the error names the checkpoint's position, from which the training can be resumed. A loss
+/// or a gradient that is not finite is detected before any update, and the error names the operator, the variable and the line
+/// of the program that first produced such a number.
 pub struct Trainer {
     pub(super) net: Builder,
     pub(super) registry: Registry,
@@ -77,7 +77,8 @@ pub struct Trainer {
     pub(super) weight: Option<CallerSetting<Var>>,
     /// Whether the first metric is the trainer's own loss, not a user's metric named `loss`.
     pub(super) own_loss: bool,
-    /// The error why the loss of several batches cannot be computed from the batches, with the line of the trainer.
+    /// The error if the loss over several batches cannot be computed batch by batch, with the line that made the trainer; else
+    /// `None`.
     pub(super) unseen: Option<Error>,
     /// The trained parameters, each with its gradient.
     pub(super) trained: Vec<(VarId, VarId)>,
@@ -103,7 +104,7 @@ pub struct Trainer {
     pub(super) carried: Vec<BTreeMap<String, Variable>>,
     /// The number of tokens of the parts that this process has computed in this run.
     pub(super) computed: u64,
-    /// Whether a process was asked to stop, as all agreed at the end of a step.
+    /// Whether any process was asked to stop, as all processes agreed at the end of a step.
     pub(super) stopping: bool,
     /// Whether the best epoch may be measured anew.
     pub(super) remeasure: bool,
@@ -116,7 +117,7 @@ pub struct Trainer {
     pub(super) progress: Progress,
     /// The operators without a gradient between the loss and trained parameters, each with its line.
     pub(super) blocked: Vec<(String, String)>,
-    /// Whether it has warned that the library is not optimized.
+    /// Whether the warnings before the first step have been shown.
     pub(super) warned: bool,
     pub(super) stop: Arc<AtomicBool>,
 
@@ -143,9 +144,9 @@ pub(super) fn ends_at((operator, line): &(String, String)) -> String {
 pub(super) const BY_WEIGHT: &str = "`Trainer::weight` can say how much each batch counts";
 
 impl Trainer {
-    /// A trainer for the program of `net`: appends the backward operators of `loss` and the updates of `optimizer`, and
-    /// initializes the parameters. The first progress warns of operators without a gradient between the loss and trained parameters,
-    /// such as `crf_marginals`.
+    /// Makes a trainer for the program of `net`: appends the backward operators of `loss` and the updates of `optimizer`, and
+    /// initializes the parameters. The progress of the first `fit` warns of operators without a gradient between the loss and
+    /// trained parameters, such as `crf_marginals`.
     ///
     /// # Errors
     /// All errors that were recorded while the program was built; as [`Optimizer::minimize`]; if `loss` is of another builder, or an
@@ -210,7 +211,7 @@ impl Trainer {
         })
     }
 
-    /// Sets the number of threads (default: 0, as many as the machine has cores). Results do not depend on it.
+    /// Sets the number of threads (default: 0, as many as the machine has cores). Results do not depend on this number.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         (self.threads, self.compiled) = (threads, None);
@@ -236,9 +237,9 @@ impl Trainer {
         self
     }
 
-    /// Sets the weight of a batch, a scalar variable: the loss of several batches is then Σ weight · loss / Σ weight, in reports,
-    /// in an [accumulated](Self::accumulate) step and in the choice of the best epoch. It is needed if the loss is not computed from
-    /// sums and means over rows.
+    /// Sets the weight of a batch, a scalar variable: the loss of several batches is then Σ weight · loss / Σ weight, in
+    /// reports, in an [accumulated](Self::accumulate) step and in the choice of the best epoch. A weight is needed if the loss
+    /// is not computed from sums and means over rows.
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};
@@ -324,8 +325,8 @@ impl Trainer {
         self
     }
 
-    /// Early stopping: stops after `epochs` epochs without a better one (default: never). It needs no checkpoint: the best parameters
-    /// are kept in memory.
+    /// Early stopping: stops after `epochs` epochs without an improvement (default: never). It needs no checkpoint file: the
+    /// best parameters are kept in memory.
     #[must_use]
     #[track_caller]
     pub fn patience(mut self, epochs: u64) -> Self {
@@ -333,8 +334,9 @@ impl Trainer {
         self
     }
 
-    /// Calls a function at the end of each epoch, after evaluating and saving. If it returns [`ControlFlow::Break`], the
-    /// training ends there ([`StopReason::Stopped`](super::StopReason)); a later [`fit`](Self::fit) continues after this epoch.
+    /// Calls a function at the end of each epoch, after evaluating and saving. If the function returns [`ControlFlow::Break`],
+    /// the training ends after this epoch ([`StopReason::Stopped`](super::StopReason)); a later [`fit`](Self::fit) continues
+    /// with the next epoch.
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};
@@ -387,7 +389,7 @@ impl Trainer {
     /// Sets a parameter, for example to pre-trained numbers.
     ///
     /// # Errors
-    /// If there is no parameter of that name, or it has another shape, dtype or storage.
+    /// If there is no parameter of that name, or the parameter has another shape, dtype or storage than the value.
     #[track_caller]
     pub fn set_parameter(&mut self, name: &str, value: impl Into<Storage>) -> Result<()> {
         if !self.scope.names().any(|known| known == name) {
@@ -411,7 +413,7 @@ impl Trainer {
         &self.state.position
     }
 
-    /// Returns the scores of the finished epochs, in order; of a resumed training also the epochs before.
+    /// Returns the scores of the finished epochs, in order, including the epochs before a resumption.
     pub fn history(&self) -> &[EpochScores] {
         &self.state.history
     }

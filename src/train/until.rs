@@ -8,8 +8,8 @@ use crate::checkpoint::Position;
 pub enum Until {
     /// Stop after this many epochs.
     Epochs(u64),
-    /// Stop after this many steps. Inside an epoch it stops without an evaluation; if an epoch ends with that step, it is
-    /// evaluated as usual.
+    /// Stop after this many steps. Inside an epoch, the training stops without an evaluation; an epoch that ends with the last
+    /// step is evaluated as usual.
     Steps(u64),
 }
 

@@ -1,4 +1,4 @@
-//! The structured sections of a checkpoint as they are in files: structs of their own, so that the types in memory can change and
+//! The records of a checkpoint's structured sections. They are structs of their own, so that the types in memory can change and
 //! old files still load.
 
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ record! {
 }
 
 record! {
-    /// Notes, and the variables of outputs.
+    /// The section `notes`, or the section `outputs` with the names of variables.
     pub(super) struct StoredTexts {
         1 texts: BTreeMap<String, String>,
     }
@@ -123,7 +123,7 @@ impl From<&Position> for StoredPosition {
     fn from(position: &Position) -> Self {
         let Position { epoch, batch, step, tokens, data, best, since_best, running, .. } = position.clone();
         let best = best.map(|Best { value, epoch, step }| StoredBest { value, epoch, step });
-        // A count of 0 is left out.
+        // A count of 0 is stored as `None`.
         let [stalled, accumulate, parts] =
             [position.stalled, position.accumulate, position.parts].map(|count| (count > 0).then_some(count));
         let rate = position.rate;
@@ -162,7 +162,7 @@ impl StoredSums {
         Self { name: name.to_owned(), count, places, sums }
     }
 
-    /// Returns the metric's name and its number of sums; the indices and the sums of the piece.
+    /// Returns two pairs: the metric's name and its number of sums; the indices and the sums of this piece.
     pub(super) fn into_parts(self) -> ((String, u64), (Vec<u64>, Vec<f64>)) {
         ((self.name, self.count), (self.places, self.sums))
     }

@@ -38,7 +38,7 @@ impl File {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let shown = format!("file `{}`", path.display());
         let failed = |e: std::io::Error| Error::io(&shown, "read", &e);
-        // Checked before it is opened: opening a pipe would wait for its writer.
+        // The path is checked before it is opened: opening a pipe would wait for the pipe's writer.
         if !fs::metadata(path).map_err(failed)?.is_file() {
             return Err(Error::of(ErrorKind::Io, shown, "a file", "a folder or a device"));
         }
@@ -69,7 +69,7 @@ impl File {
         if let Some(name) = listed.twice {
             return wrong("head", "each tensor once".into(), format!("`{name}` twice"));
         }
-        // In the order of their numbers, as the library requires.
+        // Tensors are sorted by the offsets of their numbers, as the library requires.
         let mut tensors = listed.tensors;
         tensors.sort_by(|(a, left), (b, right)| (left.data_offsets, a).cmp(&(right.data_offsets, b)));
         let metadata = match Metadata::new(None, tensors.clone()) {
@@ -108,7 +108,7 @@ impl File {
     }
 }
 
-/// The library's error about a head, as the text of what was found.
+/// Describes the library's error about a head: the text of what was found in the file.
 fn told(error: &SafeTensorError) -> String {
     match error {
         SafeTensorError::InvalidOffset(name) => format!("a gap or an overlap before `{name}`"),
@@ -118,12 +118,12 @@ fn told(error: &SafeTensorError) -> String {
     }
 }
 
-/// This crate's dtype of a safetensors dtype, if there is one.
+/// Returns this crate's dtype for a safetensors dtype; `None` if there is none.
 pub(super) fn dtype(dtype: Dtype) -> Option<DType> {
     DTYPES.iter().find(|(theirs, _)| *theirs == dtype).map(|(_, ours)| *ours)
 }
 
-/// The safetensors dtype of this crate's dtype, if there is one.
+/// Returns the safetensors dtype for this crate's dtype; `None` if there is none.
 pub(super) fn stored(dtype: DType) -> Option<Dtype> {
     DTYPES.iter().find(|(_, ours)| *ours == dtype).map(|(theirs, _)| *theirs)
 }
@@ -140,7 +140,8 @@ const DTYPES: [(Dtype, DType); 9] = [
     (Dtype::BOOL, DType::Bool),
 ];
 
-/// The tensors of a head, in its order, to detect duplicate names: the library silently keeps the last tensor of a name.
+/// The tensors of a head, in the order of the head, to detect duplicate names: the library silently keeps the last tensor of a
+/// name.
 struct Listed {
     tensors: Vec<(String, TensorInfo)>,
     twice: Option<String>,

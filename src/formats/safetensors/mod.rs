@@ -2,13 +2,13 @@
 //!
 //! | in a program | in the file |
 //! |---|---|
-//! | `linear_0.weight` `[in, out]`, `linear_0.bias` | as of `nn.Linear`: `linear_0.weight` `[out, in]`, `linear_0.bias` |
-//! | `embedding_0.weight` | as of `nn.Embedding`: the same |
-//! | `lstm_0.weight_ih` `[in, 4H]`, `.weight_hh`, `.weight_hr` | as of `nn.LSTM`: `lstm_0.weight_ih_l0` `[4H, in]`, … |
-//! | `lstm_0.bias` | `lstm_0.bias_ih_l0`, and `lstm_0.bias_hh_l0`, which is zero; read back, the sum of the two |
-//! | `gru_0.bias_ih`, `gru_0.bias_hh` | as of `nn.GRU`: `gru_0.bias_ih_l0`, `gru_0.bias_hh_l0`, each for itself |
-//! | `rnn_0.…`, with tanh or ReLU | as of `nn.RNN`: likewise |
-//! | `norm_0.gain`, `norm_0.bias` | as of `nn.LayerNorm`: `norm_0.weight`, `norm_0.bias` |
+//! | `linear_0.weight` `[in, out]`, `linear_0.bias` | as in `nn.Linear`: `linear_0.weight` `[out, in]`, `linear_0.bias` |
+//! | `embedding_0.weight` | as in `nn.Embedding`: the same name and layout |
+//! | `lstm_0.weight_ih` `[in, 4H]`, `.weight_hh`, `.weight_hr` | as in `nn.LSTM`: `lstm_0.weight_ih_l0` `[4H, in]`, … |
+//! | `lstm_0.bias` | `lstm_0.bias_ih_l0`, and `lstm_0.bias_hh_l0`, which is zero; an import adds the two |
+//! | `gru_0.bias_ih`, `gru_0.bias_hh` | as in `nn.GRU`: `gru_0.bias_ih_l0`, `gru_0.bias_hh_l0` |
+//! | `rnn_0.…`, with tanh or ReLU | as in `nn.RNN`: `rnn_0.weight_ih_l0`, … |
+//! | `norm_0.gain`, `norm_0.bias` | as in `nn.LayerNorm`: `norm_0.weight`, `norm_0.bias` |
 //! | any other parameter | the same name and layout |
 //!
 //! Stacked recurrent layers, in one direction or both, are one module, as in PyTorch: the weights of
@@ -52,10 +52,10 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 //!
-//! A training starts from such a file by `Trainer::load_safetensors`. In Python, `safetensors.torch.load_file` and
-//! `module.load_state_dict` take what [`export`] wrote, and [`import`] takes what `safetensors.torch.save_file(module.state_dict(), …)`
-//! wrote. A table that is [tied](crate::layers::Linear::tied) to a linear layer is stored once, under the embedding's name, as
-//! by `safetensors.torch.save_model`.
+//! `Trainer::load_safetensors` starts a training from such a file. In Python, `safetensors.torch.load_file` and
+//! `module.load_state_dict` read a file of [`export`], and [`import`] reads a file of
+//! `safetensors.torch.save_file(module.state_dict(), …)`. A table that is [tied](crate::layers::Linear::tied) to a linear layer
+//! is stored once, under the embedding's name, as by `safetensors.torch.save_model`.
 
 mod file;
 mod modules;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::operator::{BlockId, Literal, VarId};
 use crate::program::{Block, OpDesc, Program, RECURRENT, Role, VarDesc};
 
-/// A parameter's module in PyTorch, by the name of the layer here, and its tensors in that module.
+/// The PyTorch module of a parameter, named after the layer of the program, and the parameter's tensors in that module.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TorchModule {
     pub(super) module: String,
@@ -24,8 +24,8 @@ pub(super) enum Form {
     Sum,
 }
 
-/// Returns the module of each parameter that PyTorch has, by the parameter's name. A layer for which `begins` is true begins a module
-/// of its own.
+/// Returns the PyTorch module of each parameter that a module of PyTorch has, by the parameter's name. A layer for which
+/// `begins` is true begins a module of its own.
 pub(super) fn places(program: &Program, begins: impl Fn(&str) -> bool) -> BTreeMap<String, TorchModule> {
     let mut found = BTreeMap::new();
     for (_, op) in forward(program) {
@@ -112,7 +112,7 @@ struct Level<'p> {
     reverse: bool,
     /// The outputs of the layers, the forward direction first.
     outputs: Vec<Option<VarId>>,
-    /// Whether its module has a level above it.
+    /// Whether the module has a level above this level.
     covered: bool,
 }
 
@@ -176,7 +176,7 @@ fn source(mut id: VarId, writers: &BTreeMap<VarId, &OpDesc>) -> Vec<VarId> {
     vec![id]
 }
 
-/// Returns the layer that an operator runs, if PyTorch has it.
+/// Returns the layer that an operator runs; `None` if PyTorch has no such layer.
 fn layer<'p>(program: &'p Program, block: BlockId, op: &'p OpDesc) -> Option<Layer<'p>> {
     let step = op.step.as_ref().filter(|step| op.kind == RECURRENT && step.gradient.is_none())?;
     let ops = &program.block(step.block).ops;

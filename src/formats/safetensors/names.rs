@@ -7,7 +7,8 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::program::{Program, VarDesc, VarRole};
 use crate::tensor::{DType, StorageKind};
 
-/// The mapping from layers of a program to modules of a file, and what to leave out. By default, a module has its layer's name.
+/// The mapping from layers of a program to modules of a file, with the parameters and tensors to leave out. By default, a
+/// module has its layer's name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
     /// Pairs of prefixes: of names in the program, and of names in the file.
@@ -34,7 +35,8 @@ impl Names {
         self
     }
 
-    /// Leaves out the parameters whose names begin with `ours`, such as a last layer to be trained anew: neither written nor read.
+    /// Leaves out the parameters whose names begin with `ours`, such as a last layer to be trained anew: they are neither
+    /// written nor read.
     #[must_use]
     pub fn without(mut self, ours: &str) -> Self {
         self.without.push(ours.to_owned());

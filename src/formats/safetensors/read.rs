@@ -1,4 +1,4 @@
-//! Import of weights from a safetensors file: all of them, or none.
+//! Import of weights from a safetensors file: all weights, or none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -53,8 +53,8 @@ fn import_file(path: &Path, names: &Names, checkpoint: &mut Checkpoint) -> Resul
     Ok(imported)
 }
 
-/// Reads the values of a program's parameters, in the shapes and dtypes of the program; for inference, only of the parameters
-/// that it reads.
+/// Reads the values of a program's parameters, in the shapes and dtypes of the program; for inference, only the parameters that
+/// the program reads.
 pub(crate) fn read(
     path: &Path,
     names: &Names,

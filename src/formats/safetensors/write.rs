@@ -65,7 +65,7 @@ fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Ex
     for entry in &entries {
         tensors.extend(entry.tensors.iter().enumerate().map(|(k, tensor)| (tensor.as_str(), k, entry)));
     }
-    // Wide numbers first, so that all of them are aligned.
+    // Tensors with wider numbers come first, so that the numbers of all tensors are aligned.
     tensors.sort_by_key(|(name, _, entry)| (Reverse(entry.dtype.size_of()), *name));
     let mut at = 0;
     let mut infos = BTreeMap::new();
@@ -82,7 +82,7 @@ fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Ex
     let metadata = [("format", "pt"), ("unpadded", env!("CARGO_PKG_VERSION"))].into();
     let mut head = serde_json::to_vec(&Head { metadata, tensors: infos })
         .map_err(|e| Error::of(ErrorKind::Format, "head of a safetensors file", "JSON", e.to_string()))?;
-    // Padded so that the numbers after the head are aligned.
+    // The head is padded so that the numbers after it are aligned.
     head.resize(head.len().next_multiple_of(8), b' ');
 
     let missing =

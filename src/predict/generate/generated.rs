@@ -5,7 +5,8 @@ use crate::tensor::Variable;
 
 /// The generated hypotheses of each source, best first.
 ///
-/// A source has one hypothesis if it was sampled, or up to `n_best` of a beam; fewer, or none, if no more were possible.
+/// Sampling gives a source one hypothesis, and beam search up to `n_best`. A source has fewer, or none, if no more were
+/// possible.
 #[derive(Debug, Clone)]
 pub struct Hypotheses {
     tokens: Variable,
@@ -17,11 +18,12 @@ pub struct Hypotheses {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Hypothesis<'a> {
-    /// The tokens without start and stop token, with a forced prefix.
+    /// The tokens, including a forced prefix, without the start and the stop token.
     pub tokens: &'a [i64],
-    /// The sum of the natural logarithms of its tokens' probabilities, including the stop token; of a beam, with its penalties.
+    /// The sum of the natural logarithms of the tokens' probabilities, including the stop token; from a beam search, with its
+    /// penalties.
     pub score: f64,
-    /// Whether it ended with the stop token; if not, the limit on steps was reached.
+    /// Whether the hypothesis ended with the stop token; if not, the limit on steps was reached.
     pub stopped: bool,
 }
 
@@ -33,7 +35,7 @@ pub(super) struct FinishedHypothesis {
 }
 
 impl Hypotheses {
-    /// The result with these hypotheses of each source, best first.
+    /// Makes the result from the hypotheses of each source, best first.
     pub(super) fn new(sources: Vec<Vec<FinishedHypothesis>>) -> Result<Self> {
         let all = || sources.iter().flatten();
         let scores = all().map(|one| one.score).collect();
@@ -54,7 +56,7 @@ impl Hypotheses {
         &self.scores
     }
 
-    /// Returns, for each hypothesis, whether it ended with the stop token; if not, the limit on steps was reached.
+    /// Returns, for each hypothesis, whether the hypothesis ended with the stop token; if not, the limit on steps was reached.
     pub fn stopped(&self) -> &[bool] {
         &self.stopped
     }
@@ -88,7 +90,7 @@ impl Hypotheses {
         Ok((top[source]..top[source + 1]).map(one).collect())
     }
 
-    /// Returns the best hypothesis of each source; `None` where there is none.
+    /// Returns the best hypothesis of each source; `None` for a source without hypotheses.
     ///
     /// # Errors
     /// Never for the result of a generation.

@@ -30,9 +30,9 @@ impl Tokens {
 /// A candidate: a running hypothesis and its next token.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate {
-    /// The sum of the log-probabilities of all its tokens.
+    /// The sum of the log-probabilities of all tokens, including the next token.
     pub(super) sum: f64,
-    /// The rank of the hypothesis.
+    /// The rank of the running hypothesis.
     pub(super) parent: usize,
     pub(super) logit: f32,
     pub(super) token: usize,
@@ -66,7 +66,7 @@ impl Eq for Candidate {}
 /// The best candidates, at most `most`.
 pub(super) struct Best {
     most: usize,
-    /// The worst of the best is on top.
+    /// The worst of the kept candidates is on top.
     heap: BinaryHeap<Reverse<Candidate>>,
 }
 

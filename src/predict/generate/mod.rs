@@ -1,5 +1,5 @@
-//! Generation: sequences that a model continues token by token, by sampling or by beam search. This module only uses the model's
-//! scores of the next token ([`Steps`]).
+//! Generation: sequences that a model continues token by token, by sampling or by beam search. This module needs only the
+//! model's scores of the next token ([`Steps`]).
 
 mod beam;
 mod generated;

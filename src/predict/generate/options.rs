@@ -2,13 +2,13 @@
 
 /// Options of generation: start and stop token, lengths, prefixes, banned and required tokens, repetition penalty.
 ///
-/// A model computes the next token *step* by step. Its input is the start token at the first step, and the previous
-/// token at each later step. A hypothesis is a source's tokens so far: it ends with the stop token, or after `max_steps` tokens. The
-/// stop token counts as a token there, and in the score; neither it nor the start token is in the result.
+/// A model computes the next token *step* by step. Its input is the start token at the first step, and the previous token at
+/// each later step. A hypothesis is a source's tokens so far: it ends with the stop token, or after `max_steps` tokens. The
+/// stop token is one of these tokens, and counts in the score; neither the stop token nor the start token is in the result.
 ///
 /// The score of a hypothesis begins with the sum of the natural logarithms of its tokens' probabilities, each by the softmax of
-/// the logits of its step. Forbidden tokens are left out without making other tokens likelier; the repetition penalty changes the
-/// logits, and so the softmax.
+/// the logits of its step. A forbidden token is never taken, but counts in the softmax, so other tokens do not become likelier;
+/// the repetition penalty changes the logits, and so the softmax.
 ///
 /// ```
 /// use unpadded::predict::Generation;
@@ -40,7 +40,7 @@ pub(super) enum Prefixes {
 
 impl Generation {
     /// Options with this start token, which need not be a token that the model scores, and at most 256 steps. Without a stop
-    /// token, all hypotheses get that long.
+    /// token, all hypotheses have the maximal length.
     pub fn new(start: i64) -> Self {
         Self {
             start,
@@ -61,8 +61,8 @@ impl Generation {
         Self { stop: Some(stop), ..self }
     }
 
-    /// Sets the maximal length: a hypothesis ends after `max_steps` tokens at the latest, including a forced prefix and the stop token.
-    /// The result tells which hypotheses ended by the stop token.
+    /// Sets the maximal length: a hypothesis ends after `max_steps` tokens at the latest, including a forced prefix and the
+    /// stop token. The result marks the hypotheses that ended with the stop token.
     #[must_use]
     pub fn max_steps(self, max_steps: usize) -> Self {
         Self { max_steps, ..self }
@@ -92,15 +92,16 @@ impl Generation {
         Self { banned: banned.into(), ..self }
     }
 
-    /// Requires tokens, at most 64: each is in every hypothesis, in any order. No hypothesis stops without them, and when only as many
-    /// steps are left as tokens are missing, only the missing tokens may be taken. A forced prefix may have some of them.
+    /// Requires tokens, at most 64: each is in every hypothesis, in any order. No hypothesis stops before it has all required
+    /// tokens. When there are only as many steps left as tokens are missing, only the missing tokens may be taken. A forced
+    /// prefix may have some of the required tokens.
     #[must_use]
     pub fn required(self, required: impl Into<Vec<i64>>) -> Self {
         Self { required: required.into(), ..self }
     }
 
-    /// Sets the number of the first source in the data, on which random draws depend: sources in several batches get the same tokens
-    /// as in one batch, if each batch sets its first number.
+    /// Sets the number in the data of the batch's first source (default: 0). Random draws depend on the numbers of the sources:
+    /// sources in several batches get the same tokens as in one batch, if each batch sets its first number.
     #[must_use]
     pub fn first(self, number: u64) -> Self {
         Self { first: number, ..self }
@@ -114,9 +115,9 @@ impl Generation {
         }
     }
 
-    /// Sets the repetition penalty: the logit of each token that a hypothesis has already is divided by `penalty` if the logit is
-    /// above 0, and multiplied by it if it is below; 1 changes nothing. (N. Keskar, B. McCann, L. Varshney, C. Xiong, R. Socher,
-    /// CTRL, 2019.)
+    /// Sets the repetition penalty: the logit of each token that a hypothesis already has is divided by `penalty` if the logit
+    /// is above 0, and multiplied by `penalty` if it is below; 1 changes nothing. (N. Keskar, B. McCann, L. Varshney, C. Xiong,
+    /// R. Socher, CTRL, 2019.)
     #[must_use]
     pub fn repetition(self, penalty: f64) -> Self {
         Self { repetition: penalty, ..self }
@@ -133,20 +134,20 @@ impl Generation {
 ///
 /// with sums of attention below 1e-6 taken as 1e-6 (Y. Wu et al., Google's neural machine translation system, 2016).
 ///
-/// At each step the continuations of a source's running hypotheses by one token are ranked by `ln p`; ties are decided by the rank
-/// of the hypothesis, then by the larger logit, then by the smaller token. A stop token among the best
-/// `width` finishes a hypothesis; the best `width` other continuations run on. After the last step these are finished, too, and
+/// At each step the continuations of a source's running hypotheses by one token are ranked by `ln p`; ties are decided by the
+/// rank of the hypothesis, then by the larger logit, then by the smaller token. A stop token among the best `width` finishes a
+/// hypothesis; the best `width` other continuations run on. After the last step, the running hypotheses are finished, too, and
 /// compete by their scores with the stopped hypotheses. Of finished hypotheses with equal scores, the earlier finished is
-/// better, then the higher ranked. A width of as many continuations as exist finds the best of all
+/// better, then the higher ranked. If the width is at least the number of all continuations, the search finds the best of all
 /// sequences.
 ///
-/// With `n` required tokens the continuations are divided into `n + 1` groups by how many required tokens they have, and the `width`
-/// places are dealt to the groups one by one in turns, beginning with the group that has most required tokens, as long as a group has
-/// continuations left: so likelier continuations that lack more tokens displace no group. (After M. Post, D. Vilar, Fast lexically
-/// constrained decoding with dynamic beam allocation, 2018.)
+/// With `n` required tokens the continuations are divided into `n + 1` groups by how many required tokens they have. The
+/// `width` places are dealt to the groups one by one in turns, beginning with the group that has most required tokens, as long
+/// as a group has continuations left. So a group is not displaced by likelier continuations that lack more tokens. (After M.
+/// Post, D. Vilar, Fast lexically constrained decoding with dynamic beam allocation, 2018.)
 ///
 /// A source is done when `n_best` hypotheses are finished and no running hypothesis can get a better score than the worst of
-/// these, even if all its further tokens were certain; or with [`Self::early`].
+/// these, even if all its further tokens were certain. With [`Self::early`], a source may be done earlier.
 ///
 /// ```
 /// use unpadded::predict::Beam;
@@ -163,8 +164,8 @@ pub struct Beam {
 }
 
 impl Beam {
-    /// A beam search with beam width `width`: the number of running hypotheses of each source. Only the best hypothesis is
-    /// returned, and there are no penalties.
+    /// Options with beam width `width`: the number of running hypotheses of each source. Only the best hypothesis is returned,
+    /// and there are no penalties.
     ///
     /// The beam may be wider than the vocabulary: memory is allocated only for existing hypotheses, whose number then grows with each
     /// step up to the width, for each source.
@@ -184,14 +185,15 @@ impl Beam {
         Self { length, ..self }
     }
 
-    /// Sets the factor of the coverage penalty, at least 0; 0 is no penalty. It lowers the score of hypotheses that left rows of the
-    /// source unattended. The model must have an attention output.
+    /// Sets the factor of the coverage penalty, at least 0; 0 is no penalty. The penalty lowers the score of hypotheses that
+    /// left rows of the source unattended. The model must have an attention output.
     #[must_use]
     pub fn coverage(self, coverage: f64) -> Self {
         Self { coverage, ..self }
     }
 
-    /// Early stopping of the search: a source is also done when `width` of its hypotheses are finished. It may miss a better one.
+    /// Early stopping of the search: a source is also done when `width` of its hypotheses are finished. The search may then
+    /// miss a better hypothesis.
     #[must_use]
     pub fn early(self) -> Self {
         Self { early: true, ..self }

@@ -3,7 +3,7 @@
 use super::options::{Generation, Prefixes};
 use crate::error::{Error, Result};
 
-/// The most required tokens, since a set of them is a number's bits.
+/// The most required tokens: a set of required tokens is stored as the bits of a u64.
 const MOST_REQUIRED: usize = u64::BITS as usize;
 
 /// The checked options, with tokens as indices into a row of logits.
@@ -24,9 +24,9 @@ pub(super) struct Rules {
 /// The allowed continuations of a hypothesis.
 #[derive(Debug, PartialEq)]
 pub(super) enum Choice {
-    /// Only the next token of its prefix.
+    /// Only the next token of the forced prefix.
     Only(usize),
-    /// Only a required token that it lacks, since no steps are left for others.
+    /// Only a required token that the hypothesis lacks, since no steps are left for other tokens.
     Missing,
     /// All tokens except the excluded tokens.
     Any {
@@ -110,8 +110,8 @@ impl Rules {
         Ok(Self { start, max_steps, stop, min_steps, prefixes, banned, required, repetition })
     }
 
-    /// Returns the allowed continuations of a hypothesis of `step` tokens that has the required tokens `met`. It always has enough
-    /// steps left for the tokens that it lacks: this function ensures it.
+    /// Returns the allowed continuations of a hypothesis of `step` tokens that has the required tokens `met`. They always leave
+    /// enough steps for the required tokens that the hypothesis lacks.
     pub(super) fn choice(&self, source: usize, step: usize, met: u64) -> Choice {
         let prefix = if let [one] = &self.prefixes[..] { one } else { &self.prefixes[source] };
         if let Some(&token) = prefix.get(step) {
@@ -148,8 +148,8 @@ impl Rules {
         &self.banned
     }
 
-    /// Returns the logits of a hypothesis with the repetition penalty, and the largest of them: the model's logits, or changed
-    /// logits in `room`.
+    /// Returns the logits of a hypothesis with the repetition penalty, and the largest of these logits. Without a penalty,
+    /// these are the model's logits; else changed logits in `room`.
     pub(super) fn penalised<'a>(
         &self,
         logits: &'a [f32],
@@ -162,7 +162,7 @@ impl Rules {
         }
         room.clear();
         room.extend_from_slice(logits);
-        // From the model's logits, so that a token that occurs twice is changed once.
+        // The penalty is applied to the model's logits, so that a token that occurs twice is changed once.
         for (token, logit) in tokens.map(|token| (token, logits[token])).filter(|(_, x)| x.is_finite()) {
             let logit = f64::from(logit);
             let changed = if logit > 0.0 { logit / self.repetition } else { logit * self.repetition };

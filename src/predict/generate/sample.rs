@@ -15,7 +15,7 @@ use crate::predict::sampling::{Sampler, Sampling};
 /// A source has no hypothesis if no token is possible at some step.
 ///
 /// # Errors
-/// If there is not one number for each source; if an option is invalid or names a token that the model does not
+/// If the count of numbers differs from the count of sources; if an option is invalid or names a token that the model does not
 /// score; if the model fails, or its scores are NaN or positive infinity.
 pub(crate) fn sample(
     steps: &mut dyn Steps,
@@ -76,7 +76,7 @@ struct Line {
     number: u64,
     tokens: Vec<i64>,
     sum: f64,
-    /// The set of required tokens that it has.
+    /// The set of required tokens that the hypothesis has.
     met: u64,
     /// The next token; `None` at a dead end.
     next: Result<Option<usize>>,

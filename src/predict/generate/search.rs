@@ -16,11 +16,11 @@ const LEAST_COVERED: f64 = 1e-6;
 /// The search for one source.
 pub(super) struct Search<'a> {
     pub(super) source: usize,
-    /// The index of its first running hypothesis among the running hypotheses of all sources.
+    /// The index of the source's first running hypothesis among the running hypotheses of all sources.
     pub(super) first: usize,
     /// The running hypotheses, by rank.
     pub(super) running: Vec<Running>,
-    /// The error of a step.
+    /// The error of the last step, if the step failed.
     pub(super) failed: Option<Error>,
     rules: &'a Rules,
     beam: Beam,
@@ -33,19 +33,19 @@ pub(super) struct Search<'a> {
     covered: Vec<f64>,
     /// The `n_best` finished hypotheses, best first.
     finished: Vec<HypothesisEnd>,
-    /// The number of finished hypotheses.
+    /// The number of all finished hypotheses, including the hypotheses that were not kept.
     finishes: usize,
 }
 
 /// A running hypothesis.
 pub(super) struct Running {
-    /// The hypothesis of the previous step that it continues.
+    /// The index of the hypothesis of the previous step that this hypothesis continues.
     pub(super) parent: usize,
-    /// The token that it added.
+    /// The newest token.
     pub(super) token: usize,
     last: Option<usize>,
     sum: f64,
-    /// The set of required tokens that it has.
+    /// The set of required tokens that the hypothesis has.
     met: u64,
 }
 
@@ -240,7 +240,8 @@ impl<'a> Search<'a> {
     /// Continues with these candidates, unless the source is done.
     fn go_on(&mut self, next: &[Candidate]) {
         let Beam { width, n_best, early, .. } = self.beam;
-        // The best possible score of the first candidate, and so of any: all further tokens certain, and all rows covered.
+        // An upper bound of the score of the first candidate, and so of every candidate: all further tokens certain, and all
+        // rows covered.
         let bound = next.first().map(|first| first.sum / self.length_penalty(self.rules.max_steps));
         let worst = self.finished.get(n_best - 1).map(|one| one.score);
         let hopeless = bound.zip(worst).is_some_and(|(bound, worst)| worst >= bound);

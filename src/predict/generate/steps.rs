@@ -6,18 +6,20 @@ use crate::kernels::helpers;
 
 /// A model that advances each hypothesis by one token per step.
 pub(crate) trait Steps {
-    /// The number of classes (tokens) that it scores.
+    /// The number of classes (tokens) that the model scores.
     fn classes(&self) -> usize;
 
     /// Makes one step: hypothesis i continues hypothesis `parents[i]` of the previous step (at the first step: source
-    /// `parents[i]`), with `tokens[i]` as its newest token. Any number of hypotheses that fits memory; a source may have none.
+    /// `parents[i]`), with `tokens[i]` as its newest token. There may be any number of hypotheses that fits memory; a source
+    /// may have none.
     fn advance(&mut self, parents: &[usize], tokens: &[i64]) -> Result<()>;
 
     /// Returns the logits after `advance`, row-major, hypotheses x classes.
     fn logits(&self) -> Result<&[f32]>;
 
-    /// Returns the attention of each hypothesis at this step for the coverage penalty, flat, with the offsets of the hypotheses (the
-    /// sum over a hypothesis is about 1). `None` if the model has no attention output.
+    /// Returns the attention of each hypothesis at this step for the coverage penalty: the weights of all hypotheses, which sum
+    /// to about 1 for each hypothesis, and the offsets of the hypotheses in the weights. `None` if the model has no attention
+    /// output.
     fn attention(&self) -> Result<Option<(&[f32], &[usize])>>;
 }
 
@@ -37,7 +39,7 @@ pub(super) fn wrong_logit(wrong: f32, source: usize, step: usize) -> Error {
     Error::of(ErrorKind::NotFinite, what, "numbers or negative infinity", wrong.to_string())
 }
 
-/// The least number of logits that is worth a thread: about the time that it takes to wake one.
+/// The least number of logits that is worth a thread: the work on them takes about as long as waking a thread.
 const WORTH: usize = 1 << 16;
 
 /// Returns the number of ranges into which the work on `logits` logits is divided.
