@@ -1,7 +1,8 @@
-//! `rmsprop` and its forms: steps in units of the root mean square of the gradients, or of their standard deviation.
+//! `rmsprop` and its variants: gradients divided by their root mean square, or by their standard deviation.
 //!
-//! They are four operators, since each has different states. The debt of an untouched row after k steps: `square` and
-//! `mean` times alphaᵏ, `velocity` times momentumᵏ, and the moves along the velocity until it has faded.
+//! They are four operators, since each has different states. What a row without a gradient has missed after k steps: `square` and
+//! `mean` are multiplied by alphaᵏ and `velocity` by momentumᵏ, and the parameter moves along the velocity until the velocity has
+//! faded.
 
 use super::element::ElementRule;
 use super::owed::{Moment, fading};
@@ -19,7 +20,7 @@ struct Spread<T> {
     /// 1 − alpha.
     new: T,
     epsilon: T,
-    /// 0 where there is no velocity.
+    /// 0 for the rules without a velocity.
     momentum: T,
 }
 
@@ -38,7 +39,7 @@ impl<T: Float> Spread<T> {
     }
 }
 
-/// Steps in units of the standard deviation.
+/// The step divided by the standard deviation of the gradients.
 #[derive(Clone, Copy)]
 struct Centred<T>(Spread<T>);
 
@@ -49,7 +50,7 @@ impl<T: Float> Centred<T> {
         let square = self.0.alpha * square + self.0.new * (grad * grad);
         let mean = mean + self.0.new * (grad - mean);
         let variance = square - mean * mean;
-        // Where gradients are alike, rounding makes the variance negative.
+        // If all gradients are almost equal, rounding may make the variance negative.
         let variance = if variance < T::ZERO { T::ZERO } else { variance };
         [square, mean, over(grad, variance.sqrt() + self.0.epsilon)]
     }
@@ -90,15 +91,15 @@ impl<T: Float> ElementStep<T, 4> for Centred<T> {
 }
 
 update_rule! {
-    /// RMSProp: steps in units of the root mean square of the gradients.
+    /// RMSProp: gradient descent with each gradient divided by the root mean square of earlier gradients.
     ///
     /// With d = grad + weight_decay · param,
     ///
     /// - square = alpha · square + (1 − alpha) · d²;
     /// - param −= rate · d / (√square + epsilon).
     ///
-    /// Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012. The form of PyTorch's
-    /// `torch.optim.RMSprop`. Decay as in `sgd`.
+    /// Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012; as PyTorch's `torch.optim.RMSprop`. Decay
+    /// works as in `sgd`.
     ///
     /// A row without a gradient does not move, but its averages fall at every step: in the mode `exact` it owes that until it is
     /// read. In the mode `lazy` only the touched rows and their averages change.
@@ -144,7 +145,7 @@ impl ElementRule<2> for RmsProp {
 }
 
 update_rule! {
-    /// RMSProp along a velocity.
+    /// RMSProp with momentum: the parameter moves along a velocity.
     ///
     /// With d = grad + weight_decay · param,
     ///
@@ -152,7 +153,7 @@ update_rule! {
     /// - velocity = momentum · velocity + d / (√square + epsilon);
     /// - param −= rate · velocity.
     ///
-    /// The form of PyTorch's `torch.optim.RMSprop` with momentum > 0. Decay as in `sgd`.
+    /// As PyTorch's `torch.optim.RMSprop` with momentum > 0. Decay works as in `sgd`.
     ///
     /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe what their velocity makes of them until they
     /// are read; in the mode `lazy` they and their state stay.
@@ -206,7 +207,7 @@ impl ElementRule<3> for RmsPropMomentum {
 }
 
 update_rule! {
-    /// RMSProp in units of the standard deviation of the gradients.
+    /// Centred RMSProp: gradient descent with each gradient divided by the standard deviation of the gradients.
     ///
     /// With d = grad + weight_decay · param,
     ///
@@ -214,8 +215,8 @@ update_rule! {
     /// - mean += (1 − alpha) · (d − mean);
     /// - param −= rate · d / (√(square − mean²) + epsilon).
     ///
-    /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41. The form of
-    /// PyTorch's `torch.optim.RMSprop` with centered=True. Decay as in `sgd`.
+    /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41; as PyTorch's
+    /// `torch.optim.RMSprop` with centered=True. Decay works as in `sgd`.
     ///
     /// A row without a gradient does not move, but its averages fall at every step: in the mode `exact` it owes that until it is
     /// read. In the mode `lazy` only the touched rows and their averages change.
@@ -263,7 +264,8 @@ impl ElementRule<3> for RmsPropCentred {
 }
 
 update_rule! {
-    /// RMSProp in units of the standard deviation of the gradients, along a velocity.
+    /// Centred RMSProp with momentum: divides each gradient by the standard deviation of the gradients, and moves along a
+    /// velocity.
     ///
     /// With d = grad + weight_decay · param,
     ///
@@ -272,8 +274,8 @@ update_rule! {
     /// - velocity = momentum · velocity + d / (√(square − mean²) + epsilon);
     /// - param −= rate · velocity.
     ///
-    /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41. The form of
-    /// PyTorch's `torch.optim.RMSprop` with centered=True, momentum > 0. Decay as in `sgd`.
+    /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41; as PyTorch's
+    /// `torch.optim.RMSprop` with centered=True, momentum > 0. Decay works as in `sgd`.
     ///
     /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe what their velocity makes of them until they
     /// are read; in the mode `lazy` they and their state stay.
