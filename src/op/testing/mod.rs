@@ -62,11 +62,11 @@
 //! |---|---|
 //! | `samples` | samples can be built, have readable attributes, and include an empty sequence and a batch of no sequence |
 //! | `shape and LoD` | outputs have the declared shape, dtype, storage and LoD, no NaN, and the same bits when run twice |
-//! | `operands` | `forward` accepts operands of other dtypes or rows if the shape rule accepts them, and writes its outputs completely |
+//! | `operands` | `forward` accepts what the shape rule accepts (other dtypes, other rows), and writes its outputs completely |
 //! | `columns` | outputs that are declared columns of the input equal these columns |
 //! | `shape only` | if only the shape of a slot is declared to be read, its numbers have no effect, not even NaN |
 //! | `gradient` | gradients equal central differences in f64, of all outputs together and of each output alone |
-//! | `requests` | a gradient has the same bits whichever gradients are requested, is added if requested, and has its declared storage |
+//! | `requests` | a gradient has the same bits if others are requested too, is added if requested, and has its declared storage |
 //! | `f32` | f32 results equal f64 results within rounding |
 //! | `reads` | a gradient reads nothing that it is not declared to read |
 //! | `without gradient` | the gradient of an output that passes none does not change the gradients of the inputs |
@@ -81,11 +81,11 @@
 //! | `separate gradients` | gradients that are declared separate have the same bits if each is computed alone, in any order |
 //! | `joins` | a backward call that computes the outputs too has forward's bits, without an output of a forward call |
 //! | `prepares` | the bits are the same with prepared constants; constants are prepared only if that is declared |
-//! | `merges` | one call replaces two calls with a shared input: all results are equal bit for bit, the shared input's gradient is the sum |
+//! | `merges` | one call replaces two with a shared input: all bits are equal, except that the shared gradient is the sum |
 //! | `fusions` | on the samples of the fused operator, the two operators that it replaces give its results within 1e-12 in f64 |
 //! | `pieces` | sequences that are computed piece by piece, from either end, have the bits of whole sequences |
-//! | `compiled` | a program's root block gives the same bits, on 1 and 3 threads, in used buffers; updates change the parameters alike |
-//! | `in a step` | step blocks over each level give the interpreter's results: before the loop, in the loop, and as a static input |
+//! | `compiled` | programs that call it in the root block give the same bits, on 1 and 3 threads, in used buffers |
+//! | `in a step` | step blocks over each level give the interpreter's bits: before the loop, in it, and as a static input |
 //!
 //! An operator that panics breaks the rule that was checked; the other rules are checked too. A sample that breaks
 //! `shape and LoD` is not checked by the other rules.

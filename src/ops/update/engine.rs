@@ -51,7 +51,8 @@ impl<T: RowValue> MergedRows<T> {
     }
 }
 
-/// Applies a rule to the outputs of an update, by the gradient's storage: to all rows, or to the rows of the gradient.
+/// Applies a rule to the outputs of an update: to all rows if the gradient is dense, else to the rows of the gradient, which
+/// first make the updates that they missed.
 pub(in crate::ops) fn update(run: &mut Forward<'_>, rule: &dyn Rule) -> Result<()> {
     let moment = Moment { rate: scalar(run, RATE)?, step: (run.run().step + 1) as f64 };
     with_float!(run.dtype(GRAD), T => update_of::<T>(run, rule, rule.fields(), moment))

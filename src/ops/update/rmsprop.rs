@@ -101,8 +101,9 @@ update_rule! {
     /// Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012; as PyTorch's `torch.optim.RMSprop`. Decay
     /// works as in `sgd`.
     ///
-    /// A row without a gradient does not move, but its averages fall at every step: in the mode `exact` it owes that until it is
-    /// read. In the mode `lazy` only the touched rows and their averages change.
+    /// A row without a gradient does not move, but each step multiplies its averages by alpha. In the mode `exact`, the averages
+    /// of such a row are brought up to date when the row is next read. In the mode `lazy` only the rows of the gradient and their
+    /// averages change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -115,7 +116,7 @@ update_rule! {
     ///     Operand::constant("param", array![[1.0, 1.0]]),
     ///     Operand::constant("square", array![[4.0, 0.0]]),
     /// ])?;
-    /// // square = 4 in both places.
+    /// // square = 4 in both columns.
     /// assert_eq!(out[0].as_slice::<f64>()?, [1.0 - 0.5 * 1.0, 1.0 + 0.5 * 2.0]);
     /// assert_eq!(out[1].as_slice::<f64>()?, [4.0, 4.0]);
     /// # Ok::<(), unpadded::Error>(())
@@ -155,8 +156,8 @@ update_rule! {
     ///
     /// As PyTorch's `torch.optim.RMSprop` with momentum > 0. Decay works as in `sgd`.
     ///
-    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe what their velocity makes of them until they
-    /// are read; in the mode `lazy` they and their state stay.
+    /// With a gradient of selected rows in the mode `exact`, rows without a gradient move along their velocity when they are next
+    /// read. In the mode `lazy` these rows and their state do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -170,7 +171,7 @@ update_rule! {
     ///     Operand::constant("square", array![[4.0, 0.0]]),
     ///     Operand::constant("velocity", array![[2.0, 0.0]]),
     /// ])?;
-    /// // square = 4 in both places.
+    /// // square = 4 in both columns.
     /// let velocity: [f64; 2] = [1.0 + 1.0, -2.0];
     /// assert_eq!(out[0].as_slice::<f64>()?, velocity.map(|v| 1.0 - 0.5 * v));
     /// assert_eq!(out[2].as_slice::<f64>()?, velocity);
@@ -218,8 +219,9 @@ update_rule! {
     /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41; as PyTorch's
     /// `torch.optim.RMSprop` with centered=True. Decay works as in `sgd`.
     ///
-    /// A row without a gradient does not move, but its averages fall at every step: in the mode `exact` it owes that until it is
-    /// read. In the mode `lazy` only the touched rows and their averages change.
+    /// A row without a gradient does not move, but each step multiplies its averages by alpha. In the mode `exact`, the averages
+    /// of such a row are brought up to date when the row is next read. In the mode `lazy` only the rows of the gradient and their
+    /// averages change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -233,7 +235,7 @@ update_rule! {
     ///     Operand::constant("square", array![[12.0, 8.0]]),
     ///     Operand::constant("mean", array![[-2.0, 0.0]]),
     /// ])?;
-    /// // square = 10 and mean = −1 in both places, so that what is divided by is 3.
+    /// // square = 10 and mean = −1 in both columns, so the divisor is 3.
     /// assert_eq!(out[0].as_slice::<f64>()?, [1.0 - 0.5 * (2.0 / 3.0), 1.0 + 0.5 * (4.0 / 3.0)]);
     /// assert_eq!(out[1].as_slice::<f64>()?, [10.0, 10.0]);
     /// assert_eq!(out[2].as_slice::<f64>()?, [-1.0, -1.0]);
@@ -277,8 +279,8 @@ update_rule! {
     /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41; as PyTorch's
     /// `torch.optim.RMSprop` with centered=True, momentum > 0. Decay works as in `sgd`.
     ///
-    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe what their velocity makes of them until they
-    /// are read; in the mode `lazy` they and their state stay.
+    /// With a gradient of selected rows in the mode `exact`, rows without a gradient move along their velocity when they are next
+    /// read. In the mode `lazy` these rows and their state do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -293,7 +295,7 @@ update_rule! {
     ///     Operand::constant("mean", array![[-2.0, 0.0]]),
     ///     Operand::constant("velocity", array![[2.0, 0.0]]),
     /// ])?;
-    /// // square = 10 and mean = −1 in both places, so that what is divided by is 3.
+    /// // square = 10 and mean = −1 in both columns, so the divisor is 3.
     /// let velocity: [f64; 2] = [1.0 + 2.0 / 3.0, -4.0 / 3.0];
     /// assert_eq!(out[0].as_slice::<f64>()?, velocity.map(|v| 1.0 - 0.5 * v));
     /// assert_eq!(out[3].as_slice::<f64>()?, velocity);

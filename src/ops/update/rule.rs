@@ -126,7 +126,7 @@ pub(in crate::ops) fn scalar(run: &Forward<'_>, slot: usize) -> Result<f64> {
     crate::with_float!(run.dtype(slot), T => Ok(run.input::<T>(slot)?.row(0)[0].to_f64()))
 }
 
-/// Returns the learning rate of the step for a parameter with the rate factor `factor`.
+/// Returns the learning rate of the step, times the parameter's rate factor `factor`.
 pub(in crate::ops) fn rate(run: &Forward<'_>, factor: f64) -> Result<f64> {
     Ok(scalar(run, RATE)? * factor)
 }
