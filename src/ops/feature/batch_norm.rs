@@ -153,7 +153,7 @@ impl BatchNorm {
 
     fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
         let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
-            // There are no rows, or no gradient of the output: all gradients are 0.
+            // `out` has no gradient: only `batch_mean` and `batch_variance` were used, which pass no gradient.
             for slot in [Self::X, Self::GAIN, Self::BIAS] {
                 if let Some((to, assign)) = run.gradient::<T>(slot)? {
                     assign.put_nothing(to);
