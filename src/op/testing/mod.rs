@@ -290,8 +290,8 @@ impl<'a> Kind<'a> {
         for gap in gaps(&samples) {
             self.note(None, SAMPLES, Err(Broken(gap.to_owned())));
         }
-        // Whether the operator is declared random, whether some sample draws random numbers, whether the rule of sums
-        // applied to some sample, and whether any sample could be called.
+        // `random`: the operator is declared random; `draws`: some sample draws random numbers; `sums`: the rule of sums applied
+        // to some sample; `sound`: some sample could be called.
         let (mut random, mut draws, mut sums, mut sound) = (false, false, false, false);
         let rows = |s: &CheckCase| s.operands.iter().any(|o| o.batched && o.value.rows() > 0);
         let wide = samples.iter().position(rows);

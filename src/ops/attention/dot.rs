@@ -32,7 +32,7 @@ impl Default for DotAttention {
 }
 
 impl DotAttention {
-    /// Attention with this number of heads.
+    /// Options for attention with `heads` heads, in which a query sees every key.
     pub fn heads(heads: usize) -> Self {
         Self { heads, ..Self::default() }
     }

@@ -15,7 +15,7 @@ operator! {
     ///
     /// out = (rows whose first largest logit is at the label) / (rows that count), an f32 scalar. Rows whose label is
     /// `ignore_index` do not count; if no row counts, as in an empty batch, the accuracy is 0. A row with a NaN counts as wrong.
-    /// The operator reads the whole batch, whatever the LoD, and has no gradient.
+    /// `logits` may have any LoD. The accuracy is over the whole batch, and has no gradient.
     ///
     /// ```
     /// use ndarray::array;

@@ -77,9 +77,9 @@ operator! {
     ///
     /// loss_i = −(1 − ε) · w_y · ln p_y − ε/C · Σ_c w_c · ln p_c, share_i = w_y;
     ///
-    /// loss and share are 0 where the label is `ignore_index`. The loss is PyTorch's with `reduction='none'`; PyTorch's mean is Σ
-    /// loss / Σ share. The gradient is (1 − ε) · w_y · (p − onehot(y)) + ε/C · (p · Σ_c w_c − w), in one pass over the
-    /// logits; no softmax is stored.
+    /// loss and share are 0 where the label is `ignore_index`. The loss corresponds to PyTorch's `CrossEntropyLoss` with
+    /// `reduction='none'`; PyTorch's mean is Σ loss / Σ share. The gradient is (1 − ε) · w_y · (p − onehot(y)) + ε/C · (p · Σ_c
+    /// w_c − w), in one pass over the logits; no softmax is stored.
     ///
     /// Row-wise: the rows may have any LoD. Both outputs have the shape `[rows]` and the LoD of the logits.
     ///

@@ -60,7 +60,7 @@ operator! {
     /// 1964).
     ///
     /// Row-wise: `x` and `y` have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss
-    /// 0. As PyTorch's `HuberLoss`. Both inputs get a gradient.
+    /// 0. It corresponds to PyTorch's `HuberLoss`. Both inputs get a gradient.
     ///
     /// ```
     /// use ndarray::array;

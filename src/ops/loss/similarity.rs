@@ -43,7 +43,7 @@ builder_methods! { CosineLoss, Builder, Var;
     /// is −1.
     ///
     /// `like` holds floats, one per row, shape `[rows]`. The loss is computed by `cosine_similarity` and arithmetic on one number
-    /// per row. As PyTorch's `CosineEmbeddingLoss`.
+    /// per row. It corresponds to PyTorch's `CosineEmbeddingLoss`.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -71,7 +71,7 @@ builder_methods! { MarginRanking, Builder, Var;
     /// to exceed x where `first` is −1. loss = max(0, margin − first · (x − y)), number by number.
     ///
     /// `x`, `y` and `first` have the same rows, of any LoD, which the loss keeps. The loss is computed by arithmetic operators,
-    /// which a compiled program runs together in one pass over the rows. As PyTorch's `MarginRankingLoss`.
+    /// which a compiled program runs together in one pass over the rows. It corresponds to PyTorch's `MarginRankingLoss`.
     ///
     /// ```
     /// use unpadded::{Builder, DType};

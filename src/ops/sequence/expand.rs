@@ -28,8 +28,8 @@ operator! {
     /// So x's LoD is y's above `ref_level` in the first case (none at all for level 0), with one level more in the second.
     /// n_i = 0 drops row i or sequence i. Only the LoD of y is read. The gradient is the sum over the copies.
     ///
-    /// Any dtype. A row of the output may depend on a row of another sequence of the batch, so the operator is an error in a step
-    /// block. To repeat rows by the lengths of y's last level in a step block, use
+    /// `x` may have any dtype. A row of the output may depend on a row of another sequence of the batch, so the operator is an
+    /// error in a step block. To repeat rows by the lengths of y's last level in a step block, use
     /// [`sequence_expand_as`](Self::sequence_expand_as).
     ///
     /// ```

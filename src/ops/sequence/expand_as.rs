@@ -19,7 +19,7 @@ operator! {
     ///
     /// x has one row for each sequence of y's last level, and y's LoD without its last level, as pooled rows have. The length of
     /// the i-th sequence is the number of copies of row i, so the output has y's LoD (the same `Arc`). A row whose sequence is
-    /// empty is dropped. Only the LoD of y is read. Any dtype; the gradient of a row is the sum over its copies.
+    /// empty is dropped. Only the LoD of y is read. `x` may have any dtype; the gradient of a row is the sum over its copies.
     ///
     /// The operator treats each sequence alone, so it is allowed in a step block: attention uses it to combine a decoder's state
     /// with every row of a static sequence. [`sequence_expand`](Self::sequence_expand) can also repeat whole sequences, and use

@@ -20,8 +20,8 @@ operator! {
     /// Divides the rows of `x` into the sequences of `y`, whatever sequences they were in before.
     ///
     /// out has the rows of x and the LoD of y (the same `Arc`). x may have any LoD, or none, but must have as many rows as y,
-    /// which is checked at a run. Only the LoD of y is read. Any dtype; the gradient passes back row by row. A sequence of the
-    /// output may hold rows of several sequences of x, so the operator is an error in a step block.
+    /// which is checked at a run. Only the LoD of y is read. `x` may have any dtype; the gradient passes back row by row. A
+    /// sequence of the output may hold rows of several sequences of x, so the operator is an error in a step block.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -49,7 +49,7 @@ operator! {
     /// `lengths` are whole numbers in sequences, with the same levels above the last one as x. The numbers in sequence i are the
     /// lengths, in order, of the pieces into which sequence i of x is cut; they add up to its number of rows. The output has x's
     /// rows, and the LoD of `lengths` with a last level of these lengths. A length of 0 makes an empty piece; an empty sequence
-    /// may have no pieces. Any dtype; the gradient passes back row by row.
+    /// may have no pieces. `x` may have any dtype; the gradient passes back row by row.
     ///
     /// The operator computes the offsets of the new level from the numbers in `lengths` (`Op::levels`). So in a step block
     /// `lengths` must not depend on a memory; x may.

@@ -25,8 +25,8 @@ operator! {
     /// out_st = x_t of sequence s for t < n_s, and `pad_value` for n_s ≤ t < `length`: shape `[sequences, length, …]` of rows
     /// `[…]`. The second output is the lengths n_s, i64, shape `[sequences]`. Both outputs have x's LoD without its last level.
     /// An empty sequence is all padding. If a sequence is longer than `length`, the run fails and names the sequence;
-    /// [`sequence_slice`](Self::sequence_slice) can cut it first. Any dtype; padding passes no gradient. Padding is for operators
-    /// of other crates: no other operator of this crate needs padded arrays.
+    /// [`sequence_slice`](Self::sequence_slice) can cut it first. `x` may have any dtype; padding passes no gradient. Padding is
+    /// for operators of other crates: no other operator of this crate needs padded arrays.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -54,8 +54,8 @@ operator! {
     ///
     /// Sequence s of the output is the first n_s positions of row s of x, with x of shape `[sequences, positions, …]` and n_s =
     /// `lengths`_s, a whole number. If 0 ≤ n_s ≤ positions does not hold, the run fails and names the sequence. The output's rows
-    /// have shape `[…]`, and its LoD is x's LoD with a last level of these lengths. n_s = 0 gives an empty sequence. Any dtype;
-    /// the gradient of the positions after a sequence is 0.
+    /// have shape `[…]`, and its LoD is x's LoD with a last level of these lengths. n_s = 0 gives an empty sequence. `x` may have
+    /// any dtype; the gradient of the positions after a sequence is 0.
     ///
     /// Two variables that are unpadded with the same variable `lengths` have the same sequences: the second call appends
     /// [`sequence_unpad_as`](Self::sequence_unpad_as) with the first call's output as `y`. A call in a step block and a call

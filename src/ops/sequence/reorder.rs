@@ -22,8 +22,9 @@ operator! {
     ///
     /// Sequence i of the output is sequence o_i of x. The order o sorts the top-level sequences of y by length (the number of
     /// entries in the level below), the longest first, and keeps the order of equal lengths. Recurrent loops run sequences in
-    /// this order. A sequence of x keeps its levels. If x has no LoD, its rows are sorted. Only the LoD of y is read. Any dtype;
-    /// the gradient is in x's order. The order depends on the whole batch, so the operator is an error in a step block.
+    /// this order. A sequence of x keeps its levels. If x has no LoD, its rows are sorted. Only the LoD of y is read. `x` may
+    /// have any dtype; the gradient is in x's order. The order depends on the whole batch, so the operator is an error in a step
+    /// block.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};

@@ -20,7 +20,7 @@ operator! {
     ///
     /// A sequence of n rows of D numbers becomes n · D / `width` rows of `width` numbers; `width` must divide n · D for every
     /// sequence, else the run fails and names a sequence. The levels above the last one do not change. An empty sequence stays
-    /// empty. Any dtype; the gradient is reshaped back.
+    /// empty. `x` may have any dtype; the gradient is reshaped back.
     ///
     /// ```
     /// use ndarray::array;

@@ -25,8 +25,8 @@ operator! {
     /// Sequence i of the output is the rows offset_i .. offset_i + length_i of sequence i of the last level, which has n rows.
     /// If 0 ≤ offset_i, 0 ≤ length_i and offset_i + length_i ≤ n do not all hold, the run fails and names the sequence. A
     /// length of 0 gives an empty sequence. `offset` and `length` are whole numbers, one for each sequence. The output has x's
-    /// levels above the last one, and a last level of the lengths in `length`. Any dtype. The gradient of the rows that are not
-    /// cut out is 0.
+    /// levels above the last one, and a last level of the lengths in `length`. `x` may have any dtype. The gradient of the rows
+    /// that are not cut out is 0.
     ///
     /// The operator computes the offsets of the last level from the numbers in `length` (`Op::levels`). So in a step block
     /// `offset` and `length` must not depend on a memory; x may.

@@ -19,8 +19,9 @@ operator! {
     ///
     /// Sequence s of the output is the first n_s positions of row s of x, with x of shape `[sequences, positions, …]` and n_s the
     /// length of y's sequence s. The output has y's LoD (the same `Arc`), so operators can combine it with y row by row. x has
-    /// y's LoD without its last level. Only the LoD of y is read. Any dtype; the gradient of the positions after a sequence is 0.
-    /// Use this operator, not [`sequence_unpad`](Self::sequence_unpad), if a variable with these sequences exists already.
+    /// y's LoD without its last level. Only the LoD of y is read. `x` may have any dtype; the gradient of the positions after a
+    /// sequence is 0. Use this operator, not [`sequence_unpad`](Self::sequence_unpad), if a variable with these sequences exists
+    /// already.
     ///
     /// ```
     /// use ndarray::array;

@@ -14,8 +14,8 @@ operator! {
     ///
     /// With n = step − start, the average is the parameter itself up to n = 0. After that, average ← average + w · (param −
     /// average), in place. With decay < 1, w = 1 − decay: an exponential moving average. With decay = 1, w = 1 / (n + 1): the
-    /// mean since step `start` (Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992). As PyTorch's
-    /// `AveragedModel`.
+    /// mean since step `start` (Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992). It
+    /// corresponds to PyTorch's `AveragedModel`.
     ///
     /// ```
     /// use ndarray::array;

@@ -17,7 +17,7 @@ operator! {
     /// Gradient clipping by value: clips every number of a gradient to −limit … limit, in place. grad ← min(max(grad, −limit),
     /// limit). The gradient has the storage `storage` and the shape and dtype of `param`.
     ///
-    /// As PyTorch's `torch.nn.utils.clip_grad_value_`. Repeated rows of a sparse gradient are added up first.
+    /// It corresponds to PyTorch's `torch.nn.utils.clip_grad_value_`. Repeated rows of a sparse gradient are added up first.
     ///
     /// ```
     /// use ndarray::array;

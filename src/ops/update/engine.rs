@@ -208,7 +208,7 @@ fn settle_of<T: RowValue>(
     Ok(())
 }
 
-/// Scratch for settling, used again at every step.
+/// Scratch for applying missed updates (settling), used again at every step.
 #[derive(Default)]
 struct Debts {
     /// One ledger per rule: tables of one optimizer may differ in rate and decay, and so in the effect of missed updates.

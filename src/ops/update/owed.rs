@@ -1,9 +1,9 @@
 //! Missed updates of rows: the moves that the dense rule makes in updates in which the row has no gradient. They are made later,
 //! when the row is read.
 //!
-//! For each row, the state `settled` stores the number of updates that the row has made. When the row is next read, all updates
-//! that it missed are applied at once. Their effect depends only on their rates, not on the row: one recurrence, backwards from
-//! the last update, computes it for every number of missed updates (gap).
+//! For each row, the state `settled` stores the number of updates that the row has made. When the row is next read, it is
+//! settled: all updates that it missed are applied at once. Their effect depends only on their rates, not on the row: one
+//! recurrence, backwards from the last update, computes it for every number of missed updates (gap).
 //!
 //! Each step also settles one row in [`SWEEP`], so that no row misses more than about [`SWEEP`] updates. So the rates of the last
 //! [`KEPT`] updates are enough.

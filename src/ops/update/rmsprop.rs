@@ -154,7 +154,7 @@ update_rule! {
     /// - velocity = momentum · velocity + d / (√square + epsilon);
     /// - param −= rate · velocity.
     ///
-    /// As PyTorch's `torch.optim.RMSprop` with momentum > 0. Decay works as in `sgd`.
+    /// It corresponds to PyTorch's `torch.optim.RMSprop` with momentum > 0. Decay works as in `sgd`.
     ///
     /// With a gradient of selected rows in the mode `exact`, rows without a gradient move along their velocity when they are next
     /// read. In the mode `lazy` these rows and their state do not change.

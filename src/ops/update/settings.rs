@@ -20,7 +20,7 @@ pub fn dense_or_rows(attributes: &Attributes, name: &str) -> Result<StorageKind>
     }
 }
 
-/// Reads a number attribute; returns an error that names `expected` if the number is not finite or not `valid`.
+/// Reads a number attribute; returns an error with the text `expected` unless the number is finite and `valid` accepts it.
 #[track_caller]
 pub(in crate::ops) fn number(
     attributes: &Attributes,
