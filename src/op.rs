@@ -1,8 +1,9 @@
-//! The interface for authors of operators and update rules: the contract, the view of a call, and the check that operators pass.
+//! The interface for authors of operators and update rules: the contract of an operator, its access to a call's inputs and
+//! outputs, and the check that operators pass.
 //!
-//! This module may change more between releases than the rest of the crate: the declarations of operators grow with the
-//! compiler. Models do not need it; operators are methods of [`Builder`](crate::Builder) and [`Var`](crate::Var), and
-//! [`ops`](crate::ops) lists them.
+//! This module may change more between releases than the rest of the crate, because the compiler needs further declarations.
+//! Models do not need this module: they call operators as methods of [`Builder`](crate::Builder) and [`Var`](crate::Var), and
+//! [`ops`](crate::ops) lists these.
 //!
 //! | to write | start at |
 //! |---|---|
@@ -14,7 +15,7 @@
 //! | a loop over numbers, compiled for each CPU path | [`Sweep`], [`sweep`] |
 //! | its check cases, and the test that runs them | [`CheckCase`], [`testing`] |
 //!
-//! An operator of another crate is registered beside the catalogue, and is then used like any other operator:
+//! An operator of another crate is added to a registry with the catalogue's operators, and is then used like them:
 //!
 //! ```
 //! use unpadded::op::{Forward, InferShape, Op};
@@ -59,7 +60,7 @@
 #[cfg(any(feature = "testing", doc))]
 pub mod testing;
 
-// The declarations of operators, and the view of a call.
+// The declarations of operators, and the access to the inputs and outputs of a call.
 pub use crate::kernels::sparse::{CsrMut, CsrView};
 pub use crate::kernels::{Arithmetic, Assign, Extent2, Float, Sweep, View, ViewMut, sweep};
 pub use crate::operator::attributes::{Attribute, or_default};
@@ -82,7 +83,7 @@ pub use crate::ops::update::owed::{Moment, Moves, RowDebt};
 pub use crate::ops::update::rule::ElementStep;
 pub use crate::ops::update::settings;
 
-// The items that the macros name.
+// Items that only the code of the macros uses.
 #[doc(hidden)]
 pub use crate::{
     ops::update::element::parts as update_parts,

@@ -1,6 +1,6 @@
-//! Wrappers that make operators of declared types.
+//! The macro `family!`, which makes operators of wrapped types.
 
-/// Makes a wrapper a family of operators: each wrapped type has its own declaration.
+/// Makes a wrapper type a family of operators: one operator for each wrapped type, which has its own declaration.
 macro_rules! family {
     ($wrapper:ident) => {
         impl<F: $crate::operator::DeclaredOp> $crate::operator::DeclaredOp for $wrapper<F> {

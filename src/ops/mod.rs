@@ -1,6 +1,7 @@
-//! The operators, one folder per family, and their catalogue: one word in its list registers an operator.
+//! The operators, one folder per family, and their catalogue: the list in the macro `catalogue!`, where one entry registers an
+//! operator.
 #![cfg_attr(any(doc, doctest), doc = include_str!("operators.md"))]
-// Without the samples, items that only samples use are unused.
+// Without the feature `testing` there are no samples, so items that only samples use are unused.
 #![cfg_attr(not(feature = "testing"), allow(unused_imports, dead_code))]
 
 #[macro_use]
@@ -95,7 +96,7 @@ macro_rules! catalogue {
     ($($(#[$about:meta])* [$($method:ident),*] { $($op:path),* $(,)? })*) => {
         $(catalogue!(methods [$(#[$about])*] $($method)*);)*
 
-        /// The registry of the crate's own operators. A user's crate adds its own to it with [`Registry::add`].
+        /// The registry of the crate's own operators. Another crate adds its own operators with [`Registry::add`].
         pub fn catalogue() -> Registry {
             let mut registry = Registry::empty();
             $($(
@@ -121,7 +122,7 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    /// Arithmetic: two variables, element by element; either may be a constant that every row or column meets.
+    /// Arithmetic on two variables, element by element; a constant operand is broadcast over rows or columns.
     [Add, Sub, Mul, Div, DivNoNan, Maximum, Minimum] {
         Binary<arithmetic::Add>,
         Binary<arithmetic::Sub>,
@@ -131,7 +132,7 @@ catalogue! {
         Binary<arithmetic::Maximum>,
         Binary<arithmetic::Minimum>,
     }
-    /// Comparisons: 1 where it holds, else 0; and of two numbers one, where it holds.
+    /// Comparisons, 1 where the comparison holds, else 0; and `select`, which takes x or y by a condition.
     [Greater, GreaterEqual, Less, LessEqual, Equal, NotEqual, Select] {
         elementwise::select::Select,
         ComparisonOp<comparison::Greater>,
@@ -260,7 +261,7 @@ catalogue! {
         loss::linear_cross_entropy::Share,
         loss::accuracy::Accuracy,
     }
-    /// Predictions that hang together: tags of a sequence, labels of frames, distances of sequences.
+    /// Structured prediction: the tags of a sequence, the labels of frames, distances between sequences.
     [LinearChainCrf, CrfMarginals, ViterbiDecode, CtcLoss, CtcAlign, CtcGreedy, EditDistance] {
         structured::crf::LinearChainCrf,
         structured::marginals::CrfMarginals,
@@ -269,7 +270,7 @@ catalogue! {
         structured::align::CtcAlign,
         structured::edit_distance::EditDistance,
     }
-    /// Random numbers, which depend on seed, step, operator, sequence, place and column, not on the batch.
+    /// Dropout. Random numbers depend on seed, step, operator, sequence, position and column, not on the batch.
     [Dropout, VariationalDropout] {
         random::dropout::Dropout,
     }

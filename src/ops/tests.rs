@@ -1,4 +1,4 @@
-//! Tests that the catalogue has the operators that the language appends by itself, with the slots and results that it expects.
+//! Tests that the catalogue has the operators that the builder appends by itself, with the expected slots and results.
 
 use ndarray::array;
 

@@ -1,5 +1,5 @@
-//! Calls as the executor makes them: on some of the rows, with added outputs, over an input's buffer, with prepared
-//! constants. [`Direct`] has the operands, and makes plain calls only.
+//! Calls as the executor makes them: on some of the rows, with outputs that are added to old values, with a gradient that
+//! overwrites its input, with prepared constants. [`Direct`] holds the operands, but makes only plain calls.
 
 use std::ops::Range;
 
@@ -15,10 +15,10 @@ use crate::operator::keys::Keys;
 use crate::operator::{Extent, Op, ReadSlots, Spec};
 use crate::tensor::{DType, Dense, Storage, StorageKind, Variable, with_element};
 
-/// Gradients of the outputs, by slot: the weights of a loss.
+/// The gradients of the outputs, by slot and index; they are the weights of a loss Σ weight · output.
 pub(super) type Weights = Vec<Vec<Option<Storage>>>;
 
-/// Returns the numbers of an operator's input slots.
+/// Returns the range of an operator's input slots.
 fn signature_slots(op: &dyn Op) -> std::ops::Range<usize> {
     0..op.signature().inputs.len()
 }
@@ -26,9 +26,9 @@ fn signature_slots(op: &dyn Op) -> std::ops::Range<usize> {
 /// A part of the rows of a call.
 #[derive(Debug, Clone)]
 pub(super) enum RowSubset {
-    /// Rows, for a row-wise operator.
+    /// A range of rows, for a row-wise operator.
     Rows(Range<usize>),
-    /// Sequences, the extent that counts them, and their rows, for a sequence-wise operator.
+    /// A range of sequences, for a sequence-wise operator: the sequences, the extent that counts them, and their rows.
     Sequences { of: Range<usize>, counted: Extent, rows: Range<usize> },
 }
 
@@ -43,7 +43,7 @@ impl RowSubset {
         }
     }
 
-    /// Cuts these rows out of a value.
+    /// Returns the rows of a value that belong to the subset; a constant is returned unchanged.
     pub(super) fn cut(&self, value: &Storage, spec: &Spec) -> Result<Storage> {
         if !spec.batched() {
             return Ok(value.clone());
@@ -58,17 +58,17 @@ impl RowSubset {
 pub(super) struct CallOptions<'a> {
     pub(super) part: Option<&'a RowSubset>,
     pub(super) prepared: Option<&'a CallCache>,
-    /// The values that the outputs are added to.
+    /// The old values, to which the outputs are added; with `None` outputs are written.
     pub(super) added_to: Option<&'a Storage>,
-    /// Input slots whose gradient overwrites their value.
+    /// The input slots whose gradient overwrites the input's value.
     pub(super) in_place: &'a [usize],
-    /// Whether the outputs are computed too.
+    /// Whether a backward call computes the outputs too.
     pub(super) results: bool,
-    /// Whether all values are bound, not only the values that the gradients are declared to read.
+    /// Whether the call gets all values (true), or only the values that the gradients are declared to read.
     pub(super) unveiled: bool,
 }
 
-/// The buffers that are lent to a call so far.
+/// The buffers that have been lent to a call so far.
 struct LentBuffers<'a> {
     lender: Lender<'a>,
     reads: usize,
@@ -128,7 +128,7 @@ fn unwritten(direct: &Direct, spec: &Spec, part: Option<&RowSubset>) -> Result<D
     }
 }
 
-/// Makes the call of a subset, as [`Direct`] makes the whole call.
+/// Restricts a call to the rows in `how.part`; without it, returns the whole call.
 fn part_of<'a>(call: Call<'a>, how: CallOptions<'a>) -> Call<'a> {
     let moved = match how.part {
         Some(RowSubset::Rows(range)) => range.start,
@@ -198,7 +198,7 @@ pub(super) fn forward(op: &dyn Op, direct: &Direct, how: CallOptions<'_>) -> Res
     Ok(found)
 }
 
-/// The input of a backward call: forward's outputs, their gradients, and the requested gradients.
+/// The input of a backward call: the outputs of the forward call, their gradients, and the slots whose gradients are requested.
 #[derive(Clone, Copy)]
 pub(super) struct BackwardInput<'a> {
     pub(super) outputs: &'a [Vec<Variable>],
@@ -206,7 +206,7 @@ pub(super) struct BackwardInput<'a> {
     pub(super) wanted: &'a [usize],
 }
 
-/// Runs a backward call, and returns its gradients, and its outputs if they are requested too.
+/// Runs a backward call; returns the gradients, and the outputs if they are requested too.
 pub(super) fn backward(
     op: &dyn Op,
     direct: &Direct,
@@ -304,13 +304,13 @@ pub(super) fn backward(
     Ok((gradients, results))
 }
 
-/// Returns the slots that the gradients of some slots are declared to read together.
+/// Returns all slots that the gradients of the slots in `wanted` are declared to read.
 pub(super) fn reads(op: &dyn Op, direct: &Direct, wanted: &[usize]) -> ReadSlots {
     let of = |&slot: &usize| op.gradient(slot, direct.input_specs()).reads;
     wanted.iter().map(of).fold(ReadSlots::nothing(), ReadSlots::union)
 }
 
-/// Lets the operator prepare for calls whose constants do not change.
+/// Lets the operator prepare its constants for several calls with the same constants.
 pub(super) fn prepare(
     op: &dyn Op,
     direct: &Direct,

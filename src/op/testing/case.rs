@@ -1,4 +1,4 @@
-//! An operator with one of its samples, and the calls that the rules make.
+//! An operator with one of its samples, and the calls that the checks make.
 
 use std::sync::Arc;
 
@@ -17,24 +17,24 @@ pub(super) const STEP: u64 = 3;
 
 /// An operator with one of its samples.
 pub(super) struct Case<'a> {
-    /// The checked operators, and the catalogue's operators for programs around them.
+    /// The checked operators, and the catalogue's operators, which test programs use too.
     pub(super) registry: &'a Registry,
     pub(super) kind: &'a str,
     pub(super) op: Arc<dyn Op>,
     pub(super) sample: CheckCase,
     pub(super) mode: Mode,
-    /// Whether the sample also runs on a batch large enough to be divided.
+    /// Whether the sample is also run as a batch that is large enough to be divided over threads.
     pub(super) wide: bool,
 }
 
-/// A call, its outputs, and made-up gradients of them.
+/// A call, its outputs, and made-up gradients of the outputs.
 pub(super) struct CaseRun {
     pub(super) direct: Direct,
     pub(super) outputs: Vec<Vec<Variable>>,
     pub(super) weights: Weights,
 }
 
-/// The salt that fills the made-up gradient of an output.
+/// Returns the salt for the made-up gradient of an output; see [`filled`](super::values::filled).
 pub(super) fn salt_of(slot: usize, k: usize) -> usize {
     slot * 10 + k
 }
@@ -50,7 +50,7 @@ impl CaseRun {
         Ok(CaseRun { direct, outputs, weights })
     }
 
-    /// Returns the gradients that [`Direct`] computes, with only the declared values bound.
+    /// Returns the gradients that [`Direct`] computes; the call gets only the values that it is declared to read.
     pub(super) fn gradients(
         &self,
         wanted: &[usize],
@@ -125,7 +125,7 @@ impl Case<'_> {
         self.sample.operands.iter().find(|o| o.batched).map_or(0, |o| o.value.batch_size())
     }
 
-    /// Returns the numbers of the sequences in the data.
+    /// Returns the numbers that the sequences of the batch have in the data.
     pub(super) fn numbers(&self) -> Vec<u64> {
         (0..self.batch() as u64).map(|i| 100 + 7 * i).collect()
     }
@@ -154,7 +154,7 @@ impl Case<'_> {
 }
 
 impl Case<'_> {
-    /// Returns the storage of an input's gradient: the storage of a sparse input, else the one that the operator declares.
+    /// Returns the storage of an input's gradient: for a sparse input its own storage, for a dense input the declared storage.
     pub(super) fn gradient_storage(&self, ran: &CaseRun, slot: usize, spec: &Spec) -> StorageKind {
         match spec.storage {
             StorageKind::Dense => self.gradient(ran, slot).storage,
@@ -170,7 +170,7 @@ pub(super) fn graded(op: &dyn Op, direct: &Direct) -> Vec<usize> {
     slots.filter(|(_, (slot, vars))| slot.gradient && float(vars)).map(|(i, _)| i).collect()
 }
 
-/// Compares each gradient in `got` with the same gradient in `expected`, by slot and variable.
+/// Calls `hold` for each slot and index, with the gradient in `got` and the gradient in `expected`.
 pub(super) fn each(
     got: &InputGradients,
     expected: &InputGradients,

@@ -1,5 +1,5 @@
-//! Checks of a sample in a program of its own, against the direct call: the same bits, on any number of threads, whatever
-//! the buffers held before.
+//! Checks that a program with one call gives the bits of the direct call, on any number of threads, whatever the buffers held
+//! before.
 
 use super::call::Weights;
 use super::case::{Case, CaseRun, SEED, STEP, salt_of};
@@ -15,28 +15,28 @@ use crate::tensor::{DType, Dense, StorageKind, Variable};
 
 pub(super) const ROOT: BlockId = BlockId(0);
 
-/// The number of copies that make a batch large enough to be divided over threads.
+/// The number of output numbers for which a batch is large enough to be divided over threads.
 const DIVIDED: usize = 3 << 14;
 
-/// Settings of an executor before it runs.
+/// A function that changes how an executor divides work, before it runs.
 type Divide = fn(&mut Executor);
 
-/// The numbers of threads, and the modes, in which each sample runs. Samples are small, and would otherwise run on one
-/// thread: calls get all threads to divide their work themselves, or are divided by rows.
+/// The number of threads and the settings for each run of a sample. Samples are so small that they would run on one thread. So
+/// the settings either give calls all threads, or divide calls by rows.
 const HOW: [(usize, Divide); 3] =
     [(1, |_| {}), (3, Executor::wake_all_threads), (3, Executor::divide_everything)];
 
 /// The operands of a sample as variables of a program: constants in f32 or f64 are parameters, all others are feeds.
 pub(super) struct Model {
     pub(super) program: Program,
-    /// The variables of each slot.
+    /// The variables of each input slot.
     pub(super) vars: Vec<Vec<VarId>>,
-    /// Parameters, with the slot and the number of the operand whose value they have.
+    /// Each parameter, with the slot and the index (in the slot) of the operand whose value it has.
     pub(super) parameters: Vec<(VarId, usize, usize)>,
     pub(super) feeds: Vec<(VarId, usize, usize)>,
 }
 
-/// Adds a variable of the root block that no operator computes.
+/// Adds a variable of the root block that no operator computes: a feed or a parameter.
 pub(super) fn given(
     program: &mut Program,
     name: &str,
@@ -74,7 +74,8 @@ fn literal(program: &mut Program, name: &str, value: Literal) -> Result<VarId> {
 }
 
 impl Model {
-    /// Adds the operands of a call, with the levels that they share.
+    /// Makes a program with the operands of a call; operands with the same levels in the call have the same levels in the
+    /// program.
     pub(super) fn new(case: &Case<'_>, direct: &Direct) -> Result<Self> {
         let mut program = Program::new();
         program.seed = SEED;
@@ -108,13 +109,13 @@ impl Model {
         Ok(model)
     }
 
-    /// Returns the variables of an operator's inputs, for a call in the program.
+    /// Returns the input slots that have variables, by name, with these variables.
     pub(super) fn inputs(&self, case: &Case<'_>) -> Vec<(&'static str, Vec<VarId>)> {
         let slots = case.op.signature().inputs.iter().zip(&self.vars);
         slots.filter(|(_, vars)| !vars.is_empty()).map(|(slot, vars)| (slot.name, vars.clone())).collect()
     }
 
-    /// Returns a scope with the call's values of the parameters.
+    /// Returns a scope in which the parameters have the values of the call's operands.
     pub(super) fn scope(&self, direct: &Direct) -> Result<Scope> {
         let mut scope = Scope::of(&self.program)?;
         for &(var, slot, k) in &self.parameters {
@@ -138,13 +139,13 @@ pub(super) fn append(
     out.ok_or_else(|| crate::error::Error::new(format!("operator `{kind}`"), "an output", "none"))
 }
 
-/// The weights that a program multiplies an output by.
+/// The weights by which a program multiplies output `k` of `slot`; they are the feed `fed`.
 #[derive(Debug, Clone, Copy)]
 struct Weighted {
     slot: usize,
     k: usize,
     fed: VarId,
-    /// Whether one row of weights serves all rows of the output, whose number is unknown before a run.
+    /// Whether one row of weights is used for all rows of the output, because the number of rows is unknown before a run.
     repeated: bool,
 }
 
@@ -153,7 +154,7 @@ struct WeightedProgram {
     model: Model,
     outputs: Vec<Vec<VarId>>,
     weighted: Vec<Weighted>,
-    /// By slot and variable, if a gradient can be requested.
+    /// By slot and index: the gradient; `None` if it cannot be requested.
     gradients: Vec<Vec<Option<VarId>>>,
 }
 
@@ -210,7 +211,7 @@ impl WeightedProgram {
         Ok(WeightedProgram { model, outputs, weighted, gradients })
     }
 
-    /// Runs the direct call, with the weights that the program is fed.
+    /// Runs the direct call, with the weights that are fed to the program.
     fn reference(&self, case: &Case<'_>, operands: &[Operand], numbers: &[u64]) -> Result<CaseRun> {
         let stream = self.outputs.iter().flatten().next().map_or(0, |var| u64::from(var.0));
         let direct = Direct::new(case.op.clone(), operands)?.run_as(case.run_facts(), numbers);
@@ -236,7 +237,7 @@ impl WeightedProgram {
         Ok(ran)
     }
 
-    /// Returns the feeds of a call: the operands, and the weights.
+    /// Returns the feeds of a run: the operands and the weights.
     fn feeds(&self, ran: &CaseRun) -> Result<Vec<(VarId, Variable)>> {
         let mut feeds = Vec::new();
         for &(var, slot, k) in &self.model.feeds {
@@ -259,7 +260,7 @@ impl WeightedProgram {
         Ok(feeds)
     }
 
-    /// Returns the fetches: the dense outputs, and the gradients.
+    /// Returns the fetches of a run: the dense outputs and the gradients.
     fn fetched(&self) -> Vec<VarId> {
         let outputs = self.outputs.iter().flatten();
         outputs.chain(self.gradients.iter().flatten().flatten()).copied().collect()
@@ -303,7 +304,7 @@ fn row_of_weights(spec: &Spec) -> Result<Dense> {
     filled(&[1, spec.width()], spec.dtype, 90)
 }
 
-/// Repeats a batch `count` times, one copy after the other; `None` if it cannot be repeated.
+/// Repeats a batch `count` times, one copy after the other; `None` if the operands cannot be merged.
 pub(super) fn copies(operands: &[Operand], count: usize) -> Option<Vec<Operand>> {
     let more = |o: &Operand| {
         let value =
@@ -313,7 +314,7 @@ pub(super) fn copies(operands: &[Operand], count: usize) -> Option<Vec<Operand>>
     operands.iter().any(|o| o.batched).then(|| operands.iter().map(more).collect()).flatten()
 }
 
-/// Runs a program with these feeds.
+/// Makes the description of a run with these feeds.
 pub(super) fn run<'a>(
     case: &Case<'_>,
     feeds: &'a [(VarId, &'a Variable)],
@@ -329,8 +330,8 @@ pub(super) fn by_reference(feeds: &[(VarId, Variable)]) -> Vec<(VarId, &Variable
 }
 
 impl Case<'_> {
-    /// Checks that the sample in a program of its own has the bits of the direct call, values and gradients, on 1 and 3
-    /// threads, before and after other batches.
+    /// Checks that a program with one call gives the values and gradients of the direct call bit for bit, on 1 and 3 threads,
+    /// before and after other batches.
     pub(super) fn compiled(&self) -> Outcome {
         if self.updates() {
             return self.updated();
@@ -340,13 +341,13 @@ impl Case<'_> {
             let direct = Direct::new(self.op.clone(), &operands)?;
             let alone = WeightedProgram::new(self, &direct)?;
             let batches = self.batches(&direct, &operands, dtype);
-            // A batch, its numbers, and the result of the direct call.
+            // For each batch: the numbers of its sequences, the result of the direct call, and the gradients.
             let mut known = Vec::new();
             for (number, operands) in batches.into_iter().enumerate() {
                 let numbers = self.numbers_of(&operands);
                 let ran = match alone.reference(self, &operands, &numbers) {
                     Ok(ran) => ran,
-                    // The sample itself; and, if sequences do not depend on each other, copies of them.
+                    // An error counts for the sample itself and, if sequences do not depend on each other, for copies of it.
                     Err(error) if number == 0 || self.op.facts().reach < Reach::Batch => {
                         return Err(error.into());
                     }
@@ -361,7 +362,7 @@ impl Case<'_> {
                 let mut executor = Executor::new(program, self.registry, &alone.fetched(), threads)?;
                 divide(&mut executor);
                 let mut scope = alone.model.scope(&direct)?;
-                // The sample, larger ones, and the sample again.
+                // The sample, larger batches, and the sample again.
                 let order = (0..known.len()).chain(known.len().checked_sub(1).map(|_| 0));
                 for (turn, batch) in order.enumerate() {
                     let (numbers, ran, gradients) = &known[batch];
@@ -382,7 +383,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Returns the sample, and larger batches: a few copies, and enough copies to be divided over threads.
+    /// Returns the sample and larger batches: three copies, and enough copies to be divided over threads.
     fn batches(&self, direct: &Direct, operands: &[Operand], dtype: DType) -> Vec<Vec<Operand>> {
         let mut batches = vec![operands.to_vec()];
         batches.extend(copies(operands, 3));
@@ -401,13 +402,13 @@ impl Case<'_> {
         batches
     }
 
-    /// Returns the numbers of the batch's sequences in the data; none without a batch.
+    /// Returns the numbers that the sequences of a batch have in the data; empty if no operand is batched.
     pub(super) fn numbers_of(&self, operands: &[Operand]) -> Vec<u64> {
         let batch = operands.iter().find(|o| o.batched).map_or(0, |o| o.value.batch_size());
         (0..batch as u64).map(|i| 100 + 7 * i).collect()
     }
 
-    /// Checks that an update rule, as an optimizer appends it, changes the variables as the direct call does.
+    /// Checks that an update rule in a program changes the variables as the direct call does.
     fn updated(&self) -> Outcome {
         for dtype in [DType::F32, DType::F64] {
             let operands = self.operands(dtype)?;

@@ -1,4 +1,4 @@
-//! Checks of fusions: on the samples of the fused operator, the two operators that it replaces give its result.
+//! Checks of fusions: the fused operator gives the result of the two operators that it replaces, on its own samples.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::tensor::{DType, Storage};
 /// The tolerance of the fused operator, in f64, relative to the largest number: its sums have another order.
 const ROUNDING: f64 = 1e-12;
 
-/// Returns the fusions that an operator declares with the attributes of its samples, each once.
+/// Returns the distinct fusions that an operator declares with the attributes of its samples.
 pub(super) fn of_kind(registry: &Registry, kind: &str, samples: &[CheckCase]) -> Vec<Fusion> {
     let mut found: Vec<Fusion> = Vec::new();
     for sample in samples {
@@ -28,13 +28,13 @@ pub(super) fn of_kind(registry: &Registry, kind: &str, samples: &[CheckCase]) ->
     found
 }
 
-/// The two operators of a fusion, with the attributes of the fused one.
+/// The two operators that a fusion replaces, with the attributes of the fused operator.
 struct Pair {
     producer: Arc<dyn Op>,
     consumer: Arc<dyn Op>,
 }
 
-/// Returns the operands under the slot names of one of the two operators.
+/// Returns the operands that one of the two operators has, under its own slot names.
 fn under(names: &[(&str, &str)], operands: &[Operand]) -> Vec<Operand> {
     let own = |o: &Operand| {
         let (name, _) = names.iter().find(|(_, third)| *third == o.slot)?;
@@ -51,7 +51,7 @@ struct Calls<'a> {
 }
 
 impl Case<'_> {
-    /// Checks that the fused operator computes the same as the producer and then the consumer, on one of its samples.
+    /// Checks, on one sample, that the fused operator gives the result of the producer followed by the consumer.
     pub(super) fn fused(&self, consumer: &str, fusion: &Fusion) -> Outcome {
         let pair = Pair { producer: self.part(fusion.producer)?, consumer: self.part(consumer)? };
         let operands = self.operands(DType::F64)?;
@@ -86,7 +86,7 @@ impl Case<'_> {
                     (Some(place), None) => {
                         let words = format!("{name} of `{}`", self.kind);
                         near(third.outputs[place][k].storage(), &expected, ROUNDING, words)?;
-                        // The same loss for both.
+                        // The consumer's outputs get the gradients of the fused operator's outputs.
                         consumer.weights[slot][k] = third.weights[place][k].clone();
                     }
                     (None, Some((_, kind))) => {
@@ -104,7 +104,7 @@ impl Case<'_> {
         self.fused_gradients(&pair, fusion, calls, between.storage())
     }
 
-    /// Returns one of the two operators, with the attributes that it shares with the fused one.
+    /// Returns one of the two operators, with the attributes that it has in common with the fused operator.
     fn part(&self, kind: &str) -> crate::error::Result<Arc<dyn Op>> {
         let known = self.registry.declaration(kind).map_or(&[][..], |declaration| declaration.attributes);
         let mut own = Attributes::new();
@@ -114,7 +114,7 @@ impl Case<'_> {
         self.registry.parse(kind, &own)
     }
 
-    /// Computes an output of the consumer that another operator computes beside the fused one.
+    /// Computes an output of the consumer that, after fusion, the separate operator `kind` computes.
     fn beside(&self, kind: &str, output: &str, operands: &[Operand]) -> Outcome<Storage> {
         let op = self.registry.parse(kind, &self.sample.attributes)?;
         let signature = op.signature();

@@ -1,4 +1,4 @@
-//! Checks of gradients: right numbers in any combination of requests, computed from the declared reads alone.
+//! Checks of gradients: the numbers are right in any combination of requests, and are computed only from the declared reads.
 
 use super::call::CallOptions;
 use super::call::Weights;
@@ -30,7 +30,7 @@ impl Case<'_> {
                     let Some(gradient) = &gradients[slot][k] else {
                         return Err(Broken(format!("`{name}`[{k}]: no gradient")));
                     };
-                    // Numbers that a sparse operand does not store are not varied.
+                    // Only the stored numbers of a sparse operand are varied.
                     let value = operand.value.storage();
                     let sparse = value.kind() != StorageKind::Dense;
                     let read = if sparse { stored } else { numbers };
@@ -60,7 +60,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that a gradient has the same bits alone as with the others, is added correctly, and has the declared storage.
+    /// Checks that a gradient has the same bits whether it is requested alone or with others, is added correctly, and has the
+    /// declared storage.
     pub(super) fn requests(&self) -> Outcome {
         let ran = self.run_sample(DType::F64)?;
         let slots = self.slots(&ran);
@@ -191,7 +192,7 @@ impl Case<'_> {
             for &slot in slots.iter().filter(|&&slot| self.gradient(&ran, slot).passes) {
                 for (k, gradient) in ran.gradients(&[slot], None)?[slot].iter().enumerate() {
                     let Some(gradient) = gradient else { continue };
-                    // A gradient of another dtype is another array.
+                    // A gradient of another dtype cannot be the first output's gradient.
                     if gradient.dtype() != passed.dtype() {
                         continue;
                     }
@@ -241,7 +242,7 @@ impl Case<'_> {
     }
 }
 
-/// Returns a loss of all outputs, and of each output alone.
+/// Returns the weights of several losses: of all outputs, and of each output alone.
 fn losses(full: &Weights) -> Vec<Weights> {
     let places: Vec<(usize, usize)> =
         full.iter().enumerate().flat_map(|(s, row)| (0..row.len()).map(move |k| (s, k))).collect();

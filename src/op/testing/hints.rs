@@ -1,5 +1,5 @@
-//! Checks of hints for single calls: sums, additions in place, separate gradients, outputs beside gradients, prepared
-//! constants.
+//! Checks of hints for single calls: sums, results that are added in place, separate gradients, backward calls with outputs,
+//! prepared constants.
 
 use super::call::{self, BackwardInput, CallOptions};
 use super::case::{Case, CaseRun, each};
@@ -10,7 +10,7 @@ use crate::operator::{Reach, Spec, Total};
 use crate::tensor::{DType, Dense, Storage, StorageKind};
 use crate::with_float;
 
-/// Whether a rule applied to an operator's sample.
+/// Whether a rule could be checked on a sample.
 pub(super) type Coverage = bool;
 
 const BOTH: [DType; 2] = [DType::F32, DType::F64];
@@ -86,8 +86,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that gradients that share no work have the same bits each alone, in any order and with the scratch of
-    /// another, and read only the declared values.
+    /// Checks that gradients that are declared separate have the same bits if each is computed alone, in any order and with the
+    /// scratch of another call, and read only the declared values.
     pub(super) fn separate_gradients(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
@@ -116,7 +116,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that a backward call that computes the outputs too writes forward's bits, and needs no output of a forward call.
+    /// Checks that a backward call that computes the outputs too writes the bits of a forward call, and reads no output of a
+    /// forward call.
     pub(super) fn joins(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
@@ -149,7 +150,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that an operator gives the same bits with prepared constants, and prepares some only if it declares so.
+    /// Checks that an operator gives the same bits with prepared constants, and prepares constants only if it declares this.
     pub(super) fn prepares(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
@@ -160,7 +161,7 @@ impl Case<'_> {
             let constants = ran.direct.input_specs().iter().flatten().any(|spec| !spec.batched());
             let slots = self.slots(&ran);
             let mut prepared = CallCache::default();
-            // Twice: a second run prepares in the memory of the first.
+            // Two rounds: the second one prepares in the memory of the first.
             for _ in 0..2 {
                 call::prepare(&*self.op, &ran.direct, Pass::Forward, &[], &mut prepared)?;
             }

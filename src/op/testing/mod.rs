@@ -1,16 +1,16 @@
 //! The check that every operator passes: compares all declarations of an operator with its results, on its own samples,
 //! called directly and in compiled programs.
 //!
-//! The module is the feature `testing`, off by default: a program that only runs operators does not compile it, nor the samples of
-//! the catalogue. A crate that checks operators of its own turns it on for its tests:
+//! The Cargo feature `testing`, off by default, enables this module: a program that only runs operators compiles neither the
+//! module nor the samples of the catalogue. A crate that checks operators of its own enables the feature for its tests:
 //!
 //! ```toml
 //! [dev-dependencies]
 //! unpadded = { version = "0.1", features = ["testing"] }
 //! ```
 //!
-//! Operators need no tests of their own for these rules, only [samples](crate::operator::Op::samples). For the
-//! operators of your own crate the check is one line:
+//! An operator needs no tests of its own for the rules below, only [samples](crate::operator::Op::samples). One line checks the
+//! operators of your own crate:
 //!
 //! ```
 //! use unpadded::op::{Attributes, CheckCase, Forward, InferShape, Op, testing};
@@ -49,7 +49,7 @@
 //!
 //! let mut own = Registry::empty();
 //! own.add::<Twice>()?;
-//! // In a test of yours, `testing::check(&own).unwrap()` is all. This operator has no gradient yet, and hears of it:
+//! // Your own test only needs `testing::check(&own).unwrap()`. `Twice` has no gradient yet, so the check fails:
 //! let failures = testing::check(&own).unwrap_err();
 //! assert!(failures.iter().any(|failure| failure.kind == "acme.twice" && failure.rule == "gradient"));
 //! assert!(failures.to_string().contains("gradient: gradient: expected an operator that has one"));
@@ -60,32 +60,32 @@
 //!
 //! | rule | requirement |
 //! |---|---|
-//! | `samples` | they can be built, their attributes can be read, and they include an empty sequence and a batch of no sequence |
+//! | `samples` | samples can be built, have readable attributes, and include an empty sequence and a batch of no sequence |
 //! | `shape and LoD` | outputs have the declared shape, dtype, storage and LoD, no NaN, and the same bits when run twice |
-//! | `operands` | `forward` accepts operands of another dtype or with other rows if the shape rule does, and writes its outputs whole |
+//! | `operands` | `forward` accepts what the shape rule accepts (other dtypes, other rows), and writes its outputs completely |
 //! | `columns` | outputs that are declared columns of the input equal these columns |
 //! | `shape only` | if only the shape of a slot is declared to be read, its numbers have no effect, not even NaN |
-//! | `gradient` | gradients equal central differences in f64, of all outputs and of each alone |
-//! | `requests` | a gradient has the same bits whatever else is requested, is added if requested, and has the declared storage |
+//! | `gradient` | gradients equal central differences in f64, of all outputs together and of each output alone |
+//! | `requests` | a gradient has the same bits if others are requested too, is added if requested, and has its declared storage |
 //! | `f32` | f32 results equal f64 results within rounding |
 //! | `reads` | a gradient reads nothing that it is not declared to read |
 //! | `without gradient` | the gradient of an output that passes none does not change the gradients of the inputs |
 //! | `batch independence` | a sequence alone has the bits that it has in the batch |
 //! | `reach` | ranges of rows, or of sequences, have the bits of the whole call |
-//! | `random` | only operators that are declared random depend on the seed, and they do in some sample |
+//! | `random` | an operator that is declared random depends on the seed in at least one sample; any other operator never does |
 //! | `sums` | an output that is declared a sum is x + y, bit for bit |
 //! | `total` | an output that is declared a sum or a mean is the sum or mean of the first input's numbers, within rounding |
 //! | `passes` | a gradient that is declared the output's gradient equals it, bit for bit |
 //! | `accumulates` | an adding forward call gives the old value plus the value that it would have written, bit for bit |
 //! | `overwrites` | a gradient that is written over its input's value has the same bits |
-//! | `separate gradients` | gradients that share no work have the same bits each alone, in any order |
+//! | `separate gradients` | gradients that are declared separate have the same bits if each is computed alone, in any order |
 //! | `joins` | a backward call that computes the outputs too has forward's bits, without an output of a forward call |
 //! | `prepares` | the bits are the same with prepared constants; constants are prepared only if that is declared |
-//! | `merges` | one call replaces two that share an input: the same columns and own gradients bit for bit, shared gradients the sum |
-//! | `fusions` | on the samples of the fused operator, the two operators that it replaces give the same within 1e-12 in f64 |
-//! | `pieces` | sequences piece by piece give the bits of whole sequences, from either end |
-//! | `compiled` | the same bits in a program at the root, on 1 and 3 threads, on used buffers; an update changes the parameters alike |
-//! | `in a step` | the same in a step block over each level, before the loop, in it and as a static input, against the interpreter |
+//! | `merges` | one call replaces two with a shared input: all bits are equal, except that the shared gradient is the sum |
+//! | `fusions` | on the samples of the fused operator, the two operators that it replaces give its results within 1e-12 in f64 |
+//! | `pieces` | sequences that are computed piece by piece, from either end, have the bits of whole sequences |
+//! | `compiled` | programs that call it in the root block give the same bits, on 1 and 3 threads, in used buffers |
+//! | `in a step` | step blocks over each level give the interpreter's bits: before the loop, in it, and as a static input |
 //!
 //! An operator that panics breaks the rule that was checked; the other rules are checked too. A sample that breaks
 //! `shape and LoD` is not checked by the other rules.
@@ -118,8 +118,8 @@ use crate::lod::Lod;
 use crate::operator::{CheckCase, Mode, Registry};
 use crate::ops;
 
-/// Checks every operator of a registry against the contract of [`Op`](crate::operator::Op), on its own samples. Programs
-/// around an operator use operators of the catalogue, so a registry of your own operators alone is enough.
+/// Checks every operator of a registry against the contract of [`Op`](crate::operator::Op), on its own samples. The test programs
+/// also use operators of the catalogue, which `check` adds: the registry may have only your own operators.
 ///
 /// # Errors
 /// All broken rules, one per line.
@@ -128,7 +128,7 @@ pub fn check(registry: &Registry) -> Result<(), Failures> {
     check_kinds(registry, &kinds)
 }
 
-/// Checks some operators of a registry, by kind, such as your own in a registry with the catalogue; see [`check`].
+/// Checks the operators of a registry that have these kinds, such as your own in a registry with the catalogue; see [`check`].
 ///
 /// # Errors
 /// As [`check`], or if a kind is not registered.
@@ -146,13 +146,13 @@ pub fn check_kinds(registry: &Registry, kinds: &[&str]) -> Result<(), Failures> 
 pub struct Failure {
     /// The operator's kind.
     pub kind: String,
-    /// The name of the sample; none if the failure is about all samples.
+    /// The name of the sample; `None` if the failure concerns all samples.
     pub sample: Option<String>,
-    /// The mode in which the sample was run.
+    /// The mode in which the sample was run; `None` if the failure does not concern a run.
     pub mode: Option<Mode>,
-    /// The rule, from the list of the [module](self).
+    /// The name of the broken rule, from the table in the [module](self).
     pub rule: &'static str,
-    /// The difference, or the error.
+    /// The message: the difference between expected and actual results, or the error.
     pub what: String,
 }
 
@@ -165,7 +165,7 @@ impl fmt::Display for Failure {
         if let Some(mode) = self.mode {
             write!(f, ", {mode:?}")?;
         }
-        // One line, whatever the message of a panic contains.
+        // The message of a panic may have several lines; they are joined into one line.
         let what = self.what.split('\n').map(str::trim).collect::<Vec<_>>().join(" ");
         write!(f, ": {}: {what}", self.rule)
     }
@@ -206,7 +206,7 @@ impl std::error::Error for Failures {}
 
 type Rule<'a> = (&'static str, fn(&Case<'a>) -> Outcome);
 
-/// Returns the rules of a sample.
+/// Returns the rules that are checked on each sample: names and functions.
 fn rules<'a>() -> [Rule<'a>; 23] {
     [
         (SHAPES, Case::shapes),
@@ -290,8 +290,8 @@ impl<'a> Kind<'a> {
         for gap in gaps(&samples) {
             self.note(None, SAMPLES, Err(Broken(gap.to_owned())));
         }
-        // Whether the operator is declared random, whether some sample draws random numbers, whether the rule of sums
-        // applied to some sample, and whether any sample could be called.
+        // `random`: the operator is declared random; `draws`: some sample draws random numbers; `sums`: the rule of sums applied
+        // to some sample; `sound`: some sample could be called.
         let (mut random, mut draws, mut sums, mut sound) = (false, false, false, false);
         let rows = |s: &CheckCase| s.operands.iter().any(|o| o.batched && o.value.rows() > 0);
         let wide = samples.iter().position(rows);

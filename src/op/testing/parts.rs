@@ -1,4 +1,4 @@
-//! Checks that bits are the same in any batch and any split of it, and that random numbers depend on the row's key.
+//! Checks that bits are the same in any batch and in any part of a batch, and that random numbers depend on the row's key.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::operator::{Extent, LevelId, Mode, Operand, Reach, RowKey, RunFacts, S
 use crate::tensor::{DType, StorageKind, Variable};
 
 impl Case<'_> {
-    /// Checks that a sequence alone, and rows in two ranges, give the bits of the batch.
+    /// Checks that each sequence alone and, for a row-wise operator, each half of the rows alone gives the bits of the batch.
     pub(super) fn batch_independence(&self) -> Outcome {
         let facts = self.op.facts();
         let operands = self.operands(DType::F32)?;
@@ -95,7 +95,7 @@ impl Case<'_> {
     }
 
     /// Checks that a row-wise operator on any range of rows, or a sequence-wise operator on any range of sequences, gives
-    /// the bits of the whole call. Threads that divide a call make such calls.
+    /// the bits of the whole call. Such calls are made if threads divide a call.
     pub(super) fn reach(&self) -> Outcome {
         if self.op.facts().reach == Reach::Batch || self.updates() {
             return Ok(());
@@ -141,7 +141,7 @@ impl Case<'_> {
         })
     }
 
-    /// Returns the ranges in which a call may be made; none if its variables have rows of several kinds.
+    /// Returns the parts of the rows for which a call may be made; empty if the variables have rows of several kinds.
     fn parts(&self, ran: &CaseRun) -> Vec<RowSubset> {
         let specs = || ran.direct.input_specs().iter().chain(ran.direct.output_specs()).flatten();
         let batched = || specs().filter(|spec| spec.batched());
@@ -184,7 +184,7 @@ impl Case<'_> {
         })
     }
 
-    /// Returns whether other random numbers give other outputs.
+    /// Returns whether the outputs change with the random numbers.
     pub(super) fn draws(&self) -> Result<bool> {
         let operands = self.operands(DType::F32)?;
         let ran = self.run_sample(DType::F32)?;
@@ -208,7 +208,7 @@ impl Case<'_> {
     }
 }
 
-/// Returns keys of rows that do not depend on the batch.
+/// Returns the keys of the rows for random numbers; they do not depend on the batch.
 fn row_keys(lod: Option<&Arc<Lod>>, rows: usize, numbers: &[u64]) -> Vec<RowKey> {
     let number = |i: usize| numbers.get(i).copied().unwrap_or_default();
     match lod {

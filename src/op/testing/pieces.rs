@@ -1,4 +1,4 @@
-//! Checks that operators that are declared to run piece by piece give the bits of whole sequences.
+//! Checks that operators that can run on sequences piece by piece give the bits of whole sequences.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::operator::{Mode, Operand, Pieces, Reach, RunFacts};
 use crate::tensor::{DType, Dense, Storage, Variable};
 
 impl Case<'_> {
-    /// Checks that pieces from the first to the last, and from the last to the first, give the result of the whole sequences.
+    /// Checks that pieces in forward order, and pieces in backward order, give the result of the whole sequences.
     pub(super) fn pieces(&self) -> Outcome {
         let ran = self.run_sample(DType::F32)?;
         let hints = self.op.hints();
@@ -38,7 +38,7 @@ impl Case<'_> {
 
     fn piecewise(&self, ran: &CaseRun, pieces: &Pieces, from_end: bool, rows: usize) -> Outcome {
         let operands = self.operands(DType::F32)?;
-        // Windows exist only for sequences of one level.
+        // Inference in pieces exists only for sequences with one level.
         let lods = || operands.iter().filter(|o| o.batched).filter_map(|o| o.value.lod());
         let Some(lod) = lods().next().filter(|_| lods().all(|lod| lod.levels() == 1)) else {
             return Ok(());
@@ -68,7 +68,7 @@ impl Case<'_> {
             }
             let mut direct = Direct::new(op.clone(), &given)?.run_as(facts, &self.numbers());
             if carried.is_empty() && !pieces.carried.is_empty() {
-                // Before the first piece: zeros, in the shape of the carried output.
+                // For the first piece, the carried inputs are zeros in the shape of the carried outputs.
                 for &name in pieces.carried {
                     given.push(Operand::batch(name, zeros(&direct, signature.outputs, name)?));
                 }
@@ -133,7 +133,7 @@ fn zeros(direct: &Direct, outputs: &[crate::operator::Slot], name: &str) -> Outc
     Ok(Variable::dense(Dense::zeros(spec.dtype, &shape)?))
 }
 
-/// Joins the rows of all pieces, each at its position in the whole.
+/// Joins the rows of all pieces; each row is put at its position in the whole sequences.
 fn joined(whole: &Variable, pieces: &[(Vec<Range<usize>>, Variable)]) -> Result<Storage> {
     let mut place = vec![0; whole.rows()];
     let mut at = 0;

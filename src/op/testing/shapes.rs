@@ -1,4 +1,4 @@
-//! Checks of declared shapes, LoD, columns, and slots whose numbers are not read.
+//! Checks of declared shapes and LoDs, of declared columns, and of slots whose numbers are not read.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl Case<'_> {
                         let specs = |slot: usize| ran.direct.input_specs()[slot].first();
                         let batched = |slot: &usize| specs(*slot).is_some_and(|spec| spec.batched());
                         let kept = (slot..ran.direct.inputs().len()).find(batched);
-                        // An output with one row per sequence has one level less.
+                        // An output with one row per sequence has one level less than the input.
                         let less = kept.and_then(specs).is_some_and(|kept| kept.lod.len() > spec.lod.len());
                         kept.and_then(from).and_then(|lod| if less { lod.upper() } else { Some(lod) })
                     }

@@ -1,5 +1,5 @@
-//! Checks of a sample in a step block, over each level of its sequences and as a static input, before, in and behind the
-//! loop, against the reference interpreter.
+//! Checks that an operator in a step block gives the results of the reference interpreter: over each level and with static
+//! inputs, computed before, in or after the loop.
 
 use std::cell::Cell;
 use std::fmt;
@@ -21,21 +21,21 @@ fn rounding(dtype: DType) -> f64 {
     if dtype == DType::F32 { 4e-6 } else { 1e-12 }
 }
 
-/// The relation of the operator to the memory of the loop.
+/// When the operator can be computed, by its relation to the memory of the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AtLoop {
-    /// The memory depends on the operator.
+    /// Before the loop: the memory depends on the operator, which depends on no memory.
     Before,
-    /// Both.
+    /// In the loop: the operator depends on the memory, and the memory on the operator.
     Inside,
-    /// The operator depends on the memory.
+    /// After the loop: the operator depends on the memory, which does not depend on the operator.
     Behind,
 }
 
 /// The way in which operands enter a step block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Way {
-    /// The level whose sequences the loop runs over; without it all operands are static inputs.
+    /// The level over whose sequences the loop runs; with `None` all operands are static inputs.
     level: Option<usize>,
     at: AtLoop,
 }
@@ -54,8 +54,8 @@ impl fmt::Display for Way {
     }
 }
 
-/// Returns the ways to check in a dtype, for operands of `depth` levels. Each is checked in one of the two dtypes, ways in
-/// the loop in both.
+/// Returns the ways to check in a dtype, for operands of `depth` levels. Ways in the loop are checked in both dtypes, all others
+/// in one.
 fn ways(depth: usize, dtype: DType) -> Vec<Way> {
     let single = dtype == DType::F32;
     let (over, fixed) = match single {
@@ -69,22 +69,22 @@ fn ways(depth: usize, dtype: DType) -> Vec<Way> {
 /// A sample's program with a step block, and the loss Σ weight · output.
 struct Looped {
     model: Model,
-    /// The counted input of the loop, if all operands are static.
+    /// The step input that sets the number of steps if all operands are static; else `None`.
     ticks: Option<VarId>,
     weights: Vec<(VarId, Spec)>,
     outputs: Vec<VarId>,
-    /// Gradients, with the slot and the variable that they belong to.
+    /// Each gradient, with the slot and the index of its operand.
     gradients: Vec<(VarId, usize, usize)>,
 }
 
-/// The weights of the outputs, and the sum of the products.
+/// The weights of the outputs, and the loss: the sum of all products; `None` if no output has a gradient.
 type Loss = (Vec<(VarId, Spec)>, Option<VarId>);
 
-/// The reason why a program does not exist.
+/// The reason why a program cannot be built.
 enum NoProgram {
-    /// The program is not legal, for any operator.
+    /// The way is not allowed for any operator with such operands.
     Illegal,
-    /// The operator refuses its inputs there.
+    /// The shape rule of the operator refuses its inputs in the step block.
     Refused(Error),
     /// Another error.
     Wrong(Error),
@@ -97,8 +97,8 @@ impl From<Error> for NoProgram {
 }
 
 impl Case<'_> {
-    /// Checks that the sample in a step block, wherever that is legal, has the interpreter's bits, and its gradients within
-    /// rounding; gradients have the same bits on 1 and 3 threads, before and after other batches.
+    /// Checks that the sample in a step block, in every allowed way, has the interpreter's values bit for bit and its gradients
+    /// within rounding. Gradients must have the same bits on 1 and 3 threads, before and after other batches.
     pub(super) fn in_steps(&self) -> Outcome {
         let reach = self.op.facts().reach;
         if self.updates() || reach == Reach::Batch || !self.sample.operands.iter().any(|o| o.batched) {
@@ -112,7 +112,7 @@ impl Case<'_> {
                 let looped = match self.looped(&direct, way, dtype) {
                     Ok(looped) => looped,
                     Err(NoProgram::Illegal) => continue,
-                    // A single row of the operand has no sequences for the operator to reach over.
+                    // In a step, the operand may have one row and no sequences, which a sequence-wise operator may refuse.
                     Err(NoProgram::Refused(_)) if reach == Reach::Sequence && way.level.is_some() => continue,
                     Err(NoProgram::Refused(e) | NoProgram::Wrong(e)) => {
                         return Err(Broken(format!("{dtype}, {way}: {e}")));
@@ -191,7 +191,7 @@ impl Case<'_> {
         Ok(Looped { model, ticks, weights, outputs, gradients })
     }
 
-    /// Appends one step: the operator, and a memory that is related to it.
+    /// Appends the step block's operators: the checked operator, and a memory with the relation that `way` sets.
     fn step(
         &self,
         step: &Step,
@@ -212,8 +212,8 @@ impl Case<'_> {
                     step.spec_of_tensor(bound[slot][k]).map_or(0, known),
                     direct.input_specs()[slot][k].lod.len(),
                 );
-                // Steps read a variable from outside the loop, if it is not a step input, with its levels below
-                // the one that they run over.
+                // A variable from outside the loop that is not a step input has, in the step, its levels below the level over
+                // which the loop runs.
                 let levels = if levels == outer { outer - way.level.unwrap_or(0) } else { levels };
                 bound[slot][k] = moved(bound[slot][k], memory, levels);
             }
@@ -239,8 +239,7 @@ impl Case<'_> {
             let out = if spec.storage == StorageKind::Dense { out } else { out.to_dense() };
             let mut row = out;
             let float = spec.dtype == dtype;
-            // Sub-sequences of a static input, and sub-sequences that the operator makes, differ from the
-            // sub-sequences of the step's outputs.
+            // The levels of a static input, and levels that the operator makes, are not the levels of the step's outputs.
             let made = !spec.lod.iter().all(|level| known.contains(level));
             let inside = spec.lod.is_empty() || (way.level.is_some() && !made);
             if inside {
@@ -268,7 +267,7 @@ impl Case<'_> {
         returned
     }
 
-    /// Appends the loss of a step block's outputs; returns it with the weights.
+    /// Appends the loss of the outputs of a step block; returns the weights and the loss.
     fn weighted(&self, program: &mut Program, outputs: &[VarId], dtype: DType) -> Result<Loss> {
         let (mut weights, mut loss) = (Vec::new(), None);
         for &var in outputs {
@@ -353,8 +352,8 @@ impl Case<'_> {
     }
 }
 
-/// Multiplies an operand, of `levels` levels inside the step, by a function of the memory between about 0.9 and 1.1, so that
-/// signs stay.
+/// Multiplies an operand, which has `levels` levels in the step, by a positive function of the memory, about 0.9 to 1.1, so that
+/// signs do not change.
 fn moved(x: Var, memory: Var, levels: usize) -> Var {
     let mut factor = (memory * 0.0625).exp();
     // The factor of a sequence is repeated over its rows; operands with deeper levels are unchanged.
@@ -367,7 +366,7 @@ fn moved(x: Var, memory: Var, levels: usize) -> Var {
 }
 
 impl Looped {
-    /// Returns the feeds of a call: operands, the counted input, weights.
+    /// Returns the feeds of a run: the operands, the input that sets the number of steps, and the weights.
     fn feeds(&self, direct: &Direct, batch: usize) -> Result<Vec<(VarId, Variable)>> {
         let mut feeds = Vec::new();
         for &(var, slot, k) in &self.model.feeds {
@@ -400,7 +399,7 @@ impl Looped {
     }
 }
 
-/// Returns the LoD that ends with a level of the operands.
+/// Returns the LoD of an operand down to the level `level`; `None` if no operand has this level.
 fn lod_of(direct: &Direct, level: LevelId) -> Option<std::sync::Arc<Lod>> {
     let pairs = direct.inputs().iter().flatten().zip(direct.input_specs().iter().flatten());
     for (var, spec) in pairs {

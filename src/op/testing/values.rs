@@ -1,4 +1,4 @@
-//! Comparisons of numbers of any storage, and the messages about differences.
+//! Comparisons of values in any storage, with messages about the first difference.
 
 use std::fmt::Display;
 
@@ -16,17 +16,17 @@ impl From<Error> for Broken {
     }
 }
 
-/// Returns an error with these words unless `holds`.
+/// Returns an error with the message `words()` unless `holds` is true.
 pub(super) fn ensure(holds: bool, words: impl FnOnce() -> String) -> Outcome {
     if holds { Ok(()) } else { Err(Broken(words())) }
 }
 
-/// Adds the place to the message of an error.
+/// Puts `place()` before the message of an error.
 pub(super) fn within(outcome: Outcome, place: impl FnOnce() -> String) -> Outcome {
     outcome.map_err(|Broken(words)| Broken(format!("{}: {words}", place())))
 }
 
-/// Returns numbers between -1 and 1 without a pattern.
+/// Returns irregular numbers between -1 and 1; `salt` selects other numbers.
 pub(super) fn filled(shape: &[usize], dtype: DType, salt: usize) -> Result<Dense> {
     let len: usize = shape.iter().product();
     let numbers = (0..len).map(|i| (((i + 1) * (2 * salt + 3)) as f64 * 1.618).sin()).collect();
@@ -44,7 +44,7 @@ pub(super) fn is_float(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F64)
 }
 
-/// Makes up a gradient for an output, if it can have one.
+/// Makes up a gradient for an output; `None` if the output holds no floats.
 pub(super) fn weights(output: &Variable, salt: usize) -> Result<Option<Storage>> {
     if !is_float(output.dtype()) {
         return Ok(None);
@@ -90,7 +90,7 @@ pub(super) fn canonical(value: &Storage) -> Result<Storage> {
     })
 }
 
-/// Returns the stored numbers, in f64 and canonical order.
+/// Returns the stored numbers of a value, in f64 and in canonical order.
 pub(super) fn stored(value: &Storage) -> Result<Vec<f64>> {
     let numbers = match canonical(value)? {
         Storage::Dense(dense) => dense,
@@ -101,7 +101,7 @@ pub(super) fn stored(value: &Storage) -> Result<Vec<f64>> {
     Ok(numbers.cast(DType::F64).as_slice::<f64>()?.to_vec())
 }
 
-/// Returns `value` with other stored numbers, given in canonical order.
+/// Returns `value` with its stored numbers replaced by `numbers`, which are in canonical order.
 pub(super) fn with_stored(value: &Storage, numbers: Vec<f64>, dtype: DType) -> Result<Storage> {
     let of = |shape: &[usize]| Ok::<_, Error>(Dense::from_vec(shape, numbers.clone())?.cast(dtype));
     Ok(match canonical(value)? {
@@ -124,7 +124,7 @@ pub(super) fn with_stored(value: &Storage, numbers: Vec<f64>, dtype: DType) -> R
     })
 }
 
-/// Returns numbers like [`filled`], in the storage of another value.
+/// Returns the numbers of [`filled`] at the stored positions of `value`, in the same storage.
 pub(super) fn filled_like(value: &Storage, salt: usize) -> Result<Storage> {
     let dense = filled(value.shape(), value.dtype(), salt)?;
     at_stored(value, &dense)
@@ -155,7 +155,7 @@ pub(super) fn cast(value: &Variable, dtype: DType) -> Result<Variable> {
     Variable::new(storage, value.lod().cloned())
 }
 
-/// Returns the dense numbers in f64.
+/// Returns all numbers of a value, as f64; numbers that are not stored are 0.
 pub(super) fn numbers(storage: &Storage) -> Result<Vec<f64>> {
     Ok(storage.to_dense()?.cast(DType::F64).as_slice::<f64>()?.to_vec())
 }
@@ -187,7 +187,7 @@ pub(super) fn same_bits(got: &Storage, expected: &Storage, name: impl Display) -
     }))
 }
 
-/// Checks as [`same_bits`] does, after reshaping `got` to the expected shape.
+/// Checks that the bits are equal after `got` is reshaped to the expected shape.
 pub(super) fn same_numbers(got: &Storage, expected: &Storage, name: impl Display) -> Outcome {
     let shape = expected.shape().to_vec();
     let got = got.to_dense()?.into_owned();
@@ -197,7 +197,8 @@ pub(super) fn same_numbers(got: &Storage, expected: &Storage, name: impl Display
     same_bits(&got.reshape(&shape)?.into(), expected, name)
 }
 
-/// Checks that numbers are within `tolerance` of the expected ones, relative to the largest of these and 1.
+/// Checks that every number differs from the expected number by at most `tolerance` times the largest expected number, or times 1
+/// if that is larger.
 pub(super) fn near(got: &Storage, expected: &Storage, tolerance: f64, name: impl Display) -> Outcome {
     let (a, b) = (numbers(got)?, numbers(expected)?);
     let scale = b.iter().filter(|b| b.is_finite()).fold(1.0, |m: f64, b| m.max(b.abs()));

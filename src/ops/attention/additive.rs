@@ -1,4 +1,4 @@
-//! `additive_attention`: one query per sequence, with scores of a small perceptron.
+//! `additive_attention`: one query per sequence, with scores from a one-layer perceptron.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::tensor::{Dense, Variable};
 use crate::{builder_methods, operator, with_float};
 
 builder_methods! { AdditiveAttentionPlain, Builder, Var;
-    /// Additive attention: one query per sequence attends to the rows of that sequence: Σ_j softmax_j(v · tanh(query + key_j))
+    /// Additive attention: one query per sequence attends to the rows of the sequence: Σ_j softmax_j(v · tanh(query + key_j))
     /// · value_j.
     ///
     /// [`additive_attention_with`](Self::additive_attention_with) lists the shapes, and returns the weights too.
@@ -29,7 +29,7 @@ builder_methods! { AdditiveAttentionPlain, Builder, Var;
     /// let v = net.parameter("v", DType::F32, &[4], unpadded::layers::init::uniform(-0.1, 0.1));
     /// let states = net.recurrent(target, |step, x| {
     ///     let h = step.memory(5);
-    ///     // The keys are computed once, before the loop, and their gradient behind it.
+    ///     // The keys are computed once, before the loop; their gradient is computed after the loop.
     ///     let context = h.linear(4).additive_attention(source.linear(4), source, v);
     ///     step.update(h, (step.concat(&[x, context]).linear(5) + h.linear(5)).tanh());
     ///     h
@@ -49,15 +49,17 @@ builder_methods! { AdditiveAttentionPlain, Builder, Var;
     /// Additive attention that also returns the weight of each key: one number per row, with the LoD of the keys.
     ///
     /// `query` is `[rows, a]` with one row for each sequence of `keys`, like the state of a decoder in a step block; `keys` are
-    /// `[rows, a]`; `values` have the keys' rows; `v` is a constant `[a]`, or `[rows, a]` with the query's rows. Of sequence i:
+    /// `[rows, a]`; `values` have the keys' rows; `v` is a constant `[a]`, or `[rows, a]` with the query's rows. For sequence i,
+    /// with the keys j of the sequence:
     ///
     /// s_j = Σ_c v_c · tanh(query_ic + key_jc); weight_j = exp(s_j) / Σ_k exp(s_k); out_i = Σ_j weight_j · value_j.
     ///
-    /// Bahdanau, Cho and Bengio, "Neural machine translation by jointly learning to align and translate" (2015): there keys and query are
-    /// linear in the encoder's states and the decoder's. A sequence without keys gets zeros.
+    /// Bahdanau, Cho and Bengio, "Neural machine translation by jointly learning to align and translate" (2015), where the keys
+    /// are a linear function of the encoder's states, and the query of the decoder's state. The output for a sequence without
+    /// keys is zeros.
     ///
-    /// A constant `v` becomes one row per query (by [`fill_like`](Self::fill_like) and a sum), so that its gradient has one row
-    /// per query too, and the sequences of a step stay independent.
+    /// A constant `v` is first expanded to one row per query, by [`fill_like`](Self::fill_like) and `add`. So the operator
+    /// computes one row of v's gradient per query, and the sequences of a step stay independent.
     ///
     /// # Errors
     /// If `keys` has no LoD; if the rows or widths do not fit; if the dtypes differ or are not floats.
@@ -94,7 +96,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `keys` has no LoD; if `query` and `v` have not one row for each of its sequences; if the widths or dtypes do not fit.
+    /// If `keys` has no LoD; if `query` and `v` do not have one row for each sequence of `keys`; if the widths or dtypes do not
+    /// fit.
     pub(in crate::ops) struct AdditiveAttention = additive_attention {}
     inputs { QUERY = query: one, KEYS = keys: one, VALUES = values: one, V = v: one }
     outputs { OUT = out: one, WEIGHTS = weights: one }
@@ -161,7 +164,7 @@ impl Op for AdditiveAttention {
         };
         let mut samples =
             CheckCase::of_sequences(&Attributes::new(), |empty, lod| sample(empty, lod, [3, 2]))?;
-        // Wider than what the kernel computes at once.
+        // A case with more columns than the kernel computes at once.
         let wide = CheckCase::new("wide", Attributes::new());
         samples.push(sample(wide, Lod::from_lengths1(&[2, 0, 1])?, [33, 34])?);
         Ok(samples)
@@ -182,7 +185,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     Ok(())
 }
 
-/// One number per key of the longest sequence.
+/// Scratch: one number per key of the longest sequence.
 struct Scratch<T>(Vec<T>);
 
 impl<T> Default for Scratch<T> {

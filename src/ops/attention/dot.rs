@@ -14,7 +14,8 @@ use crate::program::Var;
 use crate::tensor::Variable;
 use crate::{builder_methods, operator, with_float};
 
-/// Options of [`Builder::dot_attention_with`](crate::Builder::dot_attention_with); by default one head, which sees every key.
+/// Options of [`Builder::dot_attention_with`](crate::Builder::dot_attention_with); by default one head, in which a query sees
+/// every key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DotAttention {
     pub(crate) heads: usize,
@@ -31,7 +32,7 @@ impl Default for DotAttention {
 }
 
 impl DotAttention {
-    /// Attention with this number of heads.
+    /// Options for attention with `heads` heads, in which a query sees every key.
     pub fn heads(heads: usize) -> Self {
         Self { heads, ..Self::default() }
     }
@@ -42,13 +43,13 @@ impl DotAttention {
         Self { scale: scale.into(), ..self }
     }
 
-    /// The number of keys before its own position that a query sees (default: all).
+    /// The number of keys before a query's own position that the query sees (default: all).
     #[must_use]
     pub fn before(self, keys: impl Into<Option<usize>>) -> Self {
         Self { before: keys.into(), ..self }
     }
 
-    /// The number of keys after its own position that a query sees (default: all).
+    /// The number of keys after a query's own position that the query sees (default: all).
     #[must_use]
     pub fn after(self, keys: impl Into<Option<usize>>) -> Self {
         Self { after: keys.into(), ..self }
@@ -66,8 +67,9 @@ impl DotAttention {
         Self { before: Some(keys), after: Some(self.after.unwrap_or(keys)), ..self }
     }
 
-    /// Bias added to the score of query i and key j, by head and by j − i (default: none): `[heads, 2r + 1]` for −r … r, and beyond these
-    /// the first or the last number. Shaw et al., "Self-attention with relative position representations" (2018), as the scalar of T5.
+    /// Bias, added to the score of query i and key j: one number per head and distance j − i (default: none). Its shape is
+    /// `[heads, 2r + 1]`, for the distances −r … r; larger distances use the first or the last number. Shaw et al.,
+    /// "Self-attention with relative position representations" (2018), with scalars as in T5.
     #[must_use]
     pub fn bias(self, bias: Var) -> Self {
         Self { bias: Some(bias), ..self }
@@ -78,9 +80,9 @@ builder_methods! { DotAttentionPlain, Builder, Var;
     /// Scaled dot-product attention: the queries of each sequence of `q` attend to the keys and values of the same sequence, in
     /// one or more heads: out_i = Σ_j softmax_j(scale · q_i · k_j) · v_j.
     ///
-    /// Vaswani et al., "Attention is all you need" (2017). It needs no padding and no matrix of all scores: at any time a
-    /// thread holds one tile of the scores, forward and backward. [`dot_attention_with`](Self::dot_attention_with) lists the
-    /// shapes and returns the logarithms of the sums too.
+    /// Vaswani et al., "Attention is all you need" (2017). There is no padding, and the matrix of all scores is never stored: in
+    /// both passes, a thread holds one tile of the scores at a time. [`dot_attention_with`](Self::dot_attention_with) lists the
+    /// shapes, and also returns ln Σ exp of the scores.
     ///
     /// ```
     /// use ndarray::array;
@@ -107,20 +109,21 @@ operator! {
     /// Multi-head scaled dot-product attention: returns the attended values and, for each query and head, ln Σ exp of its
     /// scores.
     ///
-    /// With h heads, `q` and `k` are `[rows, h · d]`, `v` is `[rows, h · e]`; head g has the columns g · d … (g + 1) · d − 1. Of the i-th
-    /// query of a sequence and the j-th key of the same sequence, in each head:
+    /// With h heads, `q` and `k` are `[rows, h · d]`, `v` is `[rows, h · e]`; head g has the columns g · d … (g + 1) · d − 1. For
+    /// query i and key j of the same sequence, in each head:
     ///
     /// s_ij = scale · q_i · k_j + bias_{j−i}, for i − before ≤ j ≤ i + after;
     /// log_sum_i = ln Σ_j exp(s_ij); out_i = Σ_j exp(s_ij − log_sum_i) · v_j.
     ///
     /// k and v have the same rows. q and k have the same number of sequences in their last levels, of any lengths, and the same
-    /// levels above. Or q has one row for each sequence of k, like the state of a decoder in a step block: then there are no
-    /// places, and neither bounds nor bias. The outputs have q's rows and LoD; the second is `[rows, h]` . A query that sees no
-    /// key, as in a sequence without keys, gets zeros.
+    /// levels above. Or q has one row for each sequence of k, like the state of a decoder in a step block: then queries have no
+    /// positions, so `before`, `after` and the bias are not allowed. Both outputs have q's rows and LoD; the second is
+    /// `[rows, h]`. A query that sees no key, as in a sequence without keys, gets zeros.
     ///
-    /// Each sequence is computed tile by tile of 64 queries and 128 keys, so that memory grows with the rows alone. A key that a query
-    /// does not see has the weight 0 in their tile, so the bounds hold for values that are finite: 0 · ∞ is NaN, and an infinite or NaN
-    /// number in a later row of `v` makes NaN of the queries before it that meet it in a tile, under causal attention too.
+    /// Each sequence is computed tile by tile of 64 queries and 128 keys, so memory grows with the number of rows, not with its
+    /// square. In a tile, a key that a query does not see has the weight 0. This hides the key only if its values are finite,
+    /// since 0 · ∞ is NaN: an infinite or NaN number in a row of `v` gives NaN for all queries in the same tile, even for earlier
+    /// queries in causal attention.
     ///
     /// ```
     /// use ndarray::array;
@@ -128,7 +131,7 @@ operator! {
     /// use unpadded::{Lod, Variable, ops};
     /// let of = |rows| Variable::sequences(rows, Lod::from_lengths1(&[2, 1])?);
     /// let op = ops::catalogue().parse("dot_attention", &Attributes::new().with("heads", 1usize))?;
-    /// // One query a sequence, which sees all keys of it.
+    /// // One query per sequence, which sees all keys of the sequence.
     /// let out = op.call(&[
     ///     Operand::batch("q", array![[1.0], [1.0]]),
     ///     Operand::batch("k", of(array![[0.0], [0.0], [2.0]])?),
@@ -140,8 +143,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the sequences differ, or the widths; if the widths are not multiples of the heads; if the bias is not
-    /// `[heads, 2r + 1]`; if there are bounds or a bias while q has one row per sequence.
+    /// If the sequences or widths do not fit; if the widths are not multiples of the number of heads; if the bias is not
+    /// `[heads, 2r + 1]`; if `before`, `after` or a bias is given and q has one row per sequence.
     pub(in crate::ops) struct DotAttentionOp = dot_attention {
         heads: usize => some_heads,
         scale: Option<f64> => finite_scale,
@@ -310,7 +313,7 @@ impl DotAttentionOp {
     }
 }
 
-/// Queries and keys of sequences of these lengths.
+/// Makes a check case with queries and keys in sequences of the given lengths.
 fn sample(
     name: &str,
     options: DotAttentionOp,

@@ -1,4 +1,4 @@
-//! Attention of sequences to sequences, and position embeddings.
+//! Attention between sequences, and position embeddings.
 
 #[macro_use]
 pub(super) mod additive;

@@ -1,5 +1,5 @@
-//! The division of attention over threads: by heads and, where there are too few heads, by sequences. No two threads write the
-//! same rows and columns.
+//! The division of attention over threads: by heads and, if there are too few heads, by sequences. No two threads write the same
+//! rows and columns.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::kernels::{
 use crate::lod::Lod;
 use crate::operator::Sequences;
 
-/// Below this many multiply-adds a second thread costs more than it gains.
+/// The least number of multiply-adds for which a second thread saves time.
 const WORTH_A_THREAD: usize = 1 << 19;
 
 /// The queries of each sequence.
@@ -24,7 +24,7 @@ pub(super) enum Queries<'a> {
 }
 
 impl<'a> Queries<'a> {
-    /// By the levels of queries and keys.
+    /// Chooses by the LoDs of queries and keys: one row per sequence if the queries' LoD has one level less.
     pub(super) fn of(
         q: Option<&Arc<Lod>>,
         k: Option<&Arc<Lod>>,
@@ -42,7 +42,7 @@ impl<'a> Queries<'a> {
     }
 }
 
-/// The settings that all sequences and heads share.
+/// The settings of a call, the same for all sequences and heads.
 #[derive(Clone, Copy)]
 pub(super) struct Geometry {
     pub(super) heads: usize,
@@ -58,13 +58,13 @@ pub(super) struct Inputs<'a, T> {
     pub(super) q: View<'a, T>,
     pub(super) k: View<'a, T>,
     pub(super) v: View<'a, T>,
-    /// A row a head.
+    /// One row per head.
     pub(super) bias: Option<View<'a, T>>,
     pub(super) queries: Queries<'a>,
     pub(super) keys: Sequences<'a>,
 }
 
-/// Scratch of each thread, and the sums of a bias.
+/// Scratch: one room per thread, and the sums of the bias's gradient.
 pub(super) struct Rooms<T> {
     rooms: Vec<AttentionRoom<T>>,
     bias: Vec<T>,
@@ -92,7 +92,7 @@ struct HeadBlock {
     sequences: Range<usize>,
 }
 
-/// Two halves of a part.
+/// The position at which a block is cut into two: a head, or a sequence.
 enum Cut {
     Heads(usize),
     Sequences(usize),
@@ -103,7 +103,7 @@ impl<'a, T: Float> Inputs<'a, T> {
         HeadBlock { heads: 0..self.geometry.heads, sequences: 0..self.keys.len() }
     }
 
-    /// The columns of some heads in a variable that is `width` wide.
+    /// Returns the columns of some heads in a variable with `width` columns.
     fn columns(&self, width: usize, heads: Range<usize>) -> Range<usize> {
         let head = width / self.geometry.heads;
         heads.start * head..heads.end * head
@@ -121,7 +121,8 @@ impl<'a, T: Float> Inputs<'a, T> {
         helpers(work * self.geometry.heads, WORTH_A_THREAD, threads)
     }
 
-    /// Returns the cut of a block for `left` of `parts` threads; every head is the same work. `None` if the block is too small.
+    /// Returns where to cut a block so that the first half has work for `left` of `parts` threads; every head is the same work.
+    /// `None` if the block cannot be cut.
     fn cut(&self, part: &HeadBlock, (left, parts): (usize, usize), sequences: bool) -> Option<Cut> {
         if part.heads.len() > 1 {
             let heads = part.heads.len() * left / parts;
@@ -140,7 +141,7 @@ impl<'a, T: Float> Inputs<'a, T> {
         Some(Cut::Sequences(middle.clamp(part.sequences.start + 1, part.sequences.end - 1)))
     }
 
-    /// The rows of the queries of some sequences.
+    /// Returns the rows of the queries of some sequences.
     fn query_rows(&self, sequences: &Range<usize>) -> Range<usize> {
         span(sequences, |sequence| self.queries.rows(sequence))
     }
@@ -169,7 +170,7 @@ fn span(sequences: &Range<usize>, rows: impl Fn(usize) -> Range<usize>) -> Range
     }
 }
 
-/// The rows of a sequence and the columns of a head, in a view that begins where the block does.
+/// Returns some rows and columns of a view whose first row has the number `first_row`.
 fn within<'v, T>(
     view: &'v mut ViewMut<'_, T>,
     rows: Range<usize>,
@@ -183,7 +184,7 @@ fn read<'a, T>(view: View<'a, T>, rows: &Range<usize>, columns: Range<usize>) ->
     view.rows_range(rows.start, rows.end).columns(columns.start, columns.end)
 }
 
-/// Writes the attended values and the logarithms of sums.
+/// Computes attention: writes the attended values, and ln Σ exp of the scores of each query and head.
 pub(super) fn forward<T: Float>(
     inputs: Inputs<'_, T>,
     out: ViewMut<'_, T>,
@@ -275,7 +276,7 @@ fn halves<'a, T>(
         .unzip()
 }
 
-/// Writes or adds gradients.
+/// Computes the requested gradients of queries, keys, values and bias, and writes or adds them.
 pub(super) fn backward<T: Float>(
     inputs: Inputs<'_, T>,
     result: AttentionResult<'_, T>,
@@ -287,7 +288,7 @@ pub(super) fn backward<T: Float>(
     let threads = inputs.threads(threads);
     let mut sums = std::mem::take(&mut rooms.bias);
     sums.clear();
-    // A number of the bias is summed over the sequences in their order.
+    // Each number of the bias's gradient is summed over the sequences in their order.
     let bias = dbias.as_ref().map(|(dbias, _)| {
         sums.resize(dbias.rows() * dbias.width(), T::ZERO);
         ViewMut::new(&mut sums, dbias.rows(), dbias.width())
@@ -321,7 +322,7 @@ fn backward_part<'a, T: Float>(
             for head in part.heads.clone() {
                 let (queries, keys) = (inputs.queries.rows(sequence), inputs.keys.rows(sequence));
                 let at = head - part.heads.start;
-                // The columns of this head, in the block and in the whole variable.
+                // The columns of this head, counted in the block (`own`) and in the whole variable (`of`).
                 let own = |width: usize| inputs.columns(width, at..at + 1);
                 let of = |view: View<'a, T>| inputs.columns(view.width(), head..head + 1);
                 let read = |view: View<'a, T>| read(view, &queries, of(view));

@@ -1,4 +1,4 @@
-//! `rotary`: rotary position embedding, which turns pairs of columns by an angle that grows with the row's place.
+//! `rotary`: rotary position embedding, which rotates pairs of columns by an angle that grows with the row's position.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Assign, Float, View, ViewMut};
@@ -13,13 +13,13 @@ use crate::tensor::Variable;
 use crate::with_float;
 
 operator! {
-    /// Rotary position embedding: in each head, columns c and c + d/2 of the row at place t of its sequence are turned by the
-    /// angle t · base^(−2c/d), so that products of queries and keys depend on how far they are apart.
+    /// Rotary position embedding: in each head of d columns, rotates columns c and c + d/2 of row t of a sequence by the angle t
+    /// · base^(−2c/d). So dot products of queries and keys depend on the distance of their positions.
     ///
-    /// Su et al., "RoFormer" (2021), with the halves of a head as pairs, as in GPT-NeoX. `x` is `[rows, heads · d]` with d even;
-    /// the output has its shape and LoD. With a = x_c and b = x_(c + d/2): out_c = a cos − b sin, out_(c + d/2) = b cos + a sin.
-    /// t is counted from 0 in each sequence of the last level; a sequence without rows has nothing to turn. `base` is 10,000 by
-    /// default.
+    /// Su et al., "RoFormer" (2021); as in GPT-NeoX, pairs consist of a column of the first half and a column of the second half
+    /// of a head. `x` is `[rows, heads · d]` with d even; the output has the shape and LoD of `x`. With a = x_c and b = x_(c +
+    /// d/2): out_c = a cos − b sin, out_(c + d/2) = b cos + a sin. t is counted from 0 in each sequence of the last level; an
+    /// empty sequence stays empty. The method uses the `base` 10,000.
     ///
     /// ```
     /// use ndarray::array;
@@ -86,7 +86,7 @@ impl Op for Rotary {
             let Some(dx) = run.gradient::<T>(Self::X)? else { return Ok(()) };
             let sequences = run.sequences(Self::X)?;
             let mut turns = std::mem::take(run.scratch().get::<Turns<T>>());
-            // Back by the same angles.
+            // The gradient is rotated back, by the negative angles.
             self.turn(dout, dx, sequences, &mut turns, -T::ONE);
             *run.scratch().get::<Turns<T>>() = turns;
             Ok(())
@@ -110,7 +110,7 @@ impl Op for Rotary {
     }
 }
 
-/// Cosines and sines by place and pair, up to the longest sequence so far; kept from call to call.
+/// The cosines and sines for each position and pair of columns, up to the longest sequence so far; kept from call to call.
 struct Turns<T> {
     of: (usize, f64),
     angles: Vec<(T, T)>,
@@ -123,7 +123,7 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T: Float> Turns<T> {
-    /// Computes the cosines and sines of the first `places` places that are missing.
+    /// Computes the cosines and sines that are still missing for the first `places` positions.
     fn learn(&mut self, pairs: usize, base: f64, places: usize) {
         if self.of != (pairs, base) {
             (self.of, self.angles) = ((pairs, base), vec![]);

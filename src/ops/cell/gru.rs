@@ -8,26 +8,26 @@ use crate::operator::{Backward, CheckCase, Forward, Gradient, InferShape, Op, Ro
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// The state that the update gate z of a GRU lets through.
+/// The meaning of the update gate z of a GRU: whether it keeps the old state or takes the new state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UpdateGate {
-    /// h = (1 − z)·n + z·h_prev: an open gate keeps the old state, as in PyTorch.
+    /// h = (1 − z)·n + z·h_prev: with z = 1 the gate keeps the old state, as in PyTorch.
     #[default]
     Keeps,
-    /// h = z·n + (1 − z)·h_prev: an open gate takes the new one.
+    /// h = z·n + (1 − z)·h_prev: with z = 1 the gate takes the new state n.
     Takes,
 }
 
 operator! {
-    /// Computes the pointwise part of a GRU step: the new state from the input part `x` `[rows, 3H]` and the
-    /// recurrent part `h` `[rows, 3H]` of the gates r, z, n, each with its bias, and the old state `h_prev`
-    /// `[rows, H]`.
+    /// Computes the pointwise part of a GRU step: the new state from the gates r, z, n before activation, and the old state. `x`
+    /// `[rows, 3H]` is the input's share of the gates, `h` `[rows, 3H]` the share of the recurrent product, both with their
+    /// biases; `h_prev` `[rows, H]` is the old state.
     ///
     /// r = σ(x_r + h_r), z = σ(x_z + h_z), n = tanh(x_n + r ∘ h_n), out = (1 − z) ∘ n + z ∘ h_prev;
     ///
-    /// with the attribute `flip`, out = z ∘ n + (1 − z) ∘ h_prev. The reset gate works after the recurrent product;
-    /// compose a GRU that resets before the product of plain operators. Row-wise: the rows may belong to sequences of any
-    /// LoD, which the output keeps.
+    /// with the attribute `flip`, out = z ∘ n + (1 − z) ∘ h_prev. The reset gate r is applied after the recurrent product; a GRU
+    /// that resets before the product can be built from other operators. Row-wise: the rows may have any LoD, which the output
+    /// keeps.
     ///
     /// ```
     /// use ndarray::array;
@@ -127,7 +127,7 @@ impl GruCell {
         };
         let gates = |slot: usize| (!run.in_place(slot)).then(|| run.input::<T>(slot)).transpose();
         let (xw, hw) = (gates(Self::X)?, gates(Self::H)?);
-        // Only the gates' gradients depend on the old state's values.
+        // The numbers of the old state are read only for the gradients of the gates.
         let h_prev =
             if run.wants(Self::X) || run.wants(Self::H) { run.input::<T>(Self::H_PREV)? } else { dout };
         let (dx, dh, dh_prev) =

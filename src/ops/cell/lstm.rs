@@ -14,8 +14,8 @@ operator! {
     ///
     /// c = σ(f) ∘ c_prev + σ(i) ∘ tanh(g), h = σ(o) ∘ tanh(c).
     ///
-    /// Ordinary `linear` operators compute `pre`, and a `recurrent` is the loop over time. Row-wise: the rows may belong
-    /// to sequences of any LoD, which both outputs keep. A loss may depend on `h`, on `c` or on both.
+    /// Ordinary `linear` operators compute `pre`; `Builder::recurrent` makes the loop over time. Row-wise: the rows may have any
+    /// LoD, which both outputs keep. A loss may depend on `h`, on `c` or on both.
     ///
     /// ```
     /// use ndarray::array;
@@ -97,7 +97,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     }
     let pre = if run.in_place(LstmCell::PRE) { None } else { Some(run.input::<T>(LstmCell::PRE)?) };
     let c = run.output::<T>(LstmCell::C)?;
-    // Only the gates' gradients depend on the previous memory's values.
+    // The numbers of `c_prev` are read only for the gradients of the gates.
     let c_prev = if run.wants(LstmCell::PRE) { run.input::<T>(LstmCell::C_PREV)? } else { c };
     let (dpre, dc_prev) = (run.gradient::<T>(LstmCell::PRE)?, run.gradient::<T>(LstmCell::C_PREV)?);
     lstm_backward(LstmBackward { pre, c_prev, c, dh, dc }, dpre, dc_prev);
@@ -112,7 +112,7 @@ mod tests {
     use crate::operator::call::Direct;
     use crate::tensor::Storage;
 
-    /// Computes the gradients of the wanted slots from a seed on `h`, on `c` or on both.
+    /// Computes the gradients of the wanted slots, from a gradient of `h`, of `c` or of both.
     fn gradients(h: bool, c: bool, wanted: &dyn Fn(usize) -> bool) -> Result<Vec<Option<Vec<f64>>>> {
         let sample = &LstmCell::samples()?[0];
         let direct = Direct::new(Arc::new(LstmCell {}), &sample.operands)?;

@@ -8,7 +8,7 @@ use crate::tensor::{DType, Element, Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// Copies `x`, of any dtype, shape and LoD; the gradient is copied back.
+    /// Copies `x`, of any dtype, shape and LoD. The gradient of `x` is the output's gradient.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -22,7 +22,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` is of another builder.
+    /// If `x` belongs to another builder.
     #[doc(alias = "identity")]
     pub(in crate::ops) struct Assign = assign {}
     inputs { X = x: one }
@@ -81,8 +81,8 @@ impl Op for Assign {
 }
 
 operator! {
-    /// Converts `x` to another dtype. Floats are rounded to the nearest value; a value beyond the range of an integer
-    /// dtype becomes its nearest bound (NaN becomes 0). A bool becomes 0 or 1; a number becomes true unless it is 0. The
+    /// Converts `x` to another dtype. Floats are rounded to the nearest value; a value beyond the range of an integer dtype
+    /// becomes the nearest bound of the range (NaN becomes 0). A bool becomes 0 or 1; a number becomes true unless it is 0. The
     /// gradient passes between f32 and f64.
     ///
     /// ```
@@ -95,7 +95,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` is of another builder.
+    /// If `x` belongs to another builder.
     pub(in crate::ops) struct Cast = cast { dtype: DType }
     inputs { X = x: one }
     outputs { OUT = out: one }
@@ -138,7 +138,7 @@ impl Op for Cast {
     fn samples() -> Result<Vec<CheckCase>> {
         let to = |dtype: DType| Cast { dtype }.attributes();
         let mut samples = CheckCase::of_rows(&to(DType::F64), 2, |sample, _| Ok(sample))?;
-        // The steps of f32 are too coarse for differences.
+        // f32 is too coarse for a check of the gradient by differences.
         samples.extend(CheckCase::of_rows(&to(DType::F32), 2, |sample, _| Ok(sample.without_gradient()))?);
         let ids = Variable::from_sequences(&[vec![1i64, 0], vec![], vec![300]])?;
         let dtypes = [DType::F32, DType::I8, DType::I16, DType::Bool];

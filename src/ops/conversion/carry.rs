@@ -1,4 +1,4 @@
-//! `carry`: the value after a batch of a state that is carried from batch to batch.
+//! `carry`: marks the value, after a batch, of a state that is carried from batch to batch.
 
 use super::assign::{copy, copy_back};
 use crate::error::{Error, Result};
@@ -6,9 +6,9 @@ use crate::operator;
 use crate::operator::{Attributes, Backward, CheckCase, Forward, Gradient, InferShape, Op, Operand, Spec};
 
 operator! {
-    /// Copies `x`, the value after a batch of the state whose value before the batch is the feed `before`. A
-    /// [`Trainer`](crate::train::Trainer) and a [`Predictor`](crate::predict::Predictor) find it in the output. `before` is not
-    /// read; it only names the feed.
+    /// Copies `x`, the value of a carried state after a batch; the feed `before` is the value of this state before the batch.
+    /// [`Trainer`](crate::train::Trainer) and [`Predictor`](crate::predict::Predictor) read the output and feed it as `before` of
+    /// the next batch. The numbers of `before` are not read: the input only names the feed.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};

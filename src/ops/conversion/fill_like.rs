@@ -7,10 +7,10 @@ use crate::operator::{CheckCase, Forward, InferShape, Op};
 use crate::with_float;
 
 operator! {
-    /// Fills the shape of `x` with `value`.
+    /// Returns a variable with the shape of `x` in which every number is `value`.
     ///
-    /// out = `value`, in the shape, dtype and LoD of x; x's numbers are not read. Row-wise. It starts the backward pass:
-    /// the gradient of the loss with respect to itself is 1.
+    /// out = `value`, with the shape, dtype and LoD of x; the numbers of x are not read. Row-wise. The backward pass starts with
+    /// this operator: the gradient of the loss with respect to the loss is 1.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};

@@ -1,4 +1,4 @@
-//! Copies of variables: unchanged, in another dtype, or of the shape alone.
+//! Copies of variables: unchanged, in another dtype, or only with the same shape.
 
 #[macro_use]
 pub(super) mod assign;

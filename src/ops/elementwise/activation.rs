@@ -1,10 +1,10 @@
 //! Functions of every element: `tanh`, `sigmoid`, `relu` and the like, `exp`, `log`, `sqrt`, `square`, `reciprocal`,
 //! `abs`, `scale`, `clamp`.
 //!
-//! out = f(x), element by element, whatever the shape; the output keeps x's LoD. The gradient is dout · f′(x), where f′
-//! is computed from out if that is enough, so that x can be freed. At the kink in 0, `relu` and `leaky_relu` use the
-//! derivative of their left side, and `abs` uses 0; `clamp` passes the gradient between its bounds and at them. Outside
-//! its domain a function returns the IEEE 754 result: log(0) = -inf, sqrt(-1) = NaN, 1/0 = inf.
+//! out = f(x), element by element, for any shape; the output keeps x's LoD. The gradient is dout · f′(x). If f′ can be computed
+//! from out, x is not read, so that its buffer can be reused. At the kink in 0, `relu` and `leaky_relu` use the derivative of
+//! their left side, and `abs` uses 0; `clamp` passes the gradient between its bounds and at them. Outside its domain, a function
+//! returns the IEEE 754 result: log(0) = -inf, sqrt(-1) = NaN, 1/0 = inf.
 
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float};
@@ -62,7 +62,7 @@ functions! {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     Relu = fn relu()
-        // The comparison lets NaN pass.
+        // For NaN the comparison is false, so that NaN stays NaN.
         value |_, x| if x <= T::ZERO { T::ZERO } else { x };
         slope |_, y: Output| if y <= T::ZERO { T::ZERO } else { T::ONE };
 
@@ -154,7 +154,8 @@ functions! {
             s * (T::ONE + x * (T::ONE - s))
         };
 
-    /// out = x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2, the usual approximation of x times the normal distribution.
+    /// out = x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2, the tanh approximation of x · Φ(x), with Φ the normal distribution
+    /// function.
     ///
     /// ```
     /// use ndarray::array;
@@ -244,7 +245,7 @@ functions! {
         value |_, x| x * x;
         slope |_, x: Input| x + x;
 
-    /// out = 1 / x, every element; `c / x` is a `scale` of it.
+    /// out = 1 / x, every element; `c / x` appends `reciprocal`, then `scale`.
     ///
     /// ```
     /// use ndarray::array;
@@ -274,7 +275,7 @@ functions! {
         value |_, x| x.abs();
         slope |_, x: Input| if x > T::ZERO { T::ONE } else if x < T::ZERO { -T::ONE } else { T::ZERO };
 
-    /// out = factor · x + offset, every element; `2.0 * x`, `x + 1.0` and `-x` append it.
+    /// out = factor · x + offset, every element; the expressions `2.0 * x`, `x + 1.0` and `-x` append this operator.
     ///
     /// ```
     /// use ndarray::array;
@@ -289,8 +290,8 @@ functions! {
         value |f, x| x * T::from_f64(f.factor) + T::from_f64(f.offset);
         slope |f, _g: Nothing| T::from_f64(f.factor);
 
-    /// out = min(max(x, low), high): x where x lies between the bounds, else the nearer bound. NaN stays NaN. A `low` above
-    /// `high` and bounds that are NaN are refused.
+    /// out = min(max(x, low), high): x if it is between the bounds, else the nearer bound. NaN stays NaN. A `low` above `high`,
+    /// or a bound of NaN, is an error.
     ///
     /// ```
     /// use ndarray::array;
@@ -313,7 +314,7 @@ functions! {
         };
 }
 
-/// Reads an upper bound that is not below the lower one.
+/// Reads the upper bound; returns an error if the attribute `low` is above it or one of them is NaN.
 fn at_least_low(attributes: &Attributes, name: &str) -> Result<f64> {
     let (low, high) = (attributes.float("low")?, attributes.float(name)?);
     if low <= high {
@@ -331,7 +332,7 @@ fn gelu_inner<T: Float>(x: T) -> T {
     T::from_f64(ROOT_2_OVER_PI) * (x + T::from_f64(GELU_CUBIC) * x * x * x)
 }
 
-/// Computes log(1 + x) for x from 0 to 1; a quotient corrects the rounding of 1 + x.
+/// Computes ln(1 + x) for x from 0 to 1; the factor x / ((1 + x) − 1) corrects the rounding of 1 + x.
 #[inline(always)]
 fn log_of_one_more<T: Float>(x: T) -> T {
     let u = T::ONE + x;

@@ -17,9 +17,9 @@ const Y: usize = 1;
 const OUT: usize = 0;
 
 impl Builder {
-    /// The two operands, an operand with rows first.
+    /// Returns both operands, with an operand that has rows of the batch first.
     pub(in crate::ops) fn rows_first(&self, x: Var, y: Var) -> (Var, Var) {
-        // A mistake in an operand is reported when the operator is appended.
+        // An operand without a spec is invalid; the error is reported when the operator is appended.
         let batched = |var| self.spec_of_tensor(var).is_some_and(|spec| spec.batched());
         if !batched(x) && batched(y) { (y, x) } else { (x, y) }
     }
@@ -29,15 +29,15 @@ impl Builder {
 pub(in crate::ops) trait Function: DeclaredOp {
     /// The values that the derivatives by x and by y read.
     const READS: [ReadSlots; 2] = [ReadSlots::nothing(); 2];
-    /// Whether the derivatives by x and by y are 1.
+    /// Whether the derivative by x, and the derivative by y, is 1 everywhere.
     const PASSES: [bool; 2] = [false, false];
     /// Whether the function is x + y.
     const SUMS: bool = false;
-    /// The value.
+    /// Computes the value at x and y.
     fn value<T: Float>(x: T, y: T) -> T;
-    /// Computes the derivative by x times `g`. An argument that it does not read may be 0.
+    /// Computes the derivative by x times `g`. An argument that is not in [`Self::READS`] may be 0.
     fn dx<T: Float>(x: T, y: T, g: T) -> T;
-    /// Computes the derivative by y times `g`.
+    /// Computes the derivative by y times `g`, as [`Self::dx`] does by x.
     fn dy<T: Float>(x: T, y: T, g: T) -> T;
 }
 
@@ -52,10 +52,10 @@ macro_rules! functions {
     )*) => {$(
         $crate::operator! {
             $(#[doc = $text])*
-            /// Both have the same rows (the same LoD), or one of them is a constant that every row of the other meets: a
-            /// vector of its width, or one number. An operand of width 1 meets every column of its row. The output has the
-            /// rows and LoD of the operand with rows, and the width of the wider one; the gradient of a repeated operand is
-            /// the sum over its uses, rows first to last.
+            /// x and y have the same rows (the same LoD), or one of them is a constant, a vector or one number, that is broadcast
+            /// over the rows of the other. An operand of width 1 is broadcast over the columns. The output has the rows and LoD
+            /// of the operand with rows, and the width of the wider operand. The gradient of a broadcast operand is the sum over
+            /// all its uses, in the order of the rows.
             ///
             /// # Errors
             /// If the rows, widths or dtypes do not fit.
@@ -168,8 +168,8 @@ functions! {
         value |x, y| x / y;
         slopes |g| g / y, -(g * x / (y * y));
 
-    /// out = x / y, and 0 where y is 0, as both gradients are there: for a quotient of two sums over rows, where a batch may have
-    /// no row that counts.
+    /// out = x / y, element by element, and 0 where y is 0; there both gradients are 0 too. It is for quotients of two sums over
+    /// rows, such as a mean, where no row of a batch may count.
     ///
     /// ```
     /// use ndarray::array;
@@ -187,8 +187,8 @@ functions! {
         value |x, y| if y == T::ZERO { T::ZERO } else { x / y };
         slopes |g| if y == T::ZERO { T::ZERO } else { g / y }, if y == T::ZERO { T::ZERO } else { -(g * x / (y * y)) };
 
-    /// out = max(x, y), element by element; a NaN in either gives NaN. The larger number gets the whole gradient;
-    /// at a tie, x does.
+    /// out = max(x, y), element by element; if x or y is NaN, out is NaN. The larger number gets the whole gradient; if both are
+    /// equal, x gets it.
     ///
     /// ```
     /// use ndarray::array;
@@ -206,8 +206,8 @@ functions! {
         value |x, y| if y > x { y } else if x >= y { x } else { x + y };
         slopes |g| if y > x { T::ZERO } else { g }, if y > x { g } else { T::ZERO };
 
-    /// out = min(x, y), element by element; a NaN in either gives NaN. The smaller number gets the whole gradient;
-    /// at a tie, x does.
+    /// out = min(x, y), element by element; if x or y is NaN, out is NaN. The smaller number gets the whole gradient; if both are
+    /// equal, x gets it.
     ///
     /// ```
     /// use ndarray::array;
@@ -230,7 +230,7 @@ functions! {
 pub(in crate::ops) struct Binary<F>(F);
 family!(Binary);
 
-/// Infers the result of x and y, element by element; rows or columns of one operand may be repeated.
+/// Infers the spec of the result of a function of x and y, element by element; an operand may be broadcast over rows or columns.
 pub(in crate::ops) fn together(s: &InferShape<'_>) -> Result<Spec> {
     s.same_dtype(X, Y)?;
     let (x, y) = (s.input(X), s.input(Y));
@@ -259,7 +259,7 @@ impl<F: Function> Op for Binary<F> {
     }
 
     fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
-        // Not if y is broadcast: then its gradient is a sum.
+        // The gradient does not pass if an operand is broadcast: then its gradient is a sum.
         let size = |slot: usize| (inputs[slot][0].rows(), inputs[slot][0].width());
         Gradient::reading(F::READS[wrt]).passes(F::PASSES[wrt] && size(X) == size(Y))
     }
@@ -278,10 +278,10 @@ impl<F: Function> Op for Binary<F> {
     }
 }
 
-/// Returns the check cases of all functions; compiled once, not for each.
+/// Returns the check cases, which all functions have: this code is compiled once.
 #[cfg(feature = "testing")]
 fn samples() -> Result<Vec<CheckCase>> {
-    // Away from 0, as a divisor of 0 is not checked.
+    // Numbers that are not near 0, since divisors of 0 are not checked.
     let y = |rows, width| numbers(rows, width, 1).mapv(|v| if v < 0.0 { v - 0.5 } else { v + 0.5 });
     let none = Attributes::new();
     let like = |sample: CheckCase, x: &Variable, width| {
@@ -295,7 +295,7 @@ fn samples() -> Result<Vec<CheckCase>> {
         Ok(sample.constant("y", y(1, 3).remove_axis(ndarray::Axis(0))))
     })?);
     samples.extend(CheckCase::of_rows(&none, 3, |sample, _| Ok(sample.constant("y", y(1, 1))))?);
-    // The other way round: every row or column of y meets x.
+    // The operands exchanged: x is broadcast over the rows or columns of y.
     let other = |mut sample: CheckCase, x: &Variable, width| {
         let values = Variable::new(Variable::from(y(x.rows(), width)).into_parts().0, x.lod().cloned())?;
         (sample.operands[0].slot, sample.operands[0].value) = ("y".to_owned(), values);
@@ -319,7 +319,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>, value: Combine<T>) -> Result<()> 
     Ok(())
 }
 
-/// Returns the row of y that row `i` of `rows` meets: row `i`, or the only row.
+/// Returns the row of y for row `i` of the result, which has `rows` rows: row `i`, or the only row of a broadcast y.
 pub(in crate::ops) fn meeting<'a, T>(y: View<'a, T>, i: usize, rows: usize) -> &'a [T] {
     y.row(if y.rows() == rows { i } else { 0 })
 }
@@ -330,7 +330,7 @@ fn backward<T: RowValue>(
     slopes: [Combine<T>; 2],
 ) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
-    // The buffer of a value that the derivative does not read may be reused by now: zeros of a fitting shape replace it.
+    // A value that the derivative does not read may be overwritten by now: one zero, which is broadcast, replaces it.
     let zero = [T::ZERO];
     let zero = View::new(&zero, 1, 1);
     for slot in [X, Y] {
@@ -342,7 +342,7 @@ fn backward<T: RowValue>(
     Ok(())
 }
 
-/// Computes the gradient of an operand, summed over the rows and columns that it was repeated for.
+/// Computes the gradient of an operand, summed over the rows and columns that it was broadcast to.
 fn gradient<T: Float>(
     f: Combine<T>,
     x: View<'_, T>,
@@ -378,7 +378,7 @@ fn gradient<T: Float>(
     }
 }
 
-/// Sums over rows, and the terms of one row.
+/// Scratch of a gradient: the sums over all rows, and the terms of one row.
 pub(in crate::ops) struct Sums<T> {
     pub(in crate::ops) all: Vec<T>,
     pub(in crate::ops) row: Vec<T>,
@@ -390,7 +390,7 @@ impl<T> Default for Sums<T> {
     }
 }
 
-/// Writes or adds f(x, y, g) in every row.
+/// Writes f(x, y, g) to every row, or adds it.
 fn combine_rows<T: Float>(
     f: Combine<T>,
     x: View<'_, T>,
@@ -419,7 +419,7 @@ pub(in crate::ops) struct Elements<'a, T> {
     pub(in crate::ops) x: &'a [T],
     /// `to.len()` numbers, or one number that is broadcast.
     pub(in crate::ops) y: &'a [T],
-    /// The gradient of the output, `to.len()` numbers; the kernel of a value does not read it.
+    /// The gradient of the output, `to.len()` numbers; a kernel that computes a value does not read it.
     pub(in crate::ops) g: &'a [T],
     pub(in crate::ops) to: &'a mut [T],
     pub(in crate::ops) assign: Assign,

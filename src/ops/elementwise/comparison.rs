@@ -22,7 +22,7 @@ pub(in crate::ops) trait Comparison: DeclaredOp {
     fn holds<T: PartialOrd>(x: T, y: T) -> bool;
 }
 
-/// Declares comparisons, each by the first sentence of its documentation, its type and method, and its condition.
+/// Declares comparisons. Each has the start of its documentation, a type, a method and a condition.
 macro_rules! comparisons {
     ($(
         $(#[doc = $text:literal])*
@@ -30,14 +30,14 @@ macro_rules! comparisons {
     )*) => {$(
         $crate::operator! {
             $(#[doc = $text])*
-            /// The result has the dtype of x, so that it can be multiplied as a mask, and no gradient passes. NaN is compared as
-            /// in Rust: it is not equal to any number or NaN, and neither less nor greater.
+            /// The result has the dtype of x, so that x can be multiplied by it as a mask. No gradient passes. NaN is compared as
+            /// in Rust: NaN is not equal to, less than or greater than any number or NaN.
             ///
-            /// x is of f32, f64, i32 or i64, and y is a variable of the same dtype, or a number. A variable has the same rows
-            /// (the same LoD), or one of the two is a constant that every row of the other meets: a vector of its width, or one
-            /// number. An operand of width 1 meets every column of its row. The output has the rows and LoD of the operand with
-            /// rows, and the width of the wider one. If x holds floats, a number is rounded to their dtype; if x holds integers,
-            /// the number must fit their dtype.
+            /// x holds f32, f64, i32 or i64; y is a variable of the same dtype, or a number. Variables x and y have the same rows
+            /// (the same LoD), or one of them is a constant, a vector or one number, that is broadcast over the rows of the
+            /// other. An operand of width 1 is broadcast over the columns. The output has the rows and LoD of the operand with
+            /// rows, and the width of the wider operand. If x holds floats, a number is rounded to their dtype; if x holds
+            /// integers, the number must fit their dtype.
             ///
             /// # Errors
             /// If the rows, widths or dtypes do not fit.
@@ -159,7 +159,7 @@ comparisons! {
 trait Number: Plain + PartialOrd {
     const ZERO: Self;
     const ONE: Self;
-    /// Returns the nearest value to a number of the program.
+    /// Returns the value of this type that is nearest to a number in a program.
     fn nearest(number: f64) -> Self;
 }
 
@@ -177,7 +177,7 @@ macro_rules! numbers_of {
 }
 numbers_of!(f32, f64, i32, i64);
 
-/// Returns whether the integer dtype can hold the number.
+/// Returns whether an integer dtype can represent the number exactly.
 fn among(dtype: DType, number: f64) -> bool {
     let bits = if dtype == DType::I32 { 31 } else { 63 };
     let bound = 2f64.powi(bits);
@@ -232,11 +232,11 @@ fn infer_shape(s: &mut InferShape<'_>, number: Option<f64>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the check cases of all comparisons; compiled once, not for each.
+/// Returns the check cases, which all comparisons have: this code is compiled once.
 #[cfg(feature = "testing")]
 fn samples() -> Result<Vec<CheckCase>> {
     let none = Attributes::new();
-    // Halves: some are equal, and all are the same in f32.
+    // Multiples of 1/2: some numbers are equal, and all are exact in f32.
     let halves = |rows, width, salt| numbers(rows, width, salt).mapv(|v| (2.0 * v).round() / 2.0);
     let rounded = |mut sample: CheckCase| -> Result<CheckCase> {
         for number in sample.operands[0].value.as_mut_slice::<f64>()? {
@@ -254,7 +254,7 @@ fn samples() -> Result<Vec<CheckCase>> {
     samples.extend(CheckCase::of_rows(&none, 3, |sample, _| {
         Ok(rounded(sample)?.constant("y", halves(1, 3, 1).remove_axis(ndarray::Axis(0))))
     })?);
-    // x is a constant that every row of y meets.
+    // x is a constant that is broadcast over the rows of y.
     samples.extend(CheckCase::of_rows(&none, 3, |sample, _| {
         let mut sample = rounded(sample)?;
         sample.operands[0].slot = "y".to_owned();

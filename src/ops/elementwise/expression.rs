@@ -1,5 +1,5 @@
-//! `+ - * /` and unary minus on variables, and with numbers: the operators `add`, `sub`, `mul`, `div`, `scale` and
-//! `reciprocal`, written as in a formula.
+//! `+ - * /` and unary minus on variables and numbers: they append the operators `add`, `sub`, `mul`, `div`, `scale` and
+//! `reciprocal`.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 

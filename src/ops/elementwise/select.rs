@@ -1,4 +1,4 @@
-//! `select`: one of two numbers, by a condition.
+//! `select`: takes x or y, element by element, by a condition.
 
 use crate::error::Result;
 use crate::kernels::{Assign, View};
@@ -11,9 +11,9 @@ use crate::with_float;
 operator! {
     /// Selects x where the condition is not 0, else y, element by element: out = condition ? x : y.
     ///
-    /// The condition holds numbers or truth values, one for each number of x or one per row, such as the result of a comparison.
-    /// Row-wise: all three have the same rows, of any LoD, which the output keeps. The numbers that are not selected are not
-    /// read, so that a NaN or an infinity among them has no effect. The gradient of x is the output's gradient where x is
+    /// The condition holds numbers or truth values, such as the result of a comparison: one for each number of x, or one per row.
+    /// Row-wise: the condition, x and y have the same rows, of any LoD, which the output keeps. Numbers that are not selected are
+    /// not read, so a NaN or an infinity among them has no effect. The gradient of x is the output's gradient where x is
     /// selected, else 0; the gradient of y is the output's gradient elsewhere. No gradient passes the condition.
     ///
     /// ```
@@ -31,8 +31,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If x and y are not floats of one dtype, in the same rows and equally wide; if the condition has other rows, or is neither as
-    /// wide nor of width 1.
+    /// If x and y are not floats of one dtype, with the same rows and the same width; if the condition has other rows, or its
+    /// width is neither 1 nor the width of x.
     #[doc(alias = "where")]
     pub(in crate::ops) struct Select = select {}
     inputs { CONDITION = condition: one.without_gradient(), X = x: one, Y = y: one }
@@ -54,7 +54,7 @@ pub(in crate::ops) enum Condition<'a> {
     F64(View<'a, f64>),
 }
 
-/// The condition at an input slot of a call.
+/// Reads the condition at an input slot of a call.
 macro_rules! condition {
     ($run:expr, $slot:expr) => {{
         use $crate::ops::elementwise::select::Condition;
@@ -80,7 +80,8 @@ impl Condition<'_> {
         }
     }
 
-    /// Evaluates the condition in each column of a row, or once for all columns.
+    /// Evaluates the condition in each column of a row; `holds` gets one value per column, or one value if the condition has
+    /// width 1.
     fn row(self, row: usize, holds: &mut Vec<bool>) {
         holds.clear();
         match self {
@@ -93,7 +94,7 @@ impl Condition<'_> {
     }
 }
 
-/// Returns whether the condition holds in a column.
+/// Returns whether the condition holds in a column; a single value holds for all columns.
 fn at(holds: &[bool], column: usize) -> bool {
     if let [one] = holds { *one } else { holds[column] }
 }
@@ -188,6 +189,6 @@ fn gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The condition in a row.
+/// Scratch: the values of the condition in one row.
 #[derive(Default)]
 struct ConditionRows(Vec<bool>);

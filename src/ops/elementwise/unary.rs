@@ -11,28 +11,28 @@ use crate::with_float;
 const X: usize = 0;
 const OUT: usize = 0;
 
-/// The value from which the derivative is computed.
+/// The number from which the derivative of a function is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::ops) enum SlopeSource {
-    /// None: the derivative is a constant.
+    /// No number: the derivative is a constant.
     Nothing,
-    /// The argument.
+    /// The argument x.
     Input,
-    /// The value.
+    /// The value f(x).
     Output,
 }
 
 /// A function of one number, and its derivative.
 pub(in crate::ops) trait Function: DeclaredOp + Copy {
-    /// The value that [`Self::slope`] receives.
+    /// The number that [`Self::slope`] receives.
     const SLOPE_FROM: SlopeSource;
-    /// Whether it takes only positive numbers.
+    /// Whether the check cases use only positive arguments, because the function needs them.
     const POSITIVE: bool;
-    /// Returns the attributes of its samples.
+    /// Returns the attributes of the function's check cases.
     fn sample() -> Attributes;
     /// Computes the value at `x`.
     fn value<T: Float, A: Arithmetic>(self, x: T) -> T;
-    /// Computes the derivative from the value that [`Self::SLOPE_FROM`] names.
+    /// Computes the derivative from the number that [`Self::SLOPE_FROM`] names.
     fn slope<T: Float, A: Arithmetic>(self, from: T) -> T;
 }
 
@@ -168,8 +168,8 @@ impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
     }
 }
 
-/// Declares functions of one number as operators, each by its documentation, type, method and the attributes of its
-/// samples, with a reader function for a parameter with a limited range, then its value and its derivative.
+/// Declares functions of one number as operators. Each has its documentation, a type, a method, the parameters with their values
+/// in check cases (and a reader function if the range is limited), the value and the derivative.
 macro_rules! functions {
     ($(
         $(#[doc = $text:literal])*

@@ -8,9 +8,9 @@ use crate::tensor::DType;
 use crate::with_float;
 
 operator! {
-    /// Finds the column of the largest number of each row: `out_i = argmax_j x_ij`, an i64 of shape `[rows]`, as ids are fed.
+    /// Finds the column of the largest number of each row: `out_i = argmax_j x_ij`, i64 of shape `[rows]`, like ids.
     ///
-    /// Among equal numbers the lowest column wins, and NaN counts as larger than any number. The result equals the
+    /// Among equal numbers the lowest column is returned; NaN counts as larger than any number. The result equals the
     /// first column of the ids of [`top_k`](Self::top_k). Row-wise: x may have any LoD, which the output keeps; for a
     /// constant matrix the output is `[rows, 1]`. No gradient passes ids.
     ///
@@ -28,7 +28,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, or its rows are empty.
+    /// If `x` holds no floats, or its width is 0.
     pub(in crate::ops) struct Argmax = argmax {}
     inputs { X = x: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }
@@ -43,7 +43,7 @@ impl Op for Argmax {
             return Err(s.mismatch(Self::X, "at least one number in a row"));
         }
         let mut out = x.with_dtype(DType::I64).with_width(1);
-        // A constant matrix keeps its rows: a constant of one dimension is one row.
+        // For a constant the output stays `[rows, 1]`, because a constant of shape `[rows]` would be one row.
         if out.batched() {
             out.shape.truncate(1);
         }

@@ -1,4 +1,4 @@
-//! `batch_norm`: batch normalization, and `running_average`, which keeps the mean and variance for inference.
+//! `batch_norm`: batch normalization; and `running_average`, which keeps the mean and variance for inference.
 
 use ndarray::array;
 
@@ -19,13 +19,13 @@ operator! {
     /// (Ioffe and Szegedy, "Batch normalization", 2015). The layer [`Norm::batch`](crate::layers::Norm::batch) appends it.
     ///
     /// out_ij = (x_ij − m_j) / √(v_j + epsilon) · gain_j + bias_j. While training, m_j and v_j = Σ_i (x_ij − m_j)² / n are the
-    /// mean and variance of the n real rows of the batch, whatever sequences they belong to; no padding is counted. Inference
-    /// uses `mean` and `variance`, which [`running_average`](crate::ops) moves after each step towards `batch_mean` and
-    /// `batch_variance`: m_j and v_j · n / (n − 1), which estimates the variance that the rows were drawn with. A batch of no
-    /// rows or one has no variance: it is normalised by `mean` and `variance` while training too, and returns these as
+    /// mean and variance over the n rows of the batch, whatever their sequences. The outputs `batch_mean` and `batch_variance`
+    /// are m_j and the unbiased estimate v_j · n / (n − 1). During inference, m_j and v_j are the inputs `mean` and `variance`,
+    /// running averages which [`running_average`](crate::ops) moves towards `batch_mean` and `batch_variance` after each training
+    /// step. A batch with fewer than two rows has no variance: then training also uses `mean` and `variance`, and returns them as
     /// `batch_mean` and `batch_variance`.
     ///
-    /// The LoD is kept. A row's numbers depend on the other rows, so the operator is refused in step blocks.
+    /// The LoD is kept. The result of a row depends on the other rows of the batch, so the operator is an error in a step block.
     ///
     /// ```
     /// use ndarray::array;
@@ -42,8 +42,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats; if gain, bias, mean or variance have another dtype or are not one number per column; if epsilon is not
-    /// above 0 in its dtype; in a step block.
+    /// If `x` holds no floats; if gain, bias, mean or variance has another dtype or does not have one number per column; if
+    /// epsilon is not above 0 in its dtype; in a step block.
     pub(in crate::ops) struct BatchNorm = batch_norm { epsilon: f64 => above_zero }
     inputs {
         X = x: one,
@@ -153,7 +153,7 @@ impl BatchNorm {
 
     fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
         let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
-            // The batch was normalised by `mean` and `variance`, which pass no gradient.
+            // `out` has no gradient: only `batch_mean` and `batch_variance` were used, which pass no gradient.
             for slot in [Self::X, Self::GAIN, Self::BIAS] {
                 if let Some((to, assign)) = run.gradient::<T>(slot)? {
                     assign.put_nothing(to);
@@ -169,7 +169,7 @@ impl BatchNorm {
         let (dx, dgain, dbias) =
             (run.gradient::<T>(Self::X)?, run.gradient::<T>(Self::GAIN)?, run.gradient::<T>(Self::BIAS)?);
         let Scratch { scale, along, all } = run.scratch().get::<Scratch<T>>();
-        // The stored variance is the estimate with n − 1; the gradient needs the variance with n.
+        // The output `batch_variance` was divided by n − 1; the gradient needs the variance divided by n.
         let factor = if own { (rows - 1) as f64 / rows as f64 } else { 1.0 };
         scales(variance, factor, self.epsilon, scale);
         along.resize(x.width(), T::ZERO);
@@ -201,10 +201,11 @@ struct Scratch<T> {
 }
 
 operator! {
-    /// Moves a constant towards another at each step, in place: average ← average + momentum · (x − average).
+    /// Running average: moves `average` towards x at each step, in place: average ← average + momentum · (x − average).
     ///
-    /// It runs with the updates of a step, after its gradients were found finite, and only while training. Batch norm uses it to
-    /// keep the mean and variance for inference. If several batches make one step, it uses the last one.
+    /// It runs only while training, together with the update rules of a step, after the gradients were checked to be finite.
+    /// Batch normalization uses it to keep the mean and variance for inference. If a step has several batches (gradient
+    /// accumulation), x is from the last batch.
     ///
     /// ```
     /// use ndarray::array;
@@ -217,7 +218,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If x is no constant of floats, or the momentum is not in 0 to 1.
+    /// If x is not a constant of floats, or the momentum is not from 0 to 1.
     pub(in crate::ops) struct RunningAverage = running_average { momentum: f64 => momentum }
     inputs { X = x: one.without_gradient() }
     outputs { AVERAGE = average: one.updated() }

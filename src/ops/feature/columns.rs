@@ -17,8 +17,8 @@ const X: usize = 0;
 const OUT: usize = 0;
 
 operator! {
-    /// Concatenates the rows of several variables: `out_i = [x⁰_i, x¹_i, …]`. All have the same LoD, which the output
-    /// keeps; the gradient of each variable is its columns of the output's gradient.
+    /// Concatenates the columns of several variables: `out_i = [x⁰_i, x¹_i, …]`. All variables have the same LoD, which the
+    /// output keeps. The gradient of each variable is the gradient of its columns in the output.
     ///
     /// ```
     /// use ndarray::array;
@@ -35,7 +35,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If there is none, or their rows or dtypes differ.
+    /// If there are no variables, or their rows or dtypes differ.
     pub(in crate::ops) struct Concat = concat {}
     inputs { X = x: many }
     outputs { OUT = out: one }
@@ -108,7 +108,7 @@ impl Op for Concat {
     }
 }
 
-/// Copies ranges of the columns, one output for each.
+/// Copies ranges of columns; each range is one output.
 fn forward<T: RowValue>(run: &mut Forward<'_>, parts: impl Iterator<Item = Range<usize>>) -> Result<()> {
     let x = run.input::<T>(X)?;
     for (k, part) in parts.enumerate() {
@@ -117,7 +117,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>, parts: impl Iterator<Item = Range
     Ok(())
 }
 
-/// Writes the gradients of the parts side by side; columns outside of all parts get none.
+/// Writes the gradients of the ranges side by side; the gradient of columns outside of all ranges is 0.
 fn backward<T: RowValue>(run: &mut Backward<'_>, parts: impl Iterator<Item = Range<usize>>) -> Result<()> {
     let Some((mut dx, assign)) = run.gradient::<T>(X)? else { return Ok(()) };
     let mut done = 0;
@@ -151,7 +151,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the sizes do not add up to the width of `x`, or it holds no floats.
+    /// If the sizes do not add up to the width of `x`, or `x` holds no floats.
     pub(in crate::ops) struct Split = split { sizes: Vec<usize> }
     inputs { X = x: one }
     outputs { OUT = out: many }
@@ -208,7 +208,7 @@ impl Op for Split {
 }
 
 operator! {
-    /// Slices the columns of `x` in a range, out_ij = x_i,from+j. The gradient is 0 in the other columns.
+    /// Slices a range of columns from `x`: out_ij = x_i,from+j. The gradient of all other columns is 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -222,7 +222,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the range is not within the width of `x`, or it holds no floats.
+    /// If the range is not within the width of `x`, or `x` holds no floats.
     pub(in crate::ops) struct Slice = slice { from: usize, to: usize }
     inputs { X = x: one }
     outputs { OUT = out: one }

@@ -1,4 +1,4 @@
-//! Well-known compositions of other operators: `glu`, `swiglu`, `bilinear`, `weight_norm`.
+//! Functions that are composed of other operators: `glu`, `swiglu`, `bilinear`, `weight_norm`.
 
 use crate::builder_methods;
 use crate::error::Error;
@@ -23,7 +23,8 @@ builder_methods! { Gated, Builder, Var;
     /// A gated linear unit (Dauphin et al., 2017): out = a ∘ sigmoid(b), where a and b are the halves of each row of x. The
     /// LoD is kept.
     ///
-    /// It is composed of two `slice`s, which are views in a step block, `sigmoid` and `mul`, which run row by row in one pass.
+    /// It appends two `slice` operators, which are views in a step block, and `sigmoid` and `mul`, which run together in one pass
+    /// over the rows.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -40,7 +41,7 @@ builder_methods! { Gated, Builder, Var;
     }
 
     /// SwiGLU, the gated unit of today's transformers (Shazeer, "GLU variants improve transformer", 2020): out = silu(a) ∘ b,
-    /// where a and b are the halves of each row of x. The LoD is kept. Composed as [`glu`](Self::glu) is.
+    /// where a and b are the halves of each row of x. The LoD is kept. It is composed of operators as [`glu`](Self::glu) is.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -56,11 +57,12 @@ builder_methods! { Gated, Builder, Var;
         self.mul(self.silu(a), b)
     }
 
-    /// A bilinear form for each output: out_ik = Σ_ab x_ia · W_a,kb · y_ib, with x `[rows, m]`, y `[rows, n]` and `weight`
-    /// `[m, k·n]`, in which the columns `k·n` to `(k + 1)·n − 1` belong to output k. The LoD is kept.
+    /// Bilinear layer: output k of row i is a bilinear form of x_i and y_i, out_ik = Σ_ab x_ia · W_a,kb · y_ib. x is `[rows, m]`,
+    /// y is `[rows, n]`, and the weight W is `[m, outputs · n]`: its columns `k·n` to `(k + 1)·n − 1` belong to output k. The LoD
+    /// is kept.
     ///
-    /// It is composed of [`product`](Self::product), which makes a matrix `[k, n]` of each row of x, and
-    /// [`matvec`](Self::matvec): the weight is multiplied once for all rows.
+    /// It is composed of [`product`](Self::product), which turns each row of x into a matrix `[outputs, n]`, and
+    /// [`matvec`](Self::matvec), which multiplies this matrix by the row of y.
     ///
     /// ```
     /// use unpadded::layers::init;
@@ -78,13 +80,13 @@ builder_methods! { Gated, Builder, Var;
         self.matvec(self.product(x, weight, None), y)
     }
 
-    /// Weight normalization: a weight whose columns have learned lengths (Salimans and Kingma, "Weight
-    /// normalization", 2016): W_·j = gain_j · v_·j / ‖v_·j‖, with v `[in, out]` and gain `[out]`, both of which are
-    /// learned in its place.
+    /// Weight normalization: computes a weight from the direction and the length of its columns (Salimans and Kingma, "Weight
+    /// normalization", 2016): W_·j = gain_j · v_·j / ‖v_·j‖. The parameters v `[in, out]` and gain `[out]` are learned instead of
+    /// W.
     ///
     /// Each column computes one output, as in PyTorch's `weight_norm` with `dim=0` over weights `[out, in]`. It is composed of
-    /// arithmetic on constants, once a run, whatever the batch; 10⁻¹² is added to the square of each length, so that a column of
-    /// zeros stays zero.
+    /// arithmetic on constants, which runs once per run and does not depend on the batch. 10⁻¹² is added to the square of each
+    /// length, so that a column of zeros stays zero.
     ///
     /// ```
     /// use unpadded::layers::init;
@@ -98,7 +100,7 @@ builder_methods! { Gated, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If v is no constant matrix of floats, or there is not one gain per column.
+    /// If v is not a constant matrix of floats, or there is not one gain per column.
     pub fn weight_norm(&self, v: Var, gain: Var) -> Var {
         let squares = self.sum_rows(self.square(v));
         let lengths = self.sqrt(self.scale(squares, 1.0, 1e-12));

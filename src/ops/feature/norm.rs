@@ -22,10 +22,10 @@ operator! {
     /// al., "Layer normalization", 2016).
     ///
     /// out_i = (x_i − m_i) / √(v_i + epsilon) ∘ gain + bias, with the mean m_i and the variance v_i = Σ_j (x_ij − m_i)² / n of
-    /// the n numbers of row i; `gain` and `bias` are `[n]`, 1 and 0 if they are missing. Row-wise: x may have any LoD, which
-    /// the output keeps, and an empty sequence stays empty. A row is read once, and stays in the cache while it is summed. The
-    /// gradients of gain and bias are sums over rows in blocks of 256, the same bits on any number of threads. In f32, numbers
-    /// beyond about 10¹⁹ have squares that are infinite: such a row has the variance infinity, and becomes the bias.
+    /// the n numbers of row i. `gain` and `bias` are `[n]`; without them, gain is 1 and bias is 0. Row-wise: x may have any LoD,
+    /// which the output keeps; an empty sequence stays empty. The gradients of gain and bias are sums over rows in blocks of 256,
+    /// with the same bits on any number of threads. In f32, the squares of numbers beyond about 10¹⁹ are infinite: a row with
+    /// such a number has an infinite variance, and its output is the bias.
     ///
     /// ```
     /// use ndarray::array;
@@ -43,7 +43,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, gain or bias have another dtype or are not one number per column, or epsilon is not above 0 in its dtype.
+    /// If `x` holds no floats, if gain or bias has another dtype or does not have one number per column, or if epsilon is not
+    /// above 0 in the dtype of `x`.
     pub(in crate::ops) struct LayerNorm = layer_norm { epsilon: f64 => above_zero }
     inputs { X = x: one, GAIN = gain: optional, BIAS = bias: optional }
     outputs { OUT = out: one }
@@ -54,10 +55,10 @@ operator! {
     /// RMS normalization: brings each row to mean square 1, then scales it column by column (Zhang and Sennrich,
     /// "Root mean square layer normalization", 2019).
     ///
-    /// out_i = x_i / √(Σ_j x_ij² / n + epsilon) ∘ gain, over the n numbers of row i; `gain` is `[n]`, 1 if it is missing.
-    /// Row-wise: x may have any LoD, which the output keeps, and an empty sequence stays empty. The gradient of the gain is a
-    /// sum over rows in blocks of 256, the same bits on any number of threads. In f32, numbers beyond about 10¹⁹ have squares that are
-    /// infinite: such a row becomes 0.
+    /// out_i = x_i / √(Σ_j x_ij² / n + epsilon) ∘ gain, over the n numbers of row i; `gain` is `[n]`; without it, gain is 1.
+    /// Row-wise: x may have any LoD, which the output keeps; an empty sequence stays empty. The gradient of the gain is a sum
+    /// over rows in blocks of 256, with the same bits on any number of threads. In f32, the squares of numbers beyond about 10¹⁹
+    /// are infinite: a row with such a number becomes 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -72,15 +73,15 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, if the gain has another dtype or is not one number per column, or if epsilon is not above 0 in its
-    /// dtype.
+    /// If `x` holds no floats, if the gain has another dtype or does not have one number per column, or if epsilon is not above 0
+    /// in the dtype of `x`.
     pub(in crate::ops) struct RmsNorm = rms_norm { epsilon: f64 => above_zero }
     inputs { X = x: one, GAIN = gain: optional }
     outputs { OUT = out: one }
     impl Builder, Var { fn rms_norm(&self, x: Var, gain: Option<Var>, epsilon: f64) -> Var; }
 }
 
-/// Reads a number above 0: its root is the divisor of a row whose numbers are all equal.
+/// Reads epsilon, which must be above 0: the root of epsilon divides a row whose numbers are all equal.
 pub(in crate::ops) fn above_zero(attributes: &Attributes, name: &str) -> Result<f64> {
     let number = attributes.float(name)?;
     if number > 0.0 && number.is_finite() {
@@ -104,13 +105,13 @@ pub(in crate::ops) fn above_zero_in(s: &InferShape<'_>, x: usize, epsilon: f64) 
 
 /// The form of the normalization: layer or RMS.
 pub(in crate::ops) trait Form: DeclaredOp {
-    /// The number that is subtracted from a row.
+    /// What is subtracted from a row: the mean, or 0.
     const CENTRE: Centre;
     /// Whether there is a slot for a bias.
     const BIASED: bool;
     /// Returns the number that is added under the root.
     fn epsilon(&self) -> f64;
-    /// Returns the attributes of samples.
+    /// Returns the attributes of the check cases.
     fn sample() -> Attributes;
 }
 
@@ -212,6 +213,6 @@ impl<F: Form> Normalise<F> {
     }
 }
 
-/// Scratch: sums of blocks of rows.
+/// Scratch: the sums of the gradients over blocks of rows.
 #[derive(Default)]
 struct Scratch<T>(Vec<T>);

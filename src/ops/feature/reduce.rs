@@ -1,4 +1,4 @@
-//! Reductions: `sum` and `mean` of everything, and `sum_features`, `mean_features`, `max_features` of each row.
+//! Reductions: `sum` and `mean` of all numbers, and `sum_features`, `mean_features`, `max_features` of each row.
 
 use crate::error::Result;
 use crate::kernels::{Assign, Float, exceeds};
@@ -16,15 +16,16 @@ const OUT: usize = 0;
 pub(in crate::ops) trait Reduction: DeclaredOp {
     /// Whether the gradient depends on the numbers.
     const NEEDS_X: bool = false;
-    /// The hint that the result is the sum or the mean of the numbers.
+    /// The hint for the compiler that the result is the sum or the mean of the numbers; `None` for other reductions.
     const TOTAL: Option<Total> = None;
-    /// Reduces `n` numbers in rows.
+    /// Reduces `n` numbers, given as rows, to one number.
     fn reduce<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>, n: usize) -> T;
-    /// Returns the derivative by element `j` of a row of `n`; `best` is the first maximum if the gradient depends on the numbers.
+    /// Returns the derivative by element `j` of a row of `n` numbers; `best` is the index of the first maximum, which is used
+    /// only if [`Self::NEEDS_X`].
     fn slope<T: Float>(j: usize, n: usize, best: usize) -> T;
 }
 
-/// Declares reductions, each by its documentation, type and method, then the result and its derivative.
+/// Declares reductions. Each has its documentation, a type, a method, the result and the derivative.
 macro_rules! reductions {
     ($(
         $(#[doc = $text:literal])*
@@ -55,8 +56,8 @@ macro_rules! reductions {
 }
 
 reductions! {
-    /// Sums all numbers, out = Σ_ij x_ij, whatever the LoD: one number without a LoD. The numbers are added up row by
-    /// row, first to last, in f64, so that the result does not depend on threads.
+    /// Sums all numbers, out = Σ_ij x_ij, for any LoD; the result is one number without a LoD. The numbers are added up row by
+    /// row, first to last, in f64, so the result does not depend on the number of threads.
     ///
     /// ```
     /// use ndarray::array;
@@ -75,8 +76,8 @@ reductions! {
         result |rows, _| T::from_f64(total(rows));
         slope |_, _, _| T::ONE;
 
-    /// Computes the mean of all n numbers, out = Σ_ij x_ij / n, 0 if there are none: one number without a LoD, computed
-    /// from their sum.
+    /// Computes the mean of all n numbers, out = Σ_ij x_ij / n, or 0 if n = 0; the result is one number without a LoD. The sum is
+    /// computed as by `sum`.
     ///
     /// ```
     /// use ndarray::array;
@@ -115,8 +116,7 @@ reductions! {
         result |rows, _| T::from_f64(total(rows));
         slope |_, _, _| T::ONE;
 
-    /// Computes the mean of each row of n numbers, out_i = Σ_j x_ij / n, 0 if the row is empty; one number per row,
-    /// the LoD is kept.
+    /// Computes the mean of each row of n numbers, out_i = Σ_j x_ij / n, or 0 if n = 0; one number per row, the LoD is kept.
     ///
     /// ```
     /// use ndarray::array;
@@ -136,8 +136,8 @@ reductions! {
         result |rows, n| T::from_f64(total(rows) / n.max(1) as f64);
         slope |_, n, _| T::from_f64(1.0 / n.max(1) as f64);
 
-    /// Computes the maximum of each row, out_i = max_j x_ij, one number per row; the LoD is kept. NaN is larger than any number,
-    /// so that a NaN is not lost. The first maximum gets the gradient.
+    /// Computes the maximum of each row, out_i = max_j x_ij, one number per row; the LoD is kept. NaN counts as larger than any
+    /// number, so that a NaN is not hidden. The first maximum of the row gets the gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -171,7 +171,7 @@ fn first_maximum<T: Float>(row: &[T]) -> usize {
     row.iter().enumerate().fold(0, |best, (j, &x)| if exceeds(x, row[best]) { j } else { best })
 }
 
-/// A [`Reduction`] of everything, as an operator.
+/// A [`Reduction`] of all numbers of a variable, as an operator.
 pub(in crate::ops) struct Whole<R>(R);
 family!(Whole);
 

@@ -11,11 +11,11 @@ const X: usize = 0;
 const OUT: usize = 0;
 
 operator! {
-    /// Softmax of each row's features: `out_j = e^(x_j − m) / Σ_k e^(x_k − m)`, where m is the row's maximum.
+    /// Softmax over the features of each row: `out_j = e^(x_j − m) / Σ_k e^(x_k − m)`, where m is the row's maximum.
     ///
-    /// The rows may belong to sequences of any LoD, which the output keeps. A row that is -inf throughout (all is masked)
-    /// has the softmax 0, and passes no gradient. [`sequence_softmax`](Self::sequence_softmax) and
-    /// [`cross_entropy`](Self::cross_entropy) give NaN where all is -inf.
+    /// The rows may have any LoD, which the output keeps. A row in which every number is -inf (a fully masked row) has the
+    /// softmax 0, and passes no gradient. For such numbers, [`sequence_softmax`](Self::sequence_softmax) and
+    /// [`cross_entropy`](Self::cross_entropy) give NaN.
     ///
     /// ```
     /// use ndarray::array;
@@ -38,8 +38,8 @@ operator! {
 }
 
 operator! {
-    /// Logarithm of the softmax of each row's features: `out_j = x_j − m − log Σ_k e^(x_k − m)`, where m is the row's
-    /// maximum. A row that is -inf throughout has -inf.
+    /// Logarithm of the softmax over the features of each row: `out_j = x_j − m − log Σ_k e^(x_k − m)`, where m is the row's
+    /// maximum. A row in which every number is -inf gives -inf.
     ///
     /// ```
     /// use ndarray::array;
@@ -60,9 +60,9 @@ operator! {
     impl Builder, Var { fn log_softmax(&self, x: Var) -> Var; }
 }
 
-/// The softmax, or its logarithm.
+/// The form of the operator: the softmax, or the logarithm of the softmax.
 pub(in crate::ops) trait Form: DeclaredOp {
-    /// The logarithm.
+    /// Whether the result is the logarithm of the softmax.
     const LOG: bool;
 }
 
@@ -74,7 +74,7 @@ impl Form for LogSoftmax {
     const LOG: bool = true;
 }
 
-/// The softmax of each row, or its logarithm.
+/// The softmax of each row, or the logarithm of the softmax, as an operator.
 pub(in crate::ops) struct Softmax<F>(F);
 family!(Softmax);
 
@@ -130,7 +130,7 @@ impl<T: Float> Sweep for Values<'_, T> {
     fn run<A: Arithmetic>(mut self) {
         for (out, x) in self.out.iter_mut().zip(self.x.iter()) {
             let max = x.iter().fold(T::NEG_INFINITY, |max, &x| if x > max { x } else { max });
-            // All masked: nothing to subtract.
+            // In a fully masked row the maximum is -inf; 0 is subtracted instead, which avoids NaN.
             let max = if max > T::NEG_INFINITY { max } else { T::ZERO };
             out.iter_mut().zip(x).for_each(|(out, &x)| *out = (x - max).exp_with::<A>());
             let sum: T = out.iter().copied().sum();

@@ -9,11 +9,12 @@ use crate::tensor::DType;
 use crate::with_float;
 
 operator! {
-    /// Returns the k largest numbers of each row, largest first, and their columns.
+    /// Returns the k largest numbers of each row, the largest first, and the columns of these numbers.
     ///
-    /// values_ij is the j-th largest number of row i, and ids_ij its column, an i64; among equal numbers the lowest column comes
-    /// first, and NaN comes before all numbers; [`argmax`](Self::argmax) returns the first of these columns alone. Row-wise: x
-    /// may have any LoD, which both outputs `[rows, k]` keep. The columns of the values in x get the gradient of the values.
+    /// values_ij is the j-th largest number of row i, and ids_ij its column, an i64; Among equal numbers the lowest column comes
+    /// first; NaN comes before all numbers. [`argmax`](Self::argmax) returns only the first of these columns. Row-wise: x may
+    /// have any LoD, which both outputs `[rows, k]` keep. The k numbers of x get the gradient of `values`; all other numbers get
+    /// 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -30,7 +31,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, or k is not from 1 to the width of its rows.
+    /// If `x` holds no floats, or k is not from 1 to the width of `x`.
     pub(in crate::ops) struct TopK = top_k { k: usize }
     inputs { X = x: one }
     outputs { VALUES = values: one, IDS = ids: one.without_gradient() }
@@ -99,7 +100,7 @@ impl TopK {
         for (row, x) in x.iter().enumerate() {
             let (values, ids) = (values.row(row), ids.row(row));
             let mut found = 0;
-            // Each number is inserted from the end of the k sorted numbers: most numbers of a row are below all of these.
+            // Each number is compared with the smallest of the k sorted numbers first, since most numbers are smaller than all k.
             for (column, &x) in x.iter().enumerate() {
                 if found == self.k && !exceeds(x, values[found - 1]) {
                     continue;

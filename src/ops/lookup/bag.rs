@@ -1,4 +1,4 @@
-//! `embedding_bag`: rows of a table, by number, pooled without being copied.
+//! `embedding_bag`: looks up rows of a table by ids, and pools them without copying them.
 
 use std::ops::Range;
 
@@ -44,7 +44,7 @@ impl LookupBag {
         Self { weights: weights.into(), ..self }
     }
 
-    /// Padding: the id that is left out (default: none).
+    /// Padding: the id that is skipped in every bag (default: none).
     #[must_use]
     pub fn padding_id(self, padding_id: impl Into<Option<i64>>) -> Self {
         Self { padding_id: padding_id.into(), ..self }
@@ -58,26 +58,27 @@ impl LookupBag {
 }
 
 operator! {
-    /// Pools the rows of `table` `[height, width]` that the ids of each bag name to one row. A bag is a sequence of the last
-    /// level of `ids`. The rows are never copied. The layer [`embedding_bag`](Self::embedding_bag) creates the table.
+    /// Pools the rows of `table` `[height, width]` that the ids of each bag name: one output row per bag. A bag is a sequence of
+    /// the last level of `ids`. The table's rows are not copied. The layer [`embedding_bag`](Self::embedding_bag) creates the
+    /// table.
     ///
     /// With the ids i_1 … i_n of a bag, weights w_1 … w_n and the table W:
     ///
-    /// | pool | out, of a bag | gradient of W\[i\], over the places k with i_k = i |
+    /// | pool | out, of a bag | gradient of W\[i\], over the positions k with i_k = i |
     /// |---|---|---|
     /// | sum | Σ_k w_k · W\[i_k\] | Σ_k w_k · d |
     /// | mean | Σ_k W\[i_k\] / n | Σ_k d / n |
-    /// | max | the largest of each column; NaN counts as the largest | d where k is the first maximum, else 0 |
+    /// | max | the largest number of each column; NaN counts as the largest | d where k is the first maximum, else 0 |
     ///
-    /// Without weights, w_k is 1. With weights the pool must be a sum: a weighted mean has two meanings, Σ w x / n
-    /// and Σ w x / Σ w, which compositions with other operators compute. The gradient of w_k is d · W\[i_k\].
+    /// Here d is the gradient of out. Without weights, w_k is 1. With weights the pool must be a sum: a weighted mean could mean
+    /// Σ w x / n or Σ w x / Σ w, and other operators can compute either from the sum. The gradient of w_k is d · W\[i_k\].
     ///
     /// The ids are whole numbers, i64 or i32, one per row, `[rows]` or `[rows, 1]`; the weights are one per row, in the
-    /// table's dtype. An empty bag gives zeros. The `padding_id`, if set, is skipped: it does not count in a mean, and
-    /// neither its row nor its weight gets a gradient. The output has the LoD of the ids without its last level.
+    /// table's dtype. An empty bag gives zeros. The `padding_id`, if set, is skipped: it is not counted in a mean, and its row
+    /// and its weight get no gradient. The output has the LoD of the ids without its last level.
     ///
-    /// The gradient of the table is summed over equal ids, in their order. As selected rows it has one row for each id
-    /// that occurs, ascending, and the table's size costs nothing. `table` may be a [row-sparse
+    /// The gradient of the table is summed over equal ids, in their order. As selected rows it has one row for each id that
+    /// occurs, ascending; then the cost does not depend on the height of the table. `table` may be a [row-sparse
     /// parameter](crate::Builder::row_sparse_parameter), whose gradient is always stored as selected rows.
     ///
     /// ```
@@ -238,13 +239,13 @@ impl Op for EmbeddingBag {
 /// Scratch for the ids of a call, their factors and their bags, used again at every call.
 #[derive(Default)]
 struct Scratch<T> {
-    /// The ids without padding, bag by bag, and the start of each bag.
+    /// The ids without padding, bag by bag; `starts` is where each bag starts in this list.
     rows: Vec<i64>,
     starts: Vec<usize>,
-    /// For a row-sparse table: the distinct rows of the ids, and the index of each id's row.
+    /// For a row-sparse table: the distinct rows that the ids name; `places` is the index of each id's row in them.
     gathered: Vec<T>,
     places: Vec<i64>,
-    /// The factor of each id's row.
+    /// The factor of each id's row; empty if every factor is 1.
     factors: Vec<T>,
     /// The bag of each id.
     bags: Vec<u32>,
@@ -255,7 +256,7 @@ struct Scratch<T> {
 }
 
 impl<T: Float> Scratch<T> {
-    /// Returns the numbers of the table, and the row of each id.
+    /// Returns the rows of the table, and for each id the number of its row in them: the dense table, or else the gathered rows.
     fn table<'a>(&'a self, dense: Option<View<'a, T>>, width: usize) -> (View<'a, T>, &'a [i64]) {
         match dense {
             Some(table) => (table, &self.rows),
@@ -281,7 +282,7 @@ impl<T: Float> Scratch<T> {
         }
     }
 
-    /// Collects the ids without padding; the error names the first row whose id is not in the table.
+    /// Collects the ids without padding; returns an error that names the first row whose id is not in the table.
     fn gather<I: Copy + Into<i64>>(
         &mut self,
         op: &EmbeddingBag,
@@ -323,7 +324,7 @@ impl<T: Float> Scratch<T> {
         );
     }
 
-    /// Computes the share of its bag's gradient that each id gets; for a mean, appends 1 / n to the factors.
+    /// Prepares the gradient of the table: the bag of each id, and for a mean the factor 1 / n of each id.
     fn share(&mut self, op: &EmbeddingBag) -> Result<()> {
         let Self { rows, starts, factors, bags, plan, .. } = self;
         check_count(rows.len().max(starts.len()))?;
@@ -340,7 +341,7 @@ impl<T: Float> Scratch<T> {
         Ok(())
     }
 
-    /// Finds the first maximum of each bag and column.
+    /// Finds the id with the first maximum of each bag and column.
     fn find_maxima(&mut self, dense: Option<View<'_, T>>, width: usize) {
         let count = self.starts.len() - 1;
         let (mut which, mut best) = (std::mem::take(&mut self.which), std::mem::take(&mut self.best));
@@ -419,7 +420,7 @@ impl EmbeddingBag {
         let ids = ids!(run, Self::IDS);
         let height = run.input_spec(Self::TABLE).shape[0].known().unwrap_or(0);
         room.collect(self, &ids, run.sequences(Self::IDS)?, height)?;
-        // Only weights and maxima depend on the numbers of the table.
+        // The numbers of the table are read only for the gradient of weights and for maxima.
         let (by_rows, width) = (run.table(Self::TABLE), dout.width());
         let reads = self.pool == BagPool::Max || run.wants(Self::WEIGHTS);
         if let Some(table) = by_rows.filter(|_| reads) {
@@ -471,7 +472,7 @@ impl EmbeddingBag {
         Ok(())
     }
 
-    /// Writes or adds the gradient of the weights; the weights of padding get none.
+    /// Writes or adds the gradient of the weights; the gradient of a padding id's weight is 0.
     fn put_weights<T: Float>(&self, ids: &Ids<'_>, found: &[T], mut to: ViewMut<'_, T>, assign: Assign) {
         let mut found = found.iter();
         for (row, to) in to.iter_mut().enumerate() {
@@ -481,10 +482,10 @@ impl EmbeddingBag {
     }
 }
 
-/// The number of numbers per thread below which another thread does not pay.
+/// The least number of numbers per thread: with fewer, another thread costs more time than it saves.
 const GRAIN: usize = 1 << 15;
 
-/// Divides the distinct rows over threads; one thread computes each sum.
+/// Computes the gradient of the table, with the distinct rows divided over threads: each row's sum is computed by one thread.
 fn divide<T: Float>(
     gradient: BagGradient<'_, T>,
     dout: View<'_, T>,
@@ -554,7 +555,7 @@ fn samples() -> Result<Vec<CheckCase>> {
         samples.push(sample(&name("all empty"), plain.clone(), &[], &[vec![0, 0]])?);
         samples.push(sample(&name("none, selected rows"), sparse, &[], &[vec![]])?);
         let padded = attributes(pool, Some(0), rows);
-        // The gradient of the padding row is zero by definition, and so is the derivative: it is not read.
+        // The padding row is not read, so its derivative is zero, as its gradient is.
         samples.push(sample(&name("padding"), padded, &[0, 3, 0, 0], &[vec![2, 0, 1, 1]])?);
         let ids = Variable::sequences(array![[2i32], [0]], Lod::from_lengths1(&[0, 2])?)?;
         let column = CheckCase::new(&name("i32, a column"), plain);

@@ -1,4 +1,4 @@
-//! `embedding`: rows of a table, by number.
+//! `embedding`: looks up rows of a table by ids.
 
 use ndarray::array;
 
@@ -17,16 +17,16 @@ use crate::with_float;
 operator! {
     /// Looks up the rows of `weight` `[height, width]` by `ids`; the layer `embedding` creates the weight.
     ///
-    /// out_i = W\[ids_i\], with ids `[rows]` or `[rows, 1]` of i64 or i32 and W `[height, width]`. Row-wise: the ids may
-    /// belong to sequences of any LoD, which the output keeps.
+    /// out_i = W\[ids_i\], with ids `[rows]` or `[rows, 1]` of i64 or i32 and W `[height, width]`. Row-wise: the ids may have any
+    /// LoD, which the output keeps.
     ///
-    /// The gradient of W is summed over equal ids. With `sparse` it is stored as selected rows, one for each looked-up id
-    /// in their order, and the table's size costs nothing. The `padding_id`, if there is one, is looked up like any other,
-    /// but its row gets no gradient, dense or sparse.
+    /// The gradient of W is summed over equal ids. With `sparse` it is stored as selected rows, one for each id in the order of
+    /// the ids, so that the cost does not depend on the height of the table. The `padding_id`, if it is not `None`, is looked up
+    /// like any other id, but its row gets no gradient.
     ///
-    /// `weight` may be a [row-sparse parameter](crate::Builder::row_sparse_parameter): a row that was never touched is read with
-    /// its initial value, and the gradient is always stored as selected rows. `weight` may also be selected rows that the
-    /// program computes: rows that are not stored are 0, and only the stored rows get a gradient.
+    /// `weight` may be a [row-sparse parameter](crate::Builder::row_sparse_parameter): a row that is not stored yet has its
+    /// initial value, and the gradient is always stored as selected rows. `weight` may also be selected rows that the program
+    /// computes: rows that are not stored are 0, and only the stored rows get a gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -88,7 +88,7 @@ impl Op for Embedding {
                 reads.stored(StorageKind::SelectedRows)
             }
             StorageKind::Dense => reads,
-            // The ids of the selected rows.
+            // The gradient of a weight that is not dense needs the row numbers that the weight stores.
             _ => reads.input(Self::WEIGHT).stored(StorageKind::SelectedRows),
         }
     }
@@ -104,7 +104,7 @@ impl Op for Embedding {
     fn cost(&self, work: &Work<'_>) -> Cost {
         let touched = work.touched();
         match work.pass() {
-            // Only the rows of the table that are looked up are read: the number of rows that are written.
+            // Only the rows that the ids name are read from the table: as many numbers as are written.
             Pass::Forward => Cost { flops: 0, read: touched.written, ..touched },
             Pass::Backward => touched,
         }
@@ -118,7 +118,7 @@ impl Op for Embedding {
             let attributes = Embedding { padding_id: None, sparse }.attributes();
             Ok(CheckCase::new(name, attributes).batch("ids", ids).constant("weight", weight.clone()))
         };
-        // The gradient of the padding row is zero by definition; it is not the derivative.
+        // The gradient of the padding row is zero by definition, unlike its derivative, so gradients are not checked.
         let padding = Embedding { padding_id: Some(0), sparse: false }.attributes();
         let padding = CheckCase::new("padding, i32, a column", padding).without_gradient();
         Ok(vec![
@@ -154,7 +154,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The least number of numbers that another thread must look up to pay.
+/// The least number of numbers per thread: with fewer, another thread costs more time than it saves.
 const GRAIN: usize = 1 << 14;
 
 /// A weight that is not dense.
@@ -162,12 +162,12 @@ const GRAIN: usize = 1 << 14;
 enum Weight<'a, T> {
     /// A row-sparse parameter.
     Table(TableRows<'a, T>),
-    /// Selected rows by ascending numbers; all others are 0.
+    /// The row numbers of selected rows, ascending, and the rows; all other rows are 0.
     Rows(&'a [i64], View<'a, T>),
 }
 
 impl<T: RowValue> Weight<'_, T> {
-    /// Looks up the rows of the ids from `first` on, which are in range.
+    /// Looks up the rows that the ids from number `first` on name; all ids must be in range.
     fn look_up(self, ids: &Ids<'_>, first: usize, mut out: ViewMut<'_, T>, threads: usize) {
         let half = out.rows() / 2;
         if threads > 1 && half * out.width() >= GRAIN {
@@ -191,7 +191,7 @@ impl<T: RowValue> Weight<'_, T> {
     }
 }
 
-/// Returns the numbers of selected rows, which may be unfilled.
+/// Returns the values of selected rows; a buffer that was never filled gives no rows.
 fn rows_of<T: RowValue>(rows: &RowBuffer) -> Result<View<'_, T>> {
     if rows.dtype().is_none() { Ok(View::new(&[], 0, rows.width())) } else { rows.values::<T>() }
 }

@@ -1,4 +1,4 @@
-//! `gather_rows` and `scatter_rows`: rows of a dense variable, by number; and `one_hot`.
+//! `gather_rows` and `scatter_rows`, which read and add rows by their numbers, and `one_hot`.
 
 use ndarray::array;
 
@@ -18,9 +18,9 @@ operator! {
     /// Gathers the rows of `x` at `ids`, in the order of `ids`, with repetition: out_i = x\[ids_i\], with the rows and the LoD
     /// of `ids`.
     ///
-    /// `x` has the rows of the batch, numbered from 0 through all of its sequences, or is a constant `[height, width]` (then a
-    /// table without a layer, whose gradient is dense; see [`lookup`](Self::lookup) for one of selected rows). The gradient of a
-    /// row is the sum over its occurrences in `ids`, in their order.
+    /// `x` has the rows of the batch, numbered from 0 through all sequences, or is a constant table `[height, width]`. The
+    /// gradient of a table is dense here; with [`lookup`](Self::lookup) it can be selected rows. The gradient of a row is the sum
+    /// over its occurrences in `ids`, in their order.
     ///
     /// ```
     /// use ndarray::array;
@@ -36,7 +36,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one per row, or `x` does not hold rows of floats; when it runs, if an id is not below the
+    /// If `ids` are not whole numbers, one per row, or `x` does not hold rows of floats; at a run, if an id is not below the
     /// number of rows.
     pub(in crate::ops) struct GatherRows = gather_rows { of_batch: bool = false }
     inputs { IDS = ids: one.without_gradient(), X = x: one }
@@ -49,10 +49,10 @@ operator! {
 }
 
 operator! {
-    /// Adds each row of `x` to the row of a zero matrix of `height` rows that its id names: out\[ids_i\] += x_i.
+    /// Adds each row of `x` to one row of a matrix of zeros, the row that the id names: out\[ids_i\] += x_i.
     ///
-    /// x has the rows of `ids`, of any LoD; the result is a constant `[height, width]` without one. Rows with equal ids are added
-    /// up first to last, so that the result does not depend on threads. The gradient of row i is row ids_i of the output's
+    /// x has the rows of `ids`, with any LoD; the result is a constant `[height, width]` without a LoD. Rows with equal ids are
+    /// added up first to last, so that the result does not depend on threads. The gradient of row i is row ids_i of the output's
     /// gradient: dx_i = dout\[ids_i\].
     ///
     /// ```
@@ -68,7 +68,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one per row, `x` holds no floats or has other rows; when it runs, if an id is not below the height.
+    /// If `ids` are not whole numbers, one per row, `x` holds no floats or has other rows; at a run, if an id is not below the
+    /// height.
     pub(in crate::ops) struct ScatterRows = scatter_rows { height: usize }
     inputs { IDS = ids: one.without_gradient(), X = x: one }
     outputs { OUT = out: one }
@@ -78,9 +79,9 @@ operator! {
 operator! {
     /// Encodes each id as a one-hot row of `classes` numbers: 1 in the column that the id names, 0 in all others.
     ///
-    /// Row-wise: the ids may belong to sequences of any LoD, which the output `[rows, classes]` keeps. It holds f32, or another
-    /// float by the attribute `dtype`. No gradient passes it. [`lookup`](Self::lookup) equals the product of the one-hot rows
-    /// with a matrix, and reads only the rows of the ids.
+    /// Row-wise: the ids may have any LoD, which the output `[rows, classes]` keeps. The output holds f32, or the float type in
+    /// the attribute `dtype`; it passes no gradient. To multiply one-hot rows by a matrix, use [`lookup`](Self::lookup): it gives
+    /// the same result, and reads only the rows that the ids name.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -94,8 +95,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one per row, there are no classes, or the dtype is no float; when it runs, if an id is not below
-    /// the number of classes.
+    /// If `ids` are not whole numbers, one per row, if `classes` is 0, or if the dtype is no float; at a run, if an id is not
+    /// below the number of classes.
     pub(in crate::ops) struct OneHot = one_hot { classes: usize, dtype: DType }
     inputs { IDS = ids: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }
@@ -114,7 +115,7 @@ fn some_ids(lengths: &[&[usize]], height: usize) -> Result<Variable> {
     Variable::sequences(ndarray::Array1::from(ids), lod)
 }
 
-/// Check cases of both operators.
+/// The names and lengths of the check cases of both operators.
 const CASES: [(&str, &[&[usize]]); 4] = [
     ("repeated ids", &[&[2, 0, 4]]),
     ("two levels", &[&[2, 0, 1], &[3, 0, 4]]),
@@ -125,7 +126,7 @@ const CASES: [(&str, &[&[usize]]); 4] = [
 impl Op for GatherRows {
     fn facts(&self) -> Facts {
         match self.of_batch {
-            // A row number counts through the whole batch.
+            // Ids number the rows of the whole batch, so the result depends on the batch.
             true => Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Keeps(Self::IDS)) },
             false => Facts::row_wise(),
         }

@@ -11,7 +11,7 @@ pub(in crate::ops) enum Ids<'a> {
     I64(View<'a, i64>),
 }
 
-/// The ids at an input slot of a forward or backward call.
+/// Reads the ids at an input slot of a forward or backward call.
 macro_rules! ids {
     ($run:expr, $slot:expr) => {
         match $run.dtype($slot) {
@@ -39,10 +39,10 @@ impl Ids<'_> {
         }
     }
 
-    /// Returns the table row that the id of a row names; the table in slot `table` has `height` rows.
+    /// Returns the id of row `row` as a row number of a table with `height` rows; errors name the slot `table`.
     ///
     /// # Errors
-    /// If it is out of range.
+    /// If the id is out of range.
     pub(in crate::ops) fn place(&self, row: usize, height: usize, table: &str) -> Result<usize> {
         let id = self.get(row);
         index(id, height)
@@ -52,7 +52,7 @@ impl Ids<'_> {
     /// Returns the class that the label of a row names; `None` for the ignored label.
     ///
     /// # Errors
-    /// If it is out of range.
+    /// If the id is out of range.
     pub(in crate::ops) fn class(
         &self,
         row: usize,
@@ -73,7 +73,7 @@ impl Ids<'_> {
     }
 }
 
-/// Returns an id as an index below `limit`.
+/// Returns an id as an index; `None` if it is negative or not below `limit`.
 pub(in crate::ops) fn index(id: i64, limit: usize) -> Option<usize> {
     usize::try_from(id).ok().filter(|&i| i < limit)
 }

@@ -1,4 +1,4 @@
-//! Ids, and the rows of a table that they name.
+//! Operators on ids and on the rows that ids name.
 
 #[macro_use]
 pub(super) mod bag;

@@ -11,12 +11,11 @@ use crate::tensor::{DType, Variable};
 use crate::with_float;
 
 operator! {
-    /// Computes the accuracy: the share of the rows of `logits` `[rows, classes]` whose largest number is at
-    /// the label, an f32 scalar.
+    /// Computes the accuracy: the share of the rows of `logits` `[rows, classes]` whose largest logit is at the label.
     ///
     /// out = (rows whose first largest logit is at the label) / (rows that count), an f32 scalar. Rows whose label is
-    /// `ignore_index` do not count; if no row counts, as in an empty batch, the accuracy is 0. A row with a NaN is a
-    /// miss. The operator reads the whole batch, whatever the LoD, and has no gradient.
+    /// `ignore_index` do not count; if no row counts, as in an empty batch, the accuracy is 0. A row with a NaN counts as wrong.
+    /// `logits` may have any LoD. The accuracy is over the whole batch, and has no gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -33,7 +32,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the rows differ, or the labels are not whole numbers, one per row.
+    /// If `logits` and `labels` have different rows, or the labels are not whole numbers, one per row.
     pub(in crate::ops) struct Accuracy = accuracy { ignore_index: Option<i64> }
     inputs { LOGITS = logits: one.without_gradient(), LABELS = labels: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

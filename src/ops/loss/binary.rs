@@ -1,4 +1,4 @@
-//! `binary_cross_entropy`, `focal_loss` and `hinge`: binary classification losses from one number per class.
+//! `binary_cross_entropy`, `focal_loss` and `hinge`: losses of binary classification, with one logit or score per class.
 
 use super::pointwise::{Pointwise, Weights};
 use crate::builder_methods;
@@ -9,7 +9,8 @@ use crate::operator::Attributes;
 use crate::operator::attributes::or_default;
 use crate::program::Var;
 
-/// Options of [`Builder::binary_cross_entropy_with`](crate::Builder::binary_cross_entropy_with); by default all columns and targets weigh 1.
+/// Options of [`Builder::binary_cross_entropy_with`](crate::Builder::binary_cross_entropy_with); by default all columns and
+/// targets have the weight 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BinaryCrossEntropy {
     pub(crate) weights: Option<Var>,
@@ -23,8 +24,8 @@ impl BinaryCrossEntropy {
         Self { weights: weights.into(), ..self }
     }
 
-    /// Weights of the target 1 relative to the target 0, `[columns]` (default: 1); they have no gradient. For a rare class, the number of
-    /// targets 0 per target 1 balances both.
+    /// Weights of the target 1 relative to the target 0, `[columns]` (default: 1); they have no gradient. For a rare class, the
+    /// number of targets 0 divided by the number of targets 1 balances both.
     #[must_use]
     pub fn positive_weights(self, positive_weights: impl Into<Option<Var>>) -> Self {
         Self { positive_weights: positive_weights.into(), ..self }
@@ -47,7 +48,7 @@ builder_methods! { BinaryCrossEntropyPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If they are not floats of one dtype, in the same rows and equally wide.
+    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width.
     #[doc(alias = "bce")]
     pub fn binary_cross_entropy(&self, x: Var, y: Var) -> Var {
         self.binary_cross_entropy_with(x, y, BinaryCrossEntropy::default())
@@ -60,10 +61,10 @@ operator! {
     ///
     /// loss_i = −Σ_j w_j · (p_j · y_ij · ln s + (1 − y_ij) · ln(1 − s)) / n,
     ///
-    /// computed from the logits so that no logarithm of 0 is taken, however large they are. Row-wise: both have the same rows, of
-    /// any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. As PyTorch's `BCEWithLogitsLoss`, whose
-    /// mean is the `mean` of this loss. For row weights, multiply the loss. No gradient passes the targets; `cast` turns whole
-    /// numbers into targets.
+    /// with n columns. It is computed from the logits, so that no logarithm of 0 occurs, however large the logits are. Row-wise:
+    /// `x` and `y` have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. As
+    /// PyTorch's `BCEWithLogitsLoss`, whose mean is the `mean` of this loss. To weight rows, multiply the loss by the weights.
+    /// The targets get no gradient; `cast` turns whole numbers into targets.
     ///
     /// ```
     /// use ndarray::array;
@@ -80,7 +81,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If they are not floats of one dtype, in the same rows and equally wide, or weights are not one per column.
+    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width, or if there is not one weight per
+    /// column.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct LogisticLoss = binary_cross_entropy {}
     inputs {
@@ -101,7 +103,7 @@ operator! {
 #[inline(always)]
 fn beyond<T: Float, A: Arithmetic>(x: T) -> T {
     let e = (-x.abs()).exp_with::<A>();
-    // ln(1 + e) is e where 1 + e loses digits of e.
+    // For a small e, 1 + e loses digits of e, and ln(1 + e) is e up to rounding.
     if e < T::from_f64(1e-5) { e } else { (T::ONE + e).ln() }
 }
 
@@ -134,7 +136,7 @@ pub struct FocalLoss {
 }
 
 impl Default for FocalLoss {
-    /// The values of the paper: gamma 2, alpha 0.25.
+    /// Gamma 2 and alpha 0.25, as in the paper.
     fn default() -> Self {
         Self { gamma: 2.0, alpha: Some(0.25) }
     }
@@ -147,7 +149,8 @@ impl FocalLoss {
         Self { gamma, ..self }
     }
 
-    /// Alpha: the weight of the target 1, from 0 to 1 (default: 0.25); the target 0 weighs 1 − alpha. With `None` both weigh 1.
+    /// Alpha: the weight of the target 1, from 0 to 1 (default: 0.25); the target 0 has the weight 1 − alpha. With `None` both
+    /// have the weight 1.
     #[must_use]
     pub fn alpha(self, alpha: impl Into<Option<f64>>) -> Self {
         Self { alpha: alpha.into(), ..self }
@@ -166,7 +169,7 @@ builder_methods! { FocalLossPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If they are not floats of one dtype, in the same rows and equally wide.
+    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width.
     pub fn focal_loss(&self, x: Var, y: Var) -> Var {
         self.focal_loss_with(x, y, FocalLoss::default())
     }
@@ -177,8 +180,8 @@ operator! {
     /// have little weight (Lin et al., "Focal loss for dense object detection", 2017).
     ///
     /// With s = sigmoid(x_ij), the binary cross-entropy c_ij and the error q_ij = s · (1 − y_ij) + (1 − s) · y_ij: loss_i = Σ_j
-    /// (alpha · y_ij + (1 − alpha) · (1 − y_ij)) · q_ij^gamma · c_ij / n. Row-wise: both have the same rows, of any LoD, which
-    /// the loss `[rows, 1]` keeps; a row without columns has the loss 0. No gradient passes the targets.
+    /// (alpha · y_ij + (1 − alpha) · (1 − y_ij)) · q_ij^gamma · c_ij / n, over the n columns. Row-wise: `x` and `y` have the same
+    /// rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. The targets get no gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -194,7 +197,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If they are not floats of one dtype, in the same rows and equally wide; if gamma is below 0, or alpha not in 0 to 1.
+    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width; if gamma is below 0, or alpha is not
+    /// from 0 to 1.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Focal = focal_loss { gamma: f64 => not_negative, alpha: Option<f64> => share }
     inputs { X = x: one, Y = y: one.without_gradient() }
@@ -215,7 +219,7 @@ fn not_negative(attributes: &Attributes, name: &str) -> Result<f64> {
     Err(Error::new(format!("attribute `{name}`"), "a number of at least 0", number.to_string()))
 }
 
-/// Reads a number from 0 to 1, or none.
+/// Reads a number from 0 to 1; returns `None` if the attribute is missing or none.
 fn share(attributes: &Attributes, name: &str) -> Result<Option<f64>> {
     let number: Option<f64> = or_default(attributes, name, None)?;
     match number {
@@ -228,7 +232,7 @@ fn share(attributes: &Attributes, name: &str) -> Result<Option<f64>> {
 }
 
 impl Focal {
-    /// Returns the weight of the target, the error, and the cross-entropy.
+    /// Returns the weight of the target, the error q, and the cross-entropy c, for a logit x and a target y.
     #[inline(always)]
     fn terms<T: Float, A: Arithmetic>(self, x: T, y: T) -> (T, T, T) {
         let weight = match self.alpha.map(T::from_f64) {
@@ -236,7 +240,8 @@ impl Focal {
             None => T::ONE,
         };
         let missing = x.sigmoid_with::<A>() * (T::ONE - y) + (-x).sigmoid_with::<A>() * y;
-        // For a target outside of 0 … 1 the error may be negative; the comparison lets NaN pass.
+        // For a target outside of 0 … 1 the error may be negative, and is set to 0. For NaN the comparison is false, so that NaN
+        // stays NaN.
         let missing = if missing < T::ZERO { T::ZERO } else { missing };
         (weight, missing, (T::ONE - y) * x + beyond::<T, A>(x) + (-x).max(T::ZERO))
     }
@@ -256,7 +261,7 @@ impl Pointwise for Focal {
         let of_entropy = s * (T::ONE - y) - rest * y;
         let of_missing = s * rest * (T::ONE - y - y);
         let power = missing.powf(T::from_f64(self.gamma));
-        // At an error of 0 the slope of the power is taken as 0.
+        // Where the error is 0, the derivative of its power is set to 0.
         let slope = if missing > T::ZERO { T::from_f64(self.gamma) * power / missing } else { T::ZERO };
         weight * (slope * of_missing * entropy + power * of_entropy)
     }
@@ -272,8 +277,8 @@ operator! {
     /// Computes the mean hinge loss of each row, from scores `x` and targets `y` of −1 or 1: loss_i = Σ_j max(0, 1 − y_ij ·
     /// x_ij) / n.
     ///
-    /// Row-wise: both have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. No
-    /// gradient passes the targets. `2 · y − 1` turns targets of 0 and 1 into −1 and 1.
+    /// Row-wise: `x` and `y` have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss
+    /// 0. The targets get no gradient. `2 · y − 1` turns targets of 0 and 1 into −1 and 1.
     ///
     /// ```
     /// use ndarray::array;
@@ -289,7 +294,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If they are not floats of one dtype, in the same rows and equally wide.
+    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Hinge = hinge {}
     inputs { X = x: one, Y = y: one.without_gradient() }
@@ -301,7 +306,7 @@ impl Pointwise for Hinge {
     #[inline(always)]
     fn loss<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
         let missing = T::ONE - y * x;
-        // The comparison lets NaN pass.
+        // For NaN the comparison is false, so that NaN stays NaN.
         if missing < T::ZERO { T::ZERO } else { missing }
     }
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! Code shared by losses over a few rows of a class table: the score of a class, and the gradients.
+//! Code of the losses that use a few rows of a class table per row: the score of a class, and the gradients.
 
 use crate::error::Result;
 use crate::kernels::{Assign, Float, View, ViewMut};
@@ -43,7 +43,7 @@ pub(in crate::ops) struct Table<'a, T> {
 }
 
 impl<T: Float> Table<'_, T> {
-    /// Computes the score of a class for a row: a sum in a fixed number of lanes, whose order depends on the width alone.
+    /// Computes the score of a class for a row: a sum in a fixed number of lanes, so that its order depends only on the width.
     pub(in crate::ops) fn score(&self, class: usize, x: &[T]) -> T {
         const LANES: usize = 16;
         let (mut sums, weight) = ([T::ZERO; LANES], self.weight.row(class));
@@ -59,7 +59,7 @@ impl<T: Float> Table<'_, T> {
     }
 }
 
-/// The destination of a table's gradient.
+/// The destination of the gradient of a class table.
 pub(in crate::ops) enum TableGradient<'a, 'b, T> {
     /// The gradient is not requested.
     None,
@@ -91,7 +91,7 @@ type Terms<'a, T> = dyn FnMut(&Backward<'_>, usize, &[T], &mut dyn FnMut(usize, 
 
 /// Computes the requested gradients of x, table and bias from the `terms` of each row.
 pub(in crate::ops) fn gradients<T: RowValue>(run: &mut Backward<'_>, terms: &mut Terms<'_, T>) -> Result<()> {
-    // Without a gradient of the loss only the samples were used, which pass no gradient.
+    // If the loss has no gradient, only the samples were used, which pass no gradient.
     let dloss = run.output_gradient::<T>(LOSS)?;
     let x = run.input::<T>(X)?;
     let spec = run.input_spec(WEIGHT);
@@ -100,7 +100,7 @@ pub(in crate::ops) fn gradients<T: RowValue>(run: &mut Backward<'_>, terms: &mut
     let weight = if run.wants(X) { Some(run.input::<T>(WEIGHT)?) } else { None };
     let dense = run.gradient::<T>(WEIGHT)?;
     let is_dense = dense.is_some();
-    // Rows are collected outside of the run, because the terms read the run meanwhile.
+    // The buffer of rows is taken out of `run`, because `terms` borrows `run` while rows are added.
     let mut kept = match run.gradient_rows(WEIGHT) {
         Some((rows, assign)) if !is_dense => {
             if assign == Assign::Write || rows.dtype().is_none() {

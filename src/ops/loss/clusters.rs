@@ -1,4 +1,4 @@
-//! `class_clusters`: the cluster of a class, and its position there.
+//! `class_clusters`: the cluster of a class, and the position of the class in the cluster.
 
 use ndarray::Array1;
 
@@ -9,12 +9,13 @@ use crate::ops::lookup::ids::{check, ids};
 use crate::tensor::{DType, Variable};
 
 operator! {
-    /// Locates each label's class when the classes are cut into clusters. Returns its class in the `head`, which has the first
-    /// cluster's classes and one class per other cluster; the number of its `cluster`; and its position `within` the cluster.
+    /// Locates the class of each label in clusters of classes, for an adaptive softmax. Returns three ids per row: the class in
+    /// the `head` (the first cluster's classes, then one class per other cluster), the number of the label's `cluster`, and the
+    /// position `within` this cluster.
     ///
     /// `ends` are the ends of the clusters, ascending; the last one is the number of classes: with \[2, 5, 9\], classes 0 and 1
     /// are cluster 0, 2 to 4 cluster 1, 5 to 8 cluster 2. In `head`, a class of cluster 0 keeps its number, and cluster k ≥ 1 is
-    /// the class ends_0 + k − 1. Row-wise: all three are i64 in the rows and the LoD of `labels`, and no gradient passes.
+    /// the class ends_0 + k − 1. Row-wise: all outputs are i64, with the rows and the LoD of `labels`; no gradient passes.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -29,8 +30,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the labels are not whole numbers, one per row, or the ends do not ascend from at least 1; when it runs, if a label is not below
-    /// the last of them.
+    /// If the labels are not whole numbers, one per row, or the ends do not ascend from at least 1; at a run, if a label is not
+    /// below the last end.
     pub(in crate::ops) struct ClassClusters = class_clusters { ends: Vec<usize> => ascending }
     inputs { LABELS = labels: one.without_gradient() }
     outputs {

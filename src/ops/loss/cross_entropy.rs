@@ -15,7 +15,8 @@ use crate::tensor::Variable;
 use crate::with_float;
 use crate::{builder_methods, operator};
 
-/// Options of [`Builder::cross_entropy_with`](crate::Builder::cross_entropy_with); by default all rows and classes weigh 1.
+/// Options of [`Builder::cross_entropy_with`](crate::Builder::cross_entropy_with); by default all rows and classes have the
+/// weight 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct CrossEntropy {
     pub(crate) ignore_index: Option<i64>,
@@ -24,7 +25,7 @@ pub struct CrossEntropy {
 }
 
 impl CrossEntropy {
-    /// Ignored label: rows with it have no loss (default: none).
+    /// Ignored label: rows with this label have no loss (default: none).
     #[must_use]
     pub fn ignore_index(self, ignore_index: impl Into<Option<i64>>) -> Self {
         Self { ignore_index: ignore_index.into(), ..self }
@@ -61,7 +62,7 @@ builder_methods! { CrossEntropyPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If the rows differ, or the labels are not whole numbers, one per row.
+    /// If `logits` and `labels` have different rows, or the labels are not whole numbers, one per row.
     pub fn cross_entropy(&self, logits: Var, labels: Var) -> Var {
         self.cross_entropy_with(logits, labels, CrossEntropy::default()).0
     }
@@ -69,18 +70,18 @@ builder_methods! { CrossEntropyPlain, Builder, Var;
 
 operator! {
     /// Computes the softmax cross-entropy of each row of `logits` `[rows, classes]` and its label, with ignored rows, class
-    /// weights and label smoothing. Returns the loss of each row, and its share, the row's weight in the mean. Σ loss / Σ
-    /// share is the weighted mean.
+    /// weights and label smoothing. Returns two numbers per row: its loss, and its share, the weight of the row in the mean. The
+    /// weighted mean is Σ loss / Σ share.
     ///
-    /// With p = softmax(logits_i), the label y, class weights w (1 without them) and label smoothing ε over C classes:
+    /// With p = softmax(logits_i), the label y, class weights w (1 by default) and label smoothing ε over C classes:
     ///
     /// loss_i = −(1 − ε) · w_y · ln p_y − ε/C · Σ_c w_c · ln p_c, share_i = w_y;
     ///
-    /// both are 0 where the label is `ignore_index`. The loss is PyTorch's with `reduction='none'`; PyTorch's mean is Σ
-    /// loss / Σ share. The gradient is (1 − ε) · w_y · (p − onehot(y)) + ε/C · (p · Σ_c w_c − w), in one pass over the
-    /// logits; no softmax is stored.
+    /// loss and share are 0 where the label is `ignore_index`. The loss corresponds to PyTorch's `CrossEntropyLoss` with
+    /// `reduction='none'`; PyTorch's mean is Σ loss / Σ share. The gradient is (1 − ε) · w_y · (p − onehot(y)) + ε/C · (p · Σ_c
+    /// w_c − w), in one pass over the logits; no softmax is stored.
     ///
-    /// Row-wise: the rows may belong to sequences of any LoD, which both outputs keep; they have the shape `[rows]`.
+    /// Row-wise: the rows may have any LoD. Both outputs have the shape `[rows]` and the LoD of the logits.
     ///
     /// ```
     /// use ndarray::array;
@@ -98,8 +99,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the rows differ, the labels are not whole numbers, one per row, there is not one weight per class, or the smoothing is
-    /// not in 0 to 1.
+    /// If `logits` and `labels` have different rows, the labels are not whole numbers, one per row, there is not one weight per
+    /// class, or the smoothing is not from 0 to 1.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct SoftmaxCrossEntropy = cross_entropy { ignore_index: Option<i64>, label_smoothing: f64 => smoothing }
     inputs { LOGITS = logits: one, LABELS = labels: one.without_gradient(), WEIGHT = weight: optional.without_gradient() }
@@ -111,7 +112,7 @@ operator! {
     }
 }
 
-/// Reads the share of the target that is spread evenly; returns 0 if the attribute is missing.
+/// Reads the label smoothing, a number from 0 to 1; returns 0 if the attribute is missing.
 pub(in crate::ops) fn smoothing(attributes: &Attributes, name: &str) -> Result<f64> {
     let smoothing = or_default(attributes, name, 0.0)?;
     if !(0.0..=1.0).contains(&smoothing) {
@@ -157,7 +158,8 @@ impl Op for SoftmaxCrossEntropy {
             producer_slots: &[("x", "x"), ("weight", "weight"), ("bias", "bias")],
             own_slots: &[("labels", "labels"), ("weight", "class_weights")],
             by_others: &[("share", "cross_entropy_share")],
-            // A row of two logits costs nothing; rows of many thousands are most of a language model's memory.
+            // Fusion saves the memory of the logits: little for two classes, most of the memory for the vocabulary of a language
+            // model.
             least_width: 256,
         }];
         Hints { fusions: FUSIONS, ..Hints::default() }
@@ -217,7 +219,7 @@ impl SoftmaxCrossEntropy {
     fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
         let Some((mut dlogits, assign)) = run.gradient::<T>(Self::LOGITS)? else { return Ok(()) };
         let Some(dloss) = run.output_gradient::<T>(Self::LOSS)? else {
-            // Only the shares were used; they do not depend on the logits.
+            // The loss has no gradient: only the shares were used, and they do not depend on the logits.
             if assign == Assign::Write {
                 dlogits.fill(T::ZERO);
             }
@@ -233,22 +235,22 @@ impl SoftmaxCrossEntropy {
     }
 }
 
-/// The part of the cross-entropy's target that is the same for all rows.
+/// The target distribution of the cross-entropy, as far as it is the same for all rows.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Target<'a, T> {
     classes: usize,
     ignore_index: Option<i64>,
     weight: Option<&'a [T]>,
-    /// The part of the target at the label.
+    /// The share of the target at the label: 1 − ε, with ε the label smoothing.
     sharp: T,
-    /// The part of the target at every class.
+    /// The share of the target at every class: ε / classes.
     even: T,
     /// The sum of the class weights.
     weights: T,
 }
 
 impl<'a, T: Float> Target<'a, T> {
-    /// Makes the target of rows of `classes` classes.
+    /// Makes the target for rows with `classes` classes.
     pub(in crate::ops) fn new(
         ignore_index: Option<i64>,
         smoothing: f64,
@@ -267,7 +269,7 @@ impl<'a, T: Float> Target<'a, T> {
         }
     }
 
-    /// Returns the class of a row; `None` where it has no loss.
+    /// Returns the class that the label of a row names; `None` if the label is ignored.
     pub(in crate::ops) fn class(&self, labels: &Ids<'_>, row: usize) -> Result<Option<usize>> {
         labels.class(row, self.classes, self.ignore_index)
     }
@@ -277,11 +279,11 @@ impl<'a, T: Float> Target<'a, T> {
         self.weight.map_or(T::ONE, |weight| weight[class])
     }
 
-    /// Computes the loss of a row with class `class`; `total` is [`log_sum_exp`] of its logits.
+    /// Computes the loss of a row with the label `class`; `total` is [`log_sum_exp`] of the row's logits.
     #[inline(always)]
     pub(in crate::ops) fn loss(&self, logits: &[T], total: T, class: usize) -> T {
         let mut loss = self.sharp * self.weight(class) * (total - logits[class]);
-        // Without smoothing an impossible class (a logit of −∞) does no harm.
+        // Skipped without smoothing: 0 · ∞ would give NaN for a class with a logit of −∞.
         if self.even > T::ZERO {
             let all: T = logits.iter().enumerate().map(|(c, &x)| self.weight(c) * (total - x)).sum();
             loss += self.even * all;
@@ -342,10 +344,10 @@ impl<'a, T: Float> Rows<'a, T> {
     }
 }
 
-/// Computes ln Σ exp(x). The sum runs in a fixed number of lanes: its order depends on the number of classes alone.
+/// Computes ln Σ exp(x). The sum runs in a fixed number of lanes, so its order depends only on the number of classes.
 #[inline(always)]
 pub(in crate::ops) fn log_sum_exp<T: Float, A: Arithmetic>(x: &[T]) -> T {
-    // A constant length makes each chunk one vector or two; the last chunk may be shorter.
+    // Chunks of a constant length, so that each chunk becomes one or two vectors of the CPU; the last chunk may be shorter.
     const LANES: usize = 16;
     let (chunks, rest) = x.as_chunks::<LANES>();
     let mut max = [T::NEG_INFINITY; LANES];
@@ -397,7 +399,7 @@ struct Slopes<'a, T> {
     assign: Assign,
 }
 
-/// The gradients of one row, before they are written or added to the output.
+/// The number of logits whose gradients are computed before they are written or added to the output.
 const CHUNK: usize = 64;
 
 impl<T: Float> Sweep for Slopes<'_, T> {

@@ -14,19 +14,19 @@ use crate::{builder_methods, operator};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClassTree {
-    /// The complete binary tree over the given number of classes: the path to each has about log₂(classes) decisions.
+    /// The complete binary tree over the given number of classes: the path to each class has about log₂(classes) decisions.
     Complete(usize),
-    /// The path to each class: its nodes, each a row of the table, with the side that the path takes there. The caller
-    /// ensures that the probabilities of all classes add up to 1.
+    /// The path to each class, as a list of steps: a node (a row number of the weight table), and the side on which the path
+    /// leaves the node. The caller ensures that the paths form a tree, so that the probabilities of all classes add up to 1.
     Paths(Vec<Vec<(usize, Side)>>),
 }
 
-/// The side that a path takes at a node.
+/// The side on which a path leaves a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// With the probability sigmoid(s), s being the node's score.
+    /// Left, with the probability sigmoid(s), where s is the node's score.
     Left,
-    /// With the probability sigmoid(−s).
+    /// Right, with the probability sigmoid(−s), where s is the node's score.
     Right,
 }
 
@@ -39,8 +39,8 @@ impl ClassTree {
         }
     }
 
-    /// Lists the steps of all paths: returns the start of each path and the steps, each the number of the node plus 1,
-    /// negative to the right.
+    /// Lists the steps of all paths in one list. Returns where each path starts in the list, and the list: a step is the number
+    /// of the node plus 1, negated for a right step.
     pub(in crate::ops) fn listed(&self) -> (Vec<usize>, Vec<i64>) {
         let ClassTree::Paths(paths) = self else { return (Vec::new(), Vec::new()) };
         let mut starts = vec![0];
@@ -57,17 +57,18 @@ impl ClassTree {
 }
 
 operator! {
-    /// Hierarchical softmax: the loss of a class whose probability is a path of decisions through a binary tree, in place of a
-    /// softmax over all classes (Morin and Bengio, "Hierarchical probabilistic neural network language model", 2005).
+    /// Hierarchical softmax: the negative log-likelihood of each row's label, with the probability of a class as a product of
+    /// decisions along its path in a binary tree (Morin and Bengio, "Hierarchical probabilistic neural network language model",
+    /// 2005).
     ///
     /// With the scores s_n = x_i · W_n + b_n of the nodes n on the path to the label: loss_i = Σ_n ln(1 + e^∓s_n), − at a left
     /// step of the path and + at a right step. e^−loss is the probability of the class; the probabilities of all classes add up
-    /// to 1. The tree is the complete one over C classes, in which node k has the children 2k and 2k + 1, the leaf of class c is
-    /// C + c, and the row of node k is k − 1; or the paths are given. So a row costs about log₂ C products instead of C.
+    /// to 1. Without given paths, the tree is the complete one over C classes: node k has the children 2k and 2k + 1, the leaf of
+    /// class c is C + c, and node k uses row k − 1 of W. A row then needs about log₂ C products instead of C.
     ///
-    /// Row-wise, with x `[rows, width]`, `weight` W `[nodes, width]` (C − 1 of them in the complete tree), `bias` b `[nodes]`;
-    /// the rows may have any LoD, which the loss `[rows]` keeps. The gradient of W is dense, or with `sparse` selected rows, one
-    /// for each node of each path; the gradient of b is dense.
+    /// Row-wise, with x `[rows, width]`, `weight` W `[nodes, width]` (C − 1 of them in the complete tree), `bias` b `[nodes]`.
+    /// The rows may have any LoD, which the loss `[rows]` keeps. The gradient of W is dense or, with `sparse`, selected rows: one
+    /// for each node on the path of each row. The gradient of b is dense.
     ///
     /// ```
     /// use ndarray::array;
@@ -87,7 +88,7 @@ operator! {
     ///
     /// # Errors
     /// If rows, widths or dtypes do not fit; if the table does not have one row per node, or a path names a node that has no row;
-    /// when it runs, if a label is not below the number of classes.
+    /// at a run, if a label is not below the number of classes.
     #[derive(Clone)]
     pub(in crate::ops) struct HierarchicalSigmoid = hierarchical_sigmoid {
         classes: usize,
@@ -100,10 +101,11 @@ operator! {
 }
 
 builder_methods! { HierarchicalSigmoidLoss, Builder, Var;
-    /// Hierarchical softmax: the loss of a class whose probability is a path of decisions through a binary tree. loss_i = Σ_n
-    /// ln(1 + e^∓s_n), with the scores s_n = x_i · W_n + b_n of the nodes n on the path to the label, − at a left step and + at a
-    /// right step. e^−loss is the probability of the class. The operator [`hierarchical_sigmoid`](crate::ops) has the full
-    /// description; the gradient of W is selected rows, one for each node of each path.
+    /// Hierarchical softmax: the negative log-likelihood of each row's label, with the probability of a class as a product of
+    /// decisions along its path in a binary tree. loss_i = Σ_n ln(1 + e^∓s_n), with the scores s_n = x_i · W_n + b_n of the nodes
+    /// n on the path to the label, − at a left step and + at a right step. e^−loss is the probability of the class. The operator
+    /// [`hierarchical_sigmoid`](crate::ops) has the full description. The gradient of W is selected rows: one for each node on
+    /// the path of each row.
     ///
     /// ```
     /// use unpadded::layers::init;
@@ -116,7 +118,7 @@ builder_methods! { HierarchicalSigmoidLoss, Builder, Var;
     /// let loss = x.hierarchical_sigmoid(nodes, None, words, ClassTree::Complete(1000));
     /// assert_eq!(net.describe(loss), "`hierarchical_sigmoid.loss`: f32[rows0] lod(0)");
     ///
-    /// // Three classes, the first one frequent: one decision for it, two for the others.
+    /// // Three classes. The first is frequent, so its path has one decision; the other paths have two.
     /// let few = net.parameter("few", DType::F32, &[2, 8], init::normal(0.1));
     /// let tree = ClassTree::Paths(vec![
     ///     vec![(0, Side::Left)],
@@ -157,7 +159,7 @@ impl HierarchicalSigmoid {
         }
     }
 
-    /// Checks paths against the rows of the table.
+    /// Checks that the table has one row per node of the complete tree, or a row for every node of the given paths.
     fn check_tree(&self, s: &InferShape<'_>, height: usize) -> Result<()> {
         if self.classes == 0 {
             return Err(Error::new("attribute `classes`", "at least 1", "0"));
@@ -213,7 +215,7 @@ impl HierarchicalSigmoid {
         gradients::<T>(run, &mut |_, row, x, add| {
             let class = self.class(&labels, row)?;
             self.path::<T>(class, |node, sign| {
-                // −sigmoid(−s), in the direction of the score.
+                // The derivative of ln(1 + e^−s) is −sigmoid(−s), here with s = sign · score.
                 let s = sign * table.score(node, x);
                 let e = (-s.abs()).exp();
                 let missing = if s > T::ZERO { e / (T::ONE + e) } else { T::ONE / (T::ONE + e) };
@@ -247,7 +249,7 @@ impl Op for HierarchicalSigmoid {
     }
 
     fn hints(&self) -> Hints {
-        // The gradient of the rows is divided over threads; the gradient of the table is not.
+        // Separate calls: the gradient of the rows is divided over threads, the gradient of the table is not.
         Hints { separate_gradients: true, ..Hints::default() }
     }
 

@@ -1,5 +1,5 @@
-//! `linear_cross_entropy`: a `linear` and the `cross_entropy` of its output in one operator; the logits are never in memory
-//! as a whole.
+//! `linear_cross_entropy`: `linear` and the `cross_entropy` of its output in one operator; only a chunk of the logits is in
+//! memory at a time.
 
 use ndarray::{Array1, Array2, array};
 
@@ -20,12 +20,12 @@ use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// The multiply-adds of a chunk below which it is not divided over threads.
+/// The least number of multiply-adds for which a chunk is divided over threads.
 const WORTH_DIVIDING: usize = 1 << 16;
 
-/// Returns the number of rows of a chunk: enough to pay for reading and writing the whole gradient of W, and up to a
-/// million logits when there are few classes; but, to limit memory, at most eight million logits, or else the least number.
-/// It is a multiple of the blocks of the sums over rows, or always half a block, so that these sums are the same on every
+/// Returns the number of rows of a chunk. A chunk has enough rows to make up for reading and writing the whole gradient of W, and
+/// up to a million logits if there are few classes. To limit memory, it has at most eight million logits, or the least number of
+/// rows. The number of rows is a multiple of [`SUM_ROWS`], or half of it, so that sums over rows have the same bits on every
 /// machine.
 fn chunk_rows(cpu: Cpu, classes: usize) -> usize {
     let logits = |count: usize| count / classes.max(1);
@@ -38,16 +38,16 @@ fn chunk_rows(cpu: Cpu, classes: usize) -> usize {
 }
 
 operator! {
-    /// Computes the cross-entropy of a softmax over a linear layer; the logits are never in memory as a whole.
+    /// Computes the cross-entropy of a softmax over a linear layer; only a chunk of the logits is in memory at a time.
     ///
     /// loss = `cross_entropy`(x · W + b, labels), with x `[rows, in]`, W `[in, classes]`, b `[classes]` and the attributes of
-    /// `cross_entropy`; with `transposed` the weight is Wᵀ, `[classes, in]`. The share of each row is a separate operator,
-    /// `cross_entropy_share`, since it reads labels alone. Row-wise.
+    /// `cross_entropy`; with `transposed` the weight is Wᵀ, `[classes, in]`. Row-wise. The share of each row, its weight in the
+    /// mean loss, is a separate operator, `cross_entropy_share`, which reads the labels but not the logits.
     ///
-    /// The rows are computed in chunks of whole blocks of the sums over rows, so that these sums have the same bits for any
-    /// chunk size and any number of threads. A chunk's logits become its losses and, in place, the logits' gradient, which is
-    /// added to the gradients of x, W and b at once. A backward call alone computes the logits again; the compiler merges
-    /// both passes into one call, which computes the logits once.
+    /// The rows are computed in chunks. Sums over rows are added up in fixed blocks of rows, so they have the same bits for any
+    /// number of threads. For each chunk, the losses and then, in place of the logits, their gradient are computed; the gradients
+    /// of x, W and b are computed from this before the next chunk. A separate backward call computes the logits again; the
+    /// compiler merges both passes into one call, which computes the logits once.
     ///
     /// ```
     /// use ndarray::array;
@@ -60,7 +60,7 @@ operator! {
     ///     Operand::constant("weight", array![[1.0, -1.0]]),
     ///     Operand::batch("labels", Variable::sequences(array![1i64, 0], lod)?),
     /// ])?;
-    /// assert_eq!(out[0].as_slice::<f64>()?, [2f64.ln(), 2f64.ln()]); // both classes are alike
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2f64.ln(), 2f64.ln()]); // both classes have the same logit
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub(in crate::ops) struct LinearCrossEntropy = linear_cross_entropy { ignore_index: Option<i64>, label_smoothing: f64 => smoothing, transposed: Transpose }
@@ -253,7 +253,7 @@ impl<T: Float> Weights<T> {
         }
     }
 
-    /// Returns the weights packed earlier; if there are none, packs these.
+    /// Returns the packed weights `before`; if there are none, packs `weight`.
     fn packed<'a>(
         &'a mut self,
         before: Option<&'a Self>,
@@ -269,7 +269,7 @@ impl<T: Float> Weights<T> {
     }
 }
 
-/// Scratch of a thread: a chunk's logits, packed operands of their products, and weights that were not packed earlier.
+/// Scratch of a thread: the logits of a chunk, packed operands of products, and packed weights if the caller has none.
 #[derive(Default)]
 struct Scratch<T: Float> {
     weights: Weights<T>,
@@ -285,7 +285,7 @@ struct Tools<'a, T: Float> {
     gradient: &'a mut GradientRoom<T>,
 }
 
-/// The inputs that all rows share.
+/// The inputs that are the same for all rows.
 struct RowInputs<'a, T> {
     bias: Option<&'a [T]>,
     target: Target<'a, T>,
@@ -328,7 +328,7 @@ impl<'a, T> Chunk<'a, T> {
     }
 }
 
-/// The gradients that every row adds to.
+/// The gradients that are sums over all rows.
 struct Sums<'a, T> {
     dw: Option<WeightGradient<'a, T>>,
     db: Option<(ViewMut<'a, T>, Assign)>,
@@ -349,7 +349,7 @@ fn all<T: RowValue>(
         room.resize(most * classes, T::ZERO);
     }
     let mut rest = rows;
-    // Without rows the sums are written too.
+    // The loop runs at least once, so that the sums are written even if there are no rows.
     loop {
         let count = most.min(rest.rows());
         let (chunk, after) = rest.split(count);
@@ -384,7 +384,7 @@ fn take<T: RowValue>(
             || take(shared, weights, above, logits_above, left),
             || take(shared, weights, below, logits_below, threads - left),
         );
-        // The first wrong row is in the first half that failed.
+        // The error of the first half comes first: it has the smaller row number.
         return a.and(b);
     }
     affine(rows.x, &weights.logits, shared.bias, logits.reborrow(), Assign::Write, 1);
@@ -396,7 +396,7 @@ fn take<T: RowValue>(
     Ok(())
 }
 
-/// Adds a chunk to the gradients of W and b, or writes it if it is the first; the next chunk adds to them in any case.
+/// Adds a chunk's share to the gradients of W and b, as `assign` says; sets `assign` so that the next chunk adds.
 fn add<T: RowValue>(
     x: View<'_, T>,
     dlogits: View<'_, T>,

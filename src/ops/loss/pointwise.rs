@@ -1,4 +1,4 @@
-//! Code shared by losses that compare numbers one by one. Each row has one loss, the mean over its columns or their sum.
+//! Code of all losses that compare x and y number by number. Each row has one loss: the mean or the sum over its columns.
 
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
@@ -9,14 +9,14 @@ use crate::operator::{
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// The slots of these losses; the last two only if [`Pointwise::WEIGHED`] is true.
+/// The slots of these losses. `WEIGHT` and `POSITIVE` are used only if [`Pointwise::WEIGHED`] is true.
 const X: usize = 0;
 const Y: usize = 1;
 const WEIGHT: usize = 2;
 const POSITIVE: usize = 3;
 const OUT: usize = 0;
 
-/// The weights of a column's numbers.
+/// The weights of the numbers of one column.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Weights<T> {
     /// The factor of the whole loss.
@@ -27,21 +27,21 @@ pub(in crate::ops) struct Weights<T> {
 
 /// The loss of one number, and its derivatives.
 pub(in crate::ops) trait Pointwise: DeclaredOp + Copy {
-    /// Whether the loss of a row is the mean over its columns; else it is the sum.
+    /// Whether the loss of a row is the mean over its columns (true) or the sum (false).
     const MEAN: bool = true;
     /// Whether columns may have weights.
     const WEIGHED: bool = false;
-    /// Computes the loss of x and the target y.
+    /// Computes the loss of a number x and a target y.
     fn loss<T: Float, A: Arithmetic>(self, x: T, y: T, weights: Weights<T>) -> T;
     /// Computes the derivative of the loss by x.
     fn dx<T: Float, A: Arithmetic>(self, x: T, y: T, weights: Weights<T>) -> T;
-    /// Computes the derivative of the loss by y, for losses that pass a gradient to y.
+    /// Computes the derivative of the loss by y; 0 for losses that pass no gradient to y.
     fn dy<T: Float, A: Arithmetic>(self, _x: T, _y: T) -> T {
         T::ZERO
     }
-    /// Returns the attributes of samples.
+    /// Returns the attributes of the check cases.
     fn sample() -> Attributes;
-    /// Makes a target of samples from a number between -1.5 and 1.5.
+    /// Makes a target of the check cases from a number between -1.5 and 1.5.
     fn target(number: f64) -> f64 {
         number
     }
@@ -51,7 +51,7 @@ pub(in crate::ops) trait Pointwise: DeclaredOp + Copy {
 pub(in crate::ops) struct RowLoss<F>(F);
 family!(RowLoss);
 
-/// Checks that x and y are floats in the same rows, equally wide; returns the spec of one number per row.
+/// Checks that x and y are floats with the same rows and the same width; returns the spec of one number per row.
 pub(in crate::ops) fn one_each(s: &InferShape<'_>, x: usize, y: usize) -> Result<Spec> {
     s.is_float(x)?;
     s.same_dtype(x, y)?;
@@ -126,7 +126,7 @@ fn samples(attributes: &Attributes, target: fn(f64) -> f64, weighed: bool) -> Re
     Ok(samples)
 }
 
-/// The weights of columns at a call.
+/// Reads the column weights of a call: no weights unless the loss is weighed.
 macro_rules! weights {
     ($weighed:expr, $float:ty, $run:expr) => {
         if $weighed {
@@ -156,7 +156,7 @@ fn gradients<T: RowValue>(
     Ok(())
 }
 
-/// The kernel of a loss's derivatives, called through `dyn`.
+/// The kernel of a loss's derivatives, called through `dyn` so that its callers are compiled once for all losses.
 trait SlopeKernel<T> {
     fn slopes(&self, slopes: Slopes<'_, T>);
 }
@@ -167,7 +167,7 @@ impl<F: Pointwise, T: Float> SlopeKernel<T> for F {
     }
 }
 
-/// The weights of columns; 1 where there are none.
+/// The weights of all columns; `None` is 1 for every column.
 #[derive(Clone, Copy)]
 struct Columns<'a, T> {
     all: Option<&'a [T]>,
@@ -182,7 +182,7 @@ impl<T: Float> Columns<'_, T> {
     }
 }
 
-/// Returns the factor of a sum over the columns of a row.
+/// Returns the factor of the sum over the columns of a row: 1 / width for a mean, else 1.
 #[inline(always)]
 fn share<F: Pointwise, T: Float>(width: usize) -> T {
     if F::MEAN { T::from_f64(1.0 / width.max(1) as f64) } else { T::ONE }

@@ -9,8 +9,8 @@ use crate::ops::feature::norm::above_zero;
 operator! {
     /// Computes the mean squared error of each row: loss_i = Σ_j (x_ij − y_ij)² / n, over its n columns.
     ///
-    /// Row-wise: both have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. The
-    /// `mean` of the loss is the mean over all numbers. Both inputs get a gradient.
+    /// Row-wise: `x` and `y` have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss
+    /// 0. The `mean` of the loss is the mean over all numbers. Both inputs get a gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -27,7 +27,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If they are not floats of one dtype, in the same rows and equally wide.
+    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width.
     #[doc(alias = "mse")]
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct SquaredError = squared_error {}
@@ -59,8 +59,8 @@ operator! {
     /// of d² / 2 where |d| ≤ delta, else of delta · (|d| − delta / 2) (Huber, "Robust estimation of a location parameter",
     /// 1964).
     ///
-    /// Row-wise: both have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. As
-    /// PyTorch's `HuberLoss`. Both inputs get a gradient.
+    /// Row-wise: `x` and `y` have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss
+    /// 0. It corresponds to PyTorch's `HuberLoss`. Both inputs get a gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -76,7 +76,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If they are not floats of one dtype, in the same rows and equally wide, or delta is not above 0.
+    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width, or if delta is not above 0.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Huber = huber { delta: f64 => above_zero }
     inputs { X = x: one, Y = y: one }
@@ -88,7 +88,7 @@ impl Huber {
     #[inline(always)]
     fn slope<T: Float>(self, d: T) -> T {
         let delta = T::from_f64(self.delta);
-        // Compared such that NaN passes.
+        // For NaN the comparison is false, so that NaN stays NaN.
         if d > delta {
             delta
         } else if d < -delta {
@@ -120,11 +120,12 @@ impl Pointwise for Huber {
 }
 
 operator! {
-    /// Computes the Kullback–Leibler divergence of each row from the distribution `y` to the distribution with the
-    /// logarithms `x`: loss_i = Σ_j y_ij · (ln y_ij − x_ij), where a y_ij of 0, or below, adds nothing.
+    /// Computes the Kullback–Leibler divergence KL(y ‖ e^x) of each row, from a distribution `y` and the log-probabilities `x`:
+    /// loss_i = Σ_j y_ij · (ln y_ij − x_ij), without the terms of a y_ij of 0 or below.
     ///
-    /// Row-wise: both have the same rows, of any LoD, which the loss `[rows, 1]` keeps. `x` is, for example, a `log_softmax`; as
-    /// PyTorch's `KLDivLoss`, whose `batchmean` is the `mean` of this loss. Both inputs get a gradient, except a y of 0.
+    /// Row-wise: `x` and `y` have the same rows, of any LoD, which the loss `[rows, 1]` keeps. `x` is, for example, a
+    /// `log_softmax`; as PyTorch's `KLDivLoss`, whose `batchmean` is the `mean` of this loss. Both inputs get a gradient, except
+    /// numbers of y that are 0 or below.
     ///
     /// ```
     /// use ndarray::array;
@@ -141,7 +142,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If they are not floats of one dtype, in the same rows and equally wide.
+    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct KlDivergence = kl_divergence {}
     inputs { X = x: one, Y = y: one }
@@ -154,7 +155,7 @@ impl Pointwise for KlDivergence {
 
     #[inline(always)]
     fn loss<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
-        // Compared such that NaN passes.
+        // For NaN the comparison is false, so that NaN stays NaN.
         if y <= T::ZERO { T::ZERO } else { y * (y.ln() - x) }
     }
     #[inline(always)]

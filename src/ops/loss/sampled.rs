@@ -1,4 +1,4 @@
-//! `nce` and `sampled_softmax`: losses over many classes that compute each row's own class and a few sampled classes.
+//! `nce` and `sampled_softmax`: losses over many classes that score only each row's label and a few sampled classes.
 
 use super::class_table::{BIAS, LABELS, LOSS, Table, WEIGHT, X, check, gradients};
 use crate::error::{Error, Result};
@@ -34,34 +34,35 @@ impl SampledClasses {
         Self { bias: bias.into(), ..self }
     }
 
-    /// Storage of the table's gradient: selected rows, of the classes that occur (default), or dense.
+    /// Storage of the gradient of `weight`: selected rows, one per class that occurs (default), or dense.
     #[must_use]
     pub fn gradient(self, gradient: StorageKind) -> Self {
         Self { gradient, ..self }
     }
 
-    /// This number of samples per row, no bias, and a gradient of selected rows.
+    /// Options with `samples` samples per row, no bias, and a gradient of selected rows.
     pub fn new(samples: usize) -> Self {
         Self { bias: None, samples, gradient: StorageKind::SelectedRows }
     }
 }
 
 operator! {
-    /// Noise-contrastive estimation of a softmax over many classes (Gutmann and Hyvärinen, 2010; Mnih and Teh, 2012): each row
-    /// learns to distinguish its own class from sampled classes. Returns the loss of each row, and its sampled classes.
+    /// Noise-contrastive estimation of a softmax over many classes: each row learns to distinguish its label from sampled classes
+    /// (Gutmann and Hyvärinen, 2010; Mnih and Teh, 2012). Returns the loss and the sampled classes of each row.
     ///
     /// With the scores s_k = x_i · W_k + b_k, the label y, S samples c_1 … c_S and Δ_k = s_k − ln(S · P(k)):
     ///
     /// loss_i = ln(1 + e^−Δ_y) + Σ_j ln(1 + e^Δ_c_j).
     ///
     /// Samples are drawn with replacement by P(k) = ln((k + 2) / (k + 1)) / ln(C + 1), of C classes, so number the classes by
-    /// frequency, the most frequent class first. Samples depend on the seed, the step, the operator, the row's sequence and its
-    /// place, not on the batch. A sample that equals the label counts like any other: noise without the label would be another
-    /// distribution, with other estimates. While not training nothing is sampled, and the second sum is its expectation, Σ_k S ·
-    /// P(k) · ln(1 + e^Δ_k) over all classes; the samples are then −1.
+    /// frequency, the most frequent class first. Samples depend on the seed, the step, the operator, the row's sequence and the
+    /// row's position, not on the batch. A sample that equals the label is counted too, since the method requires noise from the
+    /// whole distribution P. While not training, no classes are sampled: the second sum is replaced by its expectation, Σ_k S ·
+    /// P(k) · ln(1 + e^Δ_k) over all classes, and the returned samples are −1.
     ///
-    /// Row-wise, with x `[rows, width]`, `weight` W `[classes, width]`, `bias` b `[classes]`; the rows may have any LoD, which the loss
-    /// `[rows]` and the samples `[rows, S]` keep. The gradient of W is selected rows, those that were met; of b it is dense.
+    /// Row-wise, with x `[rows, width]`, `weight` W `[classes, width]`, `bias` b `[classes]`. The rows may have any LoD; the loss
+    /// `[rows]` and the samples `[rows, S]` have the same LoD. The gradient of W is selected rows, one per class that occurs as a
+    /// label or sample; the gradient of b is dense.
     ///
     /// ```
     /// use ndarray::array;
@@ -73,7 +74,7 @@ operator! {
     ///     Operand::batch("x", Variable::sequences(array![[1.0]], lod.clone())?),
     ///     Operand::constant("weight", array![[0.0], [0.0]]),
     ///     Operand::batch("labels", Variable::sequences(array![0i64], lod)?),
-    /// ])?; // a direct call infers: the average over what could be drawn
+    /// ])?; // a direct call does not train: it computes the expectation over all samples
     /// let p = [2f64.ln() / 3f64.ln(), 1.5f64.ln() / 3f64.ln()];
     /// let expected = (1.0 + p[0]).ln() + p[0] * (1.0 + 1.0 / p[0]).ln() + p[1] * (1.0 + 1.0 / p[1]).ln();
     /// assert!((out[0].as_slice::<f64>()?[0] - expected).abs() < 1e-12);
@@ -81,8 +82,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If rows, widths or dtypes do not fit, there are no samples, or the gradient is neither dense nor selected rows; when it runs, if a
-    /// label is not below the number of classes.
+    /// If rows, widths or dtypes do not fit, if `samples` is 0, or if the gradient is neither dense nor selected rows; at a run,
+    /// if a label is not below the number of classes.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Nce = nce { samples: usize => at_least_one, sparse: bool = false }
     inputs { X = x: one, WEIGHT = weight: one, BIAS = bias: optional, LABELS = labels: one.without_gradient() }
@@ -96,21 +97,21 @@ operator! {
 }
 
 operator! {
-    /// Sampled softmax: the cross-entropy of a softmax over a row's own class and a few sampled classes, in place of all classes
-    /// (Jean et al., 2015; Ma and Collins, 2018, show that it is consistent: their ranking objective). Returns the loss of each
-    /// row, and its sampled classes.
+    /// Sampled softmax: the cross-entropy of a softmax over a row's label and a few sampled classes, not over all classes (Jean
+    /// et al., 2015; it is the ranking objective that Ma and Collins, 2018, show to be consistent). Returns the loss and the
+    /// sampled classes of each row.
     ///
     /// With the scores s_k = x_i · W_k + b_k, the label y, S samples c_1 … c_S and Δ_k = s_k − ln(S · P(k)), which corrects for
     /// the expected number of samples of class k: loss_i = −ln(e^Δ_y / (e^Δ_y + Σ_j e^Δ_c_j)).
     ///
     /// Samples are drawn as by [`nce`](Self::nce): number the classes by frequency, the most frequent class first. A sample that
-    /// equals the label counts like any other: e^Δ_k / Σ e^Δ is then the probability that the label is the candidate at that
-    /// place, so that for any S the loss is least where the softmax over all classes is the distribution of the labels. Without
-    /// these samples, frequent classes would become too likely. While not training nothing is sampled, and the loss is the
-    /// cross-entropy of the softmax over all classes; the samples are then −1.
+    /// equals the label is counted too: then, for any S, the loss is least if the softmax over all classes is the distribution of
+    /// the labels. If such samples were skipped, frequent classes would become too likely. While not training, no classes are
+    /// sampled: the loss is the cross-entropy of the softmax over all classes, and the returned samples are −1.
     ///
-    /// Row-wise, with x `[rows, width]`, `weight` W `[classes, width]`, `bias` b `[classes]`; the rows may have any LoD, which the loss
-    /// `[rows]` and the samples `[rows, S]` keep. The gradient of W is selected rows, those that were met; of b it is dense.
+    /// Row-wise, with x `[rows, width]`, `weight` W `[classes, width]`, `bias` b `[classes]`. The rows may have any LoD; the loss
+    /// `[rows]` and the samples `[rows, S]` have the same LoD. The gradient of W is selected rows, one per class that occurs as a
+    /// label or sample; the gradient of b is dense.
     ///
     /// ```
     /// use ndarray::array;
@@ -122,15 +123,15 @@ operator! {
     ///     Operand::batch("x", Variable::sequences(array![[1.0]], lod.clone())?),
     ///     Operand::constant("weight", array![[0.5], [0.5], [0.5], [0.5]]),
     ///     Operand::batch("labels", Variable::sequences(array![3i64], lod)?),
-    /// ])?; // a direct call infers: over all classes
+    /// ])?; // a direct call does not train: the softmax is over all classes
     /// assert!((out[0].as_slice::<f64>()?[0] - 4f64.ln()).abs() < 1e-12);
     /// assert_eq!(out[1].as_slice::<i64>()?, [-1, -1]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If rows, widths or dtypes do not fit, there are no samples, or the gradient is neither dense nor selected rows; when it runs, if a
-    /// label is not below the number of classes.
+    /// If rows, widths or dtypes do not fit, if `samples` is 0, or if the gradient is neither dense nor selected rows; at a run,
+    /// if a label is not below the number of classes.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct SampledSoftmax = sampled_softmax { samples: usize => at_least_one, sparse: bool = false }
     inputs { X = x: one, WEIGHT = weight: one, BIAS = bias: optional, LABELS = labels: one.without_gradient() }
@@ -144,7 +145,7 @@ operator! {
 }
 
 impl crate::program::Builder {
-    /// Returns whether a table's gradient is requested as selected rows. Records an error for a storage other than
+    /// Returns whether the gradient of the class table is requested as selected rows. Records an error for a storage other than
     /// selected rows and dense.
     #[track_caller]
     pub(in crate::ops) fn is_sparse(&self, options: SampledClasses) -> bool {
@@ -156,7 +157,7 @@ impl crate::program::Builder {
     }
 }
 
-/// Reads a number of samples.
+/// Reads the number of samples per row; returns an error if it is 0 or missing.
 fn at_least_one(attributes: &Attributes, name: &str) -> Result<usize> {
     let samples: usize = or_default(attributes, name, 0)?;
     if samples > 0 {
@@ -178,15 +179,15 @@ impl LogUniform {
         share.ln() + (samples as f64).ln()
     }
 
-    /// Maps a uniform number in [0, 1) to a class.
+    /// Maps a uniform number in [0, 1) to a class of this distribution.
     fn draw(self, uniform: f64) -> usize {
         let at = (uniform * (self.classes as f64).ln_1p()).exp_m1();
-        // Rounding may give the number of classes.
+        // Rounding may give the number of classes, which is no class.
         (at as usize).min(self.classes.saturating_sub(1))
     }
 }
 
-/// A class of a row's loss: its number of occurrences, and the shift that is subtracted from its score.
+/// A class in a row's loss: how often it counts, and the number that is subtracted from its score.
 #[derive(Clone, Copy)]
 struct MetClass {
     class: usize,
@@ -194,21 +195,21 @@ struct MetClass {
     shift: f64,
 }
 
-/// A loss that contrasts a row's own class with others.
+/// A loss that contrasts the label of a row with other classes.
 pub(in crate::ops) trait Contrast: DeclaredOp + Copy {
-    /// Returns the number of samples.
+    /// Returns the number of samples per row.
     fn samples(&self) -> usize;
     /// Returns whether the gradient of the table is selected rows.
     fn sparse(&self) -> bool;
-    /// Returns the attributes.
+    /// Returns the attributes of the operator with these options.
     fn attributes(samples: usize, sparse: bool) -> Attributes;
-    /// Returns the number of occurrences and the shift of each class while not training, from the logarithm of its expected
-    /// number of samples.
+    /// Returns how often a class counts while not training, and the number that is subtracted from its score; `ln_expected` is
+    /// the logarithm of its expected number of samples.
     fn of_all(ln_expected: f64) -> (f64, f64);
-    /// Whether the label counts among the other classes, too, while not training.
+    /// Whether, while not training, the sum over all classes includes the label.
     const LABEL_AMONG_ALL: bool;
-    /// Computes the loss from the shifted scores, the label's first, and their numbers of occurrences; replaces each
-    /// score by its derivative.
+    /// Computes the loss of a row from shifted scores, the label's score first, and from how often each class counts; replaces
+    /// each score by the derivative of the loss.
     fn loss<T: Float>(scores: &mut [T], times: &[T]) -> T;
 }
 
@@ -284,7 +285,7 @@ impl Contrast for SampledSoftmax {
 pub(in crate::ops) struct ContrastOp<F>(F);
 family!(ContrastOp);
 
-/// Scratch of a row's loss.
+/// Scratch for the loss of one row.
 #[derive(Default)]
 struct Scratch<T> {
     uniform: Vec<f64>,
@@ -293,7 +294,8 @@ struct Scratch<T> {
     times: Vec<T>,
 }
 
-/// The parameters of a [`Contrast`]. Its loss is a separate pointer, so that the loops over rows are compiled once for both.
+/// The parameters of a [`Contrast`], except its loss function, which is passed as a pointer: so the loops over rows are compiled
+/// once for both losses.
 #[derive(Clone, Copy)]
 struct Rule {
     samples: usize,
@@ -312,7 +314,7 @@ impl<F: Contrast> ContrastOp<F> {
 }
 
 impl Rule {
-    /// Collects the classes of a row's loss, its own class first, then the sampled classes, or all classes without samples.
+    /// Collects the classes in a row's loss: the label first, then the sampled classes, or all classes if `samples` is `None`.
     fn meet(self, label: usize, classes: usize, samples: Option<&[i64]>, met: &mut Vec<MetClass>) {
         let by = LogUniform { classes };
         let count = self.samples;
@@ -335,7 +337,7 @@ impl Rule {
         }
     }
 
-    /// Computes the loss of a row; leaves its derivatives by the scores of its classes in the scratch.
+    /// Computes the loss of a row; leaves the derivatives by the scores of its classes in `room.scores`.
     fn row<T: Float>(loss: Loss<T>, table: Table<'_, T>, x: &[T], room: &mut Scratch<T>) -> T {
         let Scratch { met, scores, times, .. } = room;
         scores.clear();
@@ -358,7 +360,8 @@ impl Rule {
             drawn.fill(-1);
             if trains {
                 room.uniform.resize(drawn.len(), 0.0);
-                // With millions of classes, the intervals of rare classes are narrower than the steps of 24-bit numbers.
+                // Numbers with 53 bits: with millions of classes, the intervals of rare classes are narrower than the steps of
+                // 24-bit numbers.
                 run.uniform_53(row, &mut room.uniform);
                 drawn.iter_mut().zip(&room.uniform).for_each(|(to, &u)| *to = by.draw(u) as i64);
             }
@@ -426,7 +429,7 @@ impl<F: Contrast> Op for ContrastOp<F> {
     }
 
     fn hints(&self) -> Hints {
-        // The gradient of the rows is divided over threads; the gradient of the table is not.
+        // Separate calls: the gradient of the rows is divided over threads, the gradient of the table is not.
         Hints { separate_gradients: true, ..Hints::default() }
     }
 
@@ -466,7 +469,7 @@ pub(in crate::ops) fn samples(all: &[Attributes], classes: usize, height: usize)
 }
 
 builder_methods! { SampledLosses, Builder, Var;
-    /// Returns the loss of [`nce`](Self::nce) alone, with `samples` samples per row and a gradient of selected rows.
+    /// Returns only the loss of [`nce`](Self::nce), with `samples` samples per row, no bias, and a gradient of selected rows.
     ///
     /// ```
     /// use unpadded::layers::init;
@@ -485,8 +488,8 @@ builder_methods! { SampledLosses, Builder, Var;
         self.nce(x, weight, labels, SampledClasses::new(samples)).0
     }
 
-    /// Returns the loss of [`sampled_softmax`](Self::sampled_softmax) alone, with `samples` samples per row and a gradient of
-    /// selected rows.
+    /// Returns only the loss of [`sampled_softmax`](Self::sampled_softmax), with `samples` samples per row, no bias, and a
+    /// gradient of selected rows.
     ///
     /// ```
     /// use unpadded::layers::init;

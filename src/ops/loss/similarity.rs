@@ -12,8 +12,8 @@ use crate::{builder_methods, operator};
 operator! {
     /// Cosine similarity of two rows: out_i = x_i · y_i / (‖x_i‖ · ‖y_i‖), one number per row.
     ///
-    /// Row-wise: both have the same rows, of any LoD, which the output `[rows, 1]` keeps. A row of a length below 10⁻⁸ has no
-    /// direction: the cosine is 0, and passes no gradient.
+    /// Row-wise: `x` and `y` have the same rows, of any LoD, which the output `[rows, 1]` keeps. If the norm of x_i or y_i is
+    /// below 10⁻⁸, the cosine is 0 and passes no gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -30,7 +30,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If they are not floats of one dtype, in the same rows and equally wide.
+    /// If the operands are not floats of one dtype, with the same rows and the same width.
     pub(in crate::ops) struct CosineSimilarity = cosine_similarity {}
     inputs { X = x: one, Y = y: one }
     outputs { OUT = out: one }
@@ -38,12 +38,12 @@ operator! {
 }
 
 builder_methods! { CosineLoss, Builder, Var;
-    /// Computes the cosine loss of each pair of rows: similar rows are the target where `like` is 1, dissimilar rows where
-    /// `like` is −1. With the [cosine](Self::cosine_similarity) c: loss_i = 1 − c_i where like_i is 1, max(0, c_i − margin)
-    /// where it is −1.
+    /// Computes the cosine loss of each pair of rows: it trains rows to be similar where `like` is 1, and dissimilar where `like`
+    /// is −1. With the [cosine](Self::cosine_similarity) c: loss_i = 1 − c_i where like_i is 1, max(0, c_i − margin) where like_i
+    /// is −1.
     ///
-    /// `like` holds floats, one per row, shape `[rows]`. The loss is composed of `cosine_similarity` and arithmetic on one
-    /// number per row. As PyTorch's `CosineEmbeddingLoss`.
+    /// `like` holds floats, one per row, shape `[rows]`. The loss is computed by `cosine_similarity` and arithmetic on one number
+    /// per row. It corresponds to PyTorch's `CosineEmbeddingLoss`.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -56,22 +56,22 @@ builder_methods! { CosineLoss, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If they are not floats of one dtype in the same rows, or not equally wide.
+    /// If `x`, `y` and `like` are not floats of one dtype with the same rows, or `x` and `y` have different widths.
     pub fn cosine_loss(&self, x: Var, y: Var, like: Var, margin: f64) -> Var {
         let c = self.cosine_similarity(x, y);
         let (far, near) = (self.scale(c, -1.0, 1.0), self.relu(self.scale(c, 1.0, -margin)));
-        // Half of 1 + like is 1 or 0.
+        // (1 + like) / 2 is 1 for like = 1, and 0 for like = −1.
         let alike = self.mul(self.scale(like, 0.5, 0.5), far);
         self.add(alike, self.mul(self.scale(like, -0.5, 0.5), near))
     }
 }
 
 builder_methods! { MarginRanking, Builder, Var;
-    /// Computes the ranking loss of each pair of scores: x should be larger by at least a margin where `first` is 1, y where
-    /// `first` is −1. loss = max(0, margin − first · (x − y)), number by number.
+    /// Computes the ranking loss of each pair of scores: it trains x to exceed y by at least `margin` where `first` is 1, and y
+    /// to exceed x where `first` is −1. loss = max(0, margin − first · (x − y)), number by number.
     ///
-    /// All three have the same rows, of any LoD, which the loss keeps. It is composed of arithmetic, which runs row by row in one
-    /// pass. As PyTorch's `MarginRankingLoss`.
+    /// `x`, `y` and `first` have the same rows, of any LoD, which the loss keeps. The loss is computed by arithmetic operators,
+    /// which a compiled program runs together in one pass over the rows. It corresponds to PyTorch's `MarginRankingLoss`.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -84,13 +84,13 @@ builder_methods! { MarginRanking, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If they are not floats of one dtype, in the same rows and equally wide.
+    /// If the operands are not floats of one dtype, with the same rows and the same width.
     pub fn margin_ranking(&self, x: Var, y: Var, first: Var, margin: f64) -> Var {
         self.relu(self.scale(self.mul(first, self.sub(x, y)), -1.0, margin))
     }
 }
 
-/// The length below which a row has no direction.
+/// The norm below which a row has no direction, and its cosine is 0.
 const LEAST: f64 = 1e-8;
 
 impl Op for CosineSimilarity {
@@ -153,11 +153,11 @@ fn products<T: Float, A: Arithmetic>(x: &[T], y: &[T]) -> (T, T, T) {
     (along, x.sqrt(), y.sqrt())
 }
 
-/// Returns whether both rows have a direction.
+/// Returns whether both norms are large enough for a cosine.
 #[inline(always)]
 fn directed<T: Float>(x: T, y: T) -> bool {
     let least = T::from_f64(LEAST);
-    // The comparison lets NaN pass.
+    // For NaN the comparison is false, so that NaN counts as large enough.
     !(x < least || y < least)
 }
 
@@ -180,7 +180,7 @@ impl<T: Float> Sweep for Cosines<'_, T> {
     }
 }
 
-/// The gradient of one of the two rows: (y / ‖y‖ − c · x / ‖x‖) / ‖x‖.
+/// The operands for the gradient of x or y, `own`; for x it is (y / ‖y‖ − c · x / ‖x‖) / ‖x‖, times the output's gradient.
 struct Turns<'a, T> {
     own: View<'a, T>,
     other: View<'a, T>,

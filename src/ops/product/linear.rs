@@ -1,4 +1,4 @@
-//! `linear`: a product with a weight matrix, and a bias.
+//! `linear`: the product with a weight matrix, plus a bias.
 
 use ndarray::{Array2, array};
 
@@ -18,9 +18,9 @@ operator! {
     /// Computes x · W + b with given variables: `x` `[rows, in]`, `weight` `[in, out]`, `bias` `[out]`; the layer
     /// `layers::Linear` creates weight and bias.
     ///
-    /// out = x · W + b, with x `[rows, in]`, W `[in, out]`, b `[out]`. Row-wise: the rows may belong to sequences of any
-    /// LoD, which the output keeps. There may be several weights, with the same number of biases or none: they are
-    /// concatenated, out = x · [W₁ W₂ …] + [b₁ b₂ …]. With `transposed` each weight is Wᵀ, `[out, in]`.
+    /// out = x · W + b, with x `[rows, in]`, W `[in, out]`, b `[out]`. Row-wise: the rows may have any LoD, which the output
+    /// keeps. There may be several weights, with the same number of biases or none: they are concatenated, out = x · [W₁ W₂ …] +
+    /// [b₁ b₂ …]. With `transposed` each weight is Wᵀ, `[out, in]`.
     ///
     /// ```
     /// use ndarray::array;
@@ -51,9 +51,9 @@ operator! {
 }
 
 builder_methods! { TransposedLinear, Builder, Var;
-    /// Computes x · Wᵀ + b with given variables: `x` `[rows, in]`, `weight` W `[out, in]`, `bias` `[out]`. So one
-    /// embedding table `[vocabulary, width]` also computes logits from states (tied weights); its gradient is the sum of
-    /// both uses.
+    /// Computes x · Wᵀ + b with given variables: `x` `[rows, in]`, `weight` W `[out, in]`, `bias` `[out]`. So an embedding table
+    /// `[vocabulary, width]` can also compute logits from states (tied weights); then the table's gradient is the sum over both
+    /// uses.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -75,16 +75,16 @@ builder_methods! { TransposedLinear, Builder, Var;
     }
 }
 
-/// The product that weights are packed for.
+/// The product for which weights are packed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PackedFor {
-    /// The product: the weights are side by side.
+    /// x · W: the weights are side by side.
     Product,
-    /// The gradient of x: the transposed weights are one below the other.
+    /// The gradient of x, dout · Wᵀ: the transposed weights are one below the other.
     InputGradient,
 }
 
-/// Packs `count` weights.
+/// Packs `count` weights as one matrix for a product.
 fn pack<'v, T: Float + 'v>(
     packed: &mut PackedMatrix<T>,
     count: usize,
@@ -113,11 +113,11 @@ fn pack<'v, T: Float + 'v>(
     Ok(())
 }
 
-/// Scratch of a call, beside the prepared weights.
+/// Scratch of a call; `weights` is used only if the weights were not prepared.
 #[derive(Default)]
 struct Scratch<T: Float> {
     weights: PackedMatrix<T>,
-    /// Biases side by side.
+    /// All biases, side by side.
     bias: Vec<T>,
 }
 
@@ -220,7 +220,7 @@ impl Op for Linear {
         let ((m, k), (_, n)) = (work.input(Self::X), work.output(Self::OUT));
         let product = 2 * m * k * n;
         let flops = match work.pass() {
-            // The sums start with the bias.
+            // The bias costs no extra operations, because the sums start with it.
             Pass::Forward => product,
             Pass::Backward => {
                 let products = u64::from(work.wants(Self::X)) + u64::from(work.wants(Self::WEIGHT));

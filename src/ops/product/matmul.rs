@@ -14,8 +14,8 @@ operator! {
     /// Multiplies two matrices that are not batched, each optionally transposed.
     ///
     /// out = A · B, where A is x or, with `transpose_x`, its transpose, and B is y or, with `transpose_y`, its transpose.
-    /// Both are constants of the program such as parameters, so there is no LoD and nothing depends on the batch;
-    /// `linear` multiplies rows of a batch.
+    /// Both are constants of the program, such as parameters, so there is no LoD, and the result does not depend on the batch.
+    /// `linear` multiplies the rows of a batch.
     ///
     /// ```
     /// use ndarray::array;
@@ -32,7 +32,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the variables are no such matrices or do not fit.
+    /// If the variables are not constant matrices, or their shapes or dtypes do not fit.
     pub(in crate::ops) struct Matmul = matmul { transpose_x: bool, transpose_y: bool }
     inputs { X = x: one, Y = y: one }
     outputs { OUT = out: one }
@@ -60,7 +60,7 @@ builder_methods! { MatmulPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If the variables are no such matrices or do not fit.
+    /// If the variables are not constant matrices, or their shapes or dtypes do not fit.
     pub fn matmul(&self, x: Var, y: Var) -> Var {
         self.matmul_with(x, Transpose::No, y, Transpose::No)
     }
@@ -139,7 +139,7 @@ fn backward<T: RowValue>(op: &Matmul, run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(Matmul::OUT)? else {
         return Err(Error::new("matmul", "a gradient of its output", "none"));
     };
-    // dA = dout · Bᵀ and dB = Aᵀ · dout, each transposed as a whole if the operand is transposed.
+    // dA = dout · Bᵀ and dB = Aᵀ · dout; if x or y is transposed, its gradient is the transpose of dA or dB.
     if let Some((dx, assign)) = run.gradient::<T>(Matmul::X)? {
         let y = run.input::<T>(Matmul::Y)?;
         let room = run.scratch().get::<Scratch<T>>();
@@ -159,7 +159,7 @@ fn backward<T: RowValue>(op: &Matmul, run: &mut Backward<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Scratch for a packed right side and a transposed left side.
+/// Scratch of a product: the packed right factor, and the transpose of the left factor.
 #[derive(Default)]
 struct Scratch<T: Float> {
     packed: PackedMatrix<T>,

@@ -1,4 +1,4 @@
-//! Rows that are matrices: `outer` computes them from two vectors, `matvec` multiplies them by a vector.
+//! Operators on rows that are matrices: `outer` computes a matrix from two vectors, `matvec` multiplies a matrix by a vector.
 
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
@@ -16,11 +16,12 @@ const Y: usize = 1;
 const OUT: usize = 0;
 
 operator! {
-    /// Computes the outer product of two vectors, row by row: a matrix in each row.
+    /// Computes the outer product of two vectors in each row: the result is a matrix per row.
     ///
     /// out_i = x_i · y_iᵀ, so out\[i, a, b\] = x\[i, a\] · y\[i, b\], with x `[rows, m]`, y `[rows, n]` and out `[rows, m, n]`.
-    /// Row-wise: both have the same rows (the same LoD), which the output keeps. With `matvec` it implements a matrix memory
-    /// (Schmidhuber, "Learning to control fast-weight memories", 1992): C_t = f_t · C_{t−1} + v_t · k_tᵀ, read as C_t · q_t.
+    /// Row-wise: x and y have the same rows (the same LoD), which the output keeps. Together with `matvec`, it implements a
+    /// matrix memory (Schmidhuber, "Learning to control fast-weight memories", 1992): `outer` writes C_t = f_t · C_{t−1} + v_t ·
+    /// k_tᵀ, and `matvec` reads C_t · q_t.
     ///
     /// ```
     /// use ndarray::array;
@@ -38,7 +39,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If they are not rows of floats of one dtype, or the rows differ.
+    /// If x and y are not vectors of floats of one dtype, or their rows differ.
     pub(in crate::ops) struct Outer = outer {}
     inputs { X = x: one, Y = y: one }
     outputs { OUT = out: one }
@@ -49,8 +50,8 @@ operator! {
     /// Multiplies a matrix by a vector, row by row.
     ///
     /// out_i = x_i · y_i, so out\[i, a\] = Σ_b x\[i, a, b\] · y\[i, b\], with x `[rows, m, n]`, y `[rows, n]` and out
-    /// `[rows, m]`. Row-wise: both have the same rows (the same LoD), which the output keeps. x may also be `[rows, m · n]`,
-    /// with the lines of each matrix in order. For a matrix that is the same for all rows, use `product`.
+    /// `[rows, m]`. Row-wise: x and y have the same rows (the same LoD), which the output keeps. x may also be `[rows, m · n]`,
+    /// with the lines of each matrix one after the other. For a matrix that is the same for all rows, use `product`.
     ///
     /// ```
     /// use ndarray::array;
@@ -66,14 +67,14 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If they are not matrices and vectors of floats of one dtype, or rows or widths differ.
+    /// If x is not matrices and y not vectors of floats of one dtype, or if rows or widths do not fit.
     pub(in crate::ops) struct Matvec = matvec {}
     inputs { X = x: one, Y = y: one }
     outputs { OUT = out: one }
     impl Builder, Var { fn matvec(&self, x: Var, y: Var) -> Var; }
 }
 
-/// Checks that a slot has vectors in its rows.
+/// Checks that each row of a slot is a vector.
 fn vectors(s: &InferShape<'_>, slot: usize) -> Result<()> {
     let spec = s.input(slot);
     if spec.shape.len() == 2 || spec.batched() && spec.shape.len() == 1 {
@@ -201,7 +202,7 @@ impl Op for Matvec {
     }
 }
 
-/// Returns the number of multiplications of a call.
+/// Returns how many products a call computes: one in the forward pass, one per requested gradient in the backward pass.
 fn products(work: &Work<'_>) -> u64 {
     match work.pass() {
         Pass::Forward => 1,
@@ -209,13 +210,13 @@ fn products(work: &Work<'_>) -> u64 {
     }
 }
 
-/// Binds vectors `y` in the rows of x.
+/// Binds vectors `y` with the rows of x to a check case.
 fn beside(sample: CheckCase, x: &Variable, width: usize) -> Result<CheckCase> {
     let y = Variable::from(numbers(x.rows(), width, 1)).with_lod(x.lod().cloned())?;
     Ok(if sample.operands[0].batched { sample.batch("y", y) } else { sample.constant("y", y) })
 }
 
-/// x_a · y_b in each row.
+/// Work that computes x_a · y_b for all a and b, in each row.
 struct Outers<'a, T> {
     x: View<'a, T>,
     y: View<'a, T>,
@@ -238,7 +239,7 @@ impl<T: Float> Sweep for Outers<'_, T> {
     }
 }
 
-/// Each line of a row's matrix times the row's vector.
+/// Work that computes, in each row, the dot product of each line of the matrix with the vector.
 struct Dots<'a, T> {
     matrix: View<'a, T>,
     vector: View<'a, T>,
@@ -261,7 +262,7 @@ impl<T: Float> Sweep for Dots<'_, T> {
     }
 }
 
-/// Sums the products in a fixed number of lanes: the order depends on the length alone.
+/// Computes a dot product in a fixed number of lanes, so that the order of the sum depends only on the length.
 #[inline(always)]
 fn dot<T: Float>(a: &[T], b: &[T]) -> T {
     const LANES: usize = 16;
@@ -274,7 +275,7 @@ fn dot<T: Float>(a: &[T], b: &[T]) -> T {
     sums.into_iter().sum()
 }
 
-/// The lines of a row's matrix, each times its number of the row's vector, added up first to last.
+/// Work that computes, in each row, the sum of the matrix's lines, each times one number of the vector, first to last.
 struct Combined<'a, T> {
     matrix: View<'a, T>,
     vector: View<'a, T>,

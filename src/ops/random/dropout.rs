@@ -1,4 +1,4 @@
-//! `dropout`: sets random numbers to zero while training.
+//! `dropout`: sets randomly chosen numbers to zero while training.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Assign, Float, View, ViewMut};
@@ -11,11 +11,12 @@ use crate::{builder_methods, operator};
 operator! {
     /// Dropout: sets each number to zero with probability `rate` while training, and scales the others up.
     ///
-    /// Train: out = x · k / (1 − rate), where k is 1 with probability 1 − rate and else 0. Infer: out = x. Row-wise; the
-    /// output keeps x's LoD. k depends on the seed, the step, the operator, the row's sequence, its place there and the
-    /// column, so a sequence gets the same mask in any batch; the backward pass draws the mask again instead of storing
-    /// it. With the attribute `per_sequence`, k does not depend on the place: all rows of a (top-level) sequence, or all
-    /// its steps in a step block, share one mask. This is variational dropout (Gal and Ghahramani, 2016).
+    /// While training, out = x · k / (1 − rate), where k is 1 with probability 1 − rate, else 0; during inference, out = x.
+    /// Row-wise; the output keeps x's LoD. k depends on the seed, the step, the operator, the row's sequence, the row's position
+    /// in the sequence, and the column. So a sequence gets the same mask in any batch. The backward pass draws the mask again
+    /// instead of storing it. With the attribute `per_sequence`, k does not depend on the position: all rows of a (top-level)
+    /// sequence, or all steps of a sequence in a step block, have the same mask. This is variational dropout (Gal and Ghahramani,
+    /// 2016).
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -29,7 +30,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `rate` is not in [0, 1) or `x` holds no floats.
+    /// If `rate` is not at least 0 and below 1, or `x` holds no floats.
     pub(in crate::ops) struct Dropout = dropout { rate: f64 => rate, per_sequence: Option<bool> }
     inputs { X = x: one }
     outputs { OUT = out: one }
@@ -41,8 +42,8 @@ operator! {
 }
 
 builder_methods! { VariationalDropout, Builder, Var;
-    /// Variational dropout: [`dropout`](Self::dropout) with one mask for all rows of a sequence of the batch, or for all
-    /// its steps in a step block: out_i = x_i ∘ k / (1 − rate), with one k for a sequence.
+    /// Variational dropout: [`dropout`](Self::dropout) with one mask per sequence, which all rows of the sequence (in a step
+    /// block, all steps) have: out_i = x_i ∘ k / (1 − rate).
     ///
     /// ```
     /// use ndarray::Array2;
@@ -79,7 +80,7 @@ fn rate(attributes: &Attributes, name: &str) -> Result<f64> {
     Ok(rate)
 }
 
-/// The mask of a row, in either pass.
+/// Draws the random numbers of a row, for either pass.
 macro_rules! draw {
     ($dropout:expr, $run:expr) => {
         |row, numbers: &mut [f32]| {
@@ -152,7 +153,7 @@ impl Op for Dropout {
 }
 
 impl Dropout {
-    /// Computes to = from · k / (1 − rate), with the same k for the same row.
+    /// Computes to = from · k / (1 − rate), with the same k in both passes.
     fn mask<T: Float>(
         &self,
         from: View<'_, T>,
@@ -172,6 +173,6 @@ impl Dropout {
     }
 }
 
-/// The random numbers of a row.
+/// Scratch: the random numbers of one row.
 #[derive(Default)]
 struct Uniform(Vec<f32>);

@@ -17,10 +17,10 @@ use crate::with_float;
 operator! {
     /// Joins the i-th sequences of several variables end to end, at the last level.
     ///
-    /// Sequence i of the output is sequence i of the first variable, then sequence i of the second, and so on: its length is
-    /// the sum of their lengths. The variables have the same levels above the last one, which the output keeps, and rows of
-    /// one shape and dtype, any. An empty sequence adds nothing. The gradient is divided among the variables in the same
-    /// way. ([`concat`](Self::concat) puts rows side by side.)
+    /// Sequence i of the output is sequence i of the first variable, then sequence i of the second, and so on: its length is the
+    /// sum of these sequences' lengths. The variables have the same levels above the last one, which the output keeps, and the
+    /// same dtype and row shape. An empty sequence adds nothing. The gradient of each variable is its rows of the output's
+    /// gradient. ([`concat`](Self::concat) puts rows side by side.)
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -35,7 +35,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If a variable has no LoD, other levels above the last one, or rows of another shape or dtype than the first.
+    /// If a variable has no LoD, or differs from the first variable in the levels above the last one, the row shape or the dtype.
     pub(in crate::ops) struct SequenceConcat = sequence_concat {}
     inputs { X = x: many }
     outputs { OUT = out: one }
@@ -68,7 +68,7 @@ impl Op for SequenceConcat {
                 if k == 0 {
                     offsets.resize(lod.offsets().len(), 0);
                 }
-                // Offsets add up as lengths do.
+                // The offsets of the output are the sums of the variables' offsets, as lengths are.
                 offsets.iter_mut().zip(lod.offsets()).for_each(|(sum, offset)| *sum += offset);
             }
             Ok(())
@@ -96,7 +96,7 @@ impl Op for SequenceConcat {
         for of in 1..=3 {
             samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
                 let bind = |sample: CheckCase, k: usize| -> Result<CheckCase> {
-                    // Each variable has its own lengths below the same levels.
+                    // Each variable has other lengths in the last level, and the same levels above it.
                     let lengths = lod.offsets().windows(2).enumerate();
                     let lengths = lengths.map(|(i, pair)| {
                         (pair[1] - pair[0] + 2 * k) * usize::from(!(i + k).is_multiple_of(3))
@@ -117,7 +117,7 @@ impl Op for SequenceConcat {
     }
 }
 
-/// The first row of the output that comes from variable `k` of `count` in sequence `i`.
+/// Returns the first row of the output that comes from sequence `i` of variable `k`, of `count` variables.
 fn place<'a>(
     sequences: impl Fn(usize) -> Result<Sequences<'a>>,
     (k, count): (usize, usize),

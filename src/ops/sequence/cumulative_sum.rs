@@ -11,10 +11,10 @@ use crate::tensor::Variable;
 use crate::with_float;
 
 operator! {
-    /// Sums each row and all rows before it in its sequence, column by column: out_t = Σ_{u ≤ t} x_u.
+    /// Cumulative sum over the rows of each sequence of the last level, column by column: out_t = Σ_{u ≤ t} x_u.
     ///
-    /// Over the sequences of the last level; the LoD is kept, and an empty sequence stays empty. The gradient of a row is the
-    /// sum of the output's gradients at this row and at all rows behind it.
+    /// The output has x's LoD; an empty sequence stays empty. The gradient of a row is the sum of the output's gradients at this
+    /// row and at all later rows of the sequence.
     ///
     /// ```
     /// use ndarray::array;
@@ -38,10 +38,10 @@ operator! {
 }
 
 operator! {
-    /// Sums each number and all numbers before it in its row: out_ij = Σ_{k ≤ j} x_ik.
+    /// Cumulative sum over the columns of each row: out_ij = Σ_{k ≤ j} x_ik.
     ///
-    /// Row-wise: x may have any LoD, which the output keeps. The gradient of a number is the sum of the output's gradients at
-    /// its column and at all columns behind it.
+    /// Row-wise: x may have any LoD, which the output keeps. The gradient of a number is the sum of the output's gradients at its
+    /// column and at all later columns of the row.
     ///
     /// ```
     /// use ndarray::array;
@@ -78,7 +78,7 @@ impl Op for CumulativeSum {
         with_float!(run.dtype(Self::X), T => {
             let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
             let sums = &mut run.scratch().get::<Sums<T>>().0;
-            // The scratch stays borrowed while the sequences are read.
+            // The sums are taken out of the scratch, because `run` is borrowed while the sequences are read.
             let mut sums = std::mem::take(sums);
             for rows in run.sequences(Self::X)?.iter() {
                 add_up(&mut sums, rows, x, &mut out, Assign::Write);
@@ -114,11 +114,11 @@ impl Op for CumulativeSum {
     }
 }
 
-/// The sum so far, of each column.
+/// Scratch: the sum of each column so far.
 #[derive(Default)]
 struct Sums<T>(Vec<T>);
 
-/// Adds rows up in this order, and writes the sum so far at each.
+/// Adds up `rows` in their order, and writes the sum so far to each of these rows.
 fn add_up<T: RowValue>(
     sums: &mut Vec<T>,
     rows: impl Iterator<Item = usize>,

@@ -11,10 +11,10 @@ use crate::ops::sequence::counts::count;
 use crate::tensor::{DType, Element, Number, Variable};
 
 operator! {
-    /// Returns the n-grams of a text: each id and the ids behind it in its sequence of the last level, `window` in all.
+    /// Returns the n-grams of a text, n = `window`: each id and the next ids of its sequence of the last level.
     ///
-    /// out_t = [x_t, x_(t+1), …, x_(t+window−1)], where ids behind the end of the sequence are `pad_value`: shape
-    /// `[rows, window]`, in the LoD of x. An empty sequence has no rows. No gradient passes ids.
+    /// out_t = [x_t, x_(t+1), …, x_(t+window−1)], where ids after the end of the sequence are `pad_value`: shape
+    /// `[rows, window]`, with the LoD of x. An empty sequence stays empty. Ids have no gradient.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -28,8 +28,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold one whole number per row, or has no LoD, if the window is 0, or if `pad_value` does not fit into the ids'
-    /// dtype.
+    /// If `x` does not hold one whole number per row, or has no LoD, if the window is 0, or if `pad_value` does not fit into the
+    /// dtype of the ids.
     #[doc(alias("ngram", "n_gram"))]
     pub(in crate::ops) struct SequenceEnumerate = sequence_enumerate { window: usize => count, pad_value: i64 = 0 }
     inputs { X = x: one.without_gradient() }

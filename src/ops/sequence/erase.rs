@@ -1,4 +1,4 @@
-//! `sequence_erase`: ids without the listed ones.
+//! `sequence_erase`: removes listed ids from sequences.
 
 use ndarray::{Array1, Axis};
 
@@ -13,12 +13,12 @@ use crate::tensor::{DType, Variable};
 operator! {
     /// Removes the ids in `tokens` from `x`; the sequences of its last level become shorter.
     ///
-    /// The other ids of each sequence keep their order. `tokens` are, for example, padding or stop words, which an evaluation
-    /// ignores. The levels above stay; the last one has the new lengths. A sequence with no other ids becomes empty; an empty
-    /// sequence stays empty. No gradient passes ids.
+    /// The remaining ids of each sequence keep their order. `tokens` are, for example, padding or stop words, which an evaluation
+    /// ignores. The levels above the last one do not change; the last level has the new lengths. A sequence without remaining ids
+    /// becomes empty. Ids have no gradient.
     ///
-    /// The new lengths depend on the ids and not on offsets alone, so the operator computes its level from data
-    /// (`Op::levels`): in a step block no memory may reach the ids.
+    /// The operator computes the offsets of the last level from the ids (`Op::levels`). So in a step block the ids must not
+    /// depend on a memory.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -32,7 +32,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold one whole number per row, or has no LoD; in a step block, if a memory reaches it.
+    /// If `x` does not hold one whole number per row, or has no LoD; in a step block, if `x` depends on a memory.
     pub(in crate::ops) struct SequenceErase = sequence_erase { tokens: Vec<i64> => sorted }
     inputs { X = x: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

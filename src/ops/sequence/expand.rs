@@ -1,4 +1,4 @@
-//! `sequence_expand`: rows or sequences repeated after the lengths of others.
+//! `sequence_expand`: repeats rows or sequences of one variable by the lengths of another variable's sequences.
 
 use std::ops::Range;
 
@@ -16,21 +16,21 @@ use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// Repeats the i-th row, or sequence, of `x`: the length of the i-th sequence of `y`'s level `ref_level` is the number of
-    /// copies. `None` takes `y`'s last level.
+    /// Repeats the i-th row, or the i-th sequence, of `x`. The number of copies is the length of the i-th sequence of `y`'s level
+    /// `ref_level`; `None` is the last level of `y`.
     ///
     /// Let n_i be the length of the i-th sequence of y's level `ref_level` (the last one by default).
-    /// - x has one row for each of these sequences: row i is repeated n_i times. The output's rows are the entries of
-    ///   y's level, and its LoD is y's down to that level, the same `Arc` when it is y's last: so it can meet y's rows.
-    /// - x has one sequence for each of them: sequence i is repeated n_i times. The output's LoD is y's down to that
-    ///   level, and below it a level with the repeated lengths.
+    /// - x has one row for each of these sequences: row i is repeated n_i times. The output has one row per entry of y's level,
+    ///   and y's LoD down to this level: if this is y's last level, the output has the rows and the LoD (the same `Arc`) of y.
+    /// - x has one sequence for each of these sequences: sequence i is repeated n_i times. The output's LoD is y's LoD down to
+    ///   this level, then a level with the lengths of the copies.
     ///
     /// So x's LoD is y's above `ref_level` in the first case (none at all for level 0), with one level more in the second.
-    /// n_i = 0 drops row or sequence i. Only the LoD of y is read. The gradient is the sum over the copies.
+    /// n_i = 0 drops row i or sequence i. Only the LoD of y is read. The gradient is the sum over the copies.
     ///
-    /// Any dtype. A row of the output depends on a row or a sequence of x that may lie in another sequence of the last
-    /// level, or at another level: the operator reaches over the batch, and is refused in a step block. For rows over y's
-    /// last level, [`sequence_expand_as`](Self::sequence_expand_as) is allowed there.
+    /// `x` may have any dtype. A row of the output may depend on a row of another sequence of the batch, so the operator is an
+    /// error in a step block. To repeat rows by the lengths of y's last level in a step block, use
+    /// [`sequence_expand_as`](Self::sequence_expand_as).
     ///
     /// ```
     /// use ndarray::array;
@@ -51,7 +51,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `y` has no such level, or `x` does not have one row, or one sequence, for each sequence of it.
+    /// If `y` does not have the level `ref_level`, or `x` does not have one row, or one sequence, for each sequence of this
+    /// level.
     pub(in crate::ops) struct SequenceExpand = sequence_expand { ref_level: Option<usize> }
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }
@@ -155,7 +156,7 @@ impl SequenceExpand {
         self.ref_level.unwrap_or(levels.saturating_sub(1))
     }
 
-    /// Calls `copy` with each run of rows of x and the row of the output that its first copy starts at, once a copy.
+    /// Calls `copy` once per copy, with the copied rows of x and the row of the output at which the copy starts.
     fn copies(
         &self,
         x: &Spec,
@@ -165,7 +166,7 @@ impl SequenceExpand {
     ) -> Result<()> {
         let y = y.ok_or_else(|| Error::new("input `y`", "a LoD", "none"))?;
         let level = self.level(y.levels());
-        // If x has one level more than y has above `ref_level`, this level delimits x's sequences.
+        // If x has more levels than y has above `ref_level`, whole sequences of x are copied, else rows.
         let sequences = if x.lod.len() > level { x_lod.map(Lod::offsets) } else { None };
         let mut at = 0;
         for (i, times) in y.lengths(level)?.enumerate() {

@@ -1,4 +1,4 @@
-//! `sequence_expand_as`: each row repeated over the rows of a sequence.
+//! `sequence_expand_as`: repeats each row over the rows of a sequence.
 
 use ndarray::Array2;
 
@@ -17,14 +17,13 @@ use crate::with_float;
 operator! {
     /// Repeats row i of `x` for every row of the i-th sequence of `y`'s last level.
     ///
-    /// x has one row for each sequence of y's last level; the i-th sequence's length is the number of copies of row i, so
-    /// that the output has y's rows and y's LoD, the same `Arc`. x's own LoD is y's LoD without its last level, like the
-    /// LoD of pooled rows. A row whose sequence is empty is dropped. Only the LoD of y is read. Any dtype; the gradient of
-    /// a row is the sum over its copies.
+    /// x has one row for each sequence of y's last level, and y's LoD without its last level, as pooled rows have. The length of
+    /// the i-th sequence is the number of copies of row i, so the output has y's LoD (the same `Arc`). A row whose sequence is
+    /// empty is dropped. Only the LoD of y is read. `x` may have any dtype; the gradient of a row is the sum over its copies.
     ///
-    /// The operator is sequence-wise and so is allowed in a step block: there it puts the state of a decoder beside every row of
-    /// a static sequence, as attention does. [`sequence_expand`](Self::sequence_expand) repeats whole sequences too, and after
-    /// any level.
+    /// The operator treats each sequence alone, so it is allowed in a step block: attention uses it to combine a decoder's state
+    /// with every row of a static sequence. [`sequence_expand`](Self::sequence_expand) can also repeat whole sequences, and use
+    /// the lengths of any level.
     ///
     /// ```
     /// use ndarray::array;
@@ -40,7 +39,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `y` has no LoD, or `x` does not have one row for each sequence of it.
+    /// If `y` has no LoD, or `x` does not have one row for each sequence of `y`'s last level.
     pub(in crate::ops) struct SequenceExpandAs = sequence_expand_as {}
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }

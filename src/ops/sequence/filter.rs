@@ -1,4 +1,4 @@
-//! `sequence_filter` and `sequence_place`: the rows for which a condition holds, and back.
+//! `sequence_filter` keeps the rows for which a condition holds; `sequence_place` puts them back.
 
 use std::sync::Arc;
 
@@ -19,15 +19,15 @@ use crate::{builder_methods, operator, with_float};
 
 operator! {
     /// Keeps the rows of several variables for which `keep` is not 0, in their order. The sequences of the last level become
-    /// shorter, all in the same way, so that the outputs share one LoD.
+    /// shorter; all outputs have the same LoD.
     ///
     /// `keep` holds one number or truth value per row, such as the result of a comparison; the variables have its rows and LoD,
-    /// with any dtype and shape of rows. The levels above the last stay; a sequence without a kept row is empty. The gradient of
-    /// a row that was not kept is 0. [`sequence_place`](Self::sequence_place) puts rows back where they were, so that some layers
-    /// of a model can be computed for some rows only.
+    /// with any dtype and shape of rows. The levels above the last level do not change; a sequence without a kept row becomes
+    /// empty. The gradient of a row that is not kept is 0. [`sequence_place`](Self::sequence_place) puts the kept rows back at
+    /// their old positions, so that a model can compute some layers only for some rows.
     ///
-    /// The kept rows depend on numbers, not on offsets alone, so the operator computes its level from data (`Op::levels`): in a
-    /// step block no memory may reach `keep`.
+    /// The operator computes the offsets of the last level from the numbers in `keep` (`Op::levels`). So in a step block `keep`
+    /// must not depend on a memory.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -41,7 +41,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `keep` has no LoD or more than one number per row, or a variable has other rows; in a step block, if a memory reaches `keep`.
+    /// If `keep` has no LoD or more than one number per row, or a variable has other rows; in a step block, if `keep` depends on
+    /// a memory.
     pub(in crate::ops) struct SequenceFilter = sequence_filter {}
     inputs { KEEP = keep: one.without_gradient(), X = x: many }
     outputs { OUT = out: many }
@@ -78,12 +79,12 @@ builder_methods! { SequenceFilterPlain, Builder, Var;
 }
 
 operator! {
-    /// Puts the rows of `x` where `keep` is not 0, and rows of zeros elsewhere: the rows that
-    /// [`sequence_filter`](Self::sequence_filter) removed come back as 0.
+    /// Puts the rows of `x` at the positions where `keep` is not 0, and rows of zeros at all others: the rows that
+    /// [`sequence_filter`](Self::sequence_filter) removed become 0.
     ///
-    /// out has the rows and the LoD of `keep`: in each sequence of the last level, its k-th row for which `keep` is not 0 is the
-    /// k-th row of x's sequence. x holds floats, below the same levels. Empty sequences stay empty. The gradient of each row of x
-    /// is the output's gradient at the row's position in out.
+    /// out has the rows and the LoD of `keep`. In each sequence of the last level, the k-th position where `keep` is not 0 gets
+    /// the k-th row of x's sequence. x holds floats, and has the same levels above the last one as `keep`. Empty sequences stay
+    /// empty. The gradient of each row of x is the output's gradient at the row's position in out.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -98,8 +99,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, one of the two has no LoD, or they lie below other levels; when it runs, if a sequence of x has not as many
-    /// rows as `keep` has places.
+    /// If `x` holds no floats, if `x` or `keep` has no LoD, or if their levels above the last one differ; at a run, if the number
+    /// of rows of a sequence of `x` is not the number of positions where `keep` is not 0.
     #[doc(alias("masked_scatter", "merge_lod_tensor"))]
     pub(in crate::ops) struct SequencePlace = sequence_place {}
     inputs { X = x: one, KEEP = keep: one.without_gradient() }
@@ -107,7 +108,7 @@ operator! {
     impl Builder, Var { fn sequence_place(&self, x: Var, keep: Var) -> Var; }
 }
 
-/// A condition for check cases: it holds in some rows of each sequence.
+/// Makes a condition for check cases, which holds in some rows.
 fn keeping(lod: &Arc<Lod>, salt: usize) -> Result<Variable> {
     let keep = Array1::from_shape_fn(lod.rows(), |i| ((i * 5 + i / 3 + salt) % 3) as i64);
     Variable::sequences(keep, Arc::clone(lod))
@@ -175,7 +176,7 @@ impl Op for SequenceFilter {
             match run.input_spec_at(Self::X, k).dtype {
                 DType::F32 => returned::<f32>(run, k, keep)?,
                 DType::F64 => returned::<f64>(run, k, keep)?,
-                // No gradient reaches numbers of other types.
+                // Variables that hold no floats have no gradient.
                 _ => {}
             }
         }

@@ -1,4 +1,4 @@
-//! `lod_of`: the lengths of the sequences, as a variable.
+//! `lod_of`: the lengths of sequences, as a variable.
 
 use crate::error::Result;
 use crate::operator;
@@ -9,11 +9,11 @@ use crate::tensor::{DType, Variable};
 operator! {
     /// Returns the lengths of the sequences of `x`'s last level, one i64 per sequence.
     ///
-    /// out_s = the length of sequence s of the last level of x, an i64, shape `[sequences]`; out's LoD is x's LoD without
-    /// the last level. An empty sequence gives 0. The rows of x are not read and get no gradient.
+    /// out_s is the length of sequence s; out has the shape `[sequences]`, and x's LoD without its last level. An empty sequence
+    /// gives 0. The numbers of x are not read and get no gradient.
     ///
-    /// The output holds lengths, not offsets: one number per sequence has the LoD of any pooled row, and offsets are
-    /// sums of lengths.
+    /// The output holds lengths, not offsets: with one number per sequence, it has the LoD of pooled rows. Offsets are the
+    /// cumulative sums of lengths.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};

@@ -1,4 +1,4 @@
-//! `lod_reset` and `lod_append`: other boundaries over the same rows.
+//! `lod_reset` and `lod_append`: divide the same rows into other sequences.
 
 use ndarray::{Array1, Array2};
 
@@ -17,11 +17,11 @@ use crate::tensor::{Dense, Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// Divides the rows of `x` into the sequences of `y`: other boundaries over the same rows.
+    /// Divides the rows of `x` into the sequences of `y`, whatever sequences they were in before.
     ///
-    /// out is x, row by row, with y's LoD, the same `Arc`; x may have any LoD, or none. x must have as many rows as y, which is
-    /// known only when it runs. Only the LoD of y is read. Any dtype; the gradient passes back row by row. A sequence of the
-    /// output may hold rows of several sequences of x, so the operator is refused in a step block.
+    /// out has the rows of x and the LoD of y (the same `Arc`). x may have any LoD, or none, but must have as many rows as y,
+    /// which is checked at a run. Only the LoD of y is read. `x` may have any dtype; the gradient passes back row by row. A
+    /// sequence of the output may hold rows of several sequences of x, so the operator is an error in a step block.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -36,7 +36,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `y` has no LoD, or `x` no rows of a batch; at a run, if they have different numbers of rows.
+    /// If `y` has no LoD, or `x` is a constant; at a run, if `x` and `y` have different numbers of rows.
     pub(in crate::ops) struct LodReset = lod_reset {}
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }
@@ -44,15 +44,15 @@ operator! {
 }
 
 operator! {
-    /// Cuts each sequence of `x`'s last level into pieces of the given `lengths`: a new last level.
+    /// Cuts each sequence of `x`'s last level into pieces of the given `lengths`, which become a new last level.
     ///
-    /// `lengths` are whole numbers in sequences, below the same levels as x's last one: the numbers of sequence i are the lengths
-    /// of the pieces that sequence i of x is cut into, in order, and add up to its n_i rows. The output has x's rows, and the LoD
-    /// of `lengths` with a last level of these numbers. A length of 0 makes an empty piece; an empty sequence may have no pieces.
-    /// Any dtype; the gradient passes back row by row.
+    /// `lengths` are whole numbers in sequences, with the same levels above the last one as x. The numbers in sequence i are the
+    /// lengths, in order, of the pieces into which sequence i of x is cut; they add up to its number of rows. The output has x's
+    /// rows, and the LoD of `lengths` with a last level of these lengths. A length of 0 makes an empty piece; an empty sequence
+    /// may have no pieces. `x` may have any dtype; the gradient passes back row by row.
     ///
-    /// The lengths are data and not offsets, so that the operator computes its level from data (`Op::levels`): in a step
-    /// block no memory may reach `lengths`. One may reach x.
+    /// The operator computes the offsets of the new level from the numbers in `lengths` (`Op::levels`). So in a step block
+    /// `lengths` must not depend on a memory; x may.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -66,8 +66,9 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD, `lengths` are not whole numbers in sequences below the same levels, or there is no room for one level
-    /// more; in a step block, if a memory reaches `lengths`; at a run, if the lengths of a sequence do not add up to its rows.
+    /// If `x` has no LoD, if `lengths` are not whole numbers in sequences with the same levels above the last one, or if `x`
+    /// already has the most levels of a LoD; in a step block, if `lengths` depends on a memory; at a run, if the lengths in a
+    /// sequence do not add up to its number of rows.
     pub(in crate::ops) struct LodAppend = lod_append {}
     inputs { X = x: one, LENGTHS = lengths: one.without_gradient() }
     outputs { OUT = out: one }
@@ -118,7 +119,7 @@ impl Op for LodReset {
         for flat in [false, true] {
             samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
                 let (rows, sequences) = (lod.rows(), lod.sequences());
-                // The number of rows and of top-level sequences is the same: all rows are in the last sequence.
+                // Another LoD with the same numbers of rows and sequences: all rows are in the last sequence.
                 let lengths: Vec<usize> =
                     (1..=sequences).map(|i| if i == sequences { rows } else { 0 }).collect();
                 let other = Lod::from_lengths1(&lengths)?;
@@ -193,7 +194,7 @@ impl Op for LodAppend {
         let mut samples = Vec::new();
         for short in [false, true] {
             samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
-                // A piece of one row, an empty one and the rest; an empty sequence has no pieces.
+                // Three pieces: one row, an empty piece, and the rest; an empty sequence has no pieces.
                 let pieces = |pair: &[usize]| match pair[1] - pair[0] {
                     0 => vec![],
                     rows => vec![1, 0, rows as i64 - 1],
@@ -225,7 +226,7 @@ fn copy<T: Plain>(x: crate::kernels::View<'_, T>, mut out: crate::kernels::ViewM
     out.iter_mut().zip(x.iter()).for_each(|(out, x)| out.copy_from_slice(x));
 }
 
-/// The gradient of an operator whose output has the rows of its first input.
+/// Computes the gradient of an operator whose output has the numbers of its first input: the output's gradient.
 fn passed<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     if let (Some(dout), Some((dx, assign))) = (run.output_gradient::<T>(0)?, run.gradient::<T>(0)?) {
         assign.put_rows(dx, dout);

@@ -1,4 +1,4 @@
-//! `sequence_mask`: 1 where a place of a padded sequence holds a row.
+//! `sequence_mask`: the mask of padded sequences, 1 at their rows and 0 at padding.
 
 use ndarray::Array1;
 
@@ -10,10 +10,11 @@ use crate::ops::lookup::ids::{check, ids};
 use crate::tensor::{DType, Element, Number, Variable, with_element};
 
 operator! {
-    /// Returns a mask of padded sequences: 1 at the places that hold a row of the sequence, 0 behind its end.
+    /// Returns the mask of padded sequences: 1 at the positions of a sequence's rows, 0 after its end.
     ///
     /// out_sj = 1 for j < `lengths`_s, else 0, for 0 ≤ j < `length`: shape `[rows, length]`, of the given dtype, with the LoD of
-    /// `lengths`, a whole number each. A length of 0, or below, gives zeros; one above `length` gives ones. No gradient passes.
+    /// `lengths`. `lengths` has one whole number per row. A length of 0 or below gives zeros; a length above `length` gives ones.
+    /// No gradient passes.
     ///
     /// ```
     /// use ndarray::array;

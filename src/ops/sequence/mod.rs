@@ -1,4 +1,4 @@
-//! Sequences of the last level: convolved, pooled, reversed, repeated, cut, and their lengths.
+//! Operators on the sequences of the last level: convolution, pooling, reversal, repetition, cutting, lengths.
 
 #[macro_use]
 pub(super) mod concat;

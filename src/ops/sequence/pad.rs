@@ -1,4 +1,4 @@
-//! `sequence_pad` and `sequence_unpad`: to arrays of one length, and back.
+//! `sequence_pad` and `sequence_unpad`: sequences to padded arrays of one length, and back.
 
 use std::ops::Range;
 
@@ -19,14 +19,14 @@ use crate::tensor::{DType, Dense, Element, Number, Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// Pads each sequence of `x`'s last level to one row of `length` places, with `pad_value` behind its end; also returns the
-    /// lengths.
+    /// Pads each sequence of `x`'s last level to `length` positions with `pad_value` after its end; also returns the lengths of
+    /// the sequences.
     ///
     /// out_st = x_t of sequence s for t < n_s, and `pad_value` for n_s ≤ t < `length`: shape `[sequences, length, …]` of rows
-    /// `[…]`. The second output is n_s, an i64 each, shape `[sequences]`. The LoD of both is x's without its last level. An
-    /// empty sequence is all padding. A sequence longer than `length` is an error of the run that names the sequence: cut it
-    /// before, by [`sequence_slice`](Self::sequence_slice). Any dtype; padding passes no gradient. It is meant for operators
-    /// that need arrays: no other operator of this crate does.
+    /// `[…]`. The second output is the lengths n_s, i64, shape `[sequences]`. Both outputs have x's LoD without its last level.
+    /// An empty sequence is all padding. If a sequence is longer than `length`, the run fails and names the sequence;
+    /// [`sequence_slice`](Self::sequence_slice) can cut it first. `x` may have any dtype; padding passes no gradient. Padding is
+    /// for operators of other crates: no other operator of this crate needs padded arrays.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -41,7 +41,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD, or as many dimensions as a variable can have; at a run, if a sequence is longer than `length`.
+    /// If `x` has no LoD, or already has the most dimensions that a variable can have; at a run, if a sequence is longer than
+    /// `length`.
     pub(in crate::ops) struct SequencePad = sequence_pad { length: usize, pad_value: f64 = 0.0 }
     inputs { X = x: one }
     outputs { OUT = out: one, LENGTHS = lengths: one.without_gradient() }
@@ -51,18 +52,18 @@ operator! {
 operator! {
     /// Removes the padding of padded sequences: the inverse of [`sequence_pad`](Self::sequence_pad).
     ///
-    /// Sequence s of the output is the first n_s places of row s of x, with x of shape `[sequences, places, …]` and n_s =
-    /// `lengths`_s. Each n_s is a whole number with 0 ≤ n_s ≤ places; any other is an error of the run that names the sequence.
-    /// The output's rows have shape `[…]`, and its LoD is x's with a last level of these lengths. n_s = 0 is an empty sequence.
-    /// Any dtype; the gradient of the places behind is 0.
+    /// Sequence s of the output is the first n_s positions of row s of x, with x of shape `[sequences, positions, …]` and n_s =
+    /// `lengths`_s, a whole number. If 0 ≤ n_s ≤ positions does not hold, the run fails and names the sequence. The output's rows
+    /// have shape `[…]`, and its LoD is x's LoD with a last level of these lengths. n_s = 0 gives an empty sequence. `x` may have
+    /// any dtype; the gradient of the positions after a sequence is 0.
     ///
-    /// Variables that are unpadded by the same variable of lengths have the same sequences: from the second call on, the
-    /// operator is [`sequence_unpad_as`](Self::sequence_unpad_as), after the output of the first call. A call in a step block
-    /// and a call around it have different sequences: there, `sequence_unpad_as` of the output from around the block makes them
-    /// the same.
+    /// Two variables that are unpadded with the same variable `lengths` have the same sequences: the second call appends
+    /// [`sequence_unpad_as`](Self::sequence_unpad_as) with the first call's output as `y`. A call in a step block and a call
+    /// outside of the block have different sequences. To give them the same sequences, call `sequence_unpad_as` in the block,
+    /// with the output from outside as `y`.
     ///
-    /// The lengths are data and not offsets, so that the operator computes its level from data (`Op::levels`): in a step
-    /// block no memory may reach `lengths`. One may reach x.
+    /// The operator computes the offsets of the last level from the numbers in `lengths` (`Op::levels`). So in a step block
+    /// `lengths` must not depend on a memory; x may.
     ///
     /// ```
     /// use ndarray::array;
@@ -78,14 +79,14 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has fewer than two dimensions, or `lengths` does not hold one whole number for each of its rows; in a step block, if
-    /// a memory reaches `lengths`; at a run, if a length is out of range.
+    /// If `x` has fewer than two dimensions, or `lengths` does not hold one whole number for each of its rows; in a step block,
+    /// if `lengths` depends on a memory; at a run, if a length is out of range.
     pub(in crate::ops) struct SequenceUnpad = sequence_unpad {}
     inputs { X = x: one, LENGTHS = lengths: one.without_gradient() }
     outputs { OUT = out: one }
     impl Builder, Var {
         fn sequence_unpad(&self, x: Var, lengths: Var) -> Var {
-            // Operands that do not fit are an error of the operator that was called.
+            // If the operands do not fit, `sequence_unpad` is appended, so that the error names the operator that was called.
             let fits = match (self.spec_of_tensor(x), self.spec_of_tensor(lengths)) {
                 (Some(x), Some(n)) => x.shape.len() > 1 && x.rows() == n.rows() && x.lod == n.lod,
                 _ => false,
@@ -142,7 +143,7 @@ impl Op for SequencePad {
 }
 
 impl SequencePad {
-    /// Returns the range of numbers in the padded row that sequence `i` fills, `width` numbers per place.
+    /// Returns the range of numbers that sequence `i` fills in its padded row, with `width` numbers per position.
     fn places(&self, i: usize, rows: &Range<usize>, width: usize) -> Result<Range<usize>> {
         if rows.len() > self.length {
             let expected = format!("at most {} rows, the length to pad to", self.length);
@@ -232,7 +233,7 @@ impl Op for SequenceUnpad {
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
         let lengths = |rows: usize| Array1::from_iter((0..rows as i64).map(|i| [3, 0, 1, 2][i as usize % 4]));
-        // One row per sequence; with two levels, the rows have the upper one.
+        // x has one row per sequence; if the sample has two levels, these rows have the upper level.
         let mut samples = CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             let (lod, rows) = (lod.upper().cloned(), lod.last_len());
             let x = numbers(rows, 6, 0).into_shape_with_order((rows, 3, 2));
@@ -250,7 +251,7 @@ impl Op for SequenceUnpad {
     }
 }
 
-/// The number of places of a row.
+/// Returns the number of positions in a padded row.
 fn places(x: &Spec) -> usize {
     x.shape.get(1).and_then(|places| places.known()).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! `sequence_pool`: one row per sequence.
+//! `sequence_pool`: pooling, one row per sequence.
 
 use std::ops::Range;
 
@@ -16,25 +16,25 @@ use crate::with_float;
 use crate::{builder_methods, operator};
 
 operator! {
-    /// Reduces each sequence of the last level to one row.
+    /// Pooling: reduces each sequence of the last level to one row, with `pad_value` for an empty sequence.
     ///
     /// | pool | out_s, over the rows x_t of sequence s | gradient of x_t |
     /// |---|---|---|
     /// | sum | Σ x_t | d |
     /// | mean | Σ x_t / n | d / n |
     /// | sqrt | Σ x_t / √n | d / √n |
-    /// | max | the largest of each column; NaN counts as the largest | d at the first maximum, else 0 |
+    /// | max | the largest number of each column; NaN counts as the largest | d at the first maximum, else 0 |
     /// | first | the first row | d at the first row, else 0 |
     /// | last | the last row | d at the last row, else 0 |
     ///
-    /// An empty sequence gives a row of `pad_value`, 0 by default, and passes no gradient. The output has the LoD of x
-    /// without its last level.
+    /// Here n is the number of rows of sequence s, and d is the gradient of out_s. An empty sequence gives a row of `pad_value`,
+    /// and passes no gradient. The output has the LoD of x without its last level.
     ///
     /// ```
     /// use ndarray::array;
     /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
-    /// // Two documents, of two sentences and of one.
+    /// // Two documents: one has two sentences, the other has one.
     /// let lod = Lod::from_lengths(&[vec![2, 1], vec![2, 0, 1]])?;
     /// let x = Variable::sequences(array![[1.0, 5.0], [3.0, 4.0], [5.0, 6.0]], lod)?;
     /// let op = ops::catalogue().parse("sequence_pool", &Attributes::new().with("pool", "max"))?;
@@ -53,8 +53,8 @@ operator! {
 }
 
 builder_methods! { SequencePoolPlain, Builder, Var;
-    /// Reduces each sequence of the last level to one row, zeros for an empty sequence: the sum, mean, maximum, … of its
-    /// rows, as in the table at [`sequence_pool_with`](Self::sequence_pool_with).
+    /// Pooling: reduces each sequence of the last level to one row, such as the sum, mean or maximum of its rows; an empty
+    /// sequence gives zeros. The table at [`sequence_pool_with`](Self::sequence_pool_with) has the formulas.
     ///
     /// ```
     /// use ndarray::array;

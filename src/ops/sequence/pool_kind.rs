@@ -13,11 +13,11 @@ use crate::operator::attributes::Attribute;
 pub enum Pool {
     /// The sum of the rows.
     Sum,
-    /// The sum over the length.
+    /// The mean: the sum divided by the number of rows.
     Mean,
-    /// The sum over the square root of the length.
+    /// The sum divided by the square root of the number of rows.
     Sqrt,
-    /// The largest of each column.
+    /// The largest number of each column.
     Max,
     /// The first row.
     First,
@@ -25,7 +25,7 @@ pub enum Pool {
     Last,
 }
 
-/// The rows of a sequence before a piece of it: none, or some.
+/// Whether a sequence has rows before the current piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::ops) enum EarlierRows {
     /// No row: the piece is the first one.
@@ -50,7 +50,8 @@ impl Pool {
         }
     }
 
-    /// Adds some rows of a sequence to `so_far`, the result of the rows before them.
+    /// Accumulates some rows of a sequence in `so_far`, the accumulated value of the earlier rows, which `before` says exist or
+    /// not.
     pub(in crate::ops) fn take<T: Float>(
         self,
         x: View<'_, T>,
@@ -94,7 +95,7 @@ impl Pool {
         }
     }
 
-    /// The divisor of a sum over `len` rows.
+    /// Returns the number by which the sum over `len` rows is divided; 1 for a pool that is no mean.
     pub(in crate::ops) fn divisor<T: Float>(self, len: usize) -> T {
         let len = T::from_f64(len as f64);
         match self {

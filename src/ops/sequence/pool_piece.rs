@@ -1,4 +1,4 @@
-//! `sequence_pool_piece`: a `sequence_pool` of sequences that come piece by piece.
+//! `sequence_pool_piece`: `sequence_pool` for inference on sequences that come piece by piece.
 
 use ndarray::Array1;
 
@@ -12,14 +12,14 @@ use crate::tensor::{DType, Dense, Variable};
 use crate::with_float;
 
 operator! {
-    /// The `sequence_pool` of sequences that come piece by piece.
+    /// Pools sequences that come piece by piece, as `sequence_pool` pools whole sequences.
     ///
-    /// x holds the next rows of each sequence, `seen` the number of its rows before them (i64, 0 without it), and `carried`
-    /// the accumulated value of these earlier rows, one row per sequence. out is the pool over all rows so far; the outputs
-    /// `carried` and `seen` are inputs of the next piece's call. The rows are added one by one in their order, so the last
-    /// piece's out has the bits of one call on the whole sequences. With the attribute `from_end` the pieces come from the
-    /// last one to the first, for the pools first and last. A sequence whose piece is empty keeps its accumulated value.
-    /// Programs that infer in pieces contain this operator in place of `sequence_pool`; it has no gradient.
+    /// x holds the next piece of each sequence, `seen` the number of the sequence's earlier rows (i64; 0 if absent), and
+    /// `carried` the accumulated value of these earlier rows, one row per sequence. out is the pool over all rows so far; the
+    /// outputs `carried` and `seen` are inputs of the next piece's call. The rows are added one by one in their order, so out of
+    /// the last piece has the bits of one call on the whole sequences. With the attribute `from_end`, which is allowed for the
+    /// pools first and last, the last piece of a sequence comes first. A sequence whose piece is empty keeps its accumulated
+    /// value. Programs that infer in pieces contain this operator in place of `sequence_pool`; it has no gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -44,7 +44,8 @@ operator! {
 }
 
 impl SequencePoolPiece {
-    /// Returns whether pieces may come from the last one to the first: a sum would be added in another order.
+    /// Returns whether the last piece of a sequence may come first; not for the other pools, whose rows would be added in another
+    /// order.
     pub(in crate::ops) fn reads_from_end(pool: Pool) -> bool {
         matches!(pool, Pool::First | Pool::Last)
     }
@@ -95,7 +96,7 @@ impl Op for SequencePoolPiece {
                 let end = if from_end == Some(true) { " from the end" } else { "" };
                 let name = format!("{}{end}, {}", pool.name(), sample.name);
                 let (sequences, upper) = (lod.last_len(), lod.upper().cloned());
-                // Some sequences have earlier rows, among them the empty one.
+                // Some sequences have earlier rows, also a sequence whose piece is empty.
                 let seen = Array1::from_iter((0..sequences as i64).map(|i| i % 3));
                 let carried = Variable::new(Dense::from(numbers(sequences, 3, 1)), upper.clone())?;
                 Ok(CheckCase { name, ..sample }

@@ -1,4 +1,4 @@
-//! `reorder_by_rank`: sequences in the order of a rank table.
+//! `reorder_by_rank`: sorts sequences by length, the longest first.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -20,10 +20,11 @@ use crate::with_float;
 operator! {
     /// Sorts the top-level sequences of `x` by the lengths of `y`'s sequences, the longest first.
     ///
-    /// Sequence i of the output is sequence o_i of x, where o sorts the top-level sequences of y by their lengths (their entries
-    /// in the level below), the longest first and equal lengths in the order of y: the order of a rank table, in which the step
-    /// executor runs them. A sequence of x keeps its levels. If x has no LoD its rows are ordered. Only the LoD of y is read. Any
-    /// dtype; the gradient is put back in x's order. The operator reaches over the batch, and so is refused in a step block.
+    /// Sequence i of the output is sequence o_i of x. The order o sorts the top-level sequences of y by length (the number of
+    /// entries in the level below), the longest first, and keeps the order of equal lengths. Recurrent loops run sequences in
+    /// this order. A sequence of x keeps its levels. If x has no LoD, its rows are sorted. Only the LoD of y is read. `x` may
+    /// have any dtype; the gradient is in x's order. The order depends on the whole batch, so the operator is an error in a step
+    /// block.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -38,7 +39,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `y` has no LoD, or `x` is not one row, or one sequence, for each sequence of the batch.
+    /// If `y` has no LoD, or `x` does not have one row, or one top-level sequence, for each sequence of the batch.
     pub(in crate::ops) struct ReorderByRank = reorder_by_rank {}
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }
@@ -139,7 +140,7 @@ fn rank(lod: &Lod, order: &mut Vec<usize>) -> Result<()> {
     Ok(())
 }
 
-/// The entries of level `level` that belong to a top-level sequence; below the last level, its rows.
+/// Returns the entries of level `level` that belong to a top-level sequence; for the number of levels, returns its rows.
 fn entries(lod: &Lod, sequence: usize, level: usize) -> Result<Range<usize>> {
     let mut entries = sequence..sequence + 1;
     for k in 0..level {
@@ -149,7 +150,7 @@ fn entries(lod: &Lod, sequence: usize, level: usize) -> Result<Range<usize>> {
     Ok(entries)
 }
 
-/// Calls `each` with the row of x and the row of the output of each row, in the output's order.
+/// Calls `each` for each row in the output's order, with the row's number in x and its number in the output.
 fn each_row(
     x: Option<&Lod>,
     y: Option<&Lod>,

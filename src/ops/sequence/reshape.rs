@@ -1,4 +1,4 @@
-//! `sequence_reshape`: the numbers of each sequence in rows of another width.
+//! `sequence_reshape`: divides the numbers of each sequence into rows of another width.
 
 use ndarray::Array2;
 
@@ -16,11 +16,11 @@ use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// Reshapes the numbers of each sequence of the last level, in their order, to rows of `width`.
+    /// Reshapes each sequence of the last level to rows of `width` numbers; the numbers keep their order.
     ///
     /// A sequence of n rows of D numbers becomes n · D / `width` rows of `width` numbers; `width` must divide n · D for every
-    /// sequence, else the run fails and names one. The levels above the last one stay. An empty sequence stays empty. Any dtype;
-    /// the gradient is reshaped back.
+    /// sequence, else the run fails and names a sequence. The levels above the last one do not change. An empty sequence stays
+    /// empty. `x` may have any dtype; the gradient is reshaped back.
     ///
     /// ```
     /// use ndarray::array;
@@ -36,7 +36,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD, or the width is 0; at a run, if it does not divide the numbers of a sequence.
+    /// If `x` has no LoD, or the width is 0; at a run, if the width does not divide the number of numbers in a sequence.
     pub(in crate::ops) struct SequenceReshape = sequence_reshape { width: usize => count }
     inputs { X = x: one }
     outputs { OUT = out: one }
@@ -100,7 +100,7 @@ impl Op for SequenceReshape {
             samples.extend(CheckCase::of_sequences(
                 &SequenceReshape { width: to }.attributes(),
                 |sample, lod| {
-                    // Lengths that the widths divide, below the same levels.
+                    // The lengths are doubled where needed, so that the new width divides every sequence.
                     let fits = |pair: &[usize]| {
                         if from % to == 0 { pair[1] - pair[0] } else { 2 * (pair[1] - pair[0]) }
                     };
@@ -119,7 +119,7 @@ impl Op for SequenceReshape {
     }
 }
 
-/// Calls `each` with all numbers of two views in their order, in the longest slices that the rows of both allow.
+/// Calls `each` with pairs of equally long slices (to, from), which cover all numbers of both views in order.
 fn each<T: Plain>(from: View<'_, T>, mut to: ViewMut<'_, T>, mut each: impl FnMut(&mut [T], &[T])) {
     let (mut row, mut column) = (0, 0);
     for mut to in to.iter_mut() {

@@ -1,4 +1,4 @@
-//! `sequence_reverse`: each sequence backwards.
+//! `sequence_reverse`: reverses the rows of each sequence.
 
 use ndarray::Array2;
 
@@ -15,8 +15,8 @@ use crate::with_float;
 operator! {
     /// Reverses the rows of each sequence of the last level.
     ///
-    /// Row t of a sequence of n rows becomes row n − 1 − t of the same sequence of the last level. Any dtype; the LoD is
-    /// kept; an empty sequence stays empty. The gradient is reversed in the same way.
+    /// Row t of a sequence of n rows becomes row n − 1 − t of this sequence. `x` may have any dtype; the output keeps the LoD of
+    /// x; an empty sequence stays empty. The gradient is the reversed gradient of the output.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};

@@ -1,4 +1,4 @@
-//! `row_conv`: each row with those ahead of it, column by column.
+//! `row_conv`: look-ahead convolution of each row with the next rows, column by column.
 
 use crate::error::{Error, Result};
 use crate::kernels::View;
@@ -13,12 +13,12 @@ use crate::tensor::Variable;
 use crate::with_float;
 
 operator! {
-    /// Sums each row and the next rows of its sequence, weighted column by column: the look-ahead of streaming speech
-    /// recognisers (Wang et al., 2016).
+    /// Look-ahead convolution: the weighted sum of each row and the next rows of its sequence, column by column, as in streaming
+    /// speech recognition (Wang et al., 2016).
     ///
-    /// out_t = Σ_j x_(t+j) ∘ W_j, for 0 ≤ j < c, with `filter` W `[c, D]`; rows behind the end of the sequence count as zeros. The
-    /// output has the shape and LoD of x. An empty sequence has no rows, and so nothing to compute.
-    /// [`sequence_conv`](Self::sequence_conv) has other contexts, and mixes columns.
+    /// out_t = Σ_j x_(t+j) ∘ W_j, for 0 ≤ j < c, with `filter` W `[c, D]`; rows after the end of the sequence count as zeros. The
+    /// output has the shape and LoD of x; an empty sequence stays empty. [`sequence_conv`](Self::sequence_conv) has other
+    /// contexts, and combines columns.
     ///
     /// ```
     /// use ndarray::array;
@@ -32,7 +32,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold floats, or the filter is not as wide as its rows.
+    /// If `x` has no LoD or does not hold floats, or `filter` and `x` have different widths.
     #[doc(alias("lookahead", "look_ahead"))]
     pub(in crate::ops) struct RowConv = row_conv {}
     inputs { X = x: one, FILTER = filter: one }
@@ -101,7 +101,7 @@ impl Op for RowConv {
     }
 }
 
-/// The convolution of each row with the `taps − 1` rows ahead of it.
+/// Makes the operands of a convolution of each row with the next `taps − 1` rows.
 fn ahead<'a, T>(x: View<'a, T>, sequences: Sequences<'a>, taps: usize) -> ConvRows<'a, T> {
     ConvRows { x, padding: None, offsets: sequences.offsets(), window: Window { start: 0, step: 1, taps } }
 }

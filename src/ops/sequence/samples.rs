@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::lod::Lod;
 
-/// Returns a LoD of these lengths below the upper levels of `lod`.
+/// Returns a LoD with the upper levels of `lod` and a last level of these lengths.
 pub(super) fn of_lengths(lod: &Lod, lengths: impl Iterator<Item = usize>) -> Result<Arc<Lod>> {
     let mut offsets = vec![0];
     let mut end = 0;

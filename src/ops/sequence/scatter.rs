@@ -1,4 +1,4 @@
-//! `sequence_scatter`: numbers added at the columns that ids name, a row for each sequence.
+//! `sequence_scatter`: adds the numbers of each sequence to one row, at the columns that ids name.
 
 use ndarray::Array1;
 
@@ -15,10 +15,10 @@ use crate::with_float;
 operator! {
     /// Adds the `updates` of sequence i to row i of `x`, each in the column that its id in `ids` names.
     ///
-    /// out_i = x_i, and for each row t of sequence i of the last level of `ids` out_i,ids_t += updates_t; an id that occurs again
-    /// adds again. x has one row of D numbers for each of these sequences and, like the output, their LoD without its last level;
-    /// `ids` and `updates` are one number per row, in the same LoD. An empty sequence adds nothing. The gradient of x is the
-    /// output's gradient; the gradient of updates_t is the output's gradient at i, ids_t.
+    /// out starts as x; then, for each row t of sequence i of the last level of `ids`, out_(i, ids_t) += updates_t. Repeated ids
+    /// are added repeatedly. `ids` and `updates` have one number per row and the same LoD; x has one row of D numbers for each
+    /// sequence. x and the output have the LoD of `ids` without its last level. An empty sequence adds nothing. The gradient of x
+    /// is the output's gradient; the gradient of updates_t is the output's gradient at row i, column ids_t.
     ///
     /// ```
     /// use ndarray::array;
@@ -34,7 +34,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not have one row of floats for each sequence of `ids`, or `updates` not one number for each id; at a run, if an id
+    /// If `x` does not have one row of floats for each sequence of `ids`, or `updates` one number for each id; at a run, if an id
     /// is below 0 or not below D.
     pub(in crate::ops) struct SequenceScatter = sequence_scatter {}
     inputs { IDS = ids: one.without_gradient(), UPDATES = updates: one, X = x: one }
@@ -99,7 +99,7 @@ impl Op for SequenceScatter {
     }
 }
 
-/// The column that the id of a row names.
+/// Returns the column that the id of a row names; an error if it is not below `width`.
 fn column(ids: &Ids<'_>, row: usize, width: usize) -> Result<usize> {
     let id = ids.get(row);
     index(id, width).ok_or_else(|| Error::new("id", below(width), id.to_string()).row(row))

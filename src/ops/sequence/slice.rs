@@ -1,4 +1,4 @@
-//! `sequence_slice`: a piece of each sequence.
+//! `sequence_slice`: cuts a range of rows out of each sequence.
 
 use std::ops::Range;
 
@@ -18,17 +18,18 @@ use crate::ops::lookup::ids::{Ids, check, ids};
 use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
-// The inputs with one row per sequence come first: an error names the sequence by its row there.
+// `offset` and `length` come before `x`, because an error names the sequence by its row in the first input.
 operator! {
-    /// Cuts `length` rows from `offset` on out of each sequence of `x`'s last level.
+    /// Cuts `length` rows, starting at row `offset`, out of each sequence of `x`'s last level.
     ///
     /// Sequence i of the output is the rows offset_i .. offset_i + length_i of sequence i of the last level, which has n rows.
     /// If 0 ≤ offset_i, 0 ≤ length_i and offset_i + length_i ≤ n do not all hold, the run fails and names the sequence. A
-    /// length of 0 gives an empty sequence. `offset` and `length` are whole numbers, one for each sequence; the levels above
-    /// the last one stay, and the last one has the lengths. Any dtype. The gradient of the rows outside is 0.
+    /// length of 0 gives an empty sequence. `offset` and `length` are whole numbers, one for each sequence. The output has x's
+    /// levels above the last one, and a last level of the lengths in `length`. `x` may have any dtype. The gradient of the rows
+    /// that are not cut out is 0.
     ///
-    /// The lengths are data and not offsets, so the operator computes its level from data (`Op::levels`): in a step
-    /// block no memory may reach `offset` and `length`. A memory may reach the rows.
+    /// The operator computes the offsets of the last level from the numbers in `length` (`Op::levels`). So in a step block
+    /// `offset` and `length` must not depend on a memory; x may.
     ///
     /// ```
     /// use ndarray::array;
@@ -48,8 +49,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `offset` and `length` do not hold one whole number for each of the sequences, or `x` has no LoD; in a step
-    /// block, if a memory reaches `offset` or `length`.
+    /// If `offset` and `length` do not hold one whole number for each of the sequences, or `x` has no LoD; in a step block, if
+    /// `offset` or `length` depends on a memory.
     pub(in crate::ops) struct SequenceSlice = sequence_slice {}
     inputs { OFFSET = offset: one.without_gradient(), LENGTH = length: one.without_gradient(), X = x: one }
     outputs { OUT = out: one }
@@ -118,14 +119,14 @@ impl Op for SequenceSlice {
     }
 }
 
-/// Makes an offset and a length for each sequence from its length.
+/// Makes an offset and a length for each sequence: `piece` returns both for the sequence's number of rows.
 fn pieces(lod: &Lod, piece: impl Fn(usize) -> (usize, usize)) -> (Array1<i64>, Array1<i64>) {
     let pieces = lod.offsets().windows(2).map(|pair| piece(pair[1] - pair[0]));
     let (offset, length): (Vec<i64>, Vec<i64>) = pieces.map(|(o, l)| (o as i64, l as i64)).unzip();
     (offset.into(), length.into())
 }
 
-/// A sample with one offset and one length for each sequence of the last level.
+/// Binds one offset and one length for each sequence of the last level to a check case.
 fn bound<T: crate::tensor::Element>(
     sample: CheckCase,
     lod: &Lod,
@@ -136,7 +137,7 @@ fn bound<T: crate::tensor::Element>(
     Ok(sample.batch("offset", each(offset)?).batch("length", each(length)?))
 }
 
-/// Returns the rows of piece `i`, counted within its sequence of `rows` rows.
+/// Returns the rows that are cut out of sequence `i`, counted from the start of the sequence, which has `rows` rows.
 fn piece(offset: &Ids<'_>, length: &Ids<'_>, i: usize, rows: usize) -> Result<Range<usize>> {
     let (from, count) = (offset.get(i), length.get(i));
     let range = usize::try_from(from).ok().zip(usize::try_from(count).ok());
@@ -149,7 +150,7 @@ fn piece(offset: &Ids<'_>, length: &Ids<'_>, i: usize, rows: usize) -> Result<Ra
     }
 }
 
-/// Calls `each` for each piece with its rows in x and its first row in the output.
+/// Calls `each` for each sequence, with its rows in x, the rows of x that are cut out, and the first row of the output for these.
 fn each_piece(
     offset: &Ids<'_>,
     length: &Ids<'_>,

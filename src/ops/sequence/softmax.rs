@@ -1,4 +1,4 @@
-//! `sequence_softmax`: the softmax over each sequence.
+//! `sequence_softmax`: the softmax over the rows of each sequence.
 
 use crate::error::{Error, Result};
 use crate::kernels::math;
@@ -11,10 +11,10 @@ use crate::tensor::Variable;
 use crate::with_float;
 
 operator! {
-    /// Computes the softmax over each sequence of the last level; `x` is one number per row.
+    /// Computes the softmax over the rows of each sequence of the last level; `x` has one number per row.
     ///
-    /// out_t = exp(x_t − m) / Σ_u exp(x_u − m), over the rows u of the same sequence of the last level, m being their
-    /// maximum. x is one number per row; the output keeps its LoD. An empty sequence has no rows, and so nothing to compute.
+    /// out_t = exp(x_t − m) / Σ_u exp(x_u − m), over the rows u of the same sequence, where m is the maximum of x in the
+    /// sequence. The output keeps the LoD of x; an empty sequence stays empty.
     ///
     /// ```
     /// use ndarray::array;

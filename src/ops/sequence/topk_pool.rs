@@ -1,4 +1,4 @@
-//! `sequence_topk_pool`: means of the largest numbers of each sequence.
+//! `sequence_topk_pool`: the mean of the k largest numbers in each column of each sequence.
 
 use std::ops::Range;
 
@@ -14,13 +14,14 @@ use crate::tensor::Variable;
 use crate::with_float;
 
 operator! {
-    /// Computes the mean of the k largest numbers of each column of each sequence, for each k of `counts` side by side.
+    /// Computes the mean of the k largest numbers in each column of each sequence, for every k in `counts`; the results are side
+    /// by side.
     ///
     /// out_s = [m_k1, m_k2, …], each of D numbers: m_k of column c is the mean of the min(k, n) largest of x_tc over the n rows
-    /// of sequence s of the last level. So k = 1 is the maximum, and a k of n or more the mean. Of equal numbers the first counts
-    /// as the largest, and NaN is larger than any number. An empty sequence gives `pad_value` everywhere and passes no gradient;
-    /// else each chosen number gets the gradient of m_k, divided by min(k, n). The output has the LoD of x without its last
-    /// level.
+    /// of sequence s of the last level. So k = 1 gives the maximum, and k ≥ n gives the mean. Among equal numbers the first
+    /// counts as larger; NaN is larger than any number. An empty sequence gives `pad_value` in every column and passes no
+    /// gradient. Else each of the largest numbers gets the gradient of m_k, divided by min(k, n). The output has the LoD of x
+    /// without its last level.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -34,7 +35,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold floats, if there is no count, or one of them is 0.
+    /// If `x` has no LoD or does not hold floats, or if `counts` is empty or contains 0.
     pub(in crate::ops) struct SequenceTopkPool = sequence_topk_pool { counts: Vec<usize> => some, pad_value: f64 = 0.0 }
     inputs { X = x: one }
     outputs { OUT = out: one }
@@ -55,7 +56,7 @@ fn some(attributes: &Attributes, name: &str) -> Result<Vec<usize>> {
     Ok(counts)
 }
 
-/// Scratch: the rows of the largest numbers, first to last.
+/// Scratch: the rows of the largest numbers of a column, the largest number first.
 #[derive(Default)]
 struct Largest(Vec<usize>);
 
@@ -103,7 +104,7 @@ impl Op for SequenceTopkPool {
     }
 }
 
-/// Finds the rows of the `count` largest numbers of a column, first to last.
+/// Finds the rows of the `count` largest numbers of a column, the largest number first.
 fn choose<T: Float>(
     x: View<'_, T>,
     rows: Range<usize>,
@@ -114,7 +115,7 @@ fn choose<T: Float>(
     chosen.clear();
     for row in rows {
         let value = x.row(row)[column];
-        // Behind numbers that are equally large.
+        // After numbers that are equally large, so that the first one comes first.
         let at =
             chosen.iter().position(|&other| exceeds(value, x.row(other)[column])).unwrap_or(chosen.len());
         if at < count {
@@ -161,7 +162,7 @@ impl SequenceTopkPool {
         for (rows, dout) in sequences.iter().zip(dout.iter()) {
             for column in 0..x.width() {
                 choose(x, rows.clone(), column, self.most(), chosen);
-                // Each number gets the sum over the counts at once: a gradient that is added to already holds a value.
+                // The terms of all counts are summed before they are added to dx, because dx may hold an earlier value.
                 for (place, &row) in chosen.iter().enumerate() {
                     let shares = self.counts.iter().enumerate().filter(|&(_, &count)| place < count);
                     let sum = shares.fold(T::ZERO, |sum, (k, &count)| {

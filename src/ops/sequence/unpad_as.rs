@@ -1,4 +1,4 @@
-//! `sequence_unpad_as`: the rows of padded sequences, as long as the sequences of another variable.
+//! `sequence_unpad_as`: removes padding; the lengths are those in the LoD of another variable.
 
 use ndarray::{Array2, Array3};
 
@@ -15,12 +15,13 @@ use crate::tensor::{Dense, Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// Removes the padding of padded sequences, whose lengths are the lengths of `y`'s sequences of the last level.
+    /// Removes the padding of padded sequences; sequence s becomes as long as sequence s of `y`'s last level.
     ///
-    /// Sequence s of the output is the first n_s places of row s of x, with x of shape `[sequences, places, …]` and n_s the
-    /// length of y's sequence s. The output has y's rows and y's LoD, the same `Arc`, so that it can meet y. x's own LoD is y's
-    /// without its last level. Only the LoD of y is read. Any dtype; the gradient of the places behind is 0. Use it in place of
-    /// [`sequence_unpad`](Self::sequence_unpad) where a variable with these sequences exists already.
+    /// Sequence s of the output is the first n_s positions of row s of x, with x of shape `[sequences, positions, …]` and n_s the
+    /// length of y's sequence s. The output has y's LoD (the same `Arc`), so operators can combine it with y row by row. x has
+    /// y's LoD without its last level. Only the LoD of y is read. `x` may have any dtype; the gradient of the positions after a
+    /// sequence is 0. Use this operator, not [`sequence_unpad`](Self::sequence_unpad), if a variable with these sequences exists
+    /// already.
     ///
     /// ```
     /// use ndarray::array;
@@ -36,8 +37,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `y` has no LoD, or `x` has fewer than two dimensions or not one row for each sequence of `y`; at a run, if a sequence of
-    /// `y` is longer than a row of `x` has places.
+    /// If `y` has no LoD, or `x` has fewer than two dimensions or not one row for each sequence of `y`; at a run, if a sequence
+    /// of `y` has more rows than a row of `x` has positions.
     pub(in crate::ops) struct SequenceUnpadAs = sequence_unpad_as {}
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }
@@ -95,7 +96,7 @@ impl Op for SequenceUnpadAs {
     }
 }
 
-/// Checks that a row has a place for each row of its sequence.
+/// Checks that the `length` of sequence `i` is at most the number of positions in a row.
 fn fits(i: usize, length: usize, places: usize) -> Result<()> {
     if length > places {
         let expected = format!("at most {places}, the places of a row of `x`");
@@ -104,7 +105,7 @@ fn fits(i: usize, length: usize, places: usize) -> Result<()> {
     Ok(())
 }
 
-/// The number of places of a row of `x`.
+/// Returns the number of positions in a row of `x`.
 fn places(x: &Spec) -> usize {
     x.shape.get(1).and_then(|places| places.known()).unwrap_or(0)
 }

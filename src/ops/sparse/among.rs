@@ -1,17 +1,17 @@
-//! The entries of a sparse matrix whose columns are in a given set of ids, such as selected rows.
+//! Finds the entries of a sparse matrix whose columns are in a set of ids, such as the numbers of selected rows.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::sparse::CsrView;
 use crate::kernels::{Assign, Float, View};
 use crate::operator::{CsrBuffer, RowBuffer, RowValue};
 
-/// Entries of a matrix whose columns are renumbered: each is the column's index in an ascending list of ids. It keeps its
-/// memory from call to call.
+/// Entries of a matrix with renumbered columns: the new column is the index of the old column in an ascending list of ids. The
+/// memory is kept from call to call.
 pub(in crate::ops) struct RenumberedColumns<T> {
     indptr: Vec<i64>,
     places: Vec<i64>,
     values: Vec<T>,
-    /// The indices of these entries in the matrix.
+    /// The indices of these entries among all entries of the matrix.
     entries: Vec<usize>,
     ids: usize,
     numbers: Vec<T>,
@@ -25,7 +25,7 @@ impl<T> Default for RenumberedColumns<T> {
 }
 
 impl<T: Float> RenumberedColumns<T> {
-    /// Finds the entries of `x` whose columns are in `ids`, which ascend. The columns of each row of `x` ascend, too.
+    /// Finds the entries of `x` whose columns are in `ids`. `ids` and the columns of each row of `x` must ascend.
     pub(in crate::ops) fn find(&mut self, x: CsrView<'_, T>, ids: &[i64]) {
         self.ids = ids.len();
         self.indptr.clear();
@@ -50,13 +50,13 @@ impl<T: Float> RenumberedColumns<T> {
         }
     }
 
-    /// The entries found, as a matrix with one column per id.
+    /// Returns the entries that were found, as a matrix with one column per id.
     pub(in crate::ops) fn view(&self) -> CsrView<'_, T> {
         CsrView::new(self.ids, &self.indptr, &self.places, &self.values)
     }
 
-    /// Writes or adds one number for each entry of the whole matrix: for the entries found the numbers that `fill` writes, in
-    /// their order, and 0 for the others.
+    /// Writes or adds one number for each entry of the whole matrix: for the entries that were found, the numbers that `fill`
+    /// writes, in order; for all other entries, 0.
     pub(in crate::ops) fn at_entries(
         &mut self,
         to: &mut [T],
@@ -74,7 +74,7 @@ impl<T: Float> RenumberedColumns<T> {
     }
 }
 
-/// Returns the sparse matrix at a slot, which the operator's declared kernels require.
+/// Returns the sparse matrix of a slot, which the declared kernels of the operator guarantee.
 ///
 /// # Errors
 /// If the operand has another storage.
@@ -82,10 +82,10 @@ pub(in crate::ops) fn given(csr: Option<&CsrBuffer>) -> Result<&CsrBuffer> {
     csr.ok_or_else(|| Error::of(ErrorKind::Program, "operand", "a sparse matrix", "another storage"))
 }
 
-/// Returns the values of selected rows; an empty slice for no rows, whose dtype may be unknown.
+/// Returns the values of selected rows; an empty view if there are no rows, since their dtype may be unknown.
 ///
 /// # Errors
-/// If they hold another dtype.
+/// If the rows hold another dtype.
 pub(in crate::ops) fn values<T: RowValue>(rows: &RowBuffer, width: usize) -> Result<View<'_, T>> {
     if rows.ids().is_empty() { Ok(View::new(&[], 0, width)) } else { rows.values::<T>() }
 }

@@ -1,12 +1,13 @@
-//! `add`, `sub`, `mul`, `div`, `maximum`, `minimum` where one or both of the variables are sparse.
+//! `add`, `sub`, `mul`, `div`, `maximum`, `minimum` of two variables of which at least one is sparse.
 //!
 //! | x, y | result |
 //! |---|---|
-//! | csr and csr, selected rows and selected rows | stored like them: numbers that either stores, for `mul` that both store |
-//! | one sparse, one dense | for `mul`, and for `div` by a dense operand, the sparse operand's stored numbers; else dense |
+//! | csr and csr, selected rows and selected rows | the same storage: what x or y stores, for `mul` what both store |
+//! | one sparse, one dense | for `mul`, and for `div` by a dense y: as the sparse operand is stored; else dense |
 //!
-//! coo has the memory layout of csr; the result of csr and coo together is csr. A dense operand may be broadcast as among dense
-//! variables: a vector over the columns, one number, one number per row. A sparse operand is not broadcast.
+//! coo has the memory layout of csr; the result of a csr and a coo operand is csr. A dense operand may be broadcast as in a dense
+//! operation: a vector over the rows, one number over everything, one number per row over the columns. A sparse operand is not
+//! broadcast.
 //!
 //! Numbers that are not stored are 0, and `mul` and `div` skip them: 0 · ∞ and 0 / 0, which are NaN among dense
 //! variables, are not computed here. A sparse operand has a gradient at its stored numbers only; a dense operand has a
@@ -35,7 +36,7 @@ const OUT: usize = 0;
 
 /// A [`Function`] with kernels for sparse variables.
 pub(in crate::ops) trait OnSparse: Function {
-    /// The zero arguments that make the result 0.
+    /// The arguments that make the result 0 if they are 0.
     const ZEROS: Zeros;
     /// The declaration of the operator on sparse variables.
     const DECLARATION: &'static Declaration;
@@ -82,7 +83,7 @@ impl<F: OnSparse> Op for SparseBinary<F> {
         let [this, other] = [&inputs[wrt][0], &inputs[1 - wrt][0]];
         let reads = Gradient::reading(F::READS[wrt]);
         if this.storage != StorageKind::Dense {
-            // This input determines the positions of the entries.
+            // The gradient has the positions of this input's entries.
             return reads.input(wrt);
         }
         let whole = (this.rows(), this.width()) == (other.rows(), other.width());
@@ -137,7 +138,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>, zeros: Zeros, value: Combine<T>) 
     }
 }
 
-/// Computes the dense result of a sparse slot and a dense one: f(sparse, dense).
+/// Computes the dense result f(sparse, dense) of a sparse operand, in slot `sparse`, and a dense operand.
 fn dense<T: RowValue>(run: &mut Forward<'_>, sparse: usize, f: MeetKernel<T>) -> Result<()> {
     let (out, dense, threads) = (run.output::<T>(OUT)?, run.input::<T>(1 - sparse)?, run.run().threads);
     let zero = [T::ZERO];
@@ -146,7 +147,7 @@ fn dense<T: RowValue>(run: &mut Forward<'_>, sparse: usize, f: MeetKernel<T>) ->
     Ok(())
 }
 
-/// Computes the selected-rows result of a slot of selected rows and another one: f(this, other).
+/// Computes f(this, other) as selected rows, where `this` is the selected rows in `slot`, and `other` the other operand.
 fn rows<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: MeetKernel<T>) -> Result<()> {
     run.fill_rows(OUT, |run, out| {
         let Some(x) = run.rows(slot) else { return Ok(()) };
@@ -176,7 +177,7 @@ fn rows<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: MeetKe
     })
 }
 
-/// Merges two ascending lists: each number once, ascending, with whether it is in both.
+/// Merges two ascending lists: returns each number once, in ascending order, and whether both lists contain it.
 fn merged<'a>(x: &'a [i64], y: &'a [i64]) -> impl Iterator<Item = (i64, bool)> + 'a {
     let (mut i, mut j) = (0, 0);
     std::iter::from_fn(move || {
@@ -191,7 +192,7 @@ fn merged<'a>(x: &'a [i64], y: &'a [i64]) -> impl Iterator<Item = (i64, bool)> +
     })
 }
 
-/// Computes the sparse result of the sparse matrix in `slot` and the other operand: f(this, other).
+/// Computes f(this, other) as a sparse matrix, where `this` is the sparse matrix in `slot`, and `other` the other operand.
 fn entries<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: MeetKernel<T>) -> Result<()> {
     let threads = run.run().threads;
     run.fill_csr(OUT, |run, out| {
@@ -214,7 +215,8 @@ fn entries<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: Mee
     })
 }
 
-/// Computes the gradient of a slot: `slope` is the kernel of the derivative by it, which reads the slots in `reads`.
+/// Computes the gradient of the operand in `slot`: `slope` is the kernel of the derivative by this operand, which reads the slots
+/// in `reads`.
 fn gradient<T: RowValue>(
     run: &mut Backward<'_>,
     slot: usize,
@@ -237,7 +239,8 @@ fn gradient<T: RowValue>(
     outcome
 }
 
-/// Returns a dense slot, or zero where its numbers are not read: their buffer may be reused by then.
+/// Returns the dense operand in `slot`, or one zero if the kernel does not read it, because its buffer may be overwritten by
+/// then.
 fn read<'z, T: RowValue>(
     run: &Backward<'z>,
     reads: ReadSlots,
@@ -247,7 +250,7 @@ fn read<'z, T: RowValue>(
     if reads.has_input(slot) { run.input::<T>(slot) } else { Ok(View::new(zero, 1, 1)) }
 }
 
-/// Computes the gradient of a sparse slot at its stored numbers: f(this, other, g).
+/// Computes the gradient of a sparse operand at its stored numbers: f(this, other, g), with g the output's gradient.
 fn of_stored<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
@@ -286,15 +289,15 @@ fn of_stored<T: RowValue>(
         if g.len() == to.len() {
             f.put(x, other, g, to, assign);
         } else if assign == Assign::Write {
-            // The output has no such row.
+            // The output does not store this row, so its gradient is 0.
             to.fill(T::ZERO);
         }
     }
     Ok(())
 }
 
-/// Computes the gradient of a dense slot where the result is sparse: f(other, this, g) at the result's stored numbers, nothing
-/// elsewhere.
+/// Computes the gradient of a dense operand if the result is sparse: f(other, this, g) at the result's stored numbers, 0 at all
+/// others.
 fn at_stored<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
@@ -311,7 +314,7 @@ fn at_stored<T: RowValue>(
     let own_rows = to.rows() > 1;
     let place = |i: usize| if own_rows { i } else { 0 };
     if let Some(g) = run.output_gradient_csr(OUT) {
-        // The result has the entries of the other operand.
+        // The result has entries at the positions of the other operand's entries.
         let others = run.csr(1 - slot).map(|other| other.values::<T>()).transpose()?;
         let values = g.values::<T>()?;
         let (mut there, mut terms) = ([T::ZERO; MANY], [T::ZERO; MANY]);
@@ -350,8 +353,8 @@ fn at_stored<T: RowValue>(
     Ok(())
 }
 
-/// Computes the gradient of a dense slot where the result is dense: f(other, this, g) everywhere, added up over the rows and
-/// columns that the slot was broadcast to.
+/// Computes the gradient of a dense operand if the result is dense: f(other, this, g) for every number, summed over the rows and
+/// columns to which the operand was broadcast.
 fn everywhere<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
@@ -392,8 +395,8 @@ fn everywhere<T: RowValue>(
     Ok(())
 }
 
-/// Declares the operators on sparse variables, each by the function, its kind, the dense operator's kind, the zeros that make it
-/// 0, the combinations of storages, the result's storage, and a second operand with the numbers of the result.
+/// Declares the operators on sparse variables. Each has the function, its kind, the dense operator's kind, the arguments whose
+/// zeros make it 0, the combinations of storages, a text about the result, and an example: a second operand and the result.
 macro_rules! on_sparse {
     ($($type:ident = $kind:literal of $of:literal, $zeros:ident, $kernels:expr, $about:literal, $y:literal => $values:literal;)*) => {$(
         impl OnSparse for arithmetic::$type {

@@ -1,4 +1,4 @@
-//! `concat` and `slice` of the columns of sparse matrices.
+//! `concat` and `slice` on the columns of csr matrices.
 
 use super::among::given;
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If there is none, or their rows or dtypes differ.
+    /// If there are no variables, or their rows or dtypes differ.
     pub(in crate::ops) struct SparseConcat = sparse_concat {}
     inputs { X = x: many }
     kernels { [CSR] }
@@ -93,7 +93,7 @@ impl Op for SparseConcat {
                     let Some(dout) = run.output_gradient_csr(OUT) else { return Ok(()) };
                     let (dout, x) = (dout.view::<T>()?, given(run.csr_at(X, k))?);
                     for (row, part) in x.indptr().windows(2).enumerate() {
-                        // The entries of the variables before it come first.
+                        // In each row, the entries of earlier variables come first.
                         let mut from = 0;
                         for before in 0..k {
                             let indptr = given(run.csr_at(X, before))?.indptr();
@@ -125,7 +125,7 @@ impl Op for SparseConcat {
 }
 
 operator! {
-    /// `slice` of csr rows: out_ij = x_i,from+j, stored as `x` is.
+    /// `slice` of csr rows: out_ij = x_i,from+j, as csr.
     ///
     /// ```
     /// use ndarray::array;
@@ -140,7 +140,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the range is not within the width of `x`, or it holds no floats.
+    /// If the range is not within the width of `x`, or `x` holds no floats.
     pub(in crate::ops) struct SparseSlice = sparse_slice { from: usize, to: usize }
     inputs { X = x: one }
     kernels { [CSR] }
@@ -149,7 +149,7 @@ operator! {
 }
 
 impl SparseSlice {
-    /// Returns the entries of a row that are in range; the columns ascend.
+    /// Returns the entries of a row whose columns are in the sliced range; `columns` must ascend.
     fn part(&self, columns: &[i64]) -> std::ops::Range<usize> {
         let below = |limit: usize| columns.partition_point(|&column| (column as usize) < limit);
         below(self.from)..below(self.to)
@@ -199,7 +199,7 @@ impl Op for SparseSlice {
                     let entries = pair[0] as usize..pair[1] as usize;
                     let part = self.part(&x.indices()[entries.clone()]);
                     let dx = &mut dx[entries];
-                    // The other entries have a gradient of 0: it is written already, or nothing is added.
+                    // All other entries have the gradient 0: zeros are already written, or nothing is added.
                     assign.put_row(&mut dx[part], dout.row(row).1);
                 }
                 Ok(())

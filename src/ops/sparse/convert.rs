@@ -1,4 +1,4 @@
-//! `to_dense`, `to_csr`, `to_selected_rows`: another storage of the same numbers.
+//! `to_dense`, `to_csr`, `to_selected_rows`: convert a variable to another storage with the same numbers.
 
 use ndarray::array;
 
@@ -18,10 +18,10 @@ const X: usize = 0;
 const OUT: usize = 0;
 
 operator! {
-    /// Converts `x` of any storage to dense: numbers that are not stored become 0. Rows and LoD are kept.
+    /// Converts `x` of any storage to dense: numbers that `x` does not store become 0. Rows and LoD are kept.
     ///
-    /// The gradient of a sparse `x` is the output's gradient at the stored numbers of `x`. If a builder appended the
-    /// operator by itself, the attribute `fallback` names the operator and slot that needed it
+    /// The gradient of a sparse `x` is the output's gradient at the stored numbers of `x`. If the builder appended `to_dense` by
+    /// itself, the attribute `fallback` names the operator and the slot that needed a dense input
     /// ([`Builder::warnings`](crate::Builder::warnings)).
     ///
     /// ```
@@ -156,7 +156,7 @@ pub(in crate::ops) fn at_rows<T: Float>(x: &RowBuffer, from: View<'_, T>, to: &m
 }
 
 operator! {
-    /// Converts `x` to csr: the entries of a dense `x` are its numbers that are not 0. Rows and LoD are kept.
+    /// Converts `x` to csr: every number of a dense `x` that is not 0 becomes an entry. Rows and LoD are kept.
     ///
     /// The gradient of a dense `x` is the output's gradient where the output stores a number, and 0 elsewhere.
     ///
@@ -173,7 +173,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats or has not two dimensions.
+    /// If `x` holds no floats or does not have two dimensions.
     #[doc(alias = "to_sparse")]
     pub(in crate::ops) struct ToCsr = to_csr {}
     inputs { X = x: one }
@@ -235,7 +235,7 @@ impl Op for ToCsr {
                 let Some(dout) = run.output_gradient_csr(OUT) else { return Ok(()) };
                 let dout = dout.values::<T>()?;
                 match run.rows(X) {
-                    // The zeros of a row are not entries, so they get no gradient.
+                    // Zeros are not entries of the output, so they get no gradient.
                     Some(x) => {
                         let mut next = dout.iter();
                         for (dx, &x) in dx.iter_mut().zip(x.values::<T>()?.iter().flatten()) {
@@ -262,7 +262,7 @@ impl Op for ToCsr {
     }
 }
 
-/// Appends the numbers of rows that are not 0.
+/// Appends an entry for each number that is not 0, row by row.
 fn entries_of<'a, T: RowValue>(rows: impl Iterator<Item = &'a [T]>, columns: usize, out: &mut CsrBuffer) {
     let out = out.fill::<T>(columns);
     out.indptr.push(0);
@@ -275,14 +275,14 @@ fn entries_of<'a, T: RowValue>(rows: impl Iterator<Item = &'a [T]>, columns: usi
     }
 }
 
-/// Appends the numbers of merged selected rows that are not 0.
+/// Appends an entry for each number that is not 0 in selected rows without duplicates.
 fn entries_of_rows<T: RowValue>(x: &RowBuffer, columns: usize, out: &mut CsrBuffer) -> Result<()> {
     let out = out.fill::<T>(columns);
     room_for_rows(out.indptr, x.height())?;
     out.indptr.push(0);
     if !x.ids().is_empty() {
         for (&id, row) in x.ids().iter().zip(x.values::<T>()?.iter()) {
-            // The rows between are empty.
+            // Rows that are not selected are empty.
             out.indptr.resize(id as usize + 1, out.indices.len() as i64);
             for (column, &x) in row.iter().enumerate().filter(|(_, x)| **x != T::ZERO) {
                 out.indices.push(column as i64);
@@ -295,8 +295,8 @@ fn entries_of_rows<T: RowValue>(x: &RowBuffer, columns: usize, out: &mut CsrBuff
 }
 
 operator! {
-    /// Converts `x` to selected rows: a dense `x` gives the rows that hold anything but zeros. `x` is a table of known height,
-    /// not a batch.
+    /// Converts `x` to selected rows: the rows of a dense `x` with a number other than 0 are stored. `x` is a table of known
+    /// height, not a batch.
     ///
     /// The gradient of a dense `x` is the output's gradient in the rows that the output stores, and 0 elsewhere.
     ///
@@ -389,7 +389,7 @@ impl Op for ToSelectedRows {
                 let values = dout.values::<T>()?;
                 match run.csr(X) {
                     Some(x) => {
-                        // The rows that have entries are the rows of the output, in their order.
+                        // The rows of x that have entries are the stored rows of the output, in the same order.
                         let mut rows = values.iter();
                         for pair in x.indptr().windows(2).filter(|p| p[0] < p[1]) {
                             let Some(row) = rows.next() else { break };

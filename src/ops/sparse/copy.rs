@@ -18,8 +18,8 @@ const X: usize = 0;
 const OUT: usize = 0;
 
 operator! {
-    /// [`assign`](crate::Builder::assign) of a csr, coo or selected-rows `x`: a copy, stored as `x` is. It is appended where `assign`
-    /// is, to such a variable.
+    /// [`assign`](crate::Builder::assign) of a csr, coo or selected-rows `x`: a copy, stored as `x` is. A call of `assign` with a
+    /// variable in one of these storages appends this operator.
     ///
     /// ```
     /// use ndarray::array;
@@ -71,8 +71,8 @@ impl Op for SparseAssign {
 }
 
 operator! {
-    /// [`cast`](crate::Builder::cast) of a csr, coo or selected-rows `x` to f32 or f64, stored as `x` is. It is appended where `cast`
-    /// is, to such a variable.
+    /// [`cast`](crate::Builder::cast) of a csr, coo or selected-rows `x` to f32 or f64, stored as `x` is. A call of `cast` with a
+    /// variable in one of these storages appends this operator.
     ///
     /// ```
     /// use ndarray::array;
@@ -95,7 +95,7 @@ operator! {
     outputs { OUT = out: one }
 }
 
-/// The dtype of a sparse variable.
+/// Reads the dtype of a sparse variable, f32 or f64.
 fn float(attributes: &Attributes, name: &str) -> Result<DType> {
     let dtype = <DType as crate::operator::attributes::Attribute>::read(attributes, name)?;
     if matches!(dtype, DType::F32 | DType::F64) {
@@ -130,7 +130,7 @@ impl Op for SparseCast {
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = of_storages(&SparseCast { dtype: DType::F64 }.attributes(), &Ok)?;
-        // The steps of f32 are too coarse for differences.
+        // f32 is too coarse for a check of the gradient by differences.
         let to_f32 = SparseCast { dtype: DType::F32 }.attributes();
         samples.extend(of_storages(&to_f32, &|sample| Ok(sample.without_gradient()))?);
         Ok(samples)

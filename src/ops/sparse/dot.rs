@@ -1,4 +1,4 @@
-//! `dot`: products with a sparse matrix on the left; `matmul` of such matrices.
+//! `dot` and `matmul` with a sparse matrix on the left.
 
 use ndarray::array;
 
@@ -53,16 +53,15 @@ operator! {
 }
 
 builder_methods! { DotProduct, Builder, Var;
-    /// Multiplies the rows `x`, `[rows, k]`, by a matrix `y`, `[k, n]`, that is the same for all rows: out = x · y. The LoD of
-    /// `x` stays.
+    /// Multiplies the rows of `x`, `[rows, k]`, by a constant matrix `y`, `[k, n]`: out = x · y. The output keeps the LoD of `x`.
     ///
-    /// For a csr `x`, the result is dense if `y` is dense or selected rows, and csr if `y` is csr (or coo): with an entry
-    /// wherever two entries meet, even if their sum is 0. A dense `y` may be a vector `[k]`: then the result has one number
-    /// per row, `[rows, 1]`. A dense `x` is multiplied as by [`product`](Builder::product).
+    /// For a csr `x`, the result is dense if `y` is dense or selected rows. If `y` is csr or coo, the result is csr, with an
+    /// entry wherever at least one product of two entries contributes, even if the sum is 0. A dense `y` may be a vector `[k]`:
+    /// then the result has one number per row, `[rows, 1]`. For a dense `x`, this is [`product`](Builder::product).
     ///
-    /// A sparse operand has a gradient at its stored numbers only; the gradient of a dense matrix `y` is selected rows, one per
-    /// column that occurs in `x`. Numbers that are not stored are not multiplied, so an infinite or NaN number in `y` has no
-    /// effect where `x` has no entry.
+    /// A sparse operand has a gradient at its stored numbers only. The gradient of a dense matrix `y` is selected rows, one per
+    /// column that occurs in `x`. Only stored numbers are multiplied, so an infinite or NaN number in `y` has no effect where `x`
+    /// has no entry.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -74,7 +73,7 @@ builder_methods! { DotProduct, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, or `y` has rows of the batch.
+    /// If the shapes do not fit, or `y` is not a constant.
     pub fn dot(&self, x: Var, y: Var) -> Var {
         if self.spec(x).is_some_and(|x| x.storage == crate::tensor::StorageKind::Dense) {
             return self.product(x, y, None);
@@ -84,8 +83,8 @@ builder_methods! { DotProduct, Builder, Var;
 }
 
 operator! {
-    /// `matmul` with a csr matrix on the left: out = x · y, csr if `y` is csr, else dense. Neither is transposed; see
-    /// [`Builder::transposed_dot`](crate::Builder::transposed_dot).
+    /// `matmul` with a csr matrix on the left: out = x · y, csr if `y` is csr, else dense. Neither matrix can be transposed;
+    /// [`Builder::transposed_dot`](crate::Builder::transposed_dot) multiplies a transposed csr matrix.
     ///
     /// ```
     /// use ndarray::array;
@@ -103,7 +102,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, or a matrix is to be transposed.
+    /// If the shapes do not fit, or `transpose_x` or `transpose_y` is true.
     pub(in crate::ops) struct SparseMatmul = sparse_matmul {
         transpose_x: bool => as_it_lies,
         transpose_y: bool => as_it_lies,
@@ -163,7 +162,7 @@ where
     }
 }
 
-/// Returns a dense factor, a vector as one column.
+/// Returns a dense factor as a matrix; a vector becomes one column.
 fn column<'a, T>(y: View<'a, T>, spec: &Spec) -> View<'a, T> {
     if spec.shape.len() == 1 { View::new(y.row(0), y.width(), 1) } else { y }
 }
@@ -282,7 +281,8 @@ fn gradient(wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
     }
 }
 
-/// Two operations per entry of `x` and column of the result; with two sparse factors, at least two per entry of the result.
+/// Estimates the cost: two operations per entry of `x` and column of the result; with two sparse factors, per entry of the
+/// result.
 fn cost(work: &Work<'_>) -> Cost {
     let width = if work.stored(Y) > 0 { 1 } else { work.output(OUT).1 };
     let products = match work.pass() {

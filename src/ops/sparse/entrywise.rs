@@ -1,8 +1,8 @@
-//! Functions of one number that are 0 at 0, applied to the stored numbers of a sparse variable: the kernels of `tanh`, `relu`,
-//! `sqrt` and others for csr, coo and selected rows.
+//! Functions f with f(0) = 0, applied to the stored numbers of a sparse variable: kernels of `tanh`, `relu`, `sqrt` and others
+//! for csr, coo and selected rows.
 //!
-//! out = f(x) at the entries of x (in its selected rows); numbers that are not stored are 0 and stay 0. They have no
-//! gradient, whatever f′(0) is.
+//! out = f(x) at the entries of x, or in its selected rows. Numbers that are not stored are 0, stay 0, and have no gradient,
+//! whatever f′(0) is.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Assign, View, ViewMut, helpers, join};
@@ -20,14 +20,14 @@ use super::samples::{changed, of_storages};
 const X: usize = 0;
 const OUT: usize = 0;
 
-/// Below this many numbers a second thread costs more than it gains.
+/// The least number of numbers for which a second thread saves time.
 const WORTH_A_THREAD: usize = 1 << 15;
 
-/// A [`Function`] that is 0 at 0, if its attributes are right.
+/// A [`Function`] that is 0 at 0, for some functions only with certain attributes.
 pub(in crate::ops) trait KeepsZero: Function {
     /// The declaration of the operator on sparse variables.
     const DECLARATION: &'static Declaration;
-    /// The attributes of its samples.
+    /// Returns the attributes of the check cases, with which the function is 0 at 0.
     fn of_samples() -> Attributes;
 }
 
@@ -68,7 +68,7 @@ impl<F: KeepsZero> Op for Entrywise<F> {
     }
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        // The input determines the positions of the entries.
+        // The gradient has the positions of the input's entries.
         let gradient = Gradient::reads_nothing().input(X);
         if F::SLOPE_FROM == SlopeSource::Output { gradient.output(OUT) } else { gradient }
     }
@@ -90,7 +90,7 @@ impl<F: KeepsZero> Op for Entrywise<F> {
 fn samples(attributes: &Attributes, positive: bool) -> Result<Vec<CheckCase>> {
     of_storages(attributes, &|mut sample| {
         let value = &mut sample.operands[0].value;
-        // No kinks, and no number outside the function's domain.
+        // The arguments avoid kinks and numbers outside of the function's domain.
         *value = changed(value, &|x| match x {
             _ if positive => x.abs() + 0.25,
             0.0 => 0.375,
@@ -131,7 +131,7 @@ fn backward<T: RowValue>(
             SlopeSource::Input => numbers::<T>(run.csr(X), run.rows(X))?,
             SlopeSource::Output => numbers::<T>(run.output_csr(OUT), run.output_rows(OUT))?,
         };
-        // Without a gradient of the output, the input has none.
+        // If the output has no gradient, the lengths differ and the input gets no gradient.
         if dout.len() == dx.len() {
             slopes(function, [from, dout], dx, assign, threads);
         }
@@ -140,7 +140,7 @@ fn backward<T: RowValue>(
     Ok(())
 }
 
-/// Returns the stored numbers of a sparse variable; an empty slice if it is missing.
+/// Returns the stored numbers of a sparse variable; an empty slice if there is neither a csr matrix nor selected rows.
 pub(super) fn numbers<'a, T: RowValue>(
     csr: Option<&'a CsrBuffer>,
     rows: Option<&'a RowBuffer>,
@@ -157,7 +157,7 @@ pub(super) fn flat<T: RowValue>(rows: &RowBuffer) -> Result<&[T]> {
     Ok(rows.values::<T>()?.contiguous().unwrap_or(&[]))
 }
 
-/// A slice as a view of one row.
+/// Returns a slice as a view of one row.
 fn row<T>(numbers: &[T]) -> View<'_, T> {
     View::new(numbers, 1, numbers.len())
 }
@@ -167,7 +167,8 @@ fn row_mut<T>(numbers: &mut [T]) -> ViewMut<'_, T> {
     ViewMut::new(numbers, 1, len)
 }
 
-/// Returns the index at which work is divided, and the threads of both halves; `None` if one thread does all of it.
+/// Returns the index at which `len` numbers are divided, and the numbers of threads for both halves; `None` if one thread
+/// computes all.
 fn divided(len: usize, threads: usize) -> Option<(usize, [usize; 2])> {
     let threads = helpers(len, WORTH_A_THREAD, threads);
     (threads > 1).then(|| (len / threads * (threads / 2), [threads / 2, threads - threads / 2]))
@@ -203,8 +204,8 @@ fn slopes<T: RowValue>(
     );
 }
 
-/// Declares the operators on sparse variables, each by the function, its kind, the dense operator's kind, the attributes of its
-/// samples, and a number with its value.
+/// Declares the operators on sparse variables. Each has the function, its kind, the dense operator's kind, the attributes of its
+/// check cases, and an example: an argument and the value.
 macro_rules! entrywise {
     ($($type:ident = $kind:literal of $of:literal ($($parameter:ident = $sample:literal),*): $x:literal => $value:literal;)*) => {$(
         impl KeepsZero for activation::$type {

@@ -1,4 +1,4 @@
-//! `linear` of sparse rows: a product with a weight matrix, and a bias.
+//! `linear` of csr rows: the product with a weight matrix, plus a bias.
 
 use ndarray::{Array2, array};
 
@@ -19,9 +19,9 @@ use crate::with_float;
 operator! {
     /// Computes `linear` of csr rows: out = x · W + b, dense. The weights are dense, or selected rows.
     ///
-    /// The gradient of one dense W is selected rows: the columns that occur in x, each once. If there are many weights, a
-    /// transposed one, or another use adds a dense gradient, it is dense. x has a gradient at its entries only. Numbers that are
-    /// not stored are not multiplied, so the rows of W for columns that do not occur have no effect, even if they hold NaN.
+    /// The gradient of a single dense W is selected rows: one for each column that occurs in x. It is dense if there are several
+    /// weights, if W is transposed, or if another use of W has a dense gradient. x has a gradient at its entries only. Only
+    /// entries of x are multiplied, so the rows of W for columns that do not occur in x have no effect, even if they hold NaN.
     ///
     /// ```
     /// use ndarray::array;
@@ -52,9 +52,9 @@ operator! {
 struct Scratch<T> {
     columns: Columns<T>,
     among: RenumberedColumns<T>,
-    /// A transposed weight, turned for the product.
+    /// The transpose of a weight, if the attribute `transposed` is set.
     turned: Vec<T>,
-    /// The gradient of a weight at the columns that occur.
+    /// The rows of a weight's gradient for the columns that occur in x.
     gradient: Vec<T>,
 }
 
@@ -65,11 +65,11 @@ impl<T> Default for Scratch<T> {
     }
 }
 
-/// A weight of a call.
+/// The values of a weight in a call.
 #[derive(Clone, Copy)]
 enum Weight<'a, T> {
     Dense(View<'a, T>),
-    /// The rows of the weight that are not zero, with their numbers.
+    /// The row numbers of a weight that is selected rows, and the rows; all other rows are 0.
     Rows(&'a [i64], View<'a, T>),
 }
 
@@ -224,14 +224,14 @@ impl Op for SparseLinear {
 }
 
 impl SparseLinear {
-    /// Returns the output columns of the next weight, and moves `from` behind them.
+    /// Returns the output columns of the next weight, which start at `from`, and sets `from` to their end.
     fn part(&self, weight: &Spec, from: &mut usize) -> std::ops::Range<usize> {
         let (_, width) = self.sides(weight);
         *from += width;
         *from - width..*from
     }
 
-    /// Returns the numbers of inputs and outputs of a weight.
+    /// Returns the number of inputs and the number of outputs of a weight.
     fn sides(&self, weight: &Spec) -> (usize, usize) {
         self.transposed.shape((weight.shape[0].known().unwrap_or(0), weight.width()))
     }
@@ -352,7 +352,7 @@ impl SparseLinear {
     }
 }
 
-/// Computes a table's gradient as selected rows: the columns that occur, each once, appended to the rows that exist already.
+/// Computes a weight's gradient as selected rows: one row for each column that occurs, appended to rows that `rows` already has.
 pub(in crate::ops) fn rows_of<T: RowValue>(
     columns: &Columns<T>,
     dout: View<'_, T>,
@@ -371,7 +371,7 @@ pub(in crate::ops) fn rows_of<T: RowValue>(
 }
 
 impl<T: Float> Scratch<T> {
-    /// Computes the gradient of a transposed weight, or of some of its rows.
+    /// Computes the gradient of a transposed weight, or only some rows of the gradient.
     fn turned_gradient(
         &mut self,
         dout: View<'_, T>,

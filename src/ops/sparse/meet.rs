@@ -1,5 +1,4 @@
-//! Kernels that combine the numbers of a sparse variable with another variable's, row by row, at the stored
-//! numbers or everywhere.
+//! Kernels that combine a sparse variable with another variable row by row, at the stored numbers or at all numbers.
 
 use crate::error::Result;
 use crate::kernels::sparse::CsrView;
@@ -7,17 +6,17 @@ use crate::kernels::{Assign, View, ViewMut, helpers, join};
 use crate::operator::{CsrBuffer, RowBuffer, RowValue};
 use crate::ops::elementwise::arithmetic::{Combine, Elements};
 
-/// Below this many numbers a second thread costs more than it gains.
+/// The least number of numbers for which a second thread saves time.
 const WORTH_A_THREAD: usize = 1 << 16;
 
 /// The arguments whose zeros make a function 0, whatever the other argument is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::ops) enum Zeros {
-    /// None: f(0, y) and f(x, 0) may be anything; f(0, 0) is 0.
+    /// Neither argument: only f(0, 0) is 0.
     Neither,
-    /// Zeros of x: a quotient.
+    /// Zeros of x: f(0, y) = 0, as in a quotient.
     OfX,
-    /// Zeros of either argument: a product.
+    /// Zeros of either argument: f(0, y) = f(x, 0) = 0, as in a product.
     OfEither,
 }
 
@@ -38,14 +37,14 @@ pub(super) enum Sparse<'a, T> {
 /// A row of a sparse variable.
 #[derive(Clone, Copy)]
 pub(super) enum Row<'a, T> {
-    /// One number per column, or one for all columns.
+    /// One number per column, or one number for all columns.
     Whole(&'a [T]),
-    /// Columns, and their numbers.
+    /// The columns of the entries, and the numbers in these columns.
     Entries(&'a [i64], &'a [T]),
 }
 
 impl<'a, T: RowValue> Sparse<'a, T> {
-    /// Takes the buffer that exists; if neither exists, because no kernel reads the numbers, reads zeros.
+    /// Reads the buffer that is given. If neither is given, because no kernel reads the numbers, reads zeros.
     pub(super) fn of(
         csr: Option<&'a CsrBuffer>,
         rows: Option<&'a RowBuffer>,
@@ -77,7 +76,7 @@ pub(super) struct SelectedReader<'a, T> {
 }
 
 impl<'a, T: RowValue> SelectedReader<'a, T> {
-    /// Reads `rows`; if it is missing, because no kernel reads its numbers, reads zeros.
+    /// Reads `rows`. If `rows` is `None`, because no kernel reads the numbers, reads zeros.
     pub(super) fn of(rows: Option<&'a RowBuffer>, zero: &'a [T; 1]) -> Result<Self> {
         let none = Self { ids: &[], values: View::new(&[], 0, 1), zero };
         match rows.filter(|rows| !rows.ids().is_empty()) {
@@ -100,10 +99,10 @@ pub(super) fn beside<'a, T>(view: View<'a, T>, i: usize) -> &'a [T] {
     view.row(if view.rows() == 1 { 0 } else { i })
 }
 
-/// Entries per kernel call.
+/// The most entries per kernel call.
 pub(super) const MANY: usize = 64;
 
-/// The kernel of f(first, second, g), where the first operand is the sparse variable, be it x or y.
+/// The kernel of f(first, second, g), where the first operand is the sparse variable, which may be x or y.
 #[derive(Clone, Copy)]
 pub(super) struct MeetKernel<T> {
     f: Combine<T>,
@@ -111,19 +110,19 @@ pub(super) struct MeetKernel<T> {
 }
 
 impl<T: RowValue> MeetKernel<T> {
-    /// Makes it from a kernel of x and y; `first` is the slot of the sparse variable.
+    /// Wraps a kernel of x and y; `first` is the slot of the sparse variable.
     pub(super) fn new(f: Combine<T>, first: usize) -> Self {
         Self { f, y_first: first == 1 }
     }
 
-    /// Writes or adds f(first, second, g); `first` and `second` have `to.len()` numbers, or one number that is broadcast. The
-    /// kernel of a value does not read `g`.
+    /// Writes or adds f(first, second, g); `first` and `second` have `to.len()` numbers, or one number that is broadcast. A
+    /// kernel that computes a value does not read `g`.
     pub(super) fn put(self, first: &[T], second: &[T], g: &[T], to: &mut [T], assign: Assign) {
         let (x, y) = if self.y_first { (second, first) } else { (first, second) };
         (self.f)(Elements { x, y, g, to, assign });
     }
 
-    /// Writes or adds f(sparse, dense, g) in a row, where `dense` has one number per column or one for all.
+    /// Writes or adds f(sparse, dense, g) in a row; `dense` has one number per column, or one number for all columns.
     pub(super) fn put_row(self, sparse: Row<'_, T>, dense: &[T], g: &[T], to: &mut [T], assign: Assign) {
         let (columns, values) = match sparse {
             Row::Whole(sparse) => return self.put(sparse, dense, g, to, assign),
@@ -150,13 +149,13 @@ impl<T: RowValue> MeetKernel<T> {
     }
 }
 
-/// Returns the number at a column of a row with all columns, or its only number.
+/// Returns the number at a column of a row, or the only number of a row that is broadcast.
 #[inline(always)]
 fn at<T: Copy>(row: &[T], column: usize) -> T {
     if row.len() == 1 { row[0] } else { row[column] }
 }
 
-/// Gathers the numbers of such a row at up to [`MANY`] columns; none if the row is empty.
+/// Gathers the numbers at up to [`MANY`] columns of a row that may be broadcast; returns no numbers if the row is empty.
 pub(super) fn gather<'a, T: Copy>(row: &[T], columns: &[i64], room: &'a mut [T; MANY]) -> &'a mut [T] {
     if row.is_empty() {
         return &mut [];
@@ -167,7 +166,7 @@ pub(super) fn gather<'a, T: Copy>(row: &[T], columns: &[i64], room: &'a mut [T; 
     &mut room[..columns.len()]
 }
 
-/// Returns some columns of such a row.
+/// Returns a range of columns of a row; a row that is empty or broadcast is returned unchanged.
 fn part<T>(row: &[T], columns: std::ops::Range<usize>) -> &[T] {
     if row.len() < 2 { row } else { &row[columns] }
 }
@@ -176,9 +175,9 @@ fn part<T>(row: &[T], columns: std::ops::Range<usize>) -> &[T] {
 pub(super) struct DenseKernel<'a, T> {
     pub(super) f: MeetKernel<T>,
     pub(super) sparse: Sparse<'a, T>,
-    /// Each of its rows, or one for all.
+    /// One row per row of the result, or one row for all.
     pub(super) dense: View<'a, T>,
-    /// As wide as the result; empty for the kernel of a value.
+    /// The gradient of the output, as wide as the result; `None` for a kernel that computes a value.
     pub(super) g: Option<View<'a, T>>,
     pub(super) to: ViewMut<'a, T>,
     /// The number of the first row of `to`.
@@ -214,7 +213,7 @@ impl<T: RowValue> DenseKernel<'_, T> {
 /// The second operand of a kernel over the entries of a matrix.
 #[derive(Clone, Copy)]
 pub(super) enum SecondOperand<'a, T> {
-    /// Each of its rows, or one for all; each of its columns, or one for all.
+    /// A dense matrix; it may have one row for all rows, and one column for all columns.
     Dense(View<'a, T>),
     /// A sparse matrix, with zeros where it has no entry.
     Csr(CsrView<'a, T>),
@@ -233,7 +232,7 @@ impl<'a, T: RowValue> SecondOperand<'a, T> {
 }
 
 impl<T: RowValue> Row<'_, T> {
-    /// Returns the number at a column; the columns of successive calls ascend.
+    /// Returns the number at a column. Columns must ascend from call to call.
     #[inline(always)]
     fn next(&mut self, column: i64) -> T {
         match self {
@@ -247,7 +246,7 @@ impl<T: RowValue> Row<'_, T> {
     }
 }
 
-/// Work that writes or adds f(value, other, g) for each entry of a matrix.
+/// Work that writes or adds f(value, other, g) for each entry of the matrix `of`.
 pub(super) struct Entries<'a, T> {
     pub(super) f: MeetKernel<T>,
     pub(super) of: CsrView<'a, T>,
@@ -277,7 +276,7 @@ impl<T: RowValue> Entries<'_, T> {
             join(|| before.on(left), || after.on(threads - left));
             return;
         }
-        // The other operands are gathered for each kernel call, across rows, since rows may be short.
+        // Entries of several rows are gathered for one kernel call, since rows may be short.
         let (mut others, mut gradients) = ([T::ZERO; MANY], [T::ZERO; MANY]);
         let (mut values, mut to) = (self.of.values(), self.to);
         let mut many = 0;
@@ -302,7 +301,7 @@ mod tests {
     use super::*;
     use crate::ops::elementwise::arithmetic::{Div, Function, Maximum, slopes, value};
 
-    /// A matrix with rows of no, few and very many entries.
+    /// Makes a matrix with rows that have no, few or very many entries.
     fn matrix(columns: usize) -> (Vec<i64>, Vec<i64>, Vec<f32>) {
         let (mut indptr, mut indices) = (vec![0], Vec::new());
         for step in [0, 1, 2, 7, columns, 3] {

@@ -1,15 +1,15 @@
 //! Operators on variables that are not dense: csr (coo has the same memory layout) and selected rows.
 //!
-//! An operator with the kernels of a dense operator for other storages replaces the dense operator for these
-//! storages: see [`crate::operator::Declaration::stands_for`].
+//! For inputs in these storages, the builder appends an operator of this folder in place of the dense operator: see
+//! [`crate::operator::Declaration::stands_for`].
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `convert.rs`, `copy.rs` | another storage of the same numbers; copies |
-//! | `entrywise.rs`, `binary.rs` | functions of one number, and of two; `meet.rs` pairs the rows of two operands |
+//! | `convert.rs`, `copy.rs` | conversions to another storage; copies |
+//! | `entrywise.rs`, `binary.rs` | functions of one number, and of two numbers; `meet.rs` pairs the rows of two operands |
 //! | `reduce.rs` | sums and means |
 //! | `linear.rs`, `dot.rs`, `transposed.rs`, `projection.rs` | products |
-//! | `take.rs`, `retain.rs`, `columns.rs` | some rows or columns; `among.rs` finds the entries with certain columns |
+//! | `take.rs`, `retain.rs`, `columns.rs` | selection of rows or columns; `among.rs` finds the entries with certain columns |
 //! | `samples.rs` | check cases |
 
 mod among;

@@ -13,7 +13,8 @@ use crate::operator::{Attributes, Operand, RunFacts};
 use crate::ops::catalogue;
 use crate::tensor::{Csr, Dense, SelectedRows, Storage, StorageKind, Variable};
 
-/// Makes a matrix with `dense` percent of its places as entries, every fifth row and seventh column empty.
+/// Makes a matrix in which about `dense` percent of the positions have entries; every fifth row and every seventh column is
+/// empty.
 fn pattern(rows: usize, columns: usize, dense: f32, seed: u64) -> Result<Variable> {
     let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
     let mut draws = vec![0.0; 2 * columns];
@@ -68,7 +69,7 @@ fn run(
     let facts = RunFacts { threads, ..RunFacts::default() };
     let direct = Direct::new(Arc::clone(&op), operands)?.run_as(facts, &[]);
     let outputs = direct.forward()?;
-    // A gradient of the output has what the output stores.
+    // The output's gradient is stored as the output is, at the same positions.
     let out = outputs[0][0].storage();
     let shape = out.shape().to_vec();
     let all = |columns: usize, row: usize, column: usize| weight[row * columns + column];
@@ -88,7 +89,7 @@ fn run(
         }
         Storage::Coo(_) => unreachable!("no operator here makes coo of csr"),
     };
-    // The dense twin gets the same gradient, with zeros.
+    // The dense operator gets the same gradient, as a dense matrix with zeros.
     let dout = if operands.iter().all(|o| o.value.storage().kind() == StorageKind::Dense) {
         dout.to_dense()?.into_owned().into()
     } else {
@@ -124,7 +125,7 @@ fn alike(
     let forward = Direct::of(&catalogue(), kind, own, operands)?.forward()?;
     let len = forward[0][0].storage().shape().iter().product::<usize>();
     let mut weight: Vec<f64> = numbers(len.max(1), 1, 5).into_iter().take(len).collect();
-    // Numbers that the result does not store have no gradient.
+    // A number that the sparse result does not store has no gradient, so the dense gradient is 0 there.
     let stored = match forward[0][0].storage() {
         Storage::Csr(csr) => {
             let [rows, columns] = *csr.shape() else { panic!("csr of two dimensions") };
@@ -192,7 +193,7 @@ fn alike(
     Ok(())
 }
 
-/// Rows and columns of a matrix, and the percentage of entries; the last matrix is large enough for threads.
+/// The rows, columns and percentage of entries of each matrix; the last matrix is large enough to be divided over threads.
 const CASES: [(usize, usize, f32); 6] =
     [(0, 5, 10.0), (4, 1, 50.0), (20, 30, 0.0), (33, 17, 20.0), (9, 200, 4.0), (300, 150, 30.0)];
 

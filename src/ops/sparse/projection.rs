@@ -1,4 +1,4 @@
-//! `random_projection`: products with a matrix of random signs that is never stored.
+//! `random_projection`: the product with a matrix of random signs, which is computed but never stored.
 
 use super::among::given;
 use crate::error::{Error, Result};
@@ -12,15 +12,16 @@ use crate::operator::{
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-/// Below this many signs a second thread costs more than it gains.
+/// The least number of signs for which a second thread saves time.
 const WORTH_A_THREAD: usize = 1 << 17;
 
 operator! {
-    /// Projects each row of a csr `x` to `width` numbers by random signs: out_ij = 1/√width · Σ_c x_ic · s(c, j). Each sign s is
-    /// 1 or −1, by a counter-based random number that depends on `seed`, c and j alone. Distances between rows stay about the
-    /// same (D. Achlioptas, "Database-friendly random projections: Johnson-Lindenstrauss with binary coins", 2003).
+    /// Random projection: maps each row of a csr `x` to `width` numbers by random signs: out_ij = 1/√width · Σ_c x_ic · s(c, j).
+    /// Each sign s is 1 or −1, from a counter-based random number that depends only on `seed`, c and j. Distances between rows
+    /// stay about the same (D. Achlioptas, "Database-friendly random projections: Johnson-Lindenstrauss with binary coins",
+    /// 2003).
     ///
-    /// No matrix is stored, so `x` may have any number of columns up to 2^60, and there is nothing to learn. `x` has a gradient
+    /// The signs are not stored and not learned, so `x` may have up to 2^60 columns. `x` has a gradient
     /// at its entries only.
     ///
     /// ```
@@ -122,7 +123,7 @@ impl RandomProjection {
     }
 }
 
-/// Some rows of a projection.
+/// The operands for projecting some rows.
 struct Project<'a, T> {
     x: CsrView<'a, T>,
     to: ViewMut<'a, T>,
@@ -147,7 +148,7 @@ impl<T: Float> Project<'_, T> {
     }
 }
 
-/// The gradients of the entries of some rows.
+/// The operands for the gradients of the entries in some rows.
 struct Slopes<'a, T> {
     x: CsrView<'a, T>,
     dout: View<'a, T>,

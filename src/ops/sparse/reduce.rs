@@ -1,4 +1,4 @@
-//! Sums and means of sparse variables, and `sum_rows` of any.
+//! Sums and means of sparse variables, and `sum_rows` of variables in any storage.
 
 use ndarray::array;
 
@@ -26,7 +26,7 @@ pub(in crate::ops) trait OnSparse: Reduction {
     const DECLARATION: &'static Declaration;
 }
 
-/// Makes a wrapper of reductions with kernels for sparse variables a family of operators.
+/// Makes a wrapper type a family of operators: each reduction with kernels for sparse variables has its own declaration.
 macro_rules! sparse_family {
     ($wrapper:ident) => {
         impl<R: OnSparse> DeclaredOp for $wrapper<R> {
@@ -45,16 +45,16 @@ macro_rules! sparse_family {
     };
 }
 
-/// A [`Reduction`] of everything, as an operator.
+/// A [`Reduction`] of all numbers of a variable, as an operator.
 pub(in crate::ops) struct SparseWhole<R>(R);
 sparse_family!(SparseWhole);
 
 /// A [`Reduction`] as function pointers, so that the loops over storages are compiled once for all reductions.
 #[derive(Clone, Copy)]
 struct Reduce<T> {
-    /// Reduces the stored numbers of some rows, which have `n` numbers in total.
+    /// Reduces some rows, given as their stored numbers; `n` is the number of all their numbers.
     reduce: fn(&mut dyn Iterator<Item = &[T]>, usize) -> T,
-    /// The derivative by every number of `n`.
+    /// Returns the derivative of the result by each of its `n` numbers.
     slope: fn(usize) -> T,
 }
 
@@ -63,7 +63,7 @@ impl<T: Float> Reduce<T> {
         Self { reduce: |rows, n| R::reduce(rows, n), slope: |n| R::slope(0, n, 0) }
     }
 
-    /// Reduces a row of `n` numbers, of which `row` are stored.
+    /// Reduces a row of `n` numbers; `row` are the stored ones.
     fn of_row(self, row: &[T], n: usize) -> T {
         (self.reduce)(&mut [row].into_iter(), n)
     }
@@ -214,8 +214,8 @@ fn per_row_gradient<T: RowValue>(run: &mut Backward<'_>, of: Reduce<T>) -> Resul
     Ok(())
 }
 
-/// Declares the operators on sparse variables, each by the function, its kind, the dense operator's kind, the result, and an
-/// example.
+/// Declares the operators on sparse variables. Each has the function, its kind, the dense operator's kind, a text about the
+/// result, and an example.
 macro_rules! on_sparse {
     ($($type:ident = $kind:literal of $of:literal, $result:literal, $values:literal;)*) => {$(
         impl OnSparse for reduce::$type {
@@ -263,9 +263,9 @@ on_sparse! {
 }
 
 operator! {
-    /// Sums all rows, out_j = Σ_i x_ij, whatever the LoD and the storage: one dense row without a LoD. The numbers of a column
-    /// are added up first to last, in f64. For rows of 0 and 1 it counts the rows with a 1 in each column, such as the
-    /// document frequency of a word.
+    /// Sums all rows of the batch, out_j = Σ_i x_ij, for any LoD and storage. The result is one dense row without a LoD. The
+    /// numbers of a column are added up first to last, in f64. For numbers 0 and 1, it counts the rows with a 1 in each column:
+    /// for example, the document frequency of each word.
     ///
     /// ```
     /// use ndarray::array;
@@ -296,7 +296,7 @@ impl Op for SumRows {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(X)?;
         let x = s.input(X);
-        // A constant vector is one row.
+        // A constant vector counts as one row.
         let row = if x.shape.len() > 1 { &x.shape[1..] } else { x.row_shape() };
         let dims: Vec<usize> = row.iter().filter_map(|extent| extent.known()).collect();
         s.set(OUT, Spec::fixed(x.dtype, &dims)?);
@@ -368,11 +368,11 @@ impl Op for SumRows {
     }
 }
 
-/// A sum for each column.
+/// Scratch: one sum per column.
 #[derive(Default)]
 struct Sums(Vec<f64>);
 
-/// Returns the number of numbers in `rows` rows of a width.
+/// Returns rows · width, the number of numbers; an error if it overflows.
 fn count(rows: usize, width: usize) -> Result<usize> {
     rows.checked_mul(width).ok_or_else(|| {
         Error::new("numbers of `x`", "as many as can be counted", format!("{rows} rows of {width}"))

@@ -1,4 +1,4 @@
-//! `retain`: some rows of a sparse table.
+//! `retain`: keeps some rows of a sparse table.
 
 use ndarray::array;
 
@@ -16,10 +16,11 @@ use crate::tensor::{SelectedRows, Variable};
 use crate::with_float;
 
 operator! {
-    /// Keeps the rows of `x` whose numbers are in `ids`; the others are zero, and not stored. The height stays.
+    /// Keeps the rows of `x` whose numbers are in `ids`; all other rows become zero and are not stored. The height does not
+    /// change.
     ///
-    /// `x` is selected rows, or csr of a height that the program knows. `ids` are whole numbers of the batch, in any order, with
-    /// or without repetition. The gradient of the rows that are not retained is 0.
+    /// `x` is selected rows, or csr of a height that the program knows. `ids` are whole numbers, one per row of the batch, in any
+    /// order; they may be repeated. The gradient of the rows that are not retained is 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -37,7 +38,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats or has rows of the batch, or `ids` are not whole numbers, one per row.
+    /// If `x` holds no floats or is not a constant, or `ids` are not whole numbers, one per row.
     pub(in crate::ops) struct Retain = retain {}
     inputs { X = x: one, IDS = ids: one.without_gradient() }
     kernels { [ROWS, DENSE], [CSR, DENSE] }
@@ -100,7 +101,7 @@ impl Op for Retain {
     }
 }
 
-/// The ids, ascending, each once.
+/// Scratch: the distinct ids, ascending.
 #[derive(Default)]
 struct IdSet(Vec<i64>);
 

@@ -9,7 +9,7 @@ use crate::tensor::{Coo, Csr, Dense, SelectedRows, Storage, Variable};
 
 use super::meet::Zeros;
 
-/// Check cases with a variable `x` of four columns in every storage that is not dense. `add` binds further operands beside it.
+/// Makes check cases with a variable `x` of four columns in every storage that is not dense. `add` binds further operands.
 pub(super) fn of_storages(
     attributes: &Attributes,
     add: &dyn Fn(CheckCase) -> Result<CheckCase>,
@@ -29,10 +29,10 @@ pub(super) fn of_storages(
     Ok(samples)
 }
 
-/// Check cases with two variables of four columns, one or both sparse, in all combinations that have kernels.
+/// Makes check cases with two variables of four columns, one or both sparse, in all combinations of storages that have kernels.
 pub(super) fn of_two(zeros: Zeros) -> Result<Vec<CheckCase>> {
     let none = Attributes::new();
-    // Away from 0: a division by 0 is not checked, and at 0 x would equal the numbers that y does not store.
+    // Keeps numbers away from 0: divisions by 0 are not checked, and an x of 0 would equal the numbers that y does not store.
     let away = |v: f64| if v < 0.0 { v - 0.5 } else { v + 0.5 };
     let mut samples = of_storages(&none, &|mut sample| {
         sample.operands[0].value = changed(&sample.operands[0].value, &|v| if v == 0.0 { 0.375 } else { v })?;
@@ -41,7 +41,7 @@ pub(super) fn of_two(zeros: Zeros) -> Result<Vec<CheckCase>> {
     let sparse = samples.clone();
     samples.clear();
     let rows_of = |sample: &CheckCase| sample.operands[0].value.shape()[0];
-    // Beside a dense variable.
+    // The second variable is dense.
     for sample in &sparse {
         let dense = |width| numbers(rows_of(sample), width, 1).mapv(away);
         for width in [4, 1] {
@@ -69,7 +69,7 @@ pub(super) fn of_two(zeros: Zeros) -> Result<Vec<CheckCase>> {
         sample
     });
     samples = samples.iter().cloned().chain(swapped).collect();
-    // Beside another sparse variable, with its own entries and rows.
+    // The second variable is sparse too, with other entries and rows.
     for sample in sparse {
         let first = &sample.operands[0];
         let (height, lod, batched) = (rows_of(&sample), first.value.lod().cloned(), first.batched);
@@ -83,7 +83,7 @@ pub(super) fn of_two(zeros: Zeros) -> Result<Vec<CheckCase>> {
             _ => vec![other.into(), coo.into()],
         };
         for other in others {
-            // No number equals a number of the first variable, and none is 0.
+            // Every number is different from the first variable's numbers, and none is 0.
             let y = changed(&Variable::new(other, lod.clone())?, &|v| 0.8 * v - 0.171)?;
             samples.push(if batched {
                 sample.clone().batch("y", y)

@@ -1,4 +1,4 @@
-//! `take_rows`: rows of a sparse matrix, by number.
+//! `take_rows`: gathers rows of a sparse matrix by ids.
 
 use ndarray::array;
 
@@ -20,9 +20,9 @@ operator! {
     /// Gathers the rows of `x` at `ids`, in the order of `ids`, with repetition: out_i = x\[ids_i\], csr, with the rows and the
     /// LoD of `ids`.
     ///
-    /// `x` is csr, of a height that the program knows or with the rows of the batch (numbered through all of its sequences), or
-    /// selected rows: there, a row that is not stored has no entries, and a stored row has an entry in every column. `ids` are
-    /// whole numbers, one per row. The gradient of `x` is summed over equal ids, at the stored numbers of `x`.
+    /// `x` is csr or selected rows. A csr `x` has a height that the program knows, or the rows of the batch, numbered through all
+    /// sequences. Of selected rows, a row that is not stored has no entries, and a stored row has an entry in every column. `ids`
+    /// are whole numbers, one per row. The gradient of `x` is summed over equal ids, at the stored numbers of `x`.
     ///
     /// ```
     /// use ndarray::array;
@@ -43,7 +43,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one per row, or `x` is no sparse matrix of floats.
+    /// If `ids` are not whole numbers, one per row, or `x` is not a sparse matrix of floats.
     #[doc(alias = "gather")]
     pub(in crate::ops) struct TakeRows = take_rows { of_batch: bool = false }
     inputs { IDS = ids: one.without_gradient(), X = x: one }
@@ -59,7 +59,7 @@ operator! {
 impl Op for TakeRows {
     fn facts(&self) -> Facts {
         match self.of_batch {
-            // A row number counts through the whole batch.
+            // Ids number the rows of the whole batch, so the result depends on the batch.
             true => Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Keeps(Self::IDS)) },
             false => Facts::row_wise(),
         }
@@ -167,7 +167,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
 
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     run.fill_gradient::<T>(TakeRows::X, 0, |run, dx, assign| {
-        // Equal ids are added up, so a written gradient begins with zeros.
+        // The gradients of equal ids are added up, so a gradient that is written starts with zeros.
         if assign == Assign::Write {
             dx.fill(T::ZERO);
         }

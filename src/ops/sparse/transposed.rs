@@ -1,4 +1,4 @@
-//! `transposed_dot`: the product of a transposed sparse matrix, a sum over its rows.
+//! `transposed_dot`: the product of a transposed sparse matrix and another matrix, a sum over the rows of the batch.
 
 use super::among::{RenumberedColumns, given, values};
 use super::linear::rows_of;
@@ -18,12 +18,12 @@ use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
 
 operator! {
-    /// Multiplies a transposed csr matrix by `d`, summed over all rows of the batch: out = xᵀ · d, with `x` `[rows, k]`, `d`
-    /// `[rows, n]` with the same rows, and out `[k, n]` without a LoD.
+    /// Multiplies a transposed csr matrix by a matrix, a sum over all rows of the batch: out = xᵀ · d. `x` is `[rows, k]`, `d` is
+    /// `[rows, n]` with the same rows, and out is `[k, n]` without a LoD.
     ///
-    /// With a dense `d` the result is selected rows: one for each column that occurs in `x`. With a csr `d` it is csr, with an
-    /// entry wherever a row of `x` and the same row of `d` have entries, so `bags.transposed_dot(bags)` counts co-occurrences of
-    /// features. A sparse operand has a gradient at its stored numbers only.
+    /// With a dense `d` the result is selected rows: one for each column that occurs in `x`. With a csr `d` the result is csr: it
+    /// has an entry at (a, b) if some row has entries at column a of `x` and at column b of `d`. So `bags.transposed_dot(bags)`
+    /// counts how often features occur together. A sparse operand has a gradient at its stored numbers only.
     ///
     /// ```
     /// use ndarray::array;
@@ -41,7 +41,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` and `d` have other rows or dtypes.
+    /// If `x` and `d` have different rows or dtypes.
     #[doc(alias = "gram")]
     pub(in crate::ops) struct TransposedDot = transposed_dot {}
     inputs { X = x: one, D = d: one }
@@ -167,7 +167,7 @@ impl Op for TransposedDot {
     }
 }
 
-/// Only the rows of the result that are columns of `x` are computed; the others are empty.
+/// Computes a csr result. Only rows whose number is a column with entries in `x` are computed; all others are empty.
 fn product_of_sparse<T: RowValue>(
     room: &mut Scratch<T>,
     d: CsrView<'_, T>,
@@ -224,7 +224,7 @@ fn of_sparse<T: RowValue>(run: &mut Backward<'_>, room: &mut Scratch<T>) -> Resu
         let (x, d) = (given(run.csr(X))?.view::<T>()?, given(run.csr(D))?.view::<T>()?);
         let dc = given(run.output_gradient_csr(OUT))?;
         columns.prepare(x);
-        // The rows of c that are no columns of x are empty.
+        // Rows of c whose number is no column of x with entries are empty, so they are left out.
         indptr.clear();
         indptr.extend(columns.ids().iter().map(|&id| dc.indptr()[id as usize]));
         indptr.push(dc.entries() as i64);

@@ -1,4 +1,4 @@
-//! `ctc_align`: the labels of frames, with repeats merged and blanks dropped.
+//! `ctc_align`: merges repeated classes of frames and drops blanks.
 
 use ndarray::Array1;
 
@@ -11,8 +11,9 @@ use crate::{builder_methods, operator};
 
 builder_methods! { CtcGreedy, Builder, Var;
     /// Greedy CTC decoding: takes the likeliest class of each frame, merges repeats, then drops blanks
-    /// ([`ctc_align`](Self::ctc_align) of [`argmax`](Self::argmax)). It is fast, and mostly right for a confident network;
-    /// [`CtcBeam`](crate::predict::CtcBeam) sums the probabilities of all alignments of the same labels.
+    /// ([`ctc_align`](Self::ctc_align) of [`argmax`](Self::argmax)). It is fast, and usually finds the likeliest labels if the
+    /// network is confident. [`CtcBeam`](crate::predict::CtcBeam) is slower and more accurate: it sums the probabilities of
+    /// alignments with the same labels.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -22,7 +23,7 @@ builder_methods! { CtcGreedy, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `logits` holds no floats or has no LoD; in a step block, if a memory reaches them.
+    /// If `logits` holds no floats or has no LoD; in a step block, if `logits` depends on a memory.
     pub fn ctc_greedy(&self, logits: Var, blank: usize) -> Var {
         self.ctc_align(self.argmax(logits), blank)
     }
@@ -31,11 +32,12 @@ builder_methods! { CtcGreedy, Builder, Var;
 operator! {
     /// Aligns CTC frames: merges repeated classes, then drops blanks.
     ///
-    /// In each sequence of the last level, the first frame of every run of equal classes remains, unless the class is `blank`;
-    /// the last level has the new lengths, the levels above stay. A sequence of blanks, or without frames, becomes empty. No
-    /// gradient passes ids.
+    /// In each sequence of the last level, the first frame of every run of equal classes remains, unless the class is `blank`.
+    /// The last level has the new lengths; the levels above it do not change. A sequence that has only blanks becomes empty. Ids
+    /// have no gradient.
     ///
-    /// The lengths depend on the ids, so that the operator computes its level from data (`Op::levels`): in a step block no memory may reach them.
+    /// The operator computes the offsets of the last level from the ids (`Op::levels`). So in a step block the ids must not
+    /// depend on a memory.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -49,7 +51,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` does not hold one whole number per row, or has no LoD; in a step block, if a memory reaches it.
+    /// If `ids` does not hold one whole number per row, or has no LoD; in a step block, if `ids` depends on a memory.
     pub(in crate::ops) struct CtcAlign = ctc_align { blank: usize = 0 }
     inputs { IDS = ids: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }
@@ -108,7 +110,7 @@ impl Op for CtcAlign {
 }
 
 impl CtcAlign {
-    /// Returns whether a frame starts a new label, in a sequence that begins at `first`.
+    /// Returns whether the frame `row` starts a new label; `first` is the first frame of its sequence.
     fn says(&self, ids: &Ids<'_>, first: usize, row: usize) -> bool {
         let id = ids.get(row);
         id != self.blank as i64 && (row == first || ids.get(row - 1) != id)

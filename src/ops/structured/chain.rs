@@ -1,4 +1,4 @@
-//! Inputs that the operators of linear chains share, and their check cases.
+//! The inputs of all operators on linear chains, and check cases for these operators.
 
 use ndarray::Array1;
 
@@ -13,7 +13,7 @@ pub(super) const EMISSIONS: usize = 0;
 pub(super) const TRANSITIONS: usize = 1;
 
 /// Checks emissions `[rows, tags]` in sequences, transitions `[tags + 2, tags]`, and the forbidden transitions; returns the spec
-/// of the sequences.
+/// with one row per sequence.
 pub(super) fn check(s: &InferShape<'_>, forbidden: &[i64]) -> Result<Spec> {
     s.is_float(EMISSIONS)?;
     s.has_lod(EMISSIONS)?;

@@ -1,4 +1,4 @@
-//! `linear_chain_crf`: the cost of the tags of a sequence under a conditional random field.
+//! `linear_chain_crf`: the negative log-likelihood of a sequence's tags under a conditional random field.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::with_float;
 
 operator! {
-    /// Computes the cost of the tags of each sequence under a linear-chain conditional random field: −ln of their joint
+    /// Computes the cost of each sequence's tags under a linear-chain conditional random field (CRF): −ln of their joint
     /// probability.
     ///
     /// With the rows x_1 … x_n of a sequence, their tags y and the transitions T `[tags + 2, tags]`, the score of a path of tags
@@ -25,14 +25,14 @@ operator! {
     /// the first tag and of the last tag. cost = ln Σ_y' e^s(y') − s(y), over all paths y' (Lafferty, McCallum and Pereira,
     /// "Conditional random fields: probabilistic models for segmenting and labeling sequence data", 2001).
     ///
-    /// `emissions` x is `[rows, tags]` in sequences of its last level, `tags` one whole number per row; the cost `[sequences]`
-    /// has the upper levels. A sequence without rows costs 0. `forbidden` are places in T, from · tags + to, whose score counts
-    /// as minus infinity, and whose gradient is 0. Forbidden tags have an infinite cost; so do all tags if every path is
-    /// forbidden.
+    /// `emissions` x is `[rows, tags]`, in sequences; `tags` has one whole number per row. The cost `[sequences]` has the LoD of
+    /// x without its last level. A sequence without rows has the cost 0. `forbidden` are transitions, as indices from · tags + to
+    /// in T; their score counts as minus infinity, and their gradient is 0. Tags on a forbidden path have an infinite cost; if
+    /// every path is forbidden, all tags do.
     ///
-    /// The sums are in f64, scaled at each row so that a step is a product without exponentials; where relevant numbers could
-    /// underflow, the sequence is computed by logarithms. The backward pass computes again only the values that the gradient
-    /// needs.
+    /// The sums are in f64, scaled at each row, so that a step is a matrix product without exponentials. If relevant numbers
+    /// could underflow, the sequence is computed with logarithms instead. The backward pass recomputes the values that the
+    /// gradient needs.
     ///
     /// ```
     /// use ndarray::array;
@@ -52,7 +52,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If rows, widths or dtypes do not fit, or `emissions` has no LoD; when it runs, if a tag is not below their number.
+    /// If rows, widths or dtypes do not fit, or `emissions` has no LoD; at a run, if a tag is not below the number of tags.
     #[doc(alias = "crf")]
     #[derive(Clone)]
     pub(in crate::ops) struct LinearChainCrf = linear_chain_crf { forbidden: Vec<i64> = Vec::new() }
@@ -114,19 +114,20 @@ struct Rooms {
     path: Vec<usize>,
 }
 
-/// A block of sequences with its own sums over pairs of tags, whichever thread computes them.
+/// A block of sequences, with its own sums over pairs of tags, so that the sums do not depend on the division over threads.
 #[derive(Default)]
 struct Block {
     sequences: Range<usize>,
     pairs: PairSums,
 }
 
-/// The limits of the division into blocks: the most blocks, the least rows of a block, and the most numbers of all blocks' sums.
+/// The limits of the division into blocks: the most blocks, the least rows of a block, and the most numbers in the sums of all
+/// blocks together.
 const MOST_BLOCKS: usize = 16;
 const BLOCK_ROWS: usize = 256;
 const BLOCK_NUMBERS: usize = 1 << 22;
 
-/// The multiply-adds below which a second thread costs more than it gains.
+/// The least number of multiply-adds for which a second thread saves time.
 const WORTH_A_THREAD: usize = 1 << 18;
 
 impl LinearChainCrf {
@@ -143,7 +144,7 @@ impl LinearChainCrf {
             let rows = emissions.rows_range(rows.start, rows.end);
             let total = log_sum(transitions, rows, &mut rooms.rooms[0]);
             let own = transitions.score(rows, rooms.path.iter().copied());
-            // A sequence without any path has an infinite cost, too.
+            // If every path is forbidden, the cost is infinite.
             let value = if total == f64::NEG_INFINITY { f64::INFINITY } else { total - own };
             cost.row(sequence)[0] = T::from_f64(value);
         }
@@ -204,7 +205,8 @@ fn tag(tags: &Ids<'_>, row: usize, count: usize) -> Result<usize> {
     tags.class(row, count, None)?.ok_or_else(missing)
 }
 
-/// Divides sequences into blocks by their rows alone, so that sums have the same bits on any number of threads.
+/// Divides sequences into blocks by their numbers of rows, not by threads, so that sums have the same bits on any number of
+/// threads.
 fn divide(sequences: Sequences<'_>, tags: usize, blocks: &mut Vec<Block>) {
     let rows =
         sequences.offsets().last().zip(sequences.offsets().first()).map_or(0, |(end, start)| end - start);
@@ -237,7 +239,7 @@ struct CrfInputs<'a, T> {
 }
 
 impl<T: RowValue> CrfInputs<'_, T> {
-    /// Writes the gradients of the emissions of some blocks, which `to` begins with, and their sums over pairs.
+    /// Computes some blocks: writes the gradients of their emissions to the start of `to`, and their sums over pairs of tags.
     fn share(
         self,
         blocks: &mut [Block],
@@ -287,7 +289,7 @@ impl<T: RowValue> CrfInputs<'_, T> {
                 let total = marginals(self.transitions, of_sequence, room, sums, |row, likely| {
                     let Some((to, assign)) = &mut to else { return };
                     let row = rows.start + row;
-                    // Without a path the gradient is 0.
+                    // If every path is forbidden, the gradient is 0.
                     let known = likely.iter().any(|&x| x != 0.0);
                     match tag(self.tags, row, width) {
                         Err(error) => failed = Err(error),
@@ -310,14 +312,14 @@ impl<T: RowValue> CrfInputs<'_, T> {
         Ok(())
     }
 
-    /// Subtracts a pair from the sums, unless the pair is forbidden.
+    /// Subtracts `weight` from the sum of a pair of tags, unless the pair is forbidden.
     fn take(self, pairs: &mut PairSums, (row, tag): (usize, usize), weight: f64) {
         if self.transitions.pair(row, tag) > f64::NEG_INFINITY {
             pairs.add(row, tag, -weight);
         }
     }
 
-    /// Subtracts the pairs of the given tags from the sums.
+    /// Subtracts `weight` from the sum of each pair of consecutive tags in a sequence's labels.
     fn subtract(self, rows: Range<usize>, weight: f64, pairs: &mut PairSums) -> Result<()> {
         let width = self.emissions.width();
         let mut before = width;

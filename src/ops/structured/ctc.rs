@@ -1,4 +1,4 @@
-//! `ctc_loss`: the loss of labels whose alignment with the frames is unknown.
+//! `ctc_loss`: the loss of a sequence of labels whose alignment with the frames is unknown.
 
 use super::HEAVY;
 use std::ops::Range;
@@ -16,19 +16,20 @@ use crate::tensor::{Dense, Variable};
 use crate::with_float;
 
 operator! {
-    /// Computes the connectionist temporal classification (CTC) loss of each sequence: −ln of the probability of its labels,
-    /// summed over all alignments with its frames.
+    /// Computes the connectionist temporal classification (CTC) loss of each sequence: −ln p(labels), where p sums over all
+    /// alignments of the labels with the frames.
     ///
     /// p(labels) = Σ Π_t softmax(x_t)(k_t), over all alignments k that become the labels when repeats are merged and then blanks
     /// dropped (Graves et al., "Connectionist temporal classification: labelling unsegmented sequence data with recurrent neural
-    /// networks", 2006). Two equal labels in a row need a blank between them.
+    /// networks", 2006). An alignment needs a blank between two equal labels in a row.
     ///
-    /// `logits` x are `[frames, classes]`, class `blank` among them; `labels` one class per row, none of them the blank. Both
-    /// have the same levels above the last one, and any lengths in the last one; the cost `[sequences]` has the levels above. A
-    /// sequence without labels has the cost of all blanks; without frames the cost is 0. If there are too few frames the cost is
-    /// infinite, or 0 with `zero_infinity`, and the gradient is 0.
+    /// `logits` x are `[frames, classes]`, where one class is `blank`; `labels` has one class per row, never the blank. Both have
+    /// the same levels above the last one, and any lengths in the last level; the cost `[sequences]` has the levels above the
+    /// last one. A sequence without labels has the cost of blanks in all frames; a sequence without labels and frames has the
+    /// cost 0. If there are too few frames for the labels, the cost is infinite, or 0 with `zero_infinity`, and the gradient is
+    /// 0.
     ///
-    /// The sums are in f64, scaled at each frame; where relevant numbers could underflow, they are computed by logarithms.
+    /// The sums are in f64, scaled at each frame; if relevant numbers could underflow, they are computed with logarithms instead.
     ///
     /// ```
     /// use ndarray::array;
@@ -46,8 +47,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the sequences above differ, or the dtypes; if the blank is no class; when it runs, if a label is the blank or not below the number of
-    /// classes.
+    /// If the levels above the last one differ, if `logits` holds no floats or `labels` no whole numbers, or if `blank` is not
+    /// below the number of classes; at a run, if a label is the blank or not below the number of classes.
     #[derive(Clone)]
     pub(in crate::ops) struct CtcLoss = ctc_loss { blank: usize = 0, zero_infinity: bool = false }
     inputs { LOGITS = logits: one, LABELS = labels: one.without_gradient() }
@@ -128,7 +129,8 @@ impl Op for CtcLoss {
     }
 }
 
-/// Checks that two inputs are sequences of any lengths with the same levels above; returns the spec of the first's sequences.
+/// Checks that two inputs have a LoD and the same levels above the last one; returns the spec with one row per sequence of the
+/// first input.
 pub(super) fn same_sequences(s: &InferShape<'_>, a: usize, b: usize) -> Result<Spec> {
     s.has_lod(a)?;
     s.has_lod(b)?;
@@ -156,7 +158,7 @@ impl CtcLoss {
             match ids::index(label, classes).filter(|&class| class != self.blank) {
                 Some(class) => to.push(class),
                 None => {
-                    // Labels have rows of their own, so the error names the label, not a row.
+                    // The error names the label's position in its sequence, since labels have other rows than frames.
                     let what = format!("label {} of sequence {sequence}", to.len());
                     let expected =
                         format!("at least 0 and below {classes}, and not {}, the blank", self.blank);

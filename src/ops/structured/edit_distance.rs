@@ -16,9 +16,10 @@ operator! {
     /// Computes the edit distance of each sequence to its reference: the fewest insertions, deletions and substitutions of one
     /// row that turn the sequence into its reference (Levenshtein, 1966).
     ///
-    /// `found` and `reference` hold one whole number per row, in sequences of the same levels above and of any lengths; the
-    /// distance, an f32 `[sequences]`, has the levels above. With `normalised` it is divided by the length of the reference.
-    /// Between n rows and none the distance is n. [`ErrorRate`](crate::metrics::ErrorRate) is the metric. No gradient passes ids.
+    /// `found` and `reference` hold one whole number per row. They have the same levels above the last one, and any lengths in
+    /// the last level. The distance, f32 `[sequences]`, has the levels above the last one. With `normalised` it is divided by the
+    /// length of the reference. The distance between n rows and no rows is n. [`ErrorRate`](crate::metrics::ErrorRate) is the
+    /// metric over a data set. Ids have no gradient.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -32,8 +33,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If one of them does not hold one whole number per row, or their sequences differ; when it runs, if it is normalised and a reference
-    /// has no row.
+    /// If `found` or `reference` does not hold one whole number per row, or their levels above the last one differ; at a run,
+    /// with `normalised`, if a reference has no rows.
     pub(in crate::ops) struct EditDistance = edit_distance { normalised: bool = false }
     inputs { FOUND = found: one.without_gradient(), REFERENCE = reference: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

@@ -10,18 +10,18 @@ use crate::with_float;
 
 operator! {
     /// Computes the marginal probability of each tag in each row of a sequence under a [linear-chain conditional random
-    /// field](Self::linear_chain_crf): p(y_t = tag), the sum of the probabilities of all paths with this tag there.
+    /// field](Self::linear_chain_crf): p(y_t = tag) is the sum of the probabilities of all paths with this tag in row t.
     ///
-    /// `emissions` `[rows, tags]` in sequences, `transitions` `[tags + 2, tags]` and `forbidden` as for `linear_chain_crf`; the
-    /// output has the rows and the LoD of the emissions, and each row adds up to 1. Zeros where every path is forbidden. No
-    /// gradient passes it.
+    /// `emissions` `[rows, tags]` in sequences, `transitions` `[tags + 2, tags]` and `forbidden` are as for `linear_chain_crf`.
+    /// The output has the rows and the LoD of the emissions; each row adds up to 1. If every path of a sequence is forbidden, its
+    /// rows are 0. No gradient passes.
     ///
     /// ```
     /// use ndarray::array;
     /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[0.0, 0.0], [0.0, 0.0]], Lod::from_lengths1(&[2, 0])?)?;
-    /// // Of the four paths, 1 behind 0 is forbidden.
+    /// // There are four paths; the path 0, 1 is forbidden.
     /// let op = ops::catalogue().parse("crf_marginals", &Attributes::new().with("forbidden", vec![1i64]))?;
     /// let zeros = ndarray::Array2::<f64>::zeros((4, 2));
     /// let out = op.call(&[Operand::batch("emissions", x), Operand::constant("transitions", zeros)])?;

@@ -1,4 +1,4 @@
-//! Structured prediction: chains of tags, labels of frames, distances of sequences.
+//! Structured prediction: chains of tags, labels of frames, distances between sequences.
 
 #[macro_use]
 pub(super) mod align;
@@ -14,5 +14,5 @@ pub(super) mod marginals;
 #[macro_use]
 pub(super) mod viterbi;
 
-/// The cost of a number of a chain or of frames, relative to a number of an ordinary operator: some ten nanoseconds.
+/// The cost per number in a chain or a frame, relative to a number in an ordinary operator: some ten nanoseconds.
 const HEAVY: usize = 20;

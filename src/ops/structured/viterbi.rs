@@ -1,4 +1,4 @@
-//! `viterbi_decode`: the tags of the highest scores.
+//! `viterbi_decode`: the paths of tags with the highest scores.
 
 use super::HEAVY;
 use super::chain::{self, EMISSIONS};
@@ -9,7 +9,7 @@ use crate::operator::{Attributes, CheckCase, Facts, Forward, Hints, InferShape, 
 use crate::tensor::DType;
 use crate::with_float;
 
-/// The upper limit of n, more paths than anyone reads.
+/// The upper limit of n, the number of paths.
 const MOST: usize = 4096;
 
 operator! {
@@ -18,11 +18,12 @@ operator! {
     /// asymptotically optimum decoding algorithm", 1967).
     ///
     /// `emissions` `[rows, tags]` in sequences, `transitions` `[tags + 2, tags]` and `forbidden` as for `linear_chain_crf`.
-    /// Column k of the i64 `paths` `[rows, n]` is the k-th best of n paths, in the rows and the LoD of the emissions, and
-    /// `scores` `[sequences, n]` has the levels above. If fewer than n paths are allowed, the remaining tags are −1 and their
-    /// scores minus infinity. At least one path is returned: if all are forbidden, it is tag 0 everywhere, with the score minus
-    /// infinity. A score of NaN forbids a path, too. A sequence without rows has the path without tags, whose score is 0. Among
-    /// equal scores, the path whose last different tag is smaller comes first. No gradient passes it.
+    /// The output `paths`, i64 `[rows, n]`, has the rows and the LoD of the emissions: column k is the k-th best path. `scores`
+    /// `[sequences, n]` has the levels above the last one. If fewer than n paths are allowed, the tags of the missing paths are
+    /// −1, and their scores minus infinity. If all paths are forbidden, the first path has tag 0 in every row, and the score
+    /// minus infinity. A path with a score of NaN is forbidden too. A sequence without rows has one path, with the score 0. Among
+    /// paths with equal scores, the path that has the smaller tag at the last row where they differ comes first. No gradient
+    /// passes.
     ///
     /// ```
     /// use ndarray::array;
@@ -38,8 +39,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If widths or dtypes do not fit, `emissions` has no LoD, or n is not from 1 to 4096; when it runs, if there is no memory
-    /// for 4 bytes · rows of a sequence · tags · n.
+    /// If widths or dtypes do not fit, `emissions` has no LoD, or n is not from 1 to 4096; at a run, if there is no memory for 4
+    /// · rows · tags · n bytes, for the rows of one sequence.
     pub(in crate::ops) struct ViterbiDecode = viterbi_decode {
         n_best: usize => some_paths,
         forbidden: Vec<i64> = Vec::new(),

@@ -1,6 +1,7 @@
-//! `adadelta`: steps in units of the steps before.
+//! `adadelta`: steps scaled by the root mean square of earlier steps.
 //!
-//! The debt of an untouched row after k steps: its two averages times rhoᵏ; the parameter stays, except for decay.
+//! What a row without a gradient has missed after k steps: each of its two averages is multiplied by rhoᵏ; the parameter changes
+//! only by decoupled weight decay.
 
 use super::element::ElementRule;
 use super::owed::Moment;
@@ -31,7 +32,8 @@ impl<T: Float> ElementStep<T, 3> for Units<T> {
 }
 
 update_rule! {
-    /// Adadelta: steps scaled by the root mean square of earlier steps over the root mean square of the gradients.
+    /// Adadelta: each gradient is multiplied by the root mean square of earlier steps, and divided by the root mean square of the
+    /// gradients.
     ///
     /// With d = grad + weight_decay · param,
     ///
@@ -41,10 +43,11 @@ update_rule! {
     /// - param −= rate · change.
     ///
     /// Zeiler, "ADADELTA: an adaptive learning rate method", 2012, arXiv:1212.5701, in the form of PyTorch's
-    /// `torch.optim.Adadelta`. Decay as in `sgd`.
+    /// `torch.optim.Adadelta`. Decay works as in `sgd`.
     ///
-    /// A row without a gradient does not move, but its averages fall at every step: in the mode `exact` it owes that until it is
-    /// read. In the mode `lazy` only the touched rows and their averages change.
+    /// A row without a gradient does not move, but each step multiplies its averages by rho. In the mode `exact`, the averages of
+    /// such a row are brought up to date when the row is next read. In the mode `lazy` only the rows of the gradient and their
+    /// averages change.
     ///
     /// ```
     /// use ndarray::{arr0, array};

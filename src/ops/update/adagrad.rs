@@ -1,4 +1,4 @@
-//! `adagrad`: steps that shrink where gradients were large.
+//! `adagrad`: gradients divided by the root of the sum of all squared gradients.
 
 use super::element::ElementRule;
 use super::owed::Moment;
@@ -24,7 +24,7 @@ impl<T: Float> ElementStep<T, 2> for Shrink<T> {
 }
 
 update_rule! {
-    /// Adagrad: steps that shrink where gradients were large.
+    /// Adagrad: divides each gradient by the root of the sum of all squared gradients so far.
     ///
     /// With d = grad + weight_decay · param and t = 0, 1, … the number of the step,
     ///
@@ -34,8 +34,9 @@ update_rule! {
     /// Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR 12,
     /// 2011, in the form of PyTorch's `torch.optim.Adagrad`.
     ///
-    /// A row without a gradient does not move, so a gradient of selected rows is exact once its duplicate rows are added
-    /// up. In the mode `exact` a decoupled decay is owed until the row is read; a decay in the gradient cannot wait.
+    /// A row without a gradient does not move, so an update by selected rows is exact; duplicate rows are added up first. In the
+    /// mode `exact` such a row gets its decoupled decay when it is next read. A decay in the gradient cannot be deferred: it
+    /// refuses selected rows.
     ///
     /// ```
     /// use ndarray::{arr0, array};

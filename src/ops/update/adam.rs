@@ -1,4 +1,4 @@
-//! `adam`: steps along the mean of the gradients, in units of their spread.
+//! `adam`: steps along a running mean of the gradients, divided by the root of a running mean of their squares.
 
 use super::drift::{Drift, power};
 use super::element::ElementRule;
@@ -10,7 +10,7 @@ use crate::operator::Debt;
 use crate::ops::update::element::RuleSettings;
 use crate::update_rule;
 
-/// The moments of the gradients and their step, which Adam and its variants share.
+/// The factors of Adam's moments and of its step, for Adam and its variants.
 #[derive(Clone, Copy)]
 pub(super) struct Moments<T> {
     /// 1 − beta1.
@@ -26,7 +26,7 @@ pub(super) struct Moments<T> {
 }
 
 impl<T: Float> Moments<T> {
-    /// Makes the moments' factors of step t = 1, 2, … at a rate.
+    /// Computes the factors of step t = 1, 2, … at the learning rate `rate`.
     pub(super) fn new([beta1, beta2]: [f64; 2], epsilon: f64, rate: f64, t: f64) -> Self {
         Self {
             new1: T::from_f64(1.0 - beta1),
@@ -61,10 +61,10 @@ impl<T: Float> ElementStep<T, 3> for Moments<T> {
 }
 
 update_rule! {
-    /// Adam, and AdamW where the decay is `decoupled`: steps along the mean of the gradients, in units of their spread.
+    /// Adam, or AdamW if `decoupled`: steps along the mean of the gradients, divided by the root of the mean of their squares.
     ///
-    /// With t = 1, 2, … the number of the step and d = grad + weight_decay · param (d = grad, and first
-    /// param −= rate · weight_decay · param, where the decay is `decoupled`: AdamW),
+    /// With t = 1, 2, … the number of the step and d = grad + weight_decay · param (with `decoupled`, which is AdamW: first param
+    /// −= rate · weight_decay · param, and d = grad),
     ///
     /// - moment1 += (1 − beta1) · (d − moment1);
     /// - moment2 = beta2 · moment2 + (1 − beta2) · d²;
@@ -74,12 +74,12 @@ update_rule! {
     /// "Decoupled weight decay regularization", 2019, arXiv:1711.05101; in the form of PyTorch's `torch.optim.Adam` and
     /// `AdamW`.
     ///
-    /// The moments of every row move at every step, and the parameter with them. Under a gradient of selected rows in the mode
-    /// `exact`, rows without a gradient owe these moves until they are read: k missed steps are a sum over k terms of the same
-    /// form, which is known by its moments, to about 1e-8 of it. A decay that is added to the gradient cannot wait. In the mode
-    /// `lazy` only the touched rows and their moments move, as in PyTorch's `SparseAdam` (whose epsilon, unlike Adam's, is added
-    /// before the correction of moment2; here it is Adam's in both). t counts the steps of the program, also those
-    /// whose gradient was empty.
+    /// Every step changes the moments of every row, and so the parameter. With a gradient of selected rows in the mode `exact`,
+    /// rows without a gradient make these moves when they are next read: one formula replaces the k missed steps, to a relative
+    /// error of about 1e-8. A decay that is added to the gradient cannot be deferred: it refuses selected rows. In the mode
+    /// `lazy` only the rows of the gradient and their moments change, as in PyTorch's `SparseAdam` (which adds epsilon before the
+    /// bias correction of moment2; this operator adds epsilon after it in both modes). t counts the steps of the program,
+    /// including steps with an empty gradient.
     ///
     /// ```
     /// use ndarray::{arr0, array};

@@ -1,7 +1,7 @@
-//! `adamax`: Adam in units of the largest gradient.
+//! `adamax`: Adam with the first moment divided by the largest recent gradient.
 //!
-//! The debt of an untouched row after k steps: moment · beta1ᵏ, largest · beta2ᵏ, and the moves of the parameter until the
-//! moment has faded.
+//! What a row without a gradient has missed after k steps: `moment` is multiplied by beta1ᵏ and `largest` by beta2ᵏ, and the
+//! parameter moves until the moment has faded.
 
 use super::element::ElementRule;
 use super::owed::{Moment, fading, falling_by};
@@ -33,7 +33,7 @@ impl<T: Float> ElementStep<T, 3> for Largest<T> {
 }
 
 update_rule! {
-    /// Adamax: Adam with the largest gradient, which fades, in place of the root of the second moment.
+    /// Adamax: Adam that divides by a decaying maximum of the gradients, not by the root of the second moment.
     ///
     /// With d = grad + weight_decay · param and t = 1, 2, … the number of the step,
     ///
@@ -42,10 +42,10 @@ update_rule! {
     /// - param −= rate / (1 − beta1ᵗ) · moment / largest.
     ///
     /// Kingma and Ba, "Adam: a method for stochastic optimization", 2015, arXiv:1412.6980, section 7.1, in the form of
-    /// PyTorch's `torch.optim.Adamax`. Decay as in `sgd`.
+    /// PyTorch's `torch.optim.Adamax`. Decay works as in `sgd`.
     ///
-    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe the moves of their moment until they
-    /// are read; in the mode `lazy` they and their state stay.
+    /// With a gradient of selected rows in the mode `exact`, rows without a gradient make the moves of their moment when they are
+    /// next read. In the mode `lazy` these rows and their state do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -59,7 +59,7 @@ update_rule! {
     ///     Operand::constant("moment", array![[0.0, 0.0]]),
     ///     Operand::constant("largest", array![[16.0, 2.0]]),
     /// ])?;
-    /// // The rate is doubled by the correction: 1 − 0.5¹.
+    /// // The bias correction, a division by 1 − 0.5¹, doubles the rate.
     /// assert_eq!(out[0].as_slice::<f64>()?, [1.0 - 1.0 / 8.0, 1.0 + 2.0 / 4.0]);
     /// assert_eq!(out[1].as_slice::<f64>()?, [1.0, -2.0]);
     /// assert_eq!(out[2].as_slice::<f64>()?, [8.0, 4.0]);
@@ -91,7 +91,7 @@ impl ElementRule<3> for Adamax {
     }
 
     fn fall(&self) -> Option<[f64; 3]> {
-        // Below epsilon, the exact value of `largest` matters to no later step.
+        // A `largest` below epsilon has no effect on later steps, so its exact value does not matter.
         Some([1.0, self.beta1, self.beta2])
     }
 

@@ -1,7 +1,8 @@
-//! `amsgrad`: Adam with the largest second moment so far as the divisor.
+//! `amsgrad`: Adam that divides by the root of the largest second moment so far.
 //!
-//! It is an operator of its own, since it has one state more than `adam`. The debt of an untouched row after k steps: the moments
-//! times beta1ᵏ and beta2ᵏ, and the moves of the parameter until the first moment has faded; `largest` stays.
+//! It is an operator of its own, since it has one state more than `adam`. What a row without a gradient has missed after k steps:
+//! the moments are multiplied by beta1ᵏ and beta2ᵏ, the parameter moves until the first moment has faded, and `largest` does not
+//! change.
 
 use super::adam::Moments;
 use super::element::ElementRule;
@@ -26,7 +27,7 @@ impl<T: Float> ElementStep<T, 4> for Bounded<T> {
 }
 
 update_rule! {
-    /// AMSGrad: Adam that divides by the largest second moment so far, so that the divisor never falls.
+    /// AMSGrad: Adam that divides by the root of the largest second moment so far, which never falls.
     ///
     /// With d and t as in `adam`,
     ///
@@ -35,10 +36,10 @@ update_rule! {
     /// - param −= rate / (1 − beta1ᵗ) · moment1 / (√(largest / (1 − beta2ᵗ)) + epsilon).
     ///
     /// Reddi, Kale and Kumar, "On the convergence of Adam and beyond", 2018, arXiv:1904.09237, in the form of PyTorch's
-    /// `torch.optim.Adam(amsgrad=True)`. Decay as in `sgd`.
+    /// `torch.optim.Adam(amsgrad=True)`. Decay works as in `sgd`.
     ///
-    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe the moves of their moments until they
-    /// are read; in the mode `lazy` they and their state stay.
+    /// With a gradient of selected rows in the mode `exact`, rows without a gradient make the moves of their moments when they
+    /// are next read. In the mode `lazy` these rows and their state do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -53,7 +54,7 @@ update_rule! {
     ///     Operand::constant("moment2", array![[0.0, 0.0]]),
     ///     Operand::constant("largest", array![[4.0, 1.0]]),
     /// ])?;
-    /// // Under Adam both would move by 0.125.
+    /// // With Adam, both numbers would move by 0.125.
     /// assert_eq!(out[0].as_slice::<f64>()?, [1.0 - 0.125 / 2.0, 1.0 + 0.125]);
     /// assert_eq!(out[2].as_slice::<f64>()?, [1.0, 4.0]);
     /// assert_eq!(out[3].as_slice::<f64>()?, [4.0, 4.0]);

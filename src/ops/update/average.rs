@@ -1,4 +1,4 @@
-//! `average_weights`: the average of a parameter over the steps of a training.
+//! `average_weights`: the average of a parameter over training steps.
 
 use ndarray::array;
 
@@ -10,12 +10,12 @@ use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffe
 use crate::with_float;
 
 operator! {
-    /// Averages a parameter over steps, after its update; the parameter itself is unchanged.
+    /// Averages a parameter over steps, after the update of each step; the parameter itself does not change.
     ///
-    /// With n = step − start, the average is the parameter itself up to n = 0; then average ← average + w · (param − average),
-    /// in place, with w = 1 − decay: an exponential moving average; with a decay of 1, w = 1 / (n + 1): the mean since step
-    /// `start`, of Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992. As PyTorch's
-    /// `AveragedModel`.
+    /// With n = step − start, the average is the parameter itself up to n = 0. After that, average ← average + w · (param −
+    /// average), in place. With decay < 1, w = 1 − decay: an exponential moving average. With decay = 1, w = 1 / (n + 1): the
+    /// mean since step `start` (Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992). It
+    /// corresponds to PyTorch's `AveragedModel`.
     ///
     /// ```
     /// use ndarray::array;

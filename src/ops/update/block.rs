@@ -1,25 +1,25 @@
-//! Rows of an update, and the loop over their elements, the only code that is compiled for each rule.
+//! Rows of an update, and the loop over their elements: the only code that is compiled for each rule.
 
 use super::owed::{DeferredRule, Moment, RowDebt};
 use super::rule::ElementStep;
 use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, ask};
 
-/// The number of rows by which memory is prefetched: the rows of a large table lie far apart, and each would cost a cache miss.
+/// The distance in rows at which memory is prefetched: each row of a large table would cost a cache miss.
 pub(super) const AHEAD: usize = 12;
 
-/// The number of rows that one call settles.
+/// The most rows to which one call of [`Kernel::settle`] applies missed updates.
 pub(in crate::ops) const BLOCK: usize = 32;
 
-/// The arithmetic of a rule in one float.
+/// The arithmetic of a rule in one float type.
 pub(in crate::ops) trait Kernel<T>: DeferredRule {
-    /// Applies one update to rows.
+    /// Applies one update to the rows of a block.
     fn update(&self, moment: Moment, block: Block<'_, '_, T>);
 
-    /// Applies the moves that each row owes to at most [`BLOCK`] rows.
+    /// Applies missed updates to at most [`BLOCK`] rows; `owed` has the combined moves of each row.
     fn settle(&self, owed: &[RowDebt<'_>], block: Block<'_, '_, T>);
 }
 
-/// A rule in both floats.
+/// A rule in both float types.
 pub(in crate::ops) trait Rule: Kernel<f32> + Kernel<f64> {
     /// Returns the number of variables that the rule updates: the parameter and its states.
     fn fields(&self) -> usize;
@@ -30,9 +30,9 @@ pub(in crate::ops) trait Rule: Kernel<f32> + Kernel<f64> {
 pub(super) enum Rows<'a> {
     /// All rows, in their order.
     All,
-    /// The rows with these numbers, where the fields start at row `base` of the table.
+    /// The rows with these numbers in the table; the fields start at row `base` of the table.
     Of { ids: &'a [i64], base: usize },
-    /// Other rows in each field.
+    /// The rows at these positions, which may differ from field to field: one list per field.
     At(&'a [Vec<usize>]),
 }
 
@@ -72,11 +72,11 @@ impl Rows<'_> {
     }
 }
 
-/// The gradients of rows.
+/// The gradients of the rows of a block.
 #[derive(Clone, Copy)]
 pub(super) enum Gradients<'a, T> {
     Rows(View<'a, T>),
-    /// No row has a gradient.
+    /// No row has a gradient: one row of zeros for all.
     Zero(&'a [T]),
 }
 
@@ -103,11 +103,11 @@ impl<'a, T> Gradients<'a, T> {
     }
 }
 
-/// Rows of the fields, and their gradients.
+/// Some rows of a parameter and its states (the fields), and their gradients.
 pub(in crate::ops) struct Block<'b, 'a, T> {
     pub(super) fields: &'b mut [ViewMut<'a, T>],
     pub(super) rows: Rows<'b>,
-    /// The number of rows to update; the rows behind them are prefetched.
+    /// The number of rows to update. Rows after them are only prefetched.
     pub(super) count: usize,
     pub(super) gradients: Gradients<'b, T>,
 }
@@ -137,7 +137,7 @@ impl<S: Copy> Steps for &[S] {
     }
 }
 
-/// The one loop of every rule.
+/// The loop over rows and elements that every rule runs.
 pub(in crate::ops) struct Move<'b, 'a, T, S, const FIELDS: usize> {
     pub(in crate::ops) steps: S,
     pub(in crate::ops) block: Block<'b, 'a, T>,

@@ -10,14 +10,14 @@ use crate::operator::{CheckCase, Facts, Forward, InferShape, LodEffect, Op, RowB
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-/// The number of elements per thread below which another thread does not pay.
+/// The least number of elements per thread: with fewer, another thread costs more time than it saves.
 const GRAIN: usize = 1 << 16;
 
 operator! {
-    /// Clips every number of a gradient to −limit … limit, in place: grad ← min(max(grad, −limit), limit). The gradient has
-    /// the storage `storage` and the shape and dtype of `param`.
+    /// Gradient clipping by value: clips every number of a gradient to −limit … limit, in place. grad ← min(max(grad, −limit),
+    /// limit). The gradient has the storage `storage` and the shape and dtype of `param`.
     ///
-    /// It is PyTorch's `torch.nn.utils.clip_grad_value_`. Repeated rows of a sparse gradient are added up first.
+    /// It corresponds to PyTorch's `torch.nn.utils.clip_grad_value_`. Repeated rows of a sparse gradient are added up first.
     ///
     /// ```
     /// use ndarray::array;
@@ -44,7 +44,7 @@ struct Sums<T> {
 }
 
 impl<T: RowValue> Sums<T> {
-    /// Makes the rows distinct, in place.
+    /// Adds up rows with the same number, in place, so that the rows are distinct.
     fn merge(&mut self, rows: &mut RowBuffer) -> Result<()> {
         self.plan.prepare(rows.ids());
         let (count, width) = (self.plan.ids().len(), rows.width());

@@ -1,16 +1,16 @@
-//! Weight decay beside any rule: L1 and L2, added to the gradient or decoupled from it.
+//! Weight decay for any update rule: L1 and L2, added to the gradient or decoupled from the gradient.
 
 use super::rule::ElementStep;
 use crate::kernels::Float;
 use crate::operator::Debt;
 
-/// The weight decay of an update operator, by its attributes. With p = param,
+/// The weight decay of an update operator, as its attributes. With p = param,
 ///
 /// - in the gradient: the rule uses grad + `weight_decay` · p + `l1` · sign(p) in place of grad;
 /// - `decoupled`: first p ← (1 − rate · `weight_decay`) · p, then p moves by rate · `l1` towards 0 but not past it, then the
-///   rule runs. For L2 that is AdamW's: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019,
-///   arXiv:1711.05101; for L1 the proximal step of Duchi and Singer, "Efficient online and batch learning using forward
-///   backward splitting", JMLR 10, 2009, before the rule in place of after it.
+///   rule runs. For L2 this is the decay of AdamW: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019,
+///   arXiv:1711.05101. For L1 it is the proximal step of Duchi and Singer, "Efficient online and batch learning using forward
+///   backward splitting", JMLR 10, 2009, but before the rule, not after it.
 #[derive(Debug, Clone, Copy)]
 pub struct Decay {
     /// The attribute `l1`.
@@ -22,10 +22,10 @@ pub struct Decay {
 }
 
 impl Decay {
-    /// The decay of a rule without these attributes: none.
+    /// No decay: the value for a rule without these attributes.
     pub const NONE: Decay = Decay { l1: 0.0, weight_decay: 0.0, decoupled: true };
 
-    /// Returns the debt of a row without a gradient under this decay and a rule whose debt alone is `rule`.
+    /// Returns when a row without a gradient makes its move, with this decay and a rule that has the debt `rule` without decay.
     pub fn owes(self, rule: Debt) -> Debt {
         match (self.l1 > 0.0, self.weight_decay > 0.0) {
             (true, _) => Debt::AtOnce("L1 decay"),
@@ -37,7 +37,7 @@ impl Decay {
         }
     }
 
-    /// Returns the factor by which one update of this rate multiplies a parameter.
+    /// Returns the factor by which decoupled decay multiplies a parameter in one update at this learning rate.
     pub fn kept(self, rate: f64) -> f64 {
         1.0 - rate * self.weight_decay
     }
@@ -54,12 +54,12 @@ impl Decay {
     }
 }
 
-/// A rule with [`Decay`] before it.
+/// A step that applies [`Decay`], then a rule's step.
 #[derive(Clone, Copy)]
 pub struct DecayStep<T, R> {
-    /// The factor of a decoupled decay on the parameter.
+    /// The factor by which decoupled L2 decay multiplies the parameter.
     keep: T,
-    /// The distance that the parameter then moves towards 0.
+    /// The distance by which decoupled L1 decay then moves the parameter towards 0.
     shrink: T,
     l2: T,
     l1: T,
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(after(false, 0.0), [0.0, 1.0]);
         assert_eq!(after(true, -4.0), [-3.0 + 0.125, 1.0]);
         assert_eq!(after(true, 4.0), [3.0 - 0.125, 1.0]);
-        // L1 moves a parameter to 0 and not beyond.
+        // L1 decay moves a parameter to 0 but not past it.
         assert_eq!(after(true, 0.1), [0.0, 1.0]);
         assert!(after(true, f64::NAN)[0].is_nan());
     }

@@ -1,4 +1,4 @@
-//! Owed moves of rows under Adam: falling moments, and the moves that they cause.
+//! Missed updates of rows under Adam: both moments fall, and the first moment still moves the parameter.
 
 use super::owed::{Moves, RowDebt};
 use super::rule::ElementStep;
@@ -9,9 +9,9 @@ use crate::kernels::Float;
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Drift {
     spread: Spread,
-    /// The factor that decay leaves of the parameter.
+    /// The decay factor of the parameter over all these updates.
     kept: f64,
-    /// Whether a decay of more than 100 % turned the parameter's sign.
+    /// Whether decay changed the parameter's sign in some update (rate · weight_decay above 1).
     turned: bool,
 }
 
@@ -34,7 +34,7 @@ impl From<Drift> for Moves {
 pub(in crate::ops) struct RowDrift<T> {
     spread: TypedSpread<T>,
     kept: T,
-    /// The decay factor of the parameter after the moves.
+    /// The decay factor of the parameter in the updates after these moves.
     rest: T,
     fall1: T,
     fall2: T,
@@ -56,23 +56,23 @@ pub(in crate::ops) fn power(beta: f64, step: f64) -> f64 {
 }
 
 impl Drift {
-    /// Adds an update before the others: step t = `step` = 1, 2, …, which first multiplies the parameter by `kept`
+    /// Adds one update before all others: step t = `step` = 1, 2, …, which first multiplies the parameter by `kept`
     /// and then moves it by `rate` · moment1 / (√(moment2 / (1 − beta2ᵗ)) + epsilon).
     pub(in crate::ops) fn earlier(&self, [beta1, beta2]: [f64; 2], step: f64, rate: f64, kept: f64) -> Self {
         let root2 = beta2.sqrt();
         let c = root2 / (1.0 - power(beta2, step)).sqrt();
-        // In the updates after it, the moments have fallen once more.
+        // For all later updates, the moments have then fallen once more.
         let spread = self.spread.scaled(beta1, root2).with(self.kept * beta1 * rate, c);
         Self { spread, kept: self.kept * kept, turned: self.turned || kept < 0.0 }
     }
 
-    /// Returns whether it is accurate enough for any moments.
+    /// Returns whether the combined step is accurate enough, whatever the moments of a row are.
     pub(in crate::ops) fn is_known(&self) -> bool {
-        // Weights of both signs may cancel where their terms do not.
+        // If weights have both signs, their sum may be near 0 while the sum of the terms is not.
         !self.turned && self.spread.is_close()
     }
 
-    /// Makes the moves of a row whose moments fall by these factors.
+    /// Computes the step for a row that missed the updates in `owed`; each of them multiplies the moments by the two betas.
     pub(in crate::ops) fn of<T: Float>(
         owed: &RowDebt<'_>,
         [beta1, beta2]: [f64; 2],
@@ -118,8 +118,8 @@ impl Spread {
         Self { weight: self.weight * weight, mean: self.mean * factor, central }
     }
 
-    /// Adds one term. Pébay, "Formulas for robust, one-pass parallel computation of covariances and arbitrary-order statistical
-    /// moments", 2008, for a set of one.
+    /// Adds a term with value `c` and weight `weight`, as in Pébay, "Formulas for robust, one-pass parallel computation of
+    /// covariances and arbitrary-order statistical moments", 2008, for a set of one.
     pub(in crate::ops) fn with(self, weight: f64, c: f64) -> Self {
         let all = self.weight + weight;
         if self.weight == 0.0 || all == 0.0 {
@@ -164,7 +164,7 @@ pub(in crate::ops) struct TypedSpread<T> {
 }
 
 impl<T: Float> TypedSpread<T> {
-    /// Returns the sum for √v and ε; 0 where both are 0.
+    /// Returns the sum for `root` = √v and `epsilon` = ε; 0 if both are 0.
     #[inline(always)]
     pub(in crate::ops) fn sum(&self, root: T, epsilon: T) -> T {
         let scale = root * self.mean + epsilon;
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn an_expansion_is_the_sum_of_its_terms() {
         let (mut spread, mut terms) = (Spread::default(), vec![]);
-        // As in Adam: each new term is an update before the others, whose ages grow by one.
+        // As in Adam: each new term is one update before the others, so the others become older by one.
         for k in 0..400u32 {
             let step = f64::from(3000 - k);
             let (fall, slow) = (0.9, 0.999f64.sqrt());

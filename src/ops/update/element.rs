@@ -23,77 +23,80 @@ pub trait RuleSettings: DeclaredOp + Clone + PartialEq {
     /// Returns the storage of the parameter and its state.
     fn storage(&self) -> StorageKind;
 
-    /// Returns the factor of the learning rate for this parameter in step `step` = 1, 2, …: 0 in the first steps, if the
-    /// parameter is held.
+    /// Returns the factor of the learning rate for this parameter in step `step` = 1, 2, …; 0 in the first `held` steps.
     fn rate_factor(&self, step: f64) -> f64;
 
     /// Returns the weight decay, L1 and L2.
     fn decay(&self) -> Decay;
 }
 
-/// An elementwise update rule: its arithmetic, and the debt of rows without a gradient.
+/// An elementwise update rule: its arithmetic, and how a row catches up on updates in which it had no gradient.
 ///
 /// `FIELDS` are the parameter and its states, at most eight. The operator itself, with its
 /// slots, is declared by [`update_rule!`](crate::update_rule).
 pub trait ElementRule<const FIELDS: usize>: RuleSettings {
-    /// Returns the arithmetic of one update. A rule with L1 and L2 wraps it in `self.decay().before(rate, …)`.
+    /// Returns the arithmetic of one update. A rule with L1 and L2 wraps its own step in `self.decay().before(rate, …)`.
     fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, FIELDS>;
 
-    /// Returns the learning rate of an update for the parameter.
+    /// Returns the learning rate of an update for this parameter: the update's rate times
+    /// [`rate_factor`](RuleSettings::rate_factor).
     fn rate(&self, moment: Moment) -> f64 {
         moment.rate * self.rate_factor(moment.step)
     }
 
-    /// Returns the debt of a row without a gradient in the mode `exact`; its [decay](Decay::owes) may owe more than the rule.
+    /// Returns when a row without a gradient makes the rule's move in the mode `exact`: never, later, or at once. With decay,
+    /// [`Decay::owes`] combines the debts of the rule and of its decay.
     fn owes(&self) -> Debt {
         Debt::Nothing
     }
 
-    /// Returns the factor by which each state falls in an update without a gradient; the first factor, the parameter's, is
-    /// ignored. `None`, the default, makes every missed update one by one.
+    /// Returns the factor by which an update without a gradient multiplies each state. The first factor, the parameter's, is
+    /// ignored. With `None`, the default, the missed updates are made one by one.
     fn fall(&self) -> Option<[f64; FIELDS]> {
         None
     }
 
-    /// Returns the number of updates without a gradient after which the state no longer moves the parameter; within them, a
-    /// rule with [`fall`](Self::fall) makes the missed updates one by one.
+    /// Returns the number of updates without a gradient after which the state no longer moves the parameter. Up to this number,
+    /// the missed updates are made one by one, unless the rule combines them ([`is_known`](Self::is_known)).
     fn horizon(&self) -> usize {
         if self.fall().is_some() { 0 } else { usize::MAX }
     }
 
-    /// Returns the factor that one update without a gradient leaves of a parameter that its state does not move.
+    /// Returns the decay factor: one update without a gradient multiplies a parameter by it if the state does not move the
+    /// parameter.
     fn kept(&self, moment: Moment) -> f64 {
         self.decay().kept(self.rate(moment))
     }
 
-    /// Returns whether a row whose states are all 0 makes no other move than its decay.
+    /// Returns whether only decay moves a row without a gradient if all its states are 0.
     fn rests(&self) -> bool {
         self.fall().is_some()
     }
 
-    /// Returns the moves of no update.
+    /// Returns the combined effect of zero updates, to which [`earlier`](Self::earlier) adds.
     fn none(&self) -> Moves {
         [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     }
 
-    /// Returns `moves` with one more update before the others. By default the first number is the factor that decay leaves of
-    /// the parameter.
+    /// Returns the combined effect of the updates in `moves` and of one earlier update. By default the first number is the decay
+    /// factor of the parameter, and the others are 0.
     fn earlier(&self, &[kept, ..]: &Moves, moment: Moment) -> Moves {
         [kept * self.kept(moment), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     }
 
-    /// Returns whether moves are accurate enough to be made at once; if not, they are made one by one.
+    /// Returns whether the combined effect `moves` is accurate enough to replace the single updates; if not, they are made one by
+    /// one.
     fn is_known(&self, _moves: &Moves) -> bool {
         self.horizon() == 0
     }
 
-    /// Returns the step by which a row makes the moves that it owes at once. The step ignores the gradient.
+    /// Returns the step that replaces all missed updates of a row. The step ignores the gradient.
     fn settled<T: Float>(&self, owed: &RowDebt<'_>) -> impl ElementStep<T, FIELDS> {
         Remains::of(self.fall().unwrap_or([1.0; FIELDS]), owed)
     }
 }
 
-/// A rule behind the engine's object-safe traits.
+/// A wrapper that implements the engine's object-safe traits for a rule.
 struct Erased<'a, R, const FIELDS: usize>(&'a R);
 
 impl<R: ElementRule<N>, const N: usize> DeferredRule for Erased<'_, R, N> {
@@ -184,8 +187,8 @@ pub mod parts {
     }
 }
 
-/// Declares an update operator whose arithmetic is the [`ElementRule`](crate::op::ElementRule) that the caller implements for its
-/// type; adds the attributes, slots, shape rule, kernels and samples of all update rules.
+/// Declares an update operator, with the attributes, slots, shape rule, kernels and samples of all update rules. The caller
+/// implements [`ElementRule`](crate::op::ElementRule), its arithmetic, for the declared type.
 ///
 /// ```
 /// use unpadded::op::{Debt, ElementRule, ElementStep, Float, Moment, settings, testing};
@@ -217,7 +220,7 @@ pub mod parts {
 ///         Along { rate: T::from_f64(self.rate(moment)), new: T::from_f64(1.0 - self.beta) }
 ///     }
 ///
-///     // Rows without a gradient move, too: when they are next read, as all that they missed can be made up for then.
+///     // The mean also moves rows without a gradient. They make these moves when they are next read.
 ///     fn owes(&self) -> Debt {
 ///         Debt::Later
 ///     }
@@ -231,11 +234,12 @@ pub mod parts {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// - **Attributes**, as in [`operator!`](crate::operator!): the rule's own. Every rule also has `mode`, `storage`,
+/// - **Attributes** of the rule itself are declared as in [`operator!`](crate::operator!). Every rule also has `mode`, `storage`,
 ///   `rate_factor` and `held`.
-/// - **Decay**, if the rule has any: `decay { weight_decay => settings::or_zero, decoupled = false }` adds the attributes
-///   `weight_decay` (read by the given function), `l1` and `decoupled` (with this default, or without one).
-/// - **States** are a constant and the name of the slot in programs: each has the shape of the parameter, and starts at 0.
+/// - **Decay** is optional: `decay { weight_decay => settings::or_zero, decoupled = false }` adds the attributes `weight_decay`
+///   (read by the given function), `l1` and `decoupled` (with the given default; without `= …` it is required).
+/// - **States** are pairs of a constant and the name of the slot in programs. Each state has the shape of the parameter, and
+///   starts at 0.
 /// - **Samples** are the settings with which the rule is [checked](crate::op::testing).
 #[macro_export]
 macro_rules! update_rule {

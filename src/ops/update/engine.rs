@@ -1,6 +1,6 @@
-//! The engine: one elementwise rule over every element of a table, or over the touched rows.
+//! The engine of updates: applies an elementwise update rule to every element of a table, or to the rows that have a gradient.
 //!
-//! Duplicate rows are merged before a rule is applied, since no rule but plain SGD is linear. Elements are
+//! Duplicate rows of a gradient are added up before a rule is applied, since no rule but plain SGD is linear. Elements are
 //! independent, so the bits are the same for any number of threads.
 //!
 //! A rule is a [`Kernel`] behind one virtual call per block of rows: the code that finds, merges and divides rows is
@@ -17,10 +17,10 @@ use crate::operator::{Debt, Forward, MOST_TABLES, RowBuffer, RowValue};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-/// The number of elements per thread below which another thread does not pay.
+/// The least number of elements per thread: with fewer, another thread costs more time than it saves.
 const GRAIN: usize = 1 << 15;
 
-/// The number of rules whose ledgers are kept from step to step, including the rules of programs that the thread ran before.
+/// The most update rules whose ledgers a thread keeps from step to step, including rules of programs that it ran before.
 const RULES: usize = 16;
 
 /// The parameter and its state.
@@ -51,7 +51,8 @@ impl<T: RowValue> MergedRows<T> {
     }
 }
 
-/// Applies a rule to the outputs of an update, by the gradient's storage. Touched rows that owe moves make these first.
+/// Applies a rule to the outputs of an update: to all rows if the gradient is dense, else to the rows of the gradient, which
+/// first make the updates that they missed.
 pub(in crate::ops) fn update(run: &mut Forward<'_>, rule: &dyn Rule) -> Result<()> {
     let moment = Moment { rate: scalar(run, RATE)?, step: (run.run().step + 1) as f64 };
     with_float!(run.dtype(GRAD), T => update_of::<T>(run, rule, rule.fields(), moment))
@@ -111,7 +112,7 @@ fn update_of<T: RowValue>(
 #[derive(Default)]
 struct Scratch<T> {
     merged: MergedRows<T>,
-    /// An empty gradient.
+    /// A row of zeros: the gradient of a row without a gradient.
     zeros: Vec<T>,
     /// The positions of the touched rows in each row-sparse table.
     places: Vec<Vec<usize>>,
@@ -144,8 +145,8 @@ const PARAM: usize = 0;
 const STATE: usize = 1;
 const SETTLED: usize = 2;
 
-/// Settles a parameter and its state in a call of `settle`: all rows, or the rows that `ids` collects and the part of the table
-/// whose turn it is.
+/// Applies missed updates to a parameter and its state in a call of `settle`: to all rows, or to the rows that `ids` collects and
+/// one row in [`SWEEP`].
 pub(in crate::ops) fn settle(
     run: &mut Forward<'_>,
     rule: &dyn Rule,
@@ -179,7 +180,7 @@ fn settle_of<T: RowValue>(
     let zeros = &mut room.zeros;
     match ids {
         None => {
-            // In parts, so that the list of rows to settle is shorter than the table.
+            // In ranges of `SWEEP` rows, so that the list of rows to settle is shorter than the table.
             for from in (0..height).step_by(SWEEP) {
                 let part = from as i64..height.min(from + SWEEP) as i64;
                 debts.settle(rule, history, (&mut tables, zeros), settled, part, threads);
@@ -189,7 +190,7 @@ fn settle_of<T: RowValue>(
             let mut read = std::mem::take(&mut debts.read);
             read.clear();
             ids(run, &mut read)?;
-            // An id that is not a row of the table is reported by the operator that reads it; no row has moved then.
+            // If an id is not a row of the table, no row is settled; the operator that reads the rows reports the id.
             if read.iter().all(|&id| usize::try_from(id).is_ok_and(|id| id < height)) {
                 let turn = (history.count() % SWEEP as u64) as usize;
                 read.extend((turn..height).step_by(SWEEP).map(|row| row as i64));
@@ -207,12 +208,12 @@ fn settle_of<T: RowValue>(
     Ok(())
 }
 
-/// Scratch for settling, used again at every step.
+/// Scratch for applying missed updates (settling), used again at every step.
 #[derive(Default)]
 struct Debts {
-    /// By rule: tables of one optimizer differ in rate and decay, and so in their debts.
+    /// One ledger per rule: tables of one optimizer may differ in rate and decay, and so in the effect of missed updates.
     ledgers: Vec<(Box<dyn std::any::Any + Send>, Ledger)>,
-    /// Rows that owe, ascending.
+    /// The rows that missed updates, ascending.
     due: Vec<i64>,
     /// The number of updates that each row missed.
     gaps: Vec<usize>,
@@ -221,7 +222,7 @@ struct Debts {
 }
 
 impl Debts {
-    /// Applies the moves that rows owe; the rows ascend.
+    /// Applies the updates that rows missed; the rows ascend.
     fn settle<T: RowValue>(
         &mut self,
         rule: &dyn Kernel<T>,
@@ -273,16 +274,16 @@ impl Debts {
     }
 }
 
-/// The ledger and the history from which the moves of every row are taken.
+/// The ledger and the history, from which the missed updates of every row are computed.
 #[derive(Clone, Copy)]
 struct Books<'a> {
     ledger: &'a Ledger,
     history: History<'a>,
-    /// Whether the moves of all rows are accurate enough to be made at once.
+    /// Whether, for every row, one step with the combined moves is accurate enough to replace its missed updates.
     at_once: bool,
 }
 
-/// The task of rows: an update, or settling.
+/// The work on some rows: an update, or the application of missed updates.
 #[derive(Clone, Copy)]
 enum Task<'a> {
     Update(Moment),
@@ -294,7 +295,7 @@ struct ThreadRows<'a, T> {
     fields: Fields<'a, T>,
     rows: Rows<'a>,
     gradients: Gradients<'a, T>,
-    /// The number of updates that each row missed, if the rows settle.
+    /// The number of updates that each row missed, for [`Task::Settle`]; else empty.
     gaps: &'a [usize],
 }
 
@@ -307,7 +308,7 @@ impl<'a, T: Float> ThreadRows<'a, T> {
         }
     }
 
-    /// Cuts into halves by rows, or by columns if the table has one row.
+    /// Cuts the rows into two halves, or the columns if the table has one row.
     fn halves(self) -> (Self, Self) {
         let half = self.len() / 2;
         match self.rows {
@@ -361,7 +362,7 @@ impl<'a, T: Float> ThreadRows<'a, T> {
     }
 }
 
-/// Divides rows over threads.
+/// Divides rows over threads, and carries out the task on them.
 fn share<T: RowValue>(rule: &dyn Kernel<T>, task: Task<'_>, part: ThreadRows<'_, T>, threads: usize) {
     let (len, width) = (part.len(), part.fields[0].width());
     let whole = match part.rows {
@@ -376,7 +377,7 @@ fn share<T: RowValue>(rule: &dyn Kernel<T>, task: Task<'_>, part: ThreadRows<'_,
     join(|| share(rule, task, head, threads / 2), || share(rule, task, tail, threads - threads / 2));
 }
 
-/// The state of settling some rows.
+/// The operands for applying missed updates to some rows: `base` is the number of the first row of the fields.
 struct Settling<'a, T> {
     rule: &'a dyn Kernel<T>,
     books: Books<'a>,
@@ -407,18 +408,18 @@ impl<T: Float> Settling<'_, T> {
         }
     }
 
-    /// Returns whether the state of a row moves nothing.
+    /// Returns whether the state of a row is all 0, so that only decay moves the parameter.
     fn rests(&self, fields: &mut [ViewMut<'_, T>], id: i64) -> bool {
         let row = id as usize - self.base;
         self.rule.rests() && fields[1..].iter_mut().all(|state| is_zero(state.row(row)))
     }
 
-    /// Applies known moves to the first rows.
+    /// Applies the combined moves `owed`, one per row, to the first rows of `ids`.
     fn pay(&self, fields: &mut [ViewMut<'_, T>], ids: &[i64], owed: &[RowDebt<'_>]) {
         self.rule.settle(owed, self.block(fields, ids, owed.len()));
     }
 
-    /// Applies a row's moves one by one, or as many at once as are known.
+    /// Applies a row's missed updates one by one; where combined moves are known for several updates, in one step.
     fn repeat(&self, fields: &mut [ViewMut<'_, T>], id: &[i64], gap: usize, owed: RowDebt<'_>) {
         let Books { ledger, history, .. } = self.books;
         let (rule, count) = (self.rule, history.count());
@@ -453,7 +454,7 @@ fn is_zero<T: Float>(numbers: &[T]) -> bool {
     numbers.chunks(16).all(|part| !part.iter().fold(false, |any, &x| any | (x != T::ZERO)))
 }
 
-/// Applies a rule to the touched rows of row-sparse tables.
+/// Applies a rule to the rows of the gradient, in row-sparse tables.
 fn row_sparse<T: RowValue>(
     run: &mut Forward<'_>,
     rule: &dyn Kernel<T>,
@@ -467,7 +468,7 @@ fn row_sparse<T: RowValue>(
         let (ids, values) = merged.of(rows)?;
         check_range(ids, tables[0].height())?;
         places.resize_with(count, Vec::new);
-        // Parameter and state are touched together: a row mostly has the same position in all of them.
+        // The parameter and its states store the same rows, so a row mostly has the same position in all these tables.
         let mut fields = Fields::new();
         for (k, table) in tables.into_iter().enumerate() {
             let (known, next) = places.split_at_mut(k);

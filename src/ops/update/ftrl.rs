@@ -1,7 +1,7 @@
-//! `ftrl`: follow the regularised leader, one rate per coordinate.
+//! `ftrl`: follow the regularised leader, with one learning rate per element.
 //!
-//! An untouched row owes nothing. An element whose gradient is 0 does not change, whatever the rate is, so selected rows
-//! are exact.
+//! A row without a gradient misses nothing: an element whose gradient is 0 does not change, whatever the rate is. So an update by
+//! selected rows is exact.
 
 use super::element::ElementRule;
 use super::owed::Moment;
@@ -34,16 +34,16 @@ impl<T: Float> ElementStep<T, 4> for Leader<T> {
         };
         let scale = stronger + self.l2;
         let moved = -beyond / scale;
-        // An element without a gradient does not change; neither does one at a rate of 0, or whose squared gradient underflows.
+        // An element does not change if its gradient is 0, if the rate is 0, or if its squared gradient underflows.
         let stays = grad == T::ZERO || self.rate == T::ZERO || scale == T::ZERO;
         if stays { [param, sum, linear, strength] } else { [moved, more, next, stronger] }
     }
 }
 
 update_rule! {
-    /// FTRL-Proximal: follow the regularised leader, with exact zeros by L1.
+    /// FTRL-Proximal: follow the regularised leader; L1 makes parameters exactly 0.
     ///
-    /// With g = grad, wherever it is not 0,
+    /// With g = grad, for every element whose gradient is not 0,
     ///
     /// - sum += g²;
     /// - σ = (beta + √sum) / rate − strength;
@@ -51,13 +51,14 @@ update_rule! {
     /// - strength += σ;
     /// - param = 0 if |linear| ≤ l1, else −(linear − sign(linear) · l1) / (strength + l2).
     ///
-    /// McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013, algorithm 1, where the rate is α, and strength
-    /// 1 / η, which begins at beta / rate. Its L1 and L2 regularise the sum of all losses, not of one step, so it takes no other
-    /// decay. A scheduled rate enters σ too: a lower rate holds an element where it is, and pulls it nowhere. As in the paper, an
-    /// element without a gradient does not change; and no element changes at a rate of 0. A parameter that does not start at 0
-    /// loses its start as it learns, the faster the larger `beta` is relative to its gradients.
+    /// McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013, algorithm 1: `rate` is the paper's α and
+    /// `strength` its 1 / η, which starts at beta / rate in the paper and at 0 here. L1 and L2 regularise the sum of all losses
+    /// so far, not one step, so this rule has no other decay. σ also contains a scheduled rate: a lower rate makes an element's
+    /// steps smaller, but does not itself move the element. As in the paper, an element without a gradient does not change; no
+    /// element changes at a rate of 0. A parameter that does not start at 0 loses its first value as it learns, faster if `beta`
+    /// is large relative to its gradients.
     ///
-    /// Under a gradient of selected rows it is exact.
+    /// A gradient of selected rows gives exactly the numbers of the dense gradient.
     ///
     /// ```
     /// use ndarray::{arr0, array};

@@ -15,9 +15,9 @@ use crate::with_float;
 
 /// The constant that PyTorch adds to the norm before the division.
 const EPSILON: f64 = 1e-6;
-/// The number of elements that one loop adds up; longer runs are halved.
+/// The most elements that one loop adds up; longer runs are halved.
 const RUN: usize = 1 << 12;
-/// The number of elements per thread below which another thread does not pay.
+/// The least number of elements per thread: with fewer, another thread costs more time than it saves.
 const GRAIN: usize = 1 << 16;
 
 operator! {
@@ -25,7 +25,7 @@ operator! {
     /// every gradient, and scale = min(1, max_norm / (norm + 10⁻⁶)).
     ///
     /// With `scale_gradient` it is PyTorch's `torch.nn.utils.clip_grad_norm_`. Repeated rows of a sparse gradient are added up
-    /// before they are squared. Sums are in f64, and their order depends on the shapes alone: not on threads.
+    /// before they are squared. Sums are in f64, in an order that depends on the shapes, not on the number of threads.
     ///
     /// ```
     /// use ndarray::array;
@@ -66,7 +66,7 @@ impl Op for GlobalNorm {
             sum += with_float!(run.input_spec_at(Self::GRADS, k).dtype, T => gradient_squares::<T>(run, k))?;
         }
         let norm = sum.sqrt();
-        // If the norm is NaN, the scale is NaN too, so that neither hides it.
+        // If the norm is NaN, the scale is NaN too, so that clipping does not hide the NaN.
         let scale = self.max_norm / (norm + EPSILON);
         let scale = if scale > 1.0 { 1.0 } else { scale };
         with_float!(run.dtype(Self::GRADS), T => {
@@ -103,7 +103,7 @@ fn gradient_squares<T: RowValue>(run: &mut Forward<'_>, k: usize) -> Result<f64>
     sum
 }
 
-/// Computes Σ x² as a tree: rows are halved down to one, then columns down to a run.
+/// Computes Σ x² as a tree: rows are halved down to one row, then columns down to [`RUN`].
 fn squares<T: Float>(x: View<'_, T>, threads: usize) -> f64 {
     let (rows, width) = (x.rows(), x.width());
     if rows == 0 || width == 0 {
@@ -194,7 +194,7 @@ impl Op for ScaleGradient {
                 return Ok(());
             }
             run.fill_rows(ScaleGradient::GRAD, |_, rows| {
-                // Repeated rows may be scaled one by one.
+                // Scaling is linear, so repeated rows are scaled one by one, without adding them up.
                 if !rows.ids().is_empty() {
                     multiply(rows.values_mut::<T>()?, scale, threads);
                 }

@@ -1,4 +1,4 @@
-//! `update_history`: the rates of the last updates, from which the debts of rows are computed.
+//! `update_history`: the rates of the last updates, from which the missed updates of rows are computed.
 
 use ndarray::Array2;
 
@@ -10,11 +10,11 @@ use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffe
 use crate::tensor::DType;
 
 operator! {
-    /// Records the rate of an update, after all parameters have moved.
+    /// Records the learning rate of an update, after all parameters have been updated.
     ///
-    /// `history` is `[16385, 2]` in f64. Its first row is the number of updates and a mark of all updates; update u = 0, 1, … is
-    /// in row 1 + u mod 16384: its rate, and the number of its step, from 1. A row that is not read for longer than that is
-    /// settled meanwhile ([`settle`](crate::ops)), so that no older update is needed.
+    /// `history` is `[16385, 2]` in f64. The first row has the number of updates and a hash of all updates. Row 1 + u mod 16384
+    /// has the rate of update u = 0, 1, …, and the number of its step, from 1. [`settle`](crate::ops) applies missed updates to
+    /// every row within 16384 updates, so no older update is needed.
     ///
     /// ```
     /// use ndarray::{Array2, arr0};

@@ -1,7 +1,8 @@
-//! `lamb`: Adam's step, scaled to the length of the parameter.
+//! `lamb`: Adam's step, scaled to the norm of the parameter.
 //!
-//! Two sweeps: the first moves the moments and adds up the squares of the parameter and of its step, the second moves the
-//! parameter. The debt of an untouched row has no closed form: the length of every step depends on the whole table.
+//! Two passes: the first updates the moments and adds up the squares of the parameter and of its step, the second updates the
+//! parameter. Missed updates of a row without a gradient cannot be applied later: the length of every step depends on the whole
+//! table.
 
 use super::adam::Moments;
 use super::engine::{MergedRows, check_range};
@@ -15,26 +16,27 @@ use crate::operator::{CheckCase, Debt, Facts, Forward, InferShape, LodEffect, Op
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-/// The number of elements that one loop adds up; longer runs are halved.
+/// The most elements that one loop adds up; longer runs are halved.
 const RUN: usize = 1 << 12;
-/// The number of elements per thread below which another thread does not pay.
+/// The least number of elements per thread: with fewer, another thread costs more time than it saves.
 const GRAIN: usize = 1 << 15;
 
 operator! {
-    /// LAMB: Adam's step, scaled to the length of the parameter, times the rate.
+    /// LAMB: Adam's step, scaled to the norm of the parameter, times the rate.
     ///
     /// With g = grad and t = 1, 2, … the number of the step,
     ///
     /// - moment1 and moment2 as in `adam`;
     /// - r = moment1 / (1 − beta1ᵗ) / (√(moment2 / (1 − beta2ᵗ)) + epsilon) + weight_decay · param;
-    /// - param −= rate · ‖param‖ / ‖r‖ · r, and rate · r if one of the norms is 0.
+    /// - param −= rate · ‖param‖ / ‖r‖ · r; if one of the norms is 0, param −= rate · r.
     ///
     /// You et al., "Large batch optimization for deep learning: training BERT in 76 minutes", 2020, arXiv:1904.00962,
-    /// algorithm 2 with φ(z) = z. The norms are over the whole parameter, added up in f64 in an order that depends on its
-    /// shape alone: not on threads.
+    /// algorithm 2 with φ(z) = z. The norms are over the whole parameter. Their sums are in f64, in an order that depends on the
+    /// parameter's shape, not on the number of threads.
     ///
-    /// The moments of every row move at every step and all rows share the norms, so a gradient of selected rows requires the
-    /// mode `lazy`: then only the touched rows move, as if they were the whole parameter.
+    /// A gradient of selected rows requires the mode `lazy`, which updates only the rows of the gradient, as if they were the
+    /// whole parameter. The mode `exact` is impossible: every step changes the moments of every row, and all rows have the same
+    /// norms.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -72,10 +74,10 @@ operator! {
     outputs { PARAM = param: one.updated().table(), MOMENT1 = moment1: one.updated().table(), MOMENT2 = moment2: one.updated().table() }
 }
 
-/// The step of one element, before it is scaled.
+/// Computes the step r of one element, before it is scaled to the norm of the parameter.
 #[derive(Clone, Copy)]
 struct Step<T> {
-    /// At the rate 1.
+    /// Adam's moments, with a learning rate of 1.
     moments: Moments<T>,
     decay: T,
 }
@@ -100,7 +102,7 @@ impl Squares {
         Self { param: self.param + other.param, step: self.step + other.step }
     }
 
-    /// Returns the factor that makes the step as long as the parameter.
+    /// Returns ‖param‖ / ‖step‖, which scales the step to the norm of the parameter; 1 if one of the norms is 0.
     fn ratio(self) -> f64 {
         let (param, step) = (self.param.sqrt(), self.step.sqrt());
         if param == 0.0 || step == 0.0 { 1.0 } else { param / step }
@@ -156,7 +158,7 @@ impl Op for Lamb {
     }
 }
 
-/// Moves the moments, and adds up the squares as a tree: rows are halved down to one, then columns down to a run.
+/// Updates the moments, and adds up the squares as a tree: rows are halved down to one row, then columns down to [`RUN`].
 fn gather<T: Float>(
     step: Step<T>,
     fields: [ViewMut<'_, T>; 3],
@@ -196,7 +198,7 @@ fn apply<T: Float>(step: Step<T>, fields: [ViewMut<'_, T>; 3], rate: T, threads:
     join(|| apply(step, first, rate, one), || apply(step, second, rate, other));
 }
 
-/// Cuts fields into halves by rows, or by columns if there is one row.
+/// Cuts the fields into two halves by rows, or by columns if there is one row.
 fn halves<T: Float>(fields: [ViewMut<'_, T>; 3]) -> ([ViewMut<'_, T>; 3], [ViewMut<'_, T>; 3]) {
     let [a, b, c] = fields.map(|field| match field.rows() {
         1 => {
@@ -262,11 +264,11 @@ impl<T: Float> Sweep for Apply<'_, T> {
     }
 }
 
-/// The positions of the touched rows in each table; the memory is used again at every step.
+/// The positions of the gradient's rows in each table; the memory is used again at every step.
 #[derive(Default)]
 struct TouchedRows([Vec<usize>; 3]);
 
-/// Moves the touched rows as if they were all rows.
+/// Updates the rows of the gradient as if they were the whole parameter.
 fn selected<T: RowValue>(run: &mut Forward<'_>, step: Step<T>, rate: f64) -> Result<()> {
     let mut merged = std::mem::take(run.scratch().get::<MergedRows<T>>());
     let mut places = std::mem::take(run.scratch().get::<TouchedRows>());
@@ -325,7 +327,7 @@ impl<T: Float> Touched<'_, T> {
         }
     }
 
-    /// Gathers the rows from … to − 1, as a tree.
+    /// Updates the moments of rows `from` to `to` − 1, and adds up their squares as a tree.
     fn gather(&mut self, from: usize, to: usize) -> Squares {
         match to - from {
             0 => Squares::default(),
@@ -340,7 +342,7 @@ impl<T: Float> Touched<'_, T> {
         }
     }
 
-    /// Returns row `i` of the gradient in the parameter and its moments.
+    /// Returns the row that belongs to row `i` of the gradient, in the parameter and both moments.
     fn row(&mut self, i: usize) -> [ViewMut<'_, T>; 3] {
         let width = self.values.width();
         let [a, b, c] = &mut self.fields;

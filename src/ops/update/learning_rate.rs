@@ -18,7 +18,7 @@ pub(in crate::ops) struct LearningRate {
     schedule: Schedule,
 }
 
-/// The attributes depend on the form.
+/// The implementation is written by hand, because the attributes depend on the form of the schedule.
 impl DeclaredOp for LearningRate {
     fn declaration() -> &'static Declaration {
         const {

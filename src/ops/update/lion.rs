@@ -1,7 +1,7 @@
-//! `lion`: steps by the sign of a momentum.
+//! `lion`: steps of the size of the rate, in the direction of the sign of a momentum.
 //!
-//! The debt of an untouched row after k steps: moment · beta2ᵏ, whose sign stays, so the parameter moves by that sign times
-//! the sum of the rates.
+//! What a row without a gradient has missed after k steps: `moment` is multiplied by beta2ᵏ and keeps its sign, so the parameter
+//! moves by this sign times the sum of the rates.
 
 use super::decay::sign;
 use super::element::ElementRule;
@@ -33,17 +33,18 @@ impl<T: Float> ElementStep<T, 2> for Signs<T> {
 }
 
 update_rule! {
-    /// Lion: every step has the size of the rate, in the direction of a momentum's sign.
+    /// Lion: every step has the size of the rate, and the direction of the sign of a momentum.
     ///
     /// With d = grad + weight_decay · param (Lion's own decay is `decoupled`),
     ///
     /// - param −= rate · sign(beta1 · moment + (1 − beta1) · d), with sign(0) = 0;
     /// - moment = beta2 · moment + (1 − beta2) · d.
     ///
-    /// Chen et al., "Symbolic discovery of optimization algorithms", 2023, arXiv:2302.06675, algorithm 2. Decay as in `sgd`.
+    /// Chen et al., "Symbolic discovery of optimization algorithms", 2023, arXiv:2302.06675, algorithm 2. Decay works as in
+    /// `sgd`.
     ///
-    /// A row without a gradient continues along the sign of its moment: under a gradient of selected rows in the mode `exact` it
-    /// owes this move until it is read; in the mode `lazy` the row and its moment stay.
+    /// A row without a gradient continues in the direction of its moment's sign: with a gradient of selected rows in the mode
+    /// `exact`, the row makes these moves when it is next read. In the mode `lazy` the row and its moment do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -69,7 +70,8 @@ update_rule! {
     samples { beta1: 0.75, beta2: 0.875, decoupled: true, }
 }
 
-/// The effect of updates without a gradient: the moment falls and keeps its sign, along which the parameter moves.
+/// The effect of updates without a gradient: the moment falls but keeps its sign, and the parameter moves in the direction of
+/// this sign.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct MomentCoast<T> {
     kept: T,
@@ -82,7 +84,7 @@ impl<T: Float> ElementStep<T, 2> for MomentCoast<T> {
     #[inline(always)]
     fn step(&self, [param, moment]: [T; 2], _: T) -> [T; 2] {
         let fallen = self.fall * moment;
-        // The moment is never rounded to 0, update by update, and so keeps its sign.
+        // Single updates never round the moment to 0, so this step must not round it to 0 either: it keeps its sign.
         let fallen = if fallen.abs() < self.least { sign(moment) * self.least } else { fallen };
         [self.kept * param - self.moved * sign(moment), fallen]
     }
@@ -103,9 +105,9 @@ impl ElementRule<2> for Lion {
         self.decay().owes(Debt::Later)
     }
 
-    /// The numbers are the factor that remains of the parameter, and the distance that it has moved.
+    /// The first number is the decay factor of the parameter, the second the distance that it has moved along the sign.
     fn earlier(&self, &[kept, moved, ..]: &Moves, moment: Moment) -> Moves {
-        // With a beta1 of 0 the moment does not count.
+        // With beta1 = 0, the moment does not move the parameter.
         let along = if self.beta1 > 0.0 { self.rate(moment) } else { 0.0 };
         [kept * self.kept(moment), moved + kept * along, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     }

@@ -1,4 +1,4 @@
-//! Update rules: how a parameter changes by its gradient.
+//! Update rules: how an optimizer changes a parameter by its gradient.
 
 pub(super) mod adadelta;
 pub(super) mod adagrad;

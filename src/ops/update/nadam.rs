@@ -1,7 +1,7 @@
-//! `nadam`: Adam that looks ahead.
+//! `nadam`: Adam with Nesterov momentum.
 //!
-//! The debt of an untouched row after k steps: the moments times beta1ᵏ and beta2ᵏ, and the moves of the parameter, which
-//! are Adam's with another factor at each step.
+//! What a row without a gradient has missed after k steps: the moments are multiplied by beta1ᵏ and beta2ᵏ, and the parameter
+//! makes the moves of Adam, with another factor at each step.
 
 use super::adam::Moments;
 use super::drift::Drift;
@@ -34,7 +34,7 @@ impl<T: Float> ElementStep<T, 3> for NesterovStep<T> {
 
 /// Returns the factors of the gradient and the moment at step t, without the rate.
 fn factors(beta1: f64, momentum_decay: f64, t: f64) -> [f64; 2] {
-    // From here on, the product is negligible beside 1.
+    // Below this number, the product is negligible beside 1.
     const NOTHING: f64 = 1e-18;
     let mu = |t: f64| beta1 * (1.0 - 0.5 * 0.96f64.powf(t * momentum_decay));
     let (mut product, mut i) = (1.0, 1.0);
@@ -47,7 +47,7 @@ fn factors(beta1: f64, momentum_decay: f64, t: f64) -> [f64; 2] {
 }
 
 update_rule! {
-    /// NAdam: Adam that looks ahead along its momentum.
+    /// NAdam: Adam with Nesterov momentum.
     ///
     /// With d = grad + weight_decay · param, t = 1, 2, … the number of the step,
     /// μₜ = beta1 · (1 − 0.96^(t · momentum_decay) / 2) and Πₜ = μ₁ · … · μₜ,
@@ -56,10 +56,10 @@ update_rule! {
     /// - param −= rate · ((1 − μₜ) / (1 − Πₜ) · d + μₜ₊₁ / (1 − Πₜ₊₁) · moment1) / (√(moment2 / (1 − beta2ᵗ)) + epsilon).
     ///
     /// Dozat, "Incorporating Nesterov momentum into Adam", ICLR workshop 2016, in the form of PyTorch's `torch.optim.NAdam`.
-    /// Decay as in `sgd`.
+    /// Decay works as in `sgd`.
     ///
-    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe the moves of their moments until they
-    /// are read; in the mode `lazy` they and their state stay.
+    /// With a gradient of selected rows in the mode `exact`, rows without a gradient make the moves of their moments when they
+    /// are next read. In the mode `lazy` these rows and their state do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -73,7 +73,7 @@ update_rule! {
     ///     Operand::constant("moment1", array![[0.0, 0.0]]),
     ///     Operand::constant("moment2", array![[0.0, 0.0]]),
     /// ])?;
-    /// // Without a decay of the momentum μ is beta1 / 2: (1 − 1/4) / (1 − 1/4) · 2 + 1/4 / (1 − 1/16) · 1, over 2.
+    /// // With momentum_decay = 0, μ is beta1 / 2: (1 − 1/4) / (1 − 1/4) · 2 + 1/4 / (1 − 1/16) · 1, over 2.
     /// let part = (1.0 + 4.0 / 30.0) / 4.0;
     /// for (param, expected) in out[0].as_slice::<f64>()?.iter().zip([1.0 - part, 1.0 + part]) {
     ///     assert!((param - expected).abs() < 1e-12);

@@ -1,11 +1,12 @@
-//! Owed moves of rows: the moves of the dense rule in updates in which the row had no gradient.
+//! Missed updates of rows: the moves that the dense rule makes in updates in which the row has no gradient. They are made later,
+//! when the row is read.
 //!
-//! A row is settled up to an update, whose number is stored beside the row. When the row is next read, all updates that it
-//! missed are applied at once. The effect of missed updates is the same for every row that missed them: it follows from their
-//! rates alone, and one recurrence, backwards from the last update, computes it for all gaps.
+//! For each row, the state `settled` stores the number of updates that the row has made. When the row is next read, it is
+//! settled: all updates that it missed are applied at once. Their effect depends only on their rates, not on the row: one
+//! recurrence, backwards from the last update, computes it for every number of missed updates (gap).
 //!
-//! Each update also settles a part of the table, so that every row is settled after [`SWEEP`] updates at the latest, and
-//! the rates of the last [`KEPT`] updates are enough.
+//! Each step also settles one row in [`SWEEP`], so that no row misses more than about [`SWEEP`] updates. So the rates of the last
+//! [`KEPT`] updates are enough.
 
 use std::any::Any;
 use std::ops::Range;
@@ -14,7 +15,7 @@ use super::rule::{ElementStep, KEPT};
 use crate::kernels::{Float, View};
 use crate::operator::Debt;
 
-/// The number of updates in which every row is settled once.
+/// The number of updates after which every row has been settled at least once.
 pub(in crate::ops) const SWEEP: usize = 1 << 13;
 
 /// The learning rate and the number of an update.
@@ -22,27 +23,27 @@ pub(in crate::ops) const SWEEP: usize = 1 << 13;
 pub struct Moment {
     /// The learning rate of the step, before the parameter's own factor.
     pub rate: f64,
-    /// The number of its step, from 1.
+    /// The number of the update's step, from 1.
     pub step: f64,
 }
 
-/// The effect of some updates without a gradient on any row, as numbers whose meaning each rule defines.
+/// The combined effect of several updates without a gradient on any row: numbers whose meaning each rule defines.
 pub type Moves = [f64; 8];
 
-/// The moves that a row owes.
+/// The effect of all updates that a row missed.
 #[derive(Debug, Clone, Copy)]
 pub struct RowDebt<'a> {
-    /// The effect of the first missed updates.
+    /// The combined effect of the first missed updates.
     pub moves: &'a Moves,
-    /// The number of these updates.
+    /// The number of updates that `moves` combines.
     pub updates: usize,
-    /// The number of missed updates behind them, in which the state no longer moves the parameter.
+    /// The number of later missed updates, in which the state no longer moves the parameter.
     pub rest: usize,
-    /// The factor by which decay multiplies the parameter in the latter.
+    /// The factor by which decay multiplies the parameter in the last `rest` updates.
     pub kept: f64,
 }
 
-/// The last updates, as [`update_history`](super::history) wrote them.
+/// The rates and steps of the last [`KEPT`] updates, as [`update_history`](super::history) wrote them.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct History<'a>(pub(in crate::ops) View<'a, f64>);
 
@@ -52,28 +53,27 @@ impl History<'_> {
         (self.0.row(0)[0] as u64).min(1 << 53)
     }
 
-    /// The mark that distinguishes this history from all others.
+    /// The mark of this history: a hash of its updates.
     fn mark(&self) -> f64 {
         self.0.row(0)[1]
     }
 
-    /// Returns update number `update`, which must be one of the last [`KEPT`].
+    /// Returns the rate and step of update number `update`, which must be one of the last [`KEPT`].
     pub(in crate::ops) fn at(&self, update: u64) -> Moment {
         let row = self.0.row(1 + (update % KEPT as u64) as usize);
         Moment { rate: row[0], step: row[1] }
     }
 }
 
-/// Returns the mark of a history after one more update. A mark is a whole number that depends on all updates, so that moves
-/// computed for one history are not used for another.
+/// Returns the mark of a history after one more update. A mark is a hash of all updates, a whole number, so that moves computed
+/// for one history are not used for another.
 pub(in crate::ops) fn marked(before: f64, Moment { rate, step }: Moment) -> f64 {
     // The multiplier of the splitmix64 generator; 52 bits are whole in f64.
     let mix = |x: u64| (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mix(mix(before.to_bits() ^ rate.to_bits()) ^ step.to_bits()) >> 12) as f64
 }
 
-/// A rule whose moves can be made later, as a ledger uses it: the methods of an
-/// [`ElementRule`](super::element::ElementRule) with the same names.
+/// The methods of an [`ElementRule`](super::element::ElementRule) that a ledger calls, object-safe and under the same names.
 pub(in crate::ops) trait DeferredRule: Send + Sync {
     fn owes(&self) -> Debt;
     fn none(&self) -> Moves;
@@ -82,23 +82,26 @@ pub(in crate::ops) trait DeferredRule: Send + Sync {
     fn horizon(&self) -> usize;
     fn is_known(&self, moves: &Moves) -> bool;
     fn rests(&self) -> bool;
-    /// Returns whether `other` is the same rule with the same settings: then both make the same moves.
+    /// Returns whether `other` is the same rule with the same settings, so that both make the same moves.
     fn is(&self, other: &dyn Any) -> bool;
     /// Returns a copy for [`Self::is`].
     fn copied(&self) -> Box<dyn Any + Send>;
 }
 
-/// The moves that are owed after each possible gap, at one update; its memory is used again at the next.
+/// The combined moves for each possible gap (number of missed updates), up to the history's last update. The memory is used again
+/// at the next update.
 pub(in crate::ops) struct Ledger {
-    /// The moves by the number of missed updates, up to the last one.
+    /// At index n, the combined moves of the last n updates, for n up to the rule's horizon.
     recent: Vec<Moves>,
-    /// The decay factor of a parameter by the number of updates, up to the last one.
+    /// At index n, the decay factor of a parameter over the last n updates.
     kept: Vec<f64>,
-    /// For gaps longer than the horizon: the moves missed within it, by the first missed update.
+    /// For gaps longer than the horizon: the first missed update, and the combined moves of as many updates as the horizon from
+    /// it on; at index (first missed update) mod [`KEPT`].
     first: Vec<Option<(u64, Moves)>>,
-    /// The start of each part of the first updates.
+    /// The first [`KEPT`] updates are divided into ranges (parts): the number of the first update of each part.
     parts: Vec<u64>,
-    /// The effect of the updates of each part, in order; the inner `None` where they are made one by one.
+    /// The combined moves of the updates of each part. The outer `None`: not computed yet; the inner `None`: not accurate enough,
+    /// so that the updates are made one by one.
     of_parts: Vec<Option<Option<Moves>>>,
     /// The number of updates of the history, and its mark.
     count: u64,
@@ -107,7 +110,7 @@ pub(in crate::ops) struct Ledger {
 
 impl Default for Ledger {
     fn default() -> Self {
-        // A part is short, so that the bias correction of the moments hardly changes within it.
+        // Each part is short relative to its start, so that the bias correction of the moments hardly changes within a part.
         let next = |at: &u64| Some(at + (at / 20).max(1)).filter(|&at| at <= KEPT as u64);
         let parts: Vec<u64> = std::iter::successors(Some(0), next).collect();
         let of_parts = vec![None; parts.len() - 1];
@@ -116,7 +119,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Forgets the moves unless they were computed for an earlier state of this history.
+    /// Clears the kept moves, unless they were computed for an earlier state of the same history.
     fn follow(&mut self, history: History<'_>) {
         let (before, count) = (self.count, history.count());
         let goes_on = before <= count
@@ -130,7 +133,7 @@ impl Ledger {
         (self.count, self.mark) = (count, history.mark());
     }
 
-    /// Computes the moves for gaps of at most `most` updates.
+    /// Computes the combined moves of the last n updates, for every n up to `most`.
     pub(in crate::ops) fn prepare(&mut self, rule: &dyn DeferredRule, history: History<'_>, most: usize) {
         self.follow(history);
         let horizon = rule.horizon().min(KEPT);
@@ -150,7 +153,7 @@ impl Ledger {
         }
     }
 
-    /// Prepares [`Self::of`] for a gap; returns whether its moves are accurate enough to be made at once.
+    /// Computes what [`Self::of`] reads for a gap; returns whether the combined moves are accurate enough to replace the updates.
     pub(in crate::ops) fn learn(
         &mut self,
         rule: &dyn DeferredRule,
@@ -158,7 +161,7 @@ impl Ledger {
         gap: usize,
     ) -> bool {
         let start = self.count - gap as u64;
-        // Within a horizon of 0 no move was missed.
+        // With a horizon of 0, no update has moves to combine.
         if gap >= self.recent.len() && self.recent.len() > 1 {
             if self.first.is_empty() {
                 self.first.resize(KEPT, None);
@@ -177,7 +180,7 @@ impl Ledger {
             if updates.end > self.count {
                 break;
             }
-            // Parts whose updates are no longer in the history are not needed any more.
+            // Parts are visited from `start` on, so their updates are still in the history.
             if self.of_parts[part].is_none() {
                 let moves = moves_of(rule, history, updates);
                 self.of_parts[part] = Some(Some(moves).filter(|moves| rule.is_known(moves)));
@@ -186,8 +189,8 @@ impl Ledger {
         false
     }
 
-    /// Returns the longest run of updates from `update` to at most `end` that is known at once: its moves and its
-    /// length.
+    /// Returns the combined moves of several updates from `update` on and before `end`, and the number of these updates; `None`
+    /// if no accurate moves are known for them.
     pub(in crate::ops) fn part(
         &self,
         rule: &dyn DeferredRule,
@@ -205,7 +208,7 @@ impl Ledger {
         Some((moves, (next - update) as usize))
     }
 
-    /// Returns the debt of a row that missed the last `gap` updates.
+    /// Returns the combined effect for a row that missed the last `gap` updates.
     pub(in crate::ops) fn of(&self, gap: usize) -> RowDebt<'_> {
         let horizon = self.recent.len() - 1;
         if gap <= horizon {
@@ -222,17 +225,17 @@ impl Ledger {
     }
 }
 
-/// Returns the moves of a range of updates.
+/// Returns the combined moves of a range of updates.
 fn moves_of(rule: &dyn DeferredRule, history: History<'_>, updates: Range<u64>) -> Moves {
     updates.rev().fold(rule.none(), |moves, update| rule.earlier(&moves, history.at(update)))
 }
 
-/// The factors that remain of a parameter and of its state.
+/// A step that multiplies the parameter and each state by a constant factor.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Remains<T, const FIELDS: usize>([T; FIELDS]);
 
 impl<T: Float, const FIELDS: usize> Remains<T, FIELDS> {
-    /// Makes it for a state that falls by these factors in each update.
+    /// Computes the factors of the missed updates in `owed`, if each update multiplies the states by `fall`.
     pub(in crate::ops) fn of(fall: [f64; FIELDS], owed: &RowDebt<'_>) -> Self {
         let mut parts = [T::ZERO; FIELDS];
         for (part, fall) in parts.iter_mut().zip(fall) {
@@ -253,13 +256,14 @@ impl<T: Float, const FIELDS: usize> ElementStep<T, FIELDS> for Remains<T, FIELDS
     }
 }
 
-/// Returns the factor by which momentum / divisor falls in an update without a gradient, where the divisor falls by the factor
-/// `divisor`; `None` if the result is not well below 1, because then the quotient hardly falls.
+/// Returns the factor momentum / divisor by which an update without a gradient multiplies the quotient of two states, if it
+/// multiplies them by `momentum` and by `divisor`; `None` if the factor is 0.999 or more, because then the quotient hardly falls.
 pub(in crate::ops) fn falling_by(momentum: f64, divisor: f64) -> Option<f64> {
     Some(momentum / divisor).filter(|&by| by < 0.999)
 }
 
-/// Returns the number of updates after which a momentum has fallen to 1e-18 of itself.
+/// Returns the number of updates after which a state has fallen to 1e-18 of its value, if each update multiplies it by
+/// `momentum`.
 pub(in crate::ops) fn fading(momentum: f64) -> usize {
     const NOTHING: f64 = 1e-18;
     if momentum == 0.0 { 1 } else { (NOTHING.ln() / momentum.ln()).ceil().max(1.0) as usize }

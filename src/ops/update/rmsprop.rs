@@ -1,7 +1,8 @@
-//! `rmsprop` and its forms: steps in units of the root mean square of the gradients, or of their standard deviation.
+//! `rmsprop` and its variants: gradients divided by their root mean square, or by their standard deviation.
 //!
-//! They are four operators, since each has different states. The debt of an untouched row after k steps: `square` and
-//! `mean` times alphaᵏ, `velocity` times momentumᵏ, and the moves along the velocity until it has faded.
+//! They are four operators, since each has different states. What a row without a gradient has missed after k steps: `square` and
+//! `mean` are multiplied by alphaᵏ and `velocity` by momentumᵏ, and the parameter moves along the velocity until the velocity has
+//! faded.
 
 use super::element::ElementRule;
 use super::owed::{Moment, fading};
@@ -19,7 +20,7 @@ struct Spread<T> {
     /// 1 − alpha.
     new: T,
     epsilon: T,
-    /// 0 where there is no velocity.
+    /// 0 for the rules without a velocity.
     momentum: T,
 }
 
@@ -38,7 +39,7 @@ impl<T: Float> Spread<T> {
     }
 }
 
-/// Steps in units of the standard deviation.
+/// The step divided by the standard deviation of the gradients.
 #[derive(Clone, Copy)]
 struct Centred<T>(Spread<T>);
 
@@ -49,7 +50,7 @@ impl<T: Float> Centred<T> {
         let square = self.0.alpha * square + self.0.new * (grad * grad);
         let mean = mean + self.0.new * (grad - mean);
         let variance = square - mean * mean;
-        // Where gradients are alike, rounding makes the variance negative.
+        // If all gradients are almost equal, rounding may make the variance negative.
         let variance = if variance < T::ZERO { T::ZERO } else { variance };
         [square, mean, over(grad, variance.sqrt() + self.0.epsilon)]
     }
@@ -90,18 +91,19 @@ impl<T: Float> ElementStep<T, 4> for Centred<T> {
 }
 
 update_rule! {
-    /// RMSProp: steps in units of the root mean square of the gradients.
+    /// RMSProp: gradient descent with each gradient divided by the root mean square of earlier gradients.
     ///
     /// With d = grad + weight_decay · param,
     ///
     /// - square = alpha · square + (1 − alpha) · d²;
     /// - param −= rate · d / (√square + epsilon).
     ///
-    /// Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012. The form of PyTorch's
-    /// `torch.optim.RMSprop`. Decay as in `sgd`.
+    /// Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012; as PyTorch's `torch.optim.RMSprop`. Decay
+    /// works as in `sgd`.
     ///
-    /// A row without a gradient does not move, but its averages fall at every step: in the mode `exact` it owes that until it is
-    /// read. In the mode `lazy` only the touched rows and their averages change.
+    /// A row without a gradient does not move, but each step multiplies its averages by alpha. In the mode `exact`, the averages
+    /// of such a row are brought up to date when the row is next read. In the mode `lazy` only the rows of the gradient and their
+    /// averages change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -114,7 +116,7 @@ update_rule! {
     ///     Operand::constant("param", array![[1.0, 1.0]]),
     ///     Operand::constant("square", array![[4.0, 0.0]]),
     /// ])?;
-    /// // square = 4 in both places.
+    /// // square = 4 in both columns.
     /// assert_eq!(out[0].as_slice::<f64>()?, [1.0 - 0.5 * 1.0, 1.0 + 0.5 * 2.0]);
     /// assert_eq!(out[1].as_slice::<f64>()?, [4.0, 4.0]);
     /// # Ok::<(), unpadded::Error>(())
@@ -144,7 +146,7 @@ impl ElementRule<2> for RmsProp {
 }
 
 update_rule! {
-    /// RMSProp along a velocity.
+    /// RMSProp with momentum: the parameter moves along a velocity.
     ///
     /// With d = grad + weight_decay · param,
     ///
@@ -152,10 +154,10 @@ update_rule! {
     /// - velocity = momentum · velocity + d / (√square + epsilon);
     /// - param −= rate · velocity.
     ///
-    /// The form of PyTorch's `torch.optim.RMSprop` with momentum > 0. Decay as in `sgd`.
+    /// It corresponds to PyTorch's `torch.optim.RMSprop` with momentum > 0. Decay works as in `sgd`.
     ///
-    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe what their velocity makes of them until they
-    /// are read; in the mode `lazy` they and their state stay.
+    /// With a gradient of selected rows in the mode `exact`, rows without a gradient move along their velocity when they are next
+    /// read. In the mode `lazy` these rows and their state do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -169,7 +171,7 @@ update_rule! {
     ///     Operand::constant("square", array![[4.0, 0.0]]),
     ///     Operand::constant("velocity", array![[2.0, 0.0]]),
     /// ])?;
-    /// // square = 4 in both places.
+    /// // square = 4 in both columns.
     /// let velocity: [f64; 2] = [1.0 + 1.0, -2.0];
     /// assert_eq!(out[0].as_slice::<f64>()?, velocity.map(|v| 1.0 - 0.5 * v));
     /// assert_eq!(out[2].as_slice::<f64>()?, velocity);
@@ -206,7 +208,7 @@ impl ElementRule<3> for RmsPropMomentum {
 }
 
 update_rule! {
-    /// RMSProp in units of the standard deviation of the gradients.
+    /// Centred RMSProp: gradient descent with each gradient divided by the standard deviation of the gradients.
     ///
     /// With d = grad + weight_decay · param,
     ///
@@ -214,11 +216,12 @@ update_rule! {
     /// - mean += (1 − alpha) · (d − mean);
     /// - param −= rate · d / (√(square − mean²) + epsilon).
     ///
-    /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41. The form of
-    /// PyTorch's `torch.optim.RMSprop` with centered=True. Decay as in `sgd`.
+    /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41; as PyTorch's
+    /// `torch.optim.RMSprop` with centered=True. Decay works as in `sgd`.
     ///
-    /// A row without a gradient does not move, but its averages fall at every step: in the mode `exact` it owes that until it is
-    /// read. In the mode `lazy` only the touched rows and their averages change.
+    /// A row without a gradient does not move, but each step multiplies its averages by alpha. In the mode `exact`, the averages
+    /// of such a row are brought up to date when the row is next read. In the mode `lazy` only the rows of the gradient and their
+    /// averages change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -232,7 +235,7 @@ update_rule! {
     ///     Operand::constant("square", array![[12.0, 8.0]]),
     ///     Operand::constant("mean", array![[-2.0, 0.0]]),
     /// ])?;
-    /// // square = 10 and mean = −1 in both places, so that what is divided by is 3.
+    /// // square = 10 and mean = −1 in both columns, so the divisor is 3.
     /// assert_eq!(out[0].as_slice::<f64>()?, [1.0 - 0.5 * (2.0 / 3.0), 1.0 + 0.5 * (4.0 / 3.0)]);
     /// assert_eq!(out[1].as_slice::<f64>()?, [10.0, 10.0]);
     /// assert_eq!(out[2].as_slice::<f64>()?, [-1.0, -1.0]);
@@ -263,7 +266,8 @@ impl ElementRule<3> for RmsPropCentred {
 }
 
 update_rule! {
-    /// RMSProp in units of the standard deviation of the gradients, along a velocity.
+    /// Centred RMSProp with momentum: divides each gradient by the standard deviation of the gradients, and moves along a
+    /// velocity.
     ///
     /// With d = grad + weight_decay · param,
     ///
@@ -272,11 +276,11 @@ update_rule! {
     /// - velocity = momentum · velocity + d / (√(square − mean²) + epsilon);
     /// - param −= rate · velocity.
     ///
-    /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41. The form of
-    /// PyTorch's `torch.optim.RMSprop` with centered=True, momentum > 0. Decay as in `sgd`.
+    /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41; as PyTorch's
+    /// `torch.optim.RMSprop` with centered=True, momentum > 0. Decay works as in `sgd`.
     ///
-    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe what their velocity makes of them until they
-    /// are read; in the mode `lazy` they and their state stay.
+    /// With a gradient of selected rows in the mode `exact`, rows without a gradient move along their velocity when they are next
+    /// read. In the mode `lazy` these rows and their state do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -291,7 +295,7 @@ update_rule! {
     ///     Operand::constant("mean", array![[-2.0, 0.0]]),
     ///     Operand::constant("velocity", array![[2.0, 0.0]]),
     /// ])?;
-    /// // square = 10 and mean = −1 in both places, so that what is divided by is 3.
+    /// // square = 10 and mean = −1 in both columns, so the divisor is 3.
     /// let velocity: [f64; 2] = [1.0 + 2.0 / 3.0, -4.0 / 3.0];
     /// assert_eq!(out[0].as_slice::<f64>()?, velocity.map(|v| 1.0 - 0.5 * v));
     /// assert_eq!(out[3].as_slice::<f64>()?, velocity);

@@ -1,4 +1,4 @@
-//! Slots, the shape rule and samples that all update operators share.
+//! Slots, the shape rule and samples of all update operators.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Float;
@@ -8,8 +8,8 @@ use crate::tensor::{DType, Dense, SelectedRows, StorageKind, Variable};
 
 /// The step of one element in an update: the parameter and its state, in the order of the output slots.
 pub trait ElementStep<T, const FIELDS: usize>: Copy + Send + Sync {
-    /// Returns the new values of the parameter and its state, from the old values and the gradient. Mark it `#[inline(always)]`:
-    /// it is the body of a vectorised loop over the elements.
+    /// Returns the new values of the parameter and its state, from the old values and the gradient. Mark this function
+    /// `#[inline(always)]`: it is the body of a vectorised loop over the elements.
     fn step(&self, fields: [T; FIELDS], grad: T) -> [T; FIELDS];
 }
 
@@ -22,18 +22,18 @@ pub(crate) const HISTORY_SHAPE: [usize; 2] = [KEPT + 1, 2];
 pub(in crate::ops) const GRAD: usize = 0;
 /// Input slot of the learning rate, in every rule.
 pub(in crate::ops) const RATE: usize = 1;
-/// Input slot of the update history, in every rule that may owe moves.
+/// Input slot of the update history, in every rule that may defer moves.
 pub(in crate::ops) const HISTORY: usize = 2;
 
 /// The mode of a rule for gradients of selected rows; stored by name in the attribute `mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SparseMode {
-    /// Computes the same numbers as the dense rule on the densified gradient. Rows without a gradient that the dense rule
-    /// would move owe the move until they are next read; a rule whose moves cannot wait refuses selected rows.
+    /// Computes the numbers of the dense rule on the densified gradient. A row without a gradient makes the moves of the dense
+    /// rule when the row is next read; a rule whose moves cannot be deferred refuses selected rows.
     #[default]
     Exact,
-    /// Moves only touched rows and their state.
+    /// Updates only the rows of the gradient and their state.
     Lazy,
 }
 
@@ -46,7 +46,8 @@ impl SparseMode {
         }
     }
 
-    /// Infers the shapes of an update of `fields` outputs with the storage `storage`, by a rule whose rows have the debt `owes`.
+    /// Infers the shapes of an update. `fields` is the number of updated outputs, `storage` their storage, and `owes` says
+    /// whether a row without a gradient makes its move never, later or at once.
     pub(in crate::ops) fn infer_shape(
         self,
         s: &mut InferShape<'_>,
@@ -120,18 +121,18 @@ impl Attribute for SparseMode {
     }
 }
 
-/// A scalar operand.
+/// Returns the number of a scalar operand.
 pub(in crate::ops) fn scalar(run: &Forward<'_>, slot: usize) -> Result<f64> {
     crate::with_float!(run.dtype(slot), T => Ok(run.input::<T>(slot)?.row(0)[0].to_f64()))
 }
 
-/// Returns the learning rate of the step for a parameter with this factor.
+/// Returns the learning rate of the step, times the parameter's rate factor `factor`.
 pub(in crate::ops) fn rate(run: &Forward<'_>, factor: f64) -> Result<f64> {
     Ok(scalar(run, RATE)? * factor)
 }
 
-/// Divides a step by `scale`; returns 0 where `scale` is 0: no gradient was ever seen there, and with an epsilon of 0
-/// the quotient would be 0 / 0.
+/// Divides a step by `scale`; returns 0 where `scale` is 0. There all gradients so far were 0, and with an epsilon of 0 the
+/// quotient would be 0 / 0.
 #[inline(always)]
 pub(in crate::ops) fn over<T: Float>(step: T, scale: T) -> T {
     if scale == T::ZERO { T::ZERO } else { step / scale }
@@ -148,7 +149,7 @@ pub(in crate::ops) fn samples([exact, lazy]: [Attributes; 2], fields: &[&str]) -
         let rate = Variable::dense(Dense::from_vec(&[], vec![0.125f32])?);
         let mut sample = CheckCase::new(name, attributes.clone()).without_gradient().constant("rate", rate);
         for (k, field) in fields.iter().enumerate() {
-            // Above 0, as some states must be.
+            // Numbers above 0, because some states must be positive.
             sample = sample.constant(field, numbers(shape, 0.9 + k as f64, 1.5)?);
         }
         Ok(sample)

@@ -8,21 +8,21 @@ use crate::operator::Attributes;
 
 /// A learning-rate schedule over the steps of training; the default is constant. The operator `learning_rate` computes it.
 ///
-/// In the first `warm_up` steps the rate rises linearly to the base rate: base · (step + 1) / warm_up. Then, with t
-/// counted from 0 after them,
+/// In the first `warm_up` steps the rate rises linearly to the base rate: base · (step + 1) / warm_up. After the warm-up, with t
+/// = 0, 1, … the number of steps since,
 ///
 /// - `constant`: the base rate;
 /// - `step`: base · factorᶠ with f = ⌊t / every⌋;
 /// - `step_after`: base · factorᶠ with f = ⌊(t − start) / every⌋ + 1, and base before t = start;
-/// - `piecewise`: base · factor of the last piece that t has reached, and base before the first;
+/// - `piecewise`: base · the factor of the last pair (step, factor) with step ≤ t, and base if there is none;
 /// - `cosine`: least + (base − least) · (1 + cos(π · t / steps)) / 2, and `least` from t = steps on;
 /// - `linear`: base + (least − base) · t / steps, and `least` from t = steps on;
 /// - `inverse_sqrt`: base · √(steps / (steps + t));
-/// - `one_cycle`: with top = rise · steps − 1, half a cosine wave from base / 25 up to base at t = top, and another one down to
-///   base / 250 000 at t = steps − 1, where it stays.
+/// - `one_cycle`: with top = rise · steps − 1, half a cosine wave from base / 25 up to base at t = top, then half a cosine wave
+///   down to base / 250 000 at t = steps − 1; the rate stays there.
 ///
-/// The forms of PyTorch's `StepLR`, `CosineAnnealingLR` (Loshchilov and Hutter, "SGDR", 2017, arXiv:1608.03983, without
-/// restarts) and `OneCycleLR` (Smith and Topin, "Super-convergence", 2017, arXiv:1708.07120). A warm-up of `steps` before
+/// The formulas are those in PyTorch's `StepLR`, `CosineAnnealingLR` (Loshchilov and Hutter, "SGDR", 2017, arXiv:1608.03983,
+/// without restarts) and `OneCycleLR` (Smith and Topin, "Super-convergence", 2017, arXiv:1708.07120). A warm-up of `steps` before
 /// `inverse_sqrt(steps)` is the schedule of Vaswani et al., "Attention is all you need", 2017, arXiv:1706.03762. `step_after`
 /// is the schedule of Zaremba et al., "Recurrent neural network regularization", 2014, arXiv:1409.2329.
 ///
@@ -93,13 +93,13 @@ impl Schedule {
         Form::Step { every, factor }.into()
     }
 
-    /// Delayed step decay: multiplies the base rate by `factor` at step `start`, and again every `every` steps after it.
+    /// Delayed step decay: multiplies the rate by `factor` at step `start`, and again every `every` steps after it.
     pub fn step_after(start: usize, every: usize, factor: f64) -> Self {
         Form::StepAfter { start, every, factor }.into()
     }
 
-    /// Piecewise constant: the base rate times a factor from each given step on, as pairs of a step and a factor,
-    /// by rising steps.
+    /// Piecewise constant: each pair (step, factor) sets the rate to base · factor from that step on; steps ascend, and count
+    /// from 0 after the warm-up.
     pub fn piecewise(pieces: impl IntoIterator<Item = (usize, f64)>) -> Self {
         Form::Piecewise(pieces.into_iter().collect()).into()
     }
@@ -312,7 +312,7 @@ mod tests {
             (50, 4e-6),
         ];
         close(&Schedule::one_cycle(20, 0.3), 1.0, &expected);
-        // Too short to rise, or nothing but a rise.
+        // Cycles too short to rise, and a cycle that only rises.
         close(&Schedule::one_cycle(2, 0.3), 1.0, &[(0, 1.0), (1, 4e-6)]);
         close(&Schedule::one_cycle(3, 1.0), 1.0, &[(0, 0.04), (1, 0.52), (2, 4e-6)]);
         close(&Schedule::one_cycle(1, 0.0), 1.0, &[(0, 4e-6)]);

@@ -20,7 +20,7 @@ pub fn dense_or_rows(attributes: &Attributes, name: &str) -> Result<StorageKind>
     }
 }
 
-/// Reads a number attribute, and checks it.
+/// Reads a number attribute; returns an error with the text `expected` unless the number is finite and `valid` accepts it.
 #[track_caller]
 pub(in crate::ops) fn number(
     attributes: &Attributes,
@@ -35,19 +35,19 @@ pub(in crate::ops) fn number(
     Err(Error::of(ErrorKind::Program, format!("attribute `{name}`"), expected, value.to_string()))
 }
 
-/// Reads a number attribute from 0.
+/// Reads a number attribute that is at least 0.
 #[track_caller]
 pub fn not_negative(attributes: &Attributes, name: &str) -> Result<f64> {
     number(attributes, name, "a finite number from 0", |v| v >= 0.0)
 }
 
-/// Reads a number attribute from 0; returns 0 if the attribute is absent.
+/// Reads a number attribute that is at least 0; returns 0 if the attribute is absent.
 #[track_caller]
 pub fn or_zero(attributes: &Attributes, name: &str) -> Result<f64> {
     if attributes.get(name).is_none() { Ok(0.0) } else { not_negative(attributes, name) }
 }
 
-/// Reads a number attribute from 0; returns 1 if the attribute is absent.
+/// Reads a number attribute that is at least 0; returns 1 if the attribute is absent.
 #[track_caller]
 pub fn or_one(attributes: &Attributes, name: &str) -> Result<f64> {
     if attributes.get(name).is_none() { Ok(1.0) } else { not_negative(attributes, name) }
@@ -59,7 +59,7 @@ pub fn steps(attributes: &Attributes, name: &str) -> Result<usize> {
     if attributes.get(name).is_none() { Ok(0) } else { attributes.size(name).at_caller() }
 }
 
-/// Returns 0 in the first `held` steps, where step 1 is the first, and 1 after them.
+/// Returns 0 for steps 1 to `held`, and 1 for later steps.
 pub fn after(held: usize, step: f64) -> f64 {
     if held == 0 || step > held as f64 { 1.0 } else { 0.0 }
 }

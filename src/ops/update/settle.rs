@@ -1,4 +1,4 @@
-//! `settle`: applies the moves that rows owe before the rows are read.
+//! `settle`: applies the updates that rows missed, before the rows are read.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use crate::ops::lookup::ids::ids;
 use crate::tensor::{DType, Variable};
 
 operator! {
-    /// Applies the moves that rows of a parameter owe before the rows are read. An update rule in exact mode moves rows
-    /// without a gradient too, and these owe the move.
+    /// Applies the updates that rows of a parameter missed, before the rows are read. In the mode `exact`, an update rule skips
+    /// rows without a gradient, though the dense rule would move them: these rows miss the update.
     ///
-    /// `ids` are the rows that are read: whole numbers, or a sparse matrix, whose columns are the ids; without `ids` all rows are
-    /// settled. Each update also settles one row in 8192 in turn, so that no row owes much. `rule` is the kind of the update
-    /// rule, which carries it out ([`Op::settle`](crate::operator::Op::settle)), `settings` are its attributes; `shape` and
-    /// `dtype` are the parameter's. `settled` is `[height]` in f64: the update up to which each row is settled. A settled row has
-    /// the numbers of the dense rule, up to rounding.
+    /// `ids` are the numbers of the rows that are read: whole numbers, or the column numbers of a sparse matrix's entries;
+    /// without `ids` all rows are settled. Each call also settles one row in 8192 in turn, so that no row misses many updates.
+    /// `rule` is the kind of the update rule, whose [`Op::settle`](crate::operator::Op::settle) does the work; `settings` are the
+    /// rule's attributes; `shape` and `dtype` are the parameter's. `settled` is `[height]` in f64: the number of updates that
+    /// each row has made. A settled row has the numbers of the dense rule, up to rounding.
     ///
     /// If an id is not a row of the table, nothing is settled: the operator that reads the rows then reports the id.
     ///
@@ -36,7 +36,7 @@ operator! {
     /// let pair = |name: &str, value: Literal| Literal::List(vec![name.into(), value]);
     /// let settings = vec![pair("mode", "exact".into()), pair("weight_decay", 1.0.into())];
     /// let sgd = Attributes::new().with("rule", "sgd").with("settings", settings);
-    /// // Two updates, at rates of 0.5 and 0.25, of which row 0 has made none and row 1 one.
+    /// // There were two updates, at rates of 0.5 and 0.25. Row 0 has made neither of them, row 1 only the first.
     /// let mut history = Array2::<f64>::zeros([16385, 2]);
     /// (history[[0, 0]], history[[1, 0]], history[[2, 0]]) = (2.0, 0.5, 0.25);
     /// let out = ops::catalogue().parse("settle", &sgd.with("dtype", "f64").with("shape", vec![2usize, 1]))?.call(&[
@@ -62,7 +62,7 @@ operator! {
 /// The kind of an update rule.
 pub(in crate::ops) struct RuleKind {
     kind: String,
-    /// The rule with its settings, once a registry has resolved it.
+    /// The rule with its settings; `None` until a registry has resolved the kind.
     found: Option<Arc<dyn Op>>,
 }
 
@@ -88,7 +88,7 @@ impl Attribute for RuleKind {
     }
 }
 
-/// Attributes as an attribute: pairs of a name and a value.
+/// The attributes of the rule, stored as one attribute: a list of pairs of a name and a value.
 pub(in crate::ops) struct Settings(Attributes);
 
 impl Attribute for Settings {
@@ -117,7 +117,7 @@ impl Attribute for Settings {
     }
 }
 
-/// Returns the attributes of an operator that settles the debts of an update rule.
+/// Returns the attributes of a `settle` operator for an update rule.
 pub(crate) fn settle_attributes(
     rule: &str,
     settings: &Attributes,
@@ -128,18 +128,18 @@ pub(crate) fn settle_attributes(
     Settle { rule, settings, dtype, shape }.attributes()
 }
 
-/// Returns whether an operator is an update rule whose moves may wait.
+/// Returns whether an operator is an update rule that can apply missed updates later: it has the output `settled`.
 fn waits(declaration: &Declaration) -> bool {
     declaration.signature.outputs.iter().any(|slot| slot.name == "settled" && slot.arity == Arity::Optional)
 }
 
-/// Carries out a call of the operator for a rule.
+/// Carries out a call of `settle` with a rule.
 pub(in crate::ops) fn settle(run: &mut Forward<'_>, rule: &dyn Rule) -> Result<()> {
     let ids = (run.count(Settle::IDS) > 0).then_some(read_ids as engine::ReadIds);
     engine::settle(run, rule, Settle::HISTORY, ids)
 }
 
-/// Collects the rows that are read.
+/// Collects the numbers of the rows that are read.
 fn read_ids(run: &Forward<'_>, to: &mut Vec<i64>) -> Result<()> {
     if let Some(csr) = run.csr(Settle::IDS) {
         to.extend_from_slice(csr.indices());

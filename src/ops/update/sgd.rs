@@ -22,7 +22,8 @@ impl<T: Float> ElementStep<T, 1> for Descend<T> {
     }
 }
 
-/// The move is rate · (ahead · d + along · velocity): along the velocity alone, or looking ahead of it.
+/// The parameter moves by −rate · (ahead · grad + along · velocity): ahead = 0 and along = 1 without Nesterov momentum; ahead = 1
+/// and along = momentum with it.
 #[derive(Clone, Copy)]
 struct Roll<T> {
     rate: T,
@@ -42,12 +43,12 @@ impl<T: Float> ElementStep<T, 2> for Roll<T> {
 update_rule! {
     /// Stochastic gradient descent: param −= rate · (grad + weight_decay · param).
     ///
-    /// `l1` and `decoupled` work as in every rule with weight decay: with p = param, weight_decay · p + l1 · sign(p) is
-    /// added to the gradient; with `decoupled`, first p ← (1 − rate · weight_decay) · p, then p moves by rate · l1 towards
-    /// 0 but not past it.
+    /// `l1` and `decoupled` work as in every rule with weight decay. With p = param, weight_decay · p + l1 · sign(p) is added to
+    /// the gradient. With `decoupled`, instead, first p ← (1 − rate · weight_decay) · p, then p moves by rate · l1 towards 0 but
+    /// not past it.
     ///
-    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe their weight decay until they are
-    /// read; L1 cannot wait.
+    /// With a gradient of selected rows in the mode `exact`, rows without a gradient get their weight decay when they are next
+    /// read. L1 decay cannot be deferred: it refuses selected rows.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -77,7 +78,7 @@ impl ElementRule<1> for Sgd {
     }
 
     fn owes(&self) -> Debt {
-        // A decay in the gradient has the effect of a decoupled one here.
+        // In plain SGD, a decay that is added to the gradient has the effect of a decoupled decay.
         Decay { decoupled: true, ..self.decay() }.owes(Debt::Nothing)
     }
 
@@ -86,7 +87,7 @@ impl ElementRule<1> for Sgd {
     }
 }
 
-/// The effect of updates without a gradient on a parameter and its velocity: a linear map of the two.
+/// The effect of updates without a gradient on a parameter and its velocity: a linear map of both, with one row for each.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Coast<T> {
     param: [T; 2],
@@ -104,24 +105,25 @@ impl<T: Float> ElementStep<T, 2> for Coast<T> {
 }
 
 impl Momentum {
-    /// Returns the factors of a move ahead of the velocity and along it.
+    /// Returns the factors (ahead, along) of the gradient and of the velocity in a move: (1, momentum) with Nesterov momentum,
+    /// else (0, 1).
     fn parts(&self) -> (f64, f64) {
         if self.nesterov { (1.0, self.momentum) } else { (0.0, 1.0) }
     }
 }
 
 update_rule! {
-    /// Gradient descent along a velocity. With d = grad + weight_decay · param,
+    /// SGD with momentum: gradient descent along a velocity. With d = grad + weight_decay · param,
     ///
     /// - velocity = momentum · velocity + d,
     /// - param −= rate · velocity, or, with `nesterov`, param −= rate · (d + momentum · velocity).
     ///
-    /// The velocity starts at zero, so that it is d after the first step. These are the formulas of PyTorch's
+    /// The velocity starts at zero, so it is d after the first step. These are the formulas of PyTorch's
     /// `torch.optim.SGD` without dampening; the Nesterov form follows Sutskever et al., "On the importance of
-    /// initialization and momentum in deep learning", 2013, with the parameter read where the gradient is taken.
+    /// initialization and momentum in deep learning", 2013, with `param` at the point where the gradient is computed.
     ///
-    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe their moves until they are read; in the
-    /// mode `lazy` they and their velocity stay.
+    /// With a gradient of selected rows in the mode `exact`, rows without a gradient make their moves when they are next read. In
+    /// the mode `lazy` these rows and their velocity do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -162,7 +164,7 @@ impl ElementRule<2> for Momentum {
         [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
     }
 
-    /// The two rows of a [`Coast`].
+    /// The numbers of the moves are the two rows of a [`Coast`].
     fn earlier(&self, &[param, by_velocity, by_param, velocity, ..]: &Moves, moment: Moment) -> Moves {
         let ((ahead, along), momentum) = (self.parts(), self.momentum);
         let rate = self.rate(moment);
@@ -170,7 +172,7 @@ impl ElementRule<2> for Momentum {
             true => (self.decay().kept(rate), 0.0),
             false => (1.0, self.weight_decay),
         };
-        // The images of a parameter of 1 without velocity, and of a velocity of 1 alone.
+        // The results of one update without a gradient for (parameter 1, velocity 0) and for (parameter 0, velocity 1).
         let first = [[keep - rate * (ahead + along) * decay, decay], [-rate * along * momentum, momentum]];
         let then = |of: [f64; 2]| first.map(|[param, velocity]| of[0] * param + of[1] * velocity);
         let ([a, b], [c, d]) = (then([param, by_velocity]), then([by_param, velocity]));

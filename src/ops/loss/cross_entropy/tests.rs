@@ -73,7 +73,7 @@ fn an_impossible_class_does_no_harm_and_a_nan_is_not_hidden() -> Result<()> {
     Ok(())
 }
 
-/// More classes than the sum has lanes, against the formula.
+/// The loss of more classes than the sum has lanes, compared with the formula.
 #[test]
 fn many_classes_are_those_of_the_formula() -> Result<()> {
     let logits = ndarray::Array2::from_shape_fn((3, 37), |(i, j)| 4.0 * ((i * 37 + j) as f64 * 0.9).sin());

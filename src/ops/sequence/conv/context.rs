@@ -1,17 +1,17 @@
-//! The rows and the columns that a convolution reads.
+//! The context of a convolution: the rows that it reads, and the groups of columns.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Window;
 use crate::operator::Attributes;
 use crate::ops::sequence::counts::{count, count_or_one};
 
-/// No window reaches further than this, so that row numbers cannot overflow.
+/// The largest distance of a row in a context from the current row, so that row numbers cannot overflow.
 const FURTHEST: usize = i32::MAX as usize;
 
-/// The *context* of a convolution: the `length` rows t + start, t + start + dilation, … that it reads for row t, and the number
-/// of groups that the columns are divided into.
+/// The *context* of a convolution: for row t it reads the `length` rows t + start, t + start + dilation, …; it also has the
+/// number of groups into which the columns are divided.
 ///
-/// Centred by default, as in the field's "same" convolution: start = −⌊dilation · (length − 1) / 2⌋.
+/// By default it is centred, as in a "same" convolution: start = −⌊dilation · (length − 1) / 2⌋.
 ///
 /// ```
 /// use unpadded::ops::Context;
@@ -45,7 +45,8 @@ impl Context {
         Self { at: ContextPosition::Centre, length, dilation: 1, groups: 1 }
     }
 
-    /// Reads the row and rows before it: start = −dilation · (length − 1). No row of the result depends on a later one.
+    /// Causal convolution: reads the current row and earlier rows, start = −dilation · (length − 1). No row of the result depends
+    /// on a later row.
     #[must_use]
     pub const fn causal(self) -> Self {
         Self { at: ContextPosition::End, ..self }
@@ -57,20 +58,20 @@ impl Context {
         Self { at: ContextPosition::Start(start), ..self }
     }
 
-    /// Reads every `dilation`-th row.
+    /// Dilation: reads every `dilation`-th row.
     #[must_use]
     pub const fn dilation(self, dilation: usize) -> Self {
         Self { dilation, ..self }
     }
 
-    /// Divides the columns into `groups` groups of equal width: a group of the result depends on the same group of the
-    /// input alone.
+    /// Grouped convolution: divides the columns into `groups` groups of equal width. A group of the result depends only on the
+    /// same group of the input.
     #[must_use]
     pub const fn groups(self, groups: usize) -> Self {
         Self { groups, ..self }
     }
 
-    /// The first row of the window, relative to the current row.
+    /// Returns the first row of the window, relative to the current row (negative: earlier).
     pub fn start(&self) -> i64 {
         let reach = self.length.saturating_sub(1).saturating_mul(self.dilation).min(FURTHEST + 1) as i64;
         match self.at {
@@ -80,7 +81,7 @@ impl Context {
         }
     }
 
-    /// The number of rows that are read for each row.
+    /// Returns the number of rows that the convolution reads for each row.
     pub const fn length(&self) -> usize {
         self.length
     }
@@ -89,7 +90,7 @@ impl Context {
         (self.dilation, self.groups)
     }
 
-    /// The numbers of padding rows (above, below) that each sequence needs.
+    /// Returns the numbers of padding rows that each sequence needs: (above, below) it.
     ///
     /// ```
     /// use unpadded::ops::Context;
@@ -103,7 +104,7 @@ impl Context {
     }
 }
 
-/// The window of an operator's attributes.
+/// Makes the window for the attributes of an operator.
 pub(super) fn window(start: i64, length: usize, dilation: usize) -> Window {
     Window { start: start as isize, step: dilation as isize, taps: length }
 }

@@ -1,4 +1,4 @@
-//! `sequence_conv`: a convolution over the rows of each sequence.
+//! `sequence_conv`: a one-dimensional convolution over the rows of each sequence.
 
 mod context;
 
@@ -30,14 +30,14 @@ operator! {
     ///
     /// out_t = b + Σ_j x_(t + start + j · dilation) · W_j, over the `length` rows of the [`Context`](crate::ops::Context), for
     /// every row t of x, of D numbers. W_j are the rows j · D … (j + 1) · D − 1 of the filter. So the output has x's rows and
-    /// LoD, with M numbers each. A row outside of the sequence counts as zeros, or, with `padding`, as a padding row: the first
-    /// `above` rows of `padding` come directly before the sequence, the `below` rows after them directly behind it
-    /// ([`Context::padding_rows`](crate::ops::Context::padding_rows) returns both numbers). Their gradient is the sum over all
-    /// sequences.
+    /// LoD, with M numbers each. A row outside of the sequence counts as zeros or, with `padding`, as a padding row: the first
+    /// `above` rows of `padding` come directly before the sequence, the next `below` rows directly after it
+    /// ([`Context::padding_rows`](crate::ops::Context::padding_rows) returns both numbers). The gradient of the padding rows is
+    /// the sum over all sequences.
     ///
     /// With `groups` G, columns of x and of the output are G groups of equal width: group g of the output depends on group g of
-    /// x, D / G numbers, and on W's columns of group g. With as many groups as columns each column is convolved by itself
-    /// ("depthwise"). An empty sequence has no rows, and so nothing to compute. No row is padded, whatever the lengths.
+    /// x, D / G numbers, and on W's columns of group g. With as many groups as columns, each column is convolved by itself
+    /// ("depthwise"). An empty sequence has no output rows. Sequences are not padded to one length.
     ///
     /// ```
     /// use ndarray::array;
@@ -59,8 +59,8 @@ operator! {
     ///
     /// # Errors
     /// If `x` has no LoD or does not hold floats, if the groups do not divide the columns of `x` and of the filter, or if a
-    /// shape does not fit; and if the length, the dilation or the number of groups is 0, or the context reaches further than
-    /// 2³¹ − 1 rows.
+    /// shape does not fit; if the length, the dilation or the number of groups is 0; if the context reaches further than 2³¹ − 1
+    /// rows.
     pub(in crate::ops) struct SequenceConv = sequence_conv {
         start: i64 => near,
         length: usize => count,
@@ -86,7 +86,7 @@ builder_methods! { SequenceConvPlain, Builder, Var;
     /// `layers::Conv` creates its filter itself.
     ///
     /// out_t = Σ_j x_(t + start + j · dilation) · W_j, over the `length` rows of the `context`; rows outside of the sequence
-    /// count as zeros. [`sequence_conv_with`](Self::sequence_conv_with) has the whole formula, a bias and padding rows.
+    /// count as zeros. [`sequence_conv_with`](Self::sequence_conv_with) has the full formula, a bias and padding rows.
     ///
     /// ```
     /// use unpadded::layers::init;
@@ -107,7 +107,7 @@ builder_methods! { SequenceConvPlain, Builder, Var;
     }
 }
 
-/// Scratch of a call, beside the prepared filter.
+/// Scratch of a call; `weights` is used only if the filter was not prepared.
 #[derive(Default)]
 struct Scratch<T: Float> {
     weights: Vec<PackedMatrix<T>>,
@@ -123,7 +123,7 @@ struct Group {
 }
 
 impl Group {
-    /// Each column is a group of its own.
+    /// Returns whether each column is a group of its own (a depthwise convolution).
     fn is_a_column(self) -> bool {
         self.input == 1 && self.output == 1
     }
@@ -254,13 +254,12 @@ impl SequenceConv {
         Self { start: context.start(), length: context.length(), dilation, groups }
     }
 
-    /// Returns the widths of a group, by the filter's shape.
+    /// Returns the widths of a group, which follow from the filter's shape.
     fn group<T>(&self, filter: View<'_, T>) -> Group {
         Group { input: filter.rows() / self.length, output: filter.width() / self.groups }
     }
 
-    /// Packs the filter of each group for the product, or transposed for the gradient of x. A depthwise filter is read without
-    /// packing.
+    /// Packs the filter of each group for the product, or transposed for the gradient of x. A depthwise filter is not packed.
     fn pack<T: Float>(&self, filter: View<'_, T>, pass: Pass, packed: &mut Vec<PackedMatrix<T>>) {
         let Group { input, output } = self.group(filter);
         let count = if self.group(filter).is_a_column() { 0 } else { self.groups };
