@@ -71,7 +71,7 @@ impl DType {
 
 /// A Rust type that a tensor can hold. Only the types of [`DType`] implement it.
 pub trait Element: sealed::Sealed + Copy + Send + Sync + Default + fmt::Debug + PartialEq + 'static {
-    /// Its dtype.
+    /// The dtype of this type's tensors.
     const DTYPE: DType;
 }
 
