@@ -18,7 +18,7 @@ use super::{
 use crate::error::{AtCaller, Result};
 
 /// Records in files that may be larger than memory: each pass reads the files anew and holds one record. Formats and options are
-/// the same as for [`DataSet`](super::DataSet); the files must not change meanwhile.
+/// the same as for [`DataSet`](super::DataSet); the files must not change between passes.
 ///
 /// ```
 /// use unpadded::data::{Data, LabelledFiles, Limits, Tokenizer};
@@ -38,9 +38,9 @@ pub struct Files<R> {
     name: String,
     read_as: ReadOptions,
     open: Arc<dyn Fn() -> Stream<R> + Send + Sync>,
-    /// Nested hold-outs: the records are in the last part.
+    /// The nested hold-outs, outermost first: a record belongs to these files if each hold-out keeps it.
     parts: Vec<HoldOutChoice>,
-    /// The result of a pass over the records.
+    /// The result of an earlier pass over the records; `None` before the first pass.
     known: Option<RecordCount>,
 }
 
@@ -77,13 +77,13 @@ impl RecordCount {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Survey {
-    /// The training texts, which are not held out. Their loader needs no pass over the files.
+    /// The training texts, which are not held out. Making their loader needs no further pass over the files.
     pub rest: LabelledFiles,
-    /// The held-out texts. Their loader needs no pass over the files.
+    /// The held-out texts. Making their loader needs no further pass over the files.
     pub held: LabelledFiles,
-    /// The labels of all texts, sorted; an error if there are not two.
+    /// The labels of all texts, sorted; an error if there are fewer than two.
     pub labels: Result<Vocabulary>,
-    /// The vocabulary of the rest; an error as of [`Vocabulary::of`].
+    /// The vocabulary of the training texts, or the error of [`Vocabulary::of`].
     pub words: Result<Vocabulary>,
 }
 
@@ -139,7 +139,7 @@ impl<R: Record> Files<R> {
         held.fold(self.name.clone(), |name, _| held_name(&name))
     }
 
-    /// The detected format and columns, and all settings: other files of the data set are read with them.
+    /// The options with the detected format and columns, to read other files of the data set in the same way.
     pub fn read_as(&self) -> &ReadOptions {
         &self.read_as
     }
@@ -165,7 +165,7 @@ impl<R: Record> Files<R> {
         Self { open: Arc::new(open), known: None, ..self }
     }
 
-    /// Iterates over the records. An error in a file is the last item.
+    /// Iterates over the records, in order. An error in a file is the last item.
     pub fn records(&self) -> Box<dyn Iterator<Item = Result<R>> + Send> {
         let parts = self.parts.clone();
         let is_of = move |record: &R| {
@@ -175,9 +175,9 @@ impl<R: Record> Files<R> {
         Box::new((self.open)().filter(move |record| record.as_ref().map_or(true, &is_of)))
     }
 
-    /// Makes samples by a function of a record, read anew in each epoch. The files are read once now, to find errors before the
-    /// training, unless a [survey](LabelledFiles::survey) has read them. `salt` is a number of all other inputs of `sample`, such
-    /// as vocabularies: a checkpoint recognizes its data by it.
+    /// Makes a sample of each record by `sample`, anew in each epoch. The call reads the files once, to find errors before the
+    /// training, unless a [survey](LabelledFiles::survey) has read them. `salt` is a hash of all other inputs of `sample`, such
+    /// as vocabularies: it is part of the fingerprint by which a checkpoint recognizes its data.
     ///
     /// # Errors
     /// If there is no record; the errors of `sample`; an error in a file.
@@ -190,8 +190,8 @@ impl<R: Record> Files<R> {
         self.samples_of(|f| f.number(salt), sample).at_caller()
     }
 
-    /// Makes samples of the records, which must not be empty, numbered from 0 on. Unless the files were surveyed, a pass checks
-    /// that each record gives a sample. `salt` is a number of all other inputs of the samples.
+    /// Makes samples of the records, which must not be empty, numbered from 0 on. Unless the files were surveyed, a pass over
+    /// them checks that each record gives a sample. `salt` is a hash of all other inputs of the samples.
     fn samples_of(
         &self,
         salt: impl FnOnce(Fingerprint) -> Fingerprint,
