@@ -157,7 +157,7 @@ impl<R> DataSet<R> {
         [Self { records: train, ..self }, dev, test]
     }
 
-    /// Adds a note to an error: the file and the detected format of the records.
+    /// Adds the name of the data set to an error, as a note.
     pub(super) fn noted(&self, error: Error) -> Error {
         error.noted(format!("in `{}`", self.name))
     }

@@ -98,8 +98,8 @@ impl Encoding {
         found.map(|(_, of)| Self::Named(NamedEncoding(of)))
     }
 
-    /// Detects UTF-16 without a byte order mark: nearly all bytes that are 0 must be at even positions, or at odd
-    /// positions.
+    /// Detects UTF-16 without a byte order mark: more than half of the bytes at odd positions are 0 and hardly any at
+    /// even positions (little-endian), or the reverse (big-endian).
     pub(super) fn unmarked(first: &[u8]) -> Option<Self> {
         let zeros = |from: usize| first.iter().skip(from).step_by(2).filter(|&&byte| byte == 0).count();
         let (even, odd, half) = (zeros(0), zeros(1), first.len() / 2);
@@ -122,7 +122,8 @@ impl Encoding {
     }
 
     /// Decodes the bytes of a line, or returns the reason why they are malformed. Lines in a named encoding were converted to
-    /// UTF-8 before. If the encoding is `guessed`, a line that is valid UTF-8 beyond ASCII is an error: the guess was wrong.
+    /// UTF-8 before. If Windows-1252 was `guessed`, a line that is valid UTF-8 beyond ASCII is an error: the file mixes both
+    /// encodings.
     pub(super) fn decode(self, guessed: bool, bytes: &[u8]) -> Result<Cow<'_, str>, Reason> {
         let is_utf_8 = |line: &[u8]| !line.is_ascii() && std::str::from_utf8(line).is_ok();
         if guessed && self == Self::Windows1252 && bytes.split(|&byte| byte == b'\n').any(is_utf_8) {
