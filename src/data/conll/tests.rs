@@ -128,7 +128,7 @@ fn ten_columns_that_count_are_conllu_without_comments() {
     let spaced = "1 de de ADP P _ 2 case _ _\n2 pain pain NOUN N _ 0 root _ _\n";
     let (said, texts) = read("corpus.txt", spaced, None).unwrap();
     assert!(said.ends_with("10 columns between spaces") && texts == ["1: de/ADP pain/NOUN"], "{said}");
-    // Only the second column counts the words; the first has a range.
+    // Ranges of words are skipped in other formats than CoNLL-U, too, if the first column counts the words.
     let other = "1-2\tdu\t_\n1\tde\tADP\n2\tle\tDET\n";
     assert_eq!(read("corpus.txt", other, None).unwrap().1, ["2: de/ADP le/DET"]);
 }
