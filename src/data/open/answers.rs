@@ -31,13 +31,14 @@ pub enum AnswerCell {
 pub struct Question {
     /// The number of the record's first line, from 1 on; in Parquet, the number of the row.
     pub line: u64,
-    /// The text to predict for, or the error that explains why there is no text.
+    /// The text to predict for, or the error that explains why there is no text. Of a sentence of words, each word is a
+    /// line of the text.
     pub text: Result<String>,
     /// The lines of the record, behind the preceding lines that belong to no record.
     pub(super) raw: Vec<Raw>,
     /// The numbers of the lines that are words, in a file of columns.
     pub(super) words: Vec<u64>,
-    /// The number of the header's line, which has the names of the columns, if it is among the lines of this record.
+    /// The number of the header's line, if it is among the preceding lines; the header has the names of the columns.
     pub(super) header: Option<u64>,
 }
 

@@ -33,7 +33,7 @@ pub(super) enum Source {
     Rows(Vec<String>, FieldText),
 }
 
-/// The words of a field, joined with line feeds, which is the input of models.
+/// The words of a field as a text with one word per line, which is the input of models.
 fn words(object: &fields::Object<'_>, name: &str) -> Result<String, Reason> {
     joined(&fields::texts(object, name)?)
 }
@@ -251,7 +251,7 @@ fn alone(text: String) -> SentenceWords {
     SentenceWords { text, ..SentenceWords::default() }
 }
 
-/// Stores the columns of the text in the options.
+/// Stores the columns of the text in the options, and removes the columns of labels, targets and tags.
 fn keep(options: &mut ReadOptions, texts: &[Column<'_>], names: &[String]) {
     match texts.first().map(|text| text.what) {
         Some("source") => options.source = names.first().cloned(),
@@ -368,7 +368,8 @@ fn by_place(
     (texts, label): (&[Column<'_>], Column<'_>),
 ) -> Result<table::Table> {
     let of = |wanted: &[Column<'_>]| table::Table::of(file, guess.format, options, wanted);
-    // With the column of the labels, texts are not confused with labels.
+    // The column of the label is detected together with the columns of the text, so that neither is taken for the
+    // other.
     let both = of(&[texts, &[label]].concat());
     let named = |table: &table::Table| table.has_header() || label.given.is_some();
     match both {
