@@ -177,8 +177,8 @@ impl Error {
         Some(first)
     }
 
-    /// Iterates over the combined errors of a program with several mistakes, first to last; a single error returns
-    /// itself.
+    /// Iterates over the combined errors of a program with several mistakes, first to last; a single error is the only
+    /// item.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -242,8 +242,8 @@ impl Error {
         self
     }
 
-    /// Replaces the operator and the block by those in `place`: an error of a helper operator is reported for the operator
-    /// that it was added for.
+    /// Replaces the operator and the block by the operator and the block in `place`: an error of an operator that the
+    /// builder added is reported for the operator that the user called.
     #[must_use]
     pub(crate) fn of_operator(mut self, place: &Place) -> Self {
         self.0.place.operator.clone_from(&place.operator);
@@ -332,8 +332,8 @@ pub(crate) fn is_own(line: &str) -> bool {
     line.starts_with(file!().trim_end_matches("error.rs")) || line.starts_with("/rustc/")
 }
 
-/// Adds the caller's line to an error inside a `#[track_caller]` function, for errors of closures, iterators and private
-/// functions, which lose this line.
+/// Adds the caller's line to an error inside a `#[track_caller]` function. Errors of closures, iterators and private
+/// functions lose this line.
 pub(crate) trait AtCaller {
     #[track_caller]
     #[must_use]

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::error::{AtCaller, Result};
 
-/// Records in files that may be larger than memory: each pass reads the files anew and holds one record. Formats and options are
-/// the same as for [`DataSet`](super::DataSet); the files must not change between passes.
+/// Records in files that may be larger than memory: each pass reads the files anew and holds one record.
+/// [`DataSet`](super::DataSet) has the same formats and options; the files must not change between passes.
 ///
 /// ```
 /// use unpadded::data::{Data, LabelledFiles, Limits, Tokenizer};
@@ -144,8 +144,9 @@ impl<R: Record> Files<R> {
         &self.read_as
     }
 
-    /// Hold-out: about one in `one_in` records, the same as in [`DataSet::hold_out`](super::DataSet::hold_out), by the seed and
-    /// the record alone. Returns the rest, then the held-out records; 0 holds out nothing.
+    /// Hold-out: about one in `one_in` records, by the seed and the record alone.
+    /// [`DataSet::hold_out`](super::DataSet::hold_out) holds out the same records. Returns the rest, then the held-out records;
+    /// 0 holds out nothing.
     #[must_use]
     pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
         let (mut rest, mut out) = (Self { known: None, ..self.clone() }, Self { known: None, ..self });
@@ -302,12 +303,12 @@ impl LabelledFiles {
         wrong.map_or(found, Err).at_caller()
     }
 
-    /// Loads batches of token ids and label ids for the feeds of these names. The files are read once now, so that errors are
-    /// reported before the first epoch, unless a [survey](Self::survey) has read them; and once in each epoch.
-    /// [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`] texts.
+    /// Loads batches of token ids and label ids for the feeds of these names. This call reads the files once, unless a
+    /// [survey](Self::survey) has read them, so that errors are reported before the first epoch. Each epoch reads the files
+    /// again. [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`] texts.
     ///
     /// # Errors
-    /// As [`Loader::new`]; if there is no text, or a label or token that its vocabulary does not have; an error in a file.
+    /// As [`Loader::new`]; if there is no text; if a vocabulary lacks a label or a token; an error in a file.
     #[track_caller]
     pub fn loader(
         &self,
@@ -328,9 +329,9 @@ impl LabelledFiles {
 }
 
 impl PairFiles {
-    /// Loads batches for three feeds, as [`Pairs::loader`](super::Pairs::loader). The files are read once now, so that errors are
-    /// reported before the first epoch, and once in each epoch. [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`]
-    /// pairs.
+    /// Loads batches for three feeds, as [`Pairs::loader`](super::Pairs::loader) does. This call reads the files once, so that
+    /// errors are reported before the first epoch. Each epoch reads the files again. [`Loader::shuffle`] shuffles in a window of
+    /// [`Loader::buffer`] pairs.
     ///
     /// # Errors
     /// As [`Pairs::loader`](super::Pairs::loader); an error in a file.
@@ -357,9 +358,9 @@ impl PairFiles {
 }
 
 impl TaggedFiles {
-    /// Makes samples as [`TaggedTexts::samples`](super::TaggedTexts::samples). The files are read once now, so that errors are
-    /// reported before the first epoch, and once in each epoch; [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`]
-    /// texts.
+    /// Makes samples as [`TaggedTexts::samples`](super::TaggedTexts::samples) does. This call reads the files once, so that
+    /// errors are reported before the first epoch. Each epoch reads the files again; [`Loader::shuffle`] shuffles in a window
+    /// of [`Loader::buffer`] texts.
     ///
     /// # Errors
     /// As [`TaggedTexts::samples`](super::TaggedTexts::samples); an error in a file.

@@ -19,7 +19,7 @@ enum State<R> {
     Ended,
 }
 
-/// A reader that counts the bytes that it reads.
+/// A reader that counts the bytes that were read.
 struct CountingReader<R> {
     bytes: R,
     count: u64,

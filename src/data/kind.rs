@@ -108,7 +108,7 @@ fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Returns a reader of the same bytes if they may be text, with or without markup.
+/// Returns a reader of all bytes of the file, which may be text, with or without markup.
 ///
 /// # Errors
 /// If the file is of a known kind that is no text: the message has the kind and advice.
@@ -116,7 +116,7 @@ pub(super) fn checked(name: &str, bytes: Box<dyn Read + Send>) -> Result<Box<dyn
     unless(foreign, name, bytes)
 }
 
-/// Returns a reader of the same bytes if they are neither an HTML page nor an XML document.
+/// Returns a reader of all bytes of the file, which must be neither an HTML page nor an XML document.
 ///
 /// # Errors
 /// As [`checked`].

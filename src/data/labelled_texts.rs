@@ -98,7 +98,7 @@ impl LabelledTexts {
     /// Loads batches of token ids and label ids, for the feeds of these names.
     ///
     /// # Errors
-    /// As [`Loader::new`]; if there is no text, or a label or token that its vocabulary does not have.
+    /// As [`Loader::new`]; if there is no text, or if a vocabulary lacks a label or a token.
     #[track_caller]
     pub fn loader(
         &self,

@@ -69,8 +69,8 @@ impl FirstIndex {
 /// A parser of lines.
 pub(super) struct LibsvmLine {
     first: FirstIndex,
-    /// The index, the number of the pair in the line, and the value of each entry of the current line; a field, so that
-    /// its memory is reused.
+    /// The index, the number of the pair in the line, and the value of each entry of the current line; the vector is
+    /// kept, so that its memory is reused.
     pairs: Vec<(i64, usize, f32)>,
 }
 

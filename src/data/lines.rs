@@ -11,7 +11,7 @@ use super::memory::Usage;
 use super::watched::FileChange;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The error of a failed read of `what`.
+/// The error for a failed read; `what` is the name of the file in the message.
 pub(super) fn broken(what: String, error: &std::io::Error) -> Error {
     use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     if let Some(changed) = FileChange::of(&what, error) {

@@ -77,10 +77,10 @@ impl TaggedText {
 /// A data set of texts whose words have one tag each, in memory.
 ///
 /// [`DataSet::open`] reads a file of columns ([`TaggedTexts::of_columns`]); JSON Lines or Parquet with a list of the words and
-/// one of the tags; or a folder of parallel files ([`TaggedTexts::of_parallel`]): `seq.in` with the words of a text a line,
-/// `seq.out` with their tags, and perhaps `label` with the label of each text. Several files by a pattern such as `data/*.conll`;
-/// a file in a zip as `some.zip!file`. Options give columns by number from 1 on, or by name: in CoNLL-U both are possible, in
-/// JSON and Parquet only names.
+/// one of the tags; or a folder of parallel files ([`TaggedTexts::of_parallel`]): `seq.in` with the words of a text per line,
+/// `seq.out` with the tags of these words, and perhaps `label` with the label of each text. A pattern such as `data/*.conll`
+/// reads several files; `some.zip!file` reads a file in a zip. Options give columns by number from 1 on, or by name: in CoNLL-U
+/// both are possible, in JSON and Parquet only names.
 ///
 /// ```
 /// use unpadded::data::{Data, Limits, TaggedTexts, TextFile};
@@ -194,11 +194,11 @@ impl TaggedTexts {
         Vocabulary::labels(labels())
     }
 
-    /// Makes samples of the ids of the words, of the characters of each word if there is a vocabulary for them, of the tags, and
-    /// of the label if there is a vocabulary for it.
+    /// Makes a sample of each text: the ids of the words, of the characters of each word, of the tags, and of the label.
+    /// Characters and label are left out if there is no vocabulary for them.
     ///
     /// # Errors
-    /// If there is no text, or a word, a character, a tag or a label that its vocabulary does not have.
+    /// If there is no text, or if a vocabulary lacks a word, a character, a tag or the label.
     #[track_caller]
     pub fn samples(
         &self,

@@ -213,9 +213,10 @@ impl Tokenizer {
         counted.within(limits).at_caller()
     }
 
-    /// Joins tokens to a text: characters without spaces; other tokens with spaces between them, except marked
-    /// [pieces](Self::pieces); tokens of a `tokenizer.json` by its decoder, without special tokens. Characters give
-    /// back the text that was tokenized; so do pieces and uncut words if single spaces separate the words of the text.
+    /// Joins tokens to a text: characters without spaces; other tokens with spaces between, except before marked
+    /// [pieces](Self::pieces); tokens of a `tokenizer.json` by the decoder of the file, without special tokens.
+    /// Characters give back the text that was tokenized; so do pieces and uncut words if single spaces separate the
+    /// words of the text.
     pub fn join<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> String {
         #[cfg(feature = "tokenizers")]
         if let Cut::HuggingFace(of) = &self.cut {
@@ -244,7 +245,7 @@ fn pieces(word: &str) -> impl Iterator<Item = (bool, &str)> {
         let rest = word.get(at..)?;
         let letter = |c: &&str| c.starts_with(char::is_alphanumeric);
         let letters: usize = rest.graphemes(true).take_while(letter).map(str::len).sum();
-        // An apostrophe behind letters belongs to them, any other mark is a piece of its own.
+        // An apostrophe behind letters belongs to their piece; any other mark is a separate piece.
         let mark = rest.get(letters..)?.graphemes(true).next();
         let mark = mark.filter(|mark| letters == 0 || matches!(*mark, "'" | "\u{2019}"));
         let piece = rest.get(..letters + mark.map_or(0, str::len)).filter(|piece| !piece.is_empty())?;

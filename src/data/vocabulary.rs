@@ -59,8 +59,8 @@ impl Limits {
         Self { specials: Vec::new(), ..self }
     }
 
-    /// Base vocabulary, which grows by the new tokens (default: none). Its entries keep their numbers, whatever the other limits are, and
-    /// counts are added up.
+    /// Base vocabulary, which grows by the new tokens (default: none). The entries of the base keep their ids, whatever the other
+    /// limits are; the counts of the base and of the new texts are added up.
     #[must_use]
     pub fn base(self, base: impl Into<Option<Vocabulary>>) -> Self {
         Self { base: base.into(), ..self }
@@ -342,7 +342,7 @@ impl Vocabulary {
         self.tokens.iter().map(|token| &**token)
     }
 
-    /// The fingerprint of the vocabulary: equal only for vocabularies that assign the same ids.
+    /// The fingerprint of the vocabulary: two vocabularies have equal fingerprints only if they assign equal ids.
     pub fn fingerprint(&self) -> u64 {
         let unknown = self.unknown.map_or(u64::MAX, |id| id as u64);
         let f = Fingerprint::default().number(unknown);

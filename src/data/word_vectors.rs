@@ -28,13 +28,13 @@ enum VectorPlace {
 /// | form | a vector |
 /// |---|---|
 /// | text, as of GloVe | a line of the word and its numbers |
-/// | text, as of word2vec and fastText (`.vec`) | the same, below a line with how many vectors there are and their width |
-/// | binary, as of word2vec | the word, a space and little-endian `f32`, below the same line |
+/// | text, as of word2vec and fastText (`.vec`) | a line of the word and its numbers; the first line of the file has the number and the width of the vectors |
+/// | binary, as of word2vec | the word, a space and little-endian `f32` numbers; the first line is as in the text form |
 ///
-/// A whole model of fastText (`.bin`) is refused; its vectors are in the `.vec` beside it. Any of these forms may be compressed
-/// with gzip or zip. In text, words may contain spaces, since the vector is the last numbers of a line. The width is declared
-/// in the first line or, if the first line is a vector, is the number of numbers behind its first word. A first line of two
-/// whole numbers is always a declaration.
+/// A whole model of fastText (`.bin`) is refused; the `.vec` file that comes with the model has the vectors. Any of these forms
+/// may be compressed with gzip or zip. In text, words may contain spaces, since the vector is the last numbers of a line. The
+/// width is declared in the first line or, if the first line is a vector, is the number of numbers behind its first word. A
+/// first line of two whole numbers is always a declaration.
 ///
 /// A token gets the vector of its word, or else the vector of its lower-case form; if a word has several vectors, the first one
 /// counts. The file is streamed: memory holds only the vectors of the vocabulary's tokens. For words that are not in the

@@ -10,7 +10,8 @@ use super::{Coo, Csr, DType, Dense, SelectedRows, with_element};
 const FIRST: usize = 8;
 const LAST: usize = 4;
 
-/// The shown positions of a list: all, or the first and the last with `None` for the omitted ones.
+/// The shown positions of a list: all positions, or the first and the last positions, with `None` for the omitted
+/// positions between them.
 fn shown(len: usize) -> impl Iterator<Item = Option<usize>> {
     let all = len <= FIRST + LAST + 1;
     let head = if all { len } else { FIRST };

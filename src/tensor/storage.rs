@@ -180,7 +180,7 @@ impl Storage {
         }
     }
 
-    /// The rows in a range, copied, in the same storage.
+    /// Copies the rows in a range; the result has the same storage.
     ///
     /// # Errors
     /// A range that ends before it starts or beyond the last row, a tensor without dimensions, or selected rows: they are

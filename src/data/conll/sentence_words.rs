@@ -144,8 +144,9 @@ impl Columns {
         Box::new(Marked { block, lines: Vec::new(), header: None })
     }
 
-    /// Appends `line` with the answer `cell` to `to`: in a new last column. The columns of CoNLL-U are fixed, so there the answer
-    /// is in the column of the tags if the cell is `_`, else in the last column (MISC), as an attribute `tags=…`.
+    /// Appends `line` with the answer `cell` to `to`: in a new last column. The columns of CoNLL-U are fixed: in such a file, the
+    /// answer is in the column of the tags if the cell there is `_`, and else in the last column (MISC), as an attribute
+    /// `tags=…`.
     pub(in crate::data) fn with(&self, line: &str, cell: &str, to: &mut String) {
         if self.universal {
             let cells: Vec<&str> = line.trim_end_matches(is_blank).split('\t').collect();

@@ -123,7 +123,7 @@ fn what_a_process_of_the_same_number_left_is_no_obstacle() {
 fn one_at_a_time_holds_a_file_by_whatever_path() {
     let folder = folder("lock");
     let x = folder.join("x");
-    // A lock file without a lock is what a killed process leaves.
+    // A killed process leaves a lock file without a lock.
     fs::write(folder.join(".x.lock"), b"").unwrap();
     let held = lock(&x).unwrap();
     held.write(|w| w.write_section("a", b"new")).unwrap();
