@@ -1,5 +1,4 @@
-//! Dense tensors: an ndarray array of numbers of one [`DType`](crate::tensor::DType), always in standard (row-major)
-//! layout.
+//! Dense tensors: an ndarray array of numbers of one [`DType`], always in standard (row-major) layout.
 
 mod arithmetic;
 mod serial;

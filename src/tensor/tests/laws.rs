@@ -250,7 +250,7 @@ proptest! {
 
     #[test]
     fn bools_count_as_zero_and_one(a in triples(), b in triples(), [r, c, n] in extents()) {
-        // As bool, each entry is true; absolute values keep a sum from being 0, so that a sum is true, too.
+        // Absolute values cannot cancel, so a sum is true exactly if one of its numbers is true.
         let positive = |t: &[Triple]| t.iter().map(|&(i, j, v)| (i, j, v.abs())).collect::<Vec<_>>();
         let make = |shape, t: &[Triple]| csr(shape, &positive(t), DType::Bool);
         let (x, y, z) = (make([r, c], &a), make([r, c], &b), make([c, n], &b));
