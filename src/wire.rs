@@ -438,7 +438,7 @@ fn unwritable(target: &str, error: &io::Error) -> Error {
 pub fn open(path: &Path) -> Result<Reader<BufReader<File>>> {
     let source = format!("file `{}`", path.display());
     let failed = |e: io::Error| Error::io(&source, "read", &e);
-    // The check is before the opening, because opening a pipe waits for its writer.
+    // The kind of the file is checked before the opening, because opening a pipe waits for a writer.
     if !fs::metadata(path).map_err(failed).at_caller()?.is_file() {
         return Err(Error::of(ErrorKind::Io, source, "a file", "a folder or a device"));
     }

@@ -57,7 +57,7 @@ impl Origin {
         WatchedFile::new(path).map(|file| Self::File(Arc::new(file)))
     }
 
-    /// The name in messages.
+    /// The name of the file or the embedded bytes in messages.
     pub(super) fn name(&self) -> String {
         match self {
             Self::File(file) => file.path.display().to_string(),

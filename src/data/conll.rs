@@ -258,7 +258,7 @@ impl Columns {
         self.words < self.count && self.tags < self.count
     }
 
-    /// The sentences of a file, in its order.
+    /// Reads the sentences of a file, in the order of the file.
     pub(super) fn sentences(&self, file: &TextFile) -> Result<Records<Sentence>> {
         file.records(Block::new(self))
     }

@@ -31,7 +31,7 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// records are never all in memory.
     ///
     /// # Errors
-    /// If there is no file, or its first lines do not match its format.
+    /// If there is no file, or the first lines of a file do not match the format.
     fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>>;
 
     /// Decides a change to each record from all records together, such as a repair of tags (default: `None`, no
@@ -102,7 +102,7 @@ impl<R> DataSet<R> {
         Self { read_as, ..self }
     }
 
-    /// The name in messages.
+    /// The name of the data set in messages.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -100,7 +100,7 @@ impl<R: Record> Files<R> {
     /// record is reported when a pass reads it.
     ///
     /// # Errors
-    /// If there is no file, or its first lines do not match its format.
+    /// If there is no file, or the first lines of a file do not match the format.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with([path], &ReadOptions::default())
@@ -133,7 +133,7 @@ impl<R: Record> Files<R> {
         Ok(Self { name, read_as: options, open, parts: Vec::new(), known: None })
     }
 
-    /// The name in messages.
+    /// The name of the data set in messages.
     pub fn name(&self) -> String {
         let held = self.parts.iter().filter(|part| part.held);
         held.fold(self.name.clone(), |name, _| held_name(&name))

@@ -146,9 +146,9 @@ pub trait Data: Send + Sync {
     /// The number of batches of an epoch; `None` if it is unknown before the batches are read.
     fn batch_count(&self) -> Option<u64>;
 
-    /// Checks, before training reads a batch, that two feeds with the same sequences (`feed_like`) have equal lengths in each
-    /// sample, in the upper `levels` levels. Data that is not in memory returns `Ok`; a batch that does not fit is then
-    /// refused when it is read.
+    /// Checks that two feeds have equal lengths in each sample, in the upper `levels` levels. A training calls this before
+    /// the first batch for feeds that share their sequences (`feed_like`). Data that is not in memory returns `Ok`; a batch
+    /// that does not fit is then refused when it is read.
     ///
     /// # Errors
     /// If a sample differs: the message has the number of the first.

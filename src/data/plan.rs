@@ -8,7 +8,7 @@ use crate::error::Result;
 
 /// The files of a data set, and how their records are read.
 pub struct Plan<R> {
-    /// The name in messages.
+    /// The name of the data set in messages.
     pub(super) name: String,
     /// The detected format and columns, and all settings.
     pub(super) options: ReadOptions,

@@ -82,7 +82,7 @@ impl TagScheme {
         }
     }
 
-    /// The name.
+    /// The name of the scheme, such as `IOB2`.
     pub fn name(self) -> &'static str {
         Self::ALL.into_iter().find(|(scheme, _)| *scheme == self).map_or("", |(_, name)| name)
     }

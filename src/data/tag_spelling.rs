@@ -281,7 +281,7 @@ impl TagSurvey {
             sentences(&mut |tags| {
                 chunked += usize::from(tags.iter().any(|tag| tag != spelling.outside));
             })?;
-            // Tags that are single letters may be other names.
+            // Tags that are single letters may be names of something else than a scheme's letters.
             let letters = found.tagging.scheme.letters();
             let is_other = |tag: &&str| {
                 let letter = spelling.parse(tag).and_then(|(letter, _)| u8::try_from(letter).ok());
@@ -428,8 +428,8 @@ fn in_memory<'a>(sentences: &'a [&'a [String]]) -> Box<AllSentences<'a>> {
 }
 
 impl TagScheme {
-    /// Detects the scheme and the spelling of the tags of these sentences. Of several schemes that fit, the first of IOB2, IOBES,
-    /// IOE2, IOB1, IOE1 and plain tags.
+    /// Detects the scheme and the spelling of the tags of these sentences. If several schemes fit, the result is the first of
+    /// these: IOB2, IOBES, IOE2, IOB1, IOE1, plain tags.
     ///
     /// ```
     /// use unpadded::data::TagScheme;

@@ -240,7 +240,7 @@ impl TextFile {
     /// The fingerprint of the file's bytes and of the settings for reading. This call reads the whole file.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the file cannot be read.
     #[track_caller]
     pub fn fingerprint(&self) -> Result<u64> {
         let f = Fingerprint::default().number(self.origin.fingerprint().at_caller()?);

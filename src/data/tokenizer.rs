@@ -59,7 +59,7 @@ const HUGGING_FACE: &str = "tokenizer.json ";
 /// The mark of a piece without space before it, U+FFED; if a text contains this character, the piece has U+25A0 instead.
 const JOINED: char = '\u{ffed}';
 
-/// The end of the name of a tokenizer that lowercases.
+/// The suffix of a tokenizer's name if the tokenizer lowercases.
 const LOWERCASE: &str = ", lowercase";
 
 impl Tokenizer {

@@ -101,7 +101,7 @@ impl WatchedFile {
             io::ErrorKind::NotFound => FileChange("none there: it was removed".into()).error(&what()),
             _ => Error::io(what(), "read", &e),
         };
-        // The check is before the opening, because opening a pipe waits for its writer.
+        // The kind of the file is checked before the opening, because opening a pipe waits for a writer.
         let about = fs::metadata(&self.path).map_err(wrong)?;
         self.change(&about).map_err(|e| e.error(&what()))?;
         let file = File::open(&self.path).map_err(wrong)?;

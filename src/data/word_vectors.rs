@@ -279,7 +279,7 @@ impl<'v> VectorSearch<'v> {
         }
     }
 
-    /// Appends a row, and returns its number.
+    /// Appends a vector as a new row, and returns the number of the row.
     fn push(&mut self, vector: &[f32]) -> Result<usize> {
         let row = self.rows.len() / self.width.max(1);
         self.rows.try_reserve(vector.len()).map_err(|_| {

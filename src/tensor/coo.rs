@@ -131,7 +131,7 @@ impl Coo {
     /// Converts to a dense tensor.
     ///
     /// # Errors
-    /// If it does not fit into memory.
+    /// If the dense tensor does not fit into memory.
     #[track_caller]
     pub fn to_dense(&self) -> Result<Dense> {
         if !self.is_canonical() {

@@ -169,7 +169,7 @@ impl Csr {
     /// Converts to a dense matrix.
     ///
     /// # Errors
-    /// If it does not fit into memory.
+    /// If the dense matrix does not fit into memory.
     #[track_caller]
     pub fn to_dense(&self) -> Result<Dense> {
         if !self.is_canonical() {

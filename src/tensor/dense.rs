@@ -152,7 +152,7 @@ impl Dense {
         self.len() == 0
     }
 
-    /// The array, to read.
+    /// Borrows the numbers as an array, to read them.
     ///
     /// # Errors
     /// If `T` is not the tensor's dtype.
@@ -161,7 +161,7 @@ impl Dense {
         self.typed().map(|array| array.view()).at_caller()
     }
 
-    /// The array, to write.
+    /// Borrows the numbers as an array, to write them.
     ///
     /// # Errors
     /// If `T` is not the tensor's dtype.
@@ -170,7 +170,7 @@ impl Dense {
         self.typed_mut().map(|array| array.view_mut()).at_caller()
     }
 
-    /// The numbers in row-major order, to read.
+    /// Borrows the numbers in row-major order, to read them.
     ///
     /// # Errors
     /// If `T` is not the tensor's dtype.
@@ -179,7 +179,7 @@ impl Dense {
         self.typed().at_caller()?.as_slice().ok_or_else(layout).at_caller()
     }
 
-    /// The numbers in row-major order, to write.
+    /// Borrows the numbers in row-major order, to write them.
     ///
     /// # Errors
     /// If `T` is not the tensor's dtype.

@@ -80,7 +80,7 @@ impl Variable {
     /// a copy.
     ///
     /// # Errors
-    /// None for a sequence that is in memory.
+    /// Never for a sequence that is in memory.
     #[track_caller]
     pub fn from_sequence<T: Element>(sequence: Vec<T>) -> Result<Self> {
         let lod = Lod::from_lengths1(&[sequence.len()])?;
@@ -144,19 +144,19 @@ impl Variable {
         self.lod.as_ref().map_or_else(|| self.rows(), |lod| lod.sequences())
     }
 
-    /// The numbers in row-major order, to read.
+    /// Borrows the numbers in row-major order, to read them.
     ///
     /// # Errors
-    /// If the tensor is not dense, or `T` is not its dtype.
+    /// If the tensor is not dense, or `T` is not the tensor's dtype.
     #[track_caller]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.storage.as_dense()?.as_slice()
     }
 
-    /// The numbers in row-major order, to write.
+    /// Borrows the numbers in row-major order, to write them.
     ///
     /// # Errors
-    /// If the tensor is not dense, or `T` is not its dtype.
+    /// If the tensor is not dense, or `T` is not the tensor's dtype.
     #[track_caller]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         self.storage.as_dense_mut()?.as_mut_slice()
@@ -165,7 +165,7 @@ impl Variable {
     /// The array of a dense tensor, without a copy.
     ///
     /// # Errors
-    /// If the tensor is not dense, or `T` is not its dtype.
+    /// If the tensor is not dense, or `T` is not the tensor's dtype.
     #[track_caller]
     pub fn into_array<T: Element>(self) -> Result<ArrayD<T>> {
         self.storage.as_dense()?;

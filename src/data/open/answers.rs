@@ -47,7 +47,7 @@ pub struct Question {
 pub(super) struct Raw {
     pub(super) number: u64,
     pub(super) text: String,
-    /// The line end.
+    /// The line end of the line, such as `\n`; empty at the end of the file.
     pub(super) end: &'static str,
 }
 
@@ -116,7 +116,7 @@ impl AnswerColumns {
             && object().is_ok_and(|object| object.contains_key(name))
     }
 
-    /// The lines of a record with an answer; missing cells are empty.
+    /// The lines of a record, with the answer added; missing cells of the answer are empty.
     pub(super) fn lines_of(&self, question: &Question, answer: &[AnswerCell]) -> String {
         let lacks = self.added.len().saturating_sub(answer.len());
         let answer = &[answer, &vec![AnswerCell::Nothing; lacks]].concat()[..];

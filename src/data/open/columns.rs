@@ -342,7 +342,7 @@ impl Columns<'_> {
         self.rows.first().is_some_and(|row| row.iter().any(|cell| cell.trim() == name.trim()))
     }
 
-    /// Returns whether the cell of the first record occurs again in its column.
+    /// Returns whether the cell of the first record in this column occurs again in a later record.
     fn occurs_again(&self, column: usize) -> bool {
         self.first(column).is_some_and(|first| self.below(column).any(|cell| cell == first))
     }

@@ -185,7 +185,7 @@ impl PlainFiles {
         Ok(Self { name, read_as, open, bytes: 0..u64::MAX })
     }
 
-    /// The name in messages.
+    /// The name of the text in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -317,7 +317,7 @@ impl PlainText {
         })
     }
 
-    /// The name in messages.
+    /// The name of the text in messages.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -226,7 +226,8 @@ impl Questions {
         self.write(&header, &names)
     }
 
-    /// Writes a record with its answer; missing cells are empty. Records must be written in the order in which they were read.
+    /// Writes a record with the answer added; missing cells of the answer are empty. Records must be written in the order in
+    /// which they were read.
     ///
     /// # Errors
     /// If the output cannot be written.

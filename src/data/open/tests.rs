@@ -266,7 +266,7 @@ fn formats_are_mixed_by_the_endings_of_names() {
     let [tsv, json] = ["all/a.tsv", "all/b.jsonl"].map(|name| files.at(name));
     let like = LabelledTexts::open(&tsv).unwrap().read_as().clone();
     assert_eq!(texts(&LabelledTexts::open_with([&json], &like).unwrap()), [("fine", "yes")]);
-    // And the other way round: the detection in one file holds for files of its format.
+    // Conversely, what was detected in one file holds for other files of the same format.
     let like = LabelledTexts::open(&json).unwrap().read_as().clone();
     assert_eq!(LabelledTexts::open_with([&tsv], &like).unwrap().records().len(), 2);
     for [one, other] in [["words.jsonl", "words.conll"], ["words.conll", "words.jsonl"]] {

@@ -113,7 +113,7 @@ impl Walk {
             let (mut line, most) = (self.line, self.most);
             let buffer = self.buffer()?;
             if buffer.is_empty() {
-                // A number may end with the file.
+                // The end of the file may end a number, which has no closing sign.
                 if depth == 0 && !string && any {
                     return Ok(true);
                 }
