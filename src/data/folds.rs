@@ -65,8 +65,8 @@ impl<R: Record> DataSet<R> {
 /// Deals groups to folds and returns the keys of the groups in one fold. Each group is dealt to the fold with the smallest share
 /// of the group's labels; of folds with equal shares, to the one with the fewest records.
 fn dealt(mut groups: Vec<Group>, fold: Fold) -> Vec<u64> {
-    // Large groups are dealt first, so that small groups even out the sizes. Groups of equal size are in the order of
-    // their keys, which is pseudorandom.
+    // Large groups are dealt first, so that small groups even out the sizes. Groups of equal size and equal strata are
+    // in the order of their keys, which is pseudorandom.
     groups.sort_by(|a, b| {
         b.records.cmp(&a.records).then_with(|| a.strata.cmp(&b.strata)).then(a.key.cmp(&b.key))
     });

@@ -151,7 +151,7 @@ pub trait Data: Send + Sync {
     /// that does not fit is then refused when it is read.
     ///
     /// # Errors
-    /// If a sample differs: the message has the number of the first.
+    /// If the lengths differ in a sample: the message has the number of the first such sample.
     fn same_lengths(&self, _feeds: [&str; 2], _levels: usize) -> Result<()> {
         Ok(())
     }

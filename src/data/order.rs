@@ -38,8 +38,8 @@ pub(super) fn permutation(draws: Draws, n: usize) -> Vec<usize> {
     order
 }
 
-/// A shuffle buffer of up to `room` samples: an iterator that returns a random sample of the buffer, and puts the next
-/// sample in its position.
+/// A shuffle buffer of up to `room` samples: an iterator that returns a random sample of the buffer, and then takes the
+/// next sample into the buffer.
 pub(super) struct Buffer {
     pub(super) samples: SampleIterator,
     pub(super) draws: Draws,

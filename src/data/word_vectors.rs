@@ -28,8 +28,8 @@ enum VectorPlace {
 /// | form | a vector |
 /// |---|---|
 /// | text, as of GloVe | a line of the word and its numbers |
-/// | text, as of word2vec and fastText (`.vec`) | a line of the word and its numbers; the first line of the file has the number and the width of the vectors |
-/// | binary, as of word2vec | the word, a space and little-endian `f32` numbers; the first line is as in the text form |
+/// | text, as of word2vec and fastText (`.vec`) | a line of the word and its numbers, below a line of their number and width |
+/// | binary, as of word2vec | the word, a space and little-endian `f32`, below the same first line as in text |
 ///
 /// A whole model of fastText (`.bin`) is refused; the `.vec` file that comes with the model has the vectors. Any of these forms
 /// may be compressed with gzip or zip. In text, words may contain spaces, since the vector is the last numbers of a line. The

@@ -443,8 +443,8 @@ impl Columns<'_> {
         hardly && of_left * 4 <= of_right * 3 && (long(left) <= long(right) || of_left * 10 <= of_right)
     }
 
-    /// The error for too many distinct labels; `None` if the column of the labels was set or named in a header, or if
-    /// there are few labels.
+    /// The error for too many distinct labels in the column `label`, which was detected; `None` if the labels repeat
+    /// often enough.
     fn too_many_labels(&self, label: usize, header: bool) -> Option<Error> {
         const MANY: usize = 20;
         let rows = self.rows.get(usize::from(header)..).unwrap_or_default();

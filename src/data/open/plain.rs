@@ -113,7 +113,8 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<S
     Ok(Plan::of(name, read_as, vec![lines_apart(inputs)]))
 }
 
-/// Reads the pieces of these inputs, one input after another; a line feed is added if an input does not end with one.
+/// Reads the pieces of these inputs, one input after another; a line feed is added between two inputs if the first does
+/// not end with one.
 fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
     let inputs: Arc<[Opener<String>]> = inputs.into();
     Box::new(move || {

@@ -246,7 +246,7 @@ impl SeparatorFit {
     }
 }
 
-/// The first records, cut at a separator. A malformed record is the last one, unless malformed records are skipped.
+/// The first records, cut at a separator. Malformed records are skipped.
 fn rows(file: &TextFile, separator: char, quotes: Quotes) -> Result<Records<Vec<String>>> {
     let cells = Cells::new(separator, quotes);
     file.clone().malformed(MalformedLines::Skip).first_records(Rows {

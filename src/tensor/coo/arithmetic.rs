@@ -101,8 +101,8 @@ impl Coo {
         self.values.total()
     }
 
-    /// Returns whether both are the same tensor: equal dtype, shape and numbers. The order of entries, repeats and stored
-    /// zeros do not matter; `==` compares the stored entries.
+    /// Returns whether both tensors mean the same: dtype, shape and all numbers are equal. The order of entries, repeats
+    /// and stored zeros do not matter; `==` compares the stored entries.
     ///
     /// ```
     /// use ndarray::array;

@@ -261,8 +261,8 @@ impl Csr {
         Ok(out)
     }
 
-    /// Returns whether both are the same matrix: equal dtype, shape and numbers. The order of entries, repeats and stored
-    /// zeros do not matter; `==` compares the stored entries.
+    /// Returns whether both matrices mean the same: dtype, shape and all numbers are equal. The order of entries, repeats
+    /// and stored zeros do not matter; `==` compares the stored entries.
     ///
     /// ```
     /// use ndarray::array;

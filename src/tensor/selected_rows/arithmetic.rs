@@ -153,8 +153,8 @@ impl SelectedRows {
         Self::new(self.height(), self.rows.clone(), value)
     }
 
-    /// Returns whether both are the same table: equal dtype, shape and numbers. The order of rows, repeats and stored rows of
-    /// zeros do not matter; `==` compares the stored rows.
+    /// Returns whether both tables mean the same: dtype, shape and all numbers are equal. The order of rows, repeats and
+    /// stored rows of zeros do not matter; `==` compares the stored rows.
     ///
     /// ```
     /// use ndarray::array;
