@@ -28,8 +28,8 @@ enum VectorPlace {
 /// | form | a vector |
 /// |---|---|
 /// | text, as of GloVe | a line of the word and its numbers |
-/// | text, as of word2vec and fastText (`.vec`) | a line of the word and its numbers, below a line of their number and width |
-/// | binary, as of word2vec | the word, a space and little-endian `f32`, below the same first line as in text |
+/// | text, as of word2vec and fastText (`.vec`) | a line of the word and its numbers; line 1: count and width of vectors |
+/// | binary, as of word2vec | the word, a space and little-endian `f32`; line 1 as in the form above |
 ///
 /// A whole model of fastText (`.bin`) is refused; the `.vec` file that comes with the model has the vectors. Any of these forms
 /// may be compressed with gzip or zip. In text, words may contain spaces, since the vector is the last numbers of a line. The
