@@ -1,11 +1,13 @@
-//! The error type: what is wrong and where, what was expected, and what was found.
+//! The error type: the wrong thing and its place, the expected value, and the found value.
 //!
-//! A check deep in a kernel or a storage type has only the three facts of [`Error::new`]. The layers above add the place
-//! (block, operator, variable, the caller's line) with [`Error::at`], so that no layer repeats the facts of another.
+//! A check deep in a kernel or a storage type knows only the three arguments of [`Error::new`]. The layers above add the
+//! place (block, operator, variable, the caller's line) with [`Error::at`]. So each layer adds only the facts that it
+//! knows.
 //!
-//! The line is a line of the user's own code. An error stores the line where it was made, and `#[track_caller]` on all callers
-//! makes that the line of the public call; if closures or iterators lose it, the public call adds its caller itself
-//! ([`Error::called`]). A line of this library is reported only if no line of the user is known.
+//! The reported line is a line of the user's own code. An error stores the line of its constructor's caller; as all functions
+//! up to the public one have `#[track_caller]`, this is the line of the public call. If closures or iterators on the way lose
+//! the caller, the public function adds its own caller ([`Error::called`]). A line of this library is reported only if no line
+//! of the user is known.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -17,7 +19,7 @@ use crate::printable::Escaping;
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error: a message in one line, with the place if it is known.
+/// An error: a one-line message, with the place if it is known.
 #[derive(Clone, PartialEq)]
 pub struct Error(Box<Details>);
 
@@ -32,16 +34,16 @@ struct Details {
     made: bool,
     row: Option<Row>,
     notes: Vec<Note>,
-    /// Each of several errors of one program, this one first; empty for an error alone.
+    /// All errors of a program with several, starting with a copy of this error; empty for a single error.
     several: Vec<Error>,
     cause: Cause,
 }
 
-/// The error of another library, or of a layer below, that caused an error; none if it is not known.
+/// The error of another library, or of a layer below, that caused an error; `None` if it is not known.
 #[derive(Clone, Default)]
 struct Cause(Option<Arc<dyn std::error::Error + Send + Sync>>);
 
-/// Errors with equal messages are equal, whatever caused them.
+/// All causes are equal: the comparison of two errors ignores their causes.
 impl PartialEq for Cause {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -52,20 +54,21 @@ impl PartialEq for Cause {
 #[derive(Clone, PartialEq)]
 struct Note {
     text: String,
-    /// Whether it names items of this library, which only users who write code can call.
+    /// Whether the note names items of this library, which help only users who write code.
     in_code: bool,
 }
 
 /// The row that an error is about.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Row {
-    /// By its number among those that an operator was called on.
+    /// The number of the row among the rows of an operator's call or of a metric's batch.
     OfCall(usize),
-    /// By the number of its sequence in the data and, if that has many, its place there.
+    /// The number of the row's sample in the data and, if the sample has several rows, the row's position in its
+    /// sequence.
     OfSample(u64, Option<usize>),
 }
 
-/// The families of errors, for callers that act on them.
+/// The families of errors, for callers that react differently to each family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -74,31 +77,31 @@ pub enum ErrorKind {
     Mismatch,
     /// A program that is not well formed: an unknown operator, a variable that escapes its block, a missing name.
     Program,
-    /// A number that is not finite where it must be.
+    /// A number that is NaN or infinite where a finite number is required.
     NotFinite,
-    /// A file that is damaged, foreign, or of a future version.
+    /// A file that is damaged, has another format, or is of a later version.
     Format,
-    /// The operating system refused.
+    /// The operating system refused to read or write something.
     Io,
 }
 
-/// The place of an error. Every field may be unknown.
+/// The place of an error. A field is `None` if it is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Place {
     /// The operator's kind and number, as a program's listing shows them.
     pub operator: Option<String>,
-    /// The variable or slot.
+    /// The name of the variable, or of the operator's slot.
     pub variable: Option<String>,
-    /// The step block, by its number; the root block is left out.
+    /// The number of the step block; `None` for the root block, too.
     pub block: Option<usize>,
     /// The line of the user's own code.
     pub caller: Option<String>,
 }
 
 impl Error {
-    /// A mismatch: `what` names the thing, then follow the expected and the found value. Until a better line is known, an
-    /// error has the line where it was made.
+    /// A mismatch: `what` names the wrong thing, `expected` and `got` are the expected and the found value. The line is
+    /// the line of the caller, until [`Error::at`] or [`Error::called`] sets a line of the user's code.
     ///
     /// ```
     /// use unpadded::Error;
@@ -119,7 +122,7 @@ impl Error {
         }))
     }
 
-    /// A mismatch of another family: as [`Error::new`], with this kind.
+    /// An error of the family `kind`; all else as in [`Error::new`].
     #[track_caller]
     pub fn of(
         kind: ErrorKind,
@@ -148,7 +151,7 @@ impl Error {
         })
     }
 
-    /// Sets the error that caused it: [`source`](std::error::Error::source) returns it.
+    /// Sets the error that caused this one; [`source`](std::error::Error::source) returns the cause.
     ///
     /// ```
     /// use std::error::Error as _;
@@ -165,7 +168,7 @@ impl Error {
         self
     }
 
-    /// All errors of a program as one; `None` if there is none.
+    /// Combines all errors of a program into one error; `None` if there are no errors.
     pub(crate) fn several(errors: &[Error]) -> Option<Self> {
         let mut first = errors.first()?.clone();
         if errors.len() > 1 {
@@ -174,7 +177,8 @@ impl Error {
         Some(first)
     }
 
-    /// Iterates over the errors that it combines, first to last: several if a program has several mistakes.
+    /// Iterates over the combined errors of a program with several mistakes, first to last; a single error is the only
+    /// item.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -201,8 +205,8 @@ impl Error {
         &self.0.place
     }
 
-    /// Adds the fields of `place` that are not known yet. Fields of inner layers are kept, except for a line that is only
-    /// where the error was made, or a line of this library.
+    /// Adds the fields of `place` that are not known yet. Fields that inner layers set are kept; only the line is
+    /// replaced if it is the line of the error's constructor or a line of this library.
     #[must_use]
     pub fn at(mut self, place: Place) -> Self {
         let Details { place: known, made, .. } = &mut *self.0;
@@ -221,13 +225,14 @@ impl Error {
         self.at(Place { caller: Some(caller.to_string()), ..Place::default() })
     }
 
-    /// Adds the line that made the subject of the error earlier, if no line is known yet.
+    /// Adds the line of code that made the thing that the error is about, if no line of the user's code is known yet.
     #[must_use]
     pub(crate) fn made_at(self, line: &Location<'_>) -> Self {
         if is_own(line.file()) { self } else { self.called(line) }
     }
 
-    /// Replaces the name of a slot by the name of its variable: an operator knows its slots, a program their variables.
+    /// Replaces the name of a slot by the name of its variable, if `name` returns one. An operator knows only its
+    /// slots; a program knows the variables.
     #[must_use]
     pub fn renamed<'a>(mut self, name: impl FnOnce(&str) -> Option<&'a str>) -> Self {
         let known = &mut self.0.place.variable;
@@ -237,8 +242,8 @@ impl Error {
         self
     }
 
-    /// Replaces the known operator and block: an error of an operator that was added before another is reported for that other
-    /// operator.
+    /// Replaces the operator and the block by the operator and the block in `place`: an error of an operator that the
+    /// builder added is reported for the operator that the user called.
     #[must_use]
     pub(crate) fn of_operator(mut self, place: &Place) -> Self {
         self.0.place.operator.clone_from(&place.operator);
@@ -251,20 +256,21 @@ impl Error {
         &self.0.what
     }
 
-    /// Adds the location in a file before the message, as `run.toml:3`.
+    /// Puts the location in a file, such as `run.toml:3`, before the message.
     #[must_use]
     pub(crate) fn within(mut self, place: &str) -> Self {
         self.0.what = format!("{place}: {}", self.0.what);
         self
     }
 
-    /// Adds a note, such as where a training can be resumed, or the file.
+    /// Adds a note to the message, such as the name of the file, or how to resume a training.
     #[must_use]
     pub fn noted(self, note: impl Into<String>) -> Self {
         self.note(Note { text: note.into(), in_code: false })
     }
 
-    /// Adds a note that names items of this library: `{:#}` leaves it out, as users of a program cannot call them.
+    /// Adds a note that names items of this library: `{:#}` leaves the note out, for users of a program, who cannot
+    /// call these items.
     ///
     /// ```
     /// use unpadded::Error;
@@ -278,7 +284,7 @@ impl Error {
     }
 
     fn note(mut self, note: Note) -> Self {
-        // A note on several errors is printed behind the last one.
+        // A note on several errors is printed after the last error.
         match self.0.several.last_mut() {
             Some(last) => last.0.notes.push(note),
             None => self.0.notes.push(note),
@@ -287,7 +293,7 @@ impl Error {
     }
 
     /// Adds the number of the row that the error is about, counted in an operator's call or a metric's batch. A run replaces
-    /// it by the sample of the row.
+    /// the number by the number of the row's sample.
     ///
     /// ```
     /// use unpadded::Error;
@@ -300,7 +306,8 @@ impl Error {
         self
     }
 
-    /// Replaces the number of a row by the number of its sample, and the position in its sequence.
+    /// Replaces the number of a row in a call by the number of its sample and, if it has one, its position in the
+    /// sequence. Nothing changes if `name` returns `None`.
     #[must_use]
     pub(crate) fn of_sample(mut self, name: impl FnOnce(usize) -> Option<(u64, Option<usize>)>) -> Self {
         if let Some(Row::OfCall(row)) = self.0.row
@@ -318,15 +325,15 @@ impl Error {
     }
 }
 
-/// Returns whether a line, or a file, is one of this library.
+/// Returns whether a line of code, or a source file, belongs to this library.
 pub(crate) fn is_own(line: &str) -> bool {
-    // The folder of the sources, as the compiler got it. Functions that are passed on, as in `map(Var::tanh)`, are called by the
-    // standard library.
+    // Lines begin with the folder of the sources, in the form that the compiler got. A function that is passed as an argument,
+    // such as in `map(Var::tanh)`, is called by the standard library (`/rustc/`).
     line.starts_with(file!().trim_end_matches("error.rs")) || line.starts_with("/rustc/")
 }
 
-/// In a `#[track_caller]` function: gives errors of its closures, iterators and private functions the line of the function's
-/// caller.
+/// Adds the caller's line to an error inside a `#[track_caller]` function. Errors of closures, iterators and private
+/// functions lose this line.
 pub(crate) trait AtCaller {
     #[track_caller]
     #[must_use]
@@ -347,7 +354,7 @@ impl AtCaller for Error {
 impl<T> AtCaller for Result<T> {
     #[track_caller]
     fn at_caller(self) -> Self {
-        // Not `map_err`: a closure has no caller.
+        // A `match` and not `map_err`, because a closure does not know the caller.
         match self {
             Ok(value) => Ok(value),
             Err(error) => Err(error.at_caller()),
@@ -356,7 +363,7 @@ impl<T> AtCaller for Result<T> {
 }
 
 impl Error {
-    /// The message, without the notes.
+    /// Writes the message, without the notes.
     fn message(&self, f: &mut dyn fmt::Write, in_code: bool) -> fmt::Result {
         let Details { what, expected, got, place, row, .. } = &*self.0;
         if let Some(operator) = &place.operator {
@@ -386,8 +393,8 @@ impl Error {
     }
 }
 
-/// The message and the notes in one line; of several errors, one line each. `{:#}` omits the line of code and the notes about
-/// code, for users of a program. Names from files are [printable](crate::Printable).
+/// Shows the message and the notes in one line; several errors have a line each. `{:#}` omits the line of code and the notes
+/// about code, for users of a program. Names from files are [printable](crate::Printable).
 ///
 /// ```
 /// let error = unpadded::Error::new("score", "at least 0", "-1").called(std::panic::Location::caller());
@@ -400,7 +407,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// The message and a line for each note, as `fn main() -> unpadded::Result<()>` and `unwrap` print it.
+/// Shows the message and a line for each note: `fn main() -> unpadded::Result<()>` and `unwrap` print errors with
+/// `Debug`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let in_code = !f.alternate();
@@ -409,7 +417,7 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// Writes each error in a line of its own, and their number if there are several.
+    /// Writes each error in a line of its own, and the number of errors if there are several.
     fn each(&self, f: &mut dyn fmt::Write, in_code: bool, before_note: &str) -> fmt::Result {
         for error in self.all() {
             error.message(f, in_code)?;
@@ -427,7 +435,8 @@ impl Error {
 }
 
 impl std::error::Error for Error {
-    /// The error of the operating system, of another library or of a layer below that caused it, where one is known.
+    /// The error of the operating system, of another library or of a layer below that caused this error, if it is
+    /// known.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         let cause = self.0.cause.0.as_ref()?;
         Some(&**cause)

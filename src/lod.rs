@@ -1,8 +1,9 @@
 //! Nested offsets: the rows of each sequence, the sequences of each group, in up to six levels
 //! ([`Lod::MAX_LEVELS`]).
 //!
-//! A batch of texts is its rows one after another, with no padding, and a [`Lod`] (level of detail) beside it.
-//! Levels run from the top down: level *k* indexes the entries of level *k+1*, only the last indexes rows.
+//! A batch of texts stores the rows of all texts one after another, without padding, and a [`Lod`] (level of detail)
+//! that divides the rows into sequences. Levels are numbered from the top, 0: the offsets of level *k* divide the
+//! sequences of level *k+1*; only the offsets of the last level divide rows.
 //!
 //! ```
 //! use unpadded::Lod;
@@ -27,15 +28,16 @@ use std::sync::Arc;
 
 use crate::error::{AtCaller, Error, Result};
 
-/// Nested offsets, checked when built and never changed while shared.
+/// Nested offsets: a LoD is checked when it is built, and never changed while it has several owners.
 ///
-/// It is a list from the last level upwards, so that dropping the last level ([`Lod::upper`]) costs nothing and
-/// gives the same `Arc` each time. There is at least one level: "no LoD" is an `Option` that is `None`.
+/// A LoD is a linked list from the last level upwards, so that dropping the last level ([`Lod::upper`]) costs nothing
+/// and gives the same `Arc` each time. There is at least one level: rows without sequences have `None` in an `Option`
+/// of a LoD.
 ///
 /// # Validity
 /// Every level starts with 0 and never decreases, and the last offset of a level is the number of sequences of the
-/// level below it. This is checked always. A batch of no sequence is the level `[0]`; the level `[]` is refused.
-/// There are at most [`Lod::MAX_LEVELS`] levels.
+/// level below. Every constructor checks these rules. A batch without a sequence has the level `[0]`; the level `[]` is
+/// refused. There are at most [`Lod::MAX_LEVELS`] levels.
 #[doc(alias = "ragged")]
 #[doc(alias = "jagged")]
 #[doc(alias = "row_splits")]
@@ -46,23 +48,23 @@ pub struct Lod {
 }
 
 impl Lod {
-    /// Maximum number of levels of a LoD, of data and of the variables of a program: a book's characters need five (chapters,
-    /// paragraphs, sentences, words, characters).
+    /// Maximum number of levels of a LoD, in data and in a program's variables. The characters of books need five: chapters,
+    /// paragraphs, sentences, words, characters.
     pub const MAX_LEVELS: usize = 6;
 
     /// A LoD from the offsets of every level, top first.
     ///
     /// # Errors
-    /// No level, too many of them, or a level that breaks a rule of validity.
+    /// If there is no level, if there are more than [`Lod::MAX_LEVELS`], or if a level breaks a rule of validity.
     #[track_caller]
     pub fn new(levels: Vec<Vec<usize>>) -> Result<Arc<Lod>> {
         build(levels).map(Arc::new).at_caller()
     }
 
-    /// Adds a last level below `upper`; without `upper`, makes the only level.
+    /// Adds a last level with these offsets below `upper`; if `upper` is `None`, the new level is the only one.
     ///
     /// # Errors
-    /// Offsets that break a rule of validity, or that are not one more than the last offset of `upper`.
+    /// If the offsets break a rule of validity, or their number is not one more than the last offset of `upper`.
     #[track_caller]
     pub fn extend(upper: Option<Arc<Lod>>, offsets: Vec<usize>) -> Result<Arc<Lod>> {
         check(upper.as_deref(), &offsets).at_caller()?;
@@ -81,14 +83,15 @@ impl Lod {
     /// A LoD from the lengths of every level, top first.
     ///
     /// # Errors
-    /// A sum that overflows, or levels that don't fit each other.
+    /// If a sum of lengths overflows, or the lengths of a level do not add up to the number of sequences of the level
+    /// below.
     #[track_caller]
     pub fn from_lengths(lengths: &[Vec<usize>]) -> Result<Arc<Lod>> {
         let levels = lengths.iter().enumerate().map(|(level, lengths)| sums(level, lengths));
         Self::new(levels.collect::<Result<_>>().at_caller()?)
     }
 
-    /// A LoD of one level, from its lengths.
+    /// A LoD of one level, from the lengths of the sequences.
     ///
     /// # Errors
     /// A sum that overflows.
@@ -97,7 +100,7 @@ impl Lod {
         Self::extend(None, sums(0, lengths).at_caller()?)
     }
 
-    /// A LoD of one level, from the number of the sequence of each row.
+    /// A LoD of one level with `sequences` sequences, from the sequence number of each row.
     ///
     /// ```
     /// use unpadded::Lod;
@@ -108,7 +111,7 @@ impl Lod {
     /// ```
     ///
     /// # Errors
-    /// Numbers that decrease, or that are not below `sequences`.
+    /// If the sequence numbers decrease, or one is not below `sequences`.
     #[doc(alias = "value_rowids")]
     #[track_caller]
     pub fn from_row_ids(row_ids: &[usize], sequences: usize) -> Result<Arc<Lod>> {
@@ -130,8 +133,9 @@ impl Lod {
         Self::extend(None, offsets)
     }
 
-    /// Rebuilds the LoD in `slot`, without allocation if `slot` is the only owner of its LoD and the offsets fit its
-    /// capacity. `fill` fills an empty vector with the offsets of the last level.
+    /// Rebuilds the LoD in `slot` as a new last level below `upper`; `fill` fills an empty vector with its offsets.
+    /// Nothing is allocated if `slot` is the only owner of the old LoD and the offsets fit into the old vector's
+    /// capacity.
     ///
     /// # Errors
     /// As [`Lod::extend`]; `slot` is then `None`.
@@ -156,20 +160,20 @@ impl Lod {
         Ok(())
     }
 
-    /// Drops the reference to the levels above, so that they can be rebuilt in their memory. The remaining LoD must only be
-    /// rebuilt.
+    /// Drops the reference of the LoD in `slot` to the levels above its last level, so that the memory of these levels can
+    /// be reused. Only [`Lod::rebuild`] may use the remaining LoD.
     pub(crate) fn release(slot: &mut Option<Arc<Lod>>) {
         if let Some(lod) = slot.as_mut().and_then(Arc::get_mut) {
             lod.upper = None;
         }
     }
 
-    /// The levels above the last: the same `Arc` each time. `None` if this is the only level.
+    /// The LoD of the levels above the last level: the same `Arc` each time. `None` if there is only one level.
     pub fn upper(&self) -> Option<&Arc<Lod>> {
         self.upper.as_ref()
     }
 
-    /// The offsets of the last level: one more than its sequences; the last offset is the number of rows.
+    /// The offsets of the last level, one more than there are sequences; the last offset is the number of rows.
     pub fn offsets(&self) -> &[usize] {
         &self.offsets
     }
@@ -194,7 +198,7 @@ impl Lod {
         self.offsets.len() - 1
     }
 
-    /// The offsets of level `k`, the top being 0.
+    /// The offsets of level `k`; the top level is level 0.
     ///
     /// # Errors
     /// If there is no level `k`.
@@ -215,7 +219,7 @@ impl Lod {
     /// The number of sequences of level `k`; for `k` equal to [`Lod::levels`], the number of rows.
     ///
     /// # Errors
-    /// If `k` is greater.
+    /// If `k` is greater than [`Lod::levels`].
     #[track_caller]
     pub fn count(&self, k: usize) -> Result<usize> {
         if k == self.levels() { Ok(self.rows()) } else { self.level_to(k).map(Lod::last_len).at_caller() }
@@ -238,7 +242,7 @@ impl Lod {
         })
     }
 
-    /// The offsets of level `k` counted in rows: one more than its sequences.
+    /// The offsets of level `k`, counted in rows instead of sequences of the next level.
     ///
     /// # Errors
     /// If there is no level `k`.
@@ -251,8 +255,8 @@ impl Lod {
         Ok(offsets)
     }
 
-    /// The first sequence with another length in `other`, which has the same number of levels and top sequences: its level, its
-    /// number there, and both lengths.
+    /// Finds the first sequence whose length differs from the length in `other`: its level, its number in the level, and both
+    /// lengths. Both LoDs must have equal numbers of levels and of top sequences; `None` if they are equal.
     pub(crate) fn first_difference(&self, other: &Lod) -> Option<(usize, usize, [usize; 2])> {
         self.all().into_iter().zip(other.all()).enumerate().find_map(|(level, (a, b))| {
             let mut pairs = lengths(a).zip(lengths(b)).enumerate();
@@ -260,7 +264,8 @@ impl Lod {
         })
     }
 
-    /// The top-level sequence that contains sequence `i` of level `k`, or row `i` if `k` is [`Lod::levels`].
+    /// The number of the top-level sequence that contains sequence `i` of level `k`, or row `i` if `k` is
+    /// [`Lod::levels`].
     pub(crate) fn top_of(&self, k: usize, i: usize) -> usize {
         let upwards = std::iter::once(self).chain(self.above()).skip(self.levels().saturating_sub(k));
         upwards
@@ -287,7 +292,7 @@ impl Lod {
         self.all().into_iter().map(<[usize]>::to_vec).collect()
     }
 
-    /// Returns whether both are absent, the same `Arc`, or equal by value.
+    /// Returns whether both LoDs are absent, are the same `Arc`, or are equal by value.
     pub fn same(a: Option<&Arc<Lod>>, b: Option<&Arc<Lod>>) -> bool {
         match (a, b) {
             (None, None) => true,
@@ -299,7 +304,7 @@ impl Lod {
     /// Checks that the LoD fits a tensor of `rows` rows.
     ///
     /// # Errors
-    /// If the last offset is another number.
+    /// If the last offset is not `rows`.
     #[track_caller]
     pub fn check_rows(&self, rows: usize) -> Result<()> {
         if rows == self.rows() {
@@ -309,7 +314,7 @@ impl Lod {
         Err(Error::new("number of rows", expected, rows.to_string()))
     }
 
-    /// The LoD whose last level is level `k` of this one.
+    /// The part of this LoD whose last level is level `k`.
     fn level_to(&self, k: usize) -> Result<&Lod> {
         let levels = self.levels();
         let found = levels
@@ -322,7 +327,7 @@ impl Lod {
         })
     }
 
-    /// The levels above this one, upwards.
+    /// Iterates over the LoDs above this one, from the nearest upwards: each lacks one more level at the bottom.
     fn above(&self) -> impl Iterator<Item = &Lod> {
         std::iter::successors(self.upper.as_deref(), |lod| lod.upper.as_deref())
     }
@@ -335,7 +340,7 @@ impl Lod {
     }
 }
 
-/// Checks the rules of validity for a new last level.
+/// Checks the rules of validity for a new last level below `upper`.
 fn check(upper: Option<&Lod>, offsets: &[usize]) -> Result<()> {
     let level = upper.map_or(0, Lod::levels);
     let refuse = |expected: String, got: String| {

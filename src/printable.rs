@@ -2,9 +2,10 @@
 
 use std::fmt::{self, Display, Write};
 
-/// A text with control characters and marks of the reading direction escaped, as `\u001b`; line breaks and tabs stay.
+/// A text whose display escapes control characters and marks of the reading direction, such as `\u001b`; line breaks
+/// and tabs stay.
 ///
-/// JSON stays JSON with the same value: the escape is JSON's own.
+/// JSON keeps its value, because the escapes are escapes of JSON.
 ///
 /// ```
 /// use unpadded::Printable;
@@ -19,7 +20,7 @@ impl<T: Display> Display for Printable<T> {
     }
 }
 
-/// A writer that escapes all text and passes it on.
+/// A writer that escapes text and writes it to another writer.
 pub(crate) struct Escaping<'a>(pub(crate) &'a mut dyn Write);
 
 impl Write for Escaping<'_> {

@@ -5,12 +5,12 @@
 //! section = length of name u8 | name | length of body u64 | crc32 of these u32 | body | crc32 of body u32
 //! ```
 //!
-//! Numbers are little-endian. The empty section marks the end, so that a file that is cut between two sections is detected,
-//! too. A body is any bytes; structure in it is encoded as records (`wire/record.rs`): fields have numbers, so that a later
-//! release can add one. This file does not depend on programs or tensors.
+//! Numbers are little-endian. A section with an empty name marks the end, so that a file that is cut off between two
+//! sections is detected. The body of a section is any bytes. Structured bodies are encoded as records (`wire/record.rs`),
+//! whose fields have numbers, so that a later release can add a field. This module does not depend on programs or tensors.
 //!
-//! **The format version** covers the framing, and the encoding of records. Fields and sections may be added without another
-//! version: readers skip unknown ones.
+//! **The format version** covers the framing and the encoding of records. New fields and sections need no new version:
+//! readers skip the fields and sections that they do not know.
 
 mod encoding;
 pub(crate) mod record;
@@ -29,20 +29,21 @@ pub use target::write_atomically;
 
 /// The first bytes of every file.
 pub const MAGIC: [u8; 8] = *b"unpadded";
-/// The format version that is written, and the only one that is read.
+/// The format version of written files; files of any other version are refused.
 pub const VERSION: u32 = 1;
 
-/// Maximum number of bytes of a section that is read as a whole; tensors may be longer, and are read piece by piece.
+/// Maximum size in bytes of a section that is read as a whole; sections of tensors may be longer, because they are read
+/// piece by piece.
 pub const LONGEST: u64 = 0x1000_0000;
-/// Maximum number of bytes of a structured section, such as a program; a vocabulary may be longer.
+/// Maximum size in bytes of a structured section, such as a program; the section of a vocabulary may be longer.
 pub const STRUCTURED: u64 = 0x100_0000;
 
-/// Bytes of a file without sections: the smallest file.
+/// The size in bytes of a file without sections, the smallest file.
 const SMALLEST: u64 = 8 + 4 + (1 + 8 + 4 + 4);
-/// Bytes that are skipped at once.
+/// The number of bytes that are read at once while a body is skipped.
 const PIECE: usize = 1 << 16;
 
-/// The error for bytes behind a value.
+/// The error for a body of `size` bytes of which `left` bytes follow the end of its value.
 fn longer(size: u64, left: u64) -> Error {
     damaged("structured section", format!("{} bytes", size - left), format!("{size} bytes"))
 }
@@ -54,7 +55,7 @@ fn damaged(what: impl Into<String>, expected: impl Into<String>, got: impl Into<
 
 /// Writes a file section by section.
 pub struct Writer<W> {
-    /// The name of the file in errors.
+    /// The name of the file in error messages.
     target: String,
     out: W,
 }
@@ -63,7 +64,7 @@ pub struct Writer<W> {
 pub struct Body<'a, W> {
     writer: &'a mut Writer<W>,
     sum: Hasher,
-    /// The number of bytes that are not written yet.
+    /// The number of bytes of the body that are not written yet.
     left: u64,
 }
 
@@ -113,11 +114,11 @@ impl<W: Write> Writer<W> {
         self.stream_section(name, body.len() as u64, |out| out.write(body))
     }
 
-    /// Writes a section of `length` bytes without holding them: `write` writes them piece by piece.
+    /// Writes a section whose body of `length` bytes is never held in memory: `write` writes the body piece by piece.
     ///
     /// # Errors
-    /// If the name is empty or longer than 255 bytes, `write` writes another number of bytes or fails, or the file cannot be
-    /// written.
+    /// If the name is empty or longer than 255 bytes, if `write` fails or writes another number of bytes than `length`, or
+    /// if the file cannot be written.
     #[track_caller]
     pub fn stream_section(
         &mut self,
@@ -154,10 +155,10 @@ impl<W: Write> Writer<W> {
         self.put(&sum.to_le_bytes())
     }
 
-    /// Ends the file.
+    /// Writes the end of the file, and returns the output.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     #[track_caller]
     pub fn finish(mut self) -> Result<W> {
         self.section("", 0, |_| Ok(())).at_caller()?;
@@ -170,10 +171,10 @@ impl<W: Write> Writer<W> {
 pub struct Reader<R> {
     source: String,
     input: R,
-    /// Size of the file in bytes, and the number of bytes that are not read yet.
+    /// The size of the file in bytes.
     size: u64,
     left: u64,
-    /// The section whose body comes next.
+    /// The section whose body is being read; `None` before the first section and between sections.
     open: Option<Open>,
     done: bool,
 }
@@ -204,10 +205,10 @@ impl<R: Read> Read for BodyReader<'_, R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Starts to read `size` bytes; `source` is their name in errors.
+    /// Starts to read a file of `size` bytes; `source` is its name in error messages.
     ///
     /// # Errors
-    /// If it is no file of this crate, or has another version.
+    /// If the input is no file of this crate, or has another format version.
     #[track_caller]
     pub fn new(source: &str, input: R, size: u64) -> Result<Self> {
         let source = source.to_owned();
@@ -235,7 +236,7 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// The error for unexpected contents; it names the file.
+    /// The error for unexpected contents; the message begins with the name of the file.
     #[track_caller]
     pub fn refused(&self, what: &str, expected: impl Into<String>, got: impl Into<String>) -> Error {
         damaged(format!("{}: {what}", self.source), expected, got)
@@ -308,19 +309,20 @@ impl<R: Read> Reader<R> {
         Ok(self.open.as_ref().map(|open| open.name.as_str()))
     }
 
-    /// Bytes of the section's body that are not read yet: at most as many as the file still has.
+    /// The number of bytes of the section's body that are not read yet. The file has at least this many bytes left.
     pub fn section_left(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.left)
     }
 
-    /// Reads the next bytes of the section's body. [`Self::end_section`] verifies their checksum.
+    /// Fills `bytes` with the next bytes of the section's body. [`Self::end_section`] verifies the checksum of the
+    /// body.
     ///
     /// # Errors
-    /// If the body has fewer, or the file cannot be read.
+    /// If the body has fewer bytes left, or the file cannot be read.
     #[track_caller]
     pub fn read(&mut self, bytes: &mut [u8]) -> Result<()> {
         let Some(mut open) = self.open.take() else {
-            return Err(self.refused("section", "one that is open", "none"));
+            return Err(self.refused("section", "an open section (call `next_section` first)", "none"));
         };
         let what = format!("section `{}`", open.name);
         let n = bytes.len() as u64;
@@ -336,7 +338,7 @@ impl<R: Read> Reader<R> {
         outcome.at_caller()
     }
 
-    /// Reads the next `count` bytes of the section's body. Memory is allocated as they arrive.
+    /// Reads the next `count` bytes of the section's body. Memory is allocated as the bytes arrive.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -351,7 +353,7 @@ impl<R: Read> Reader<R> {
         Ok(bytes)
     }
 
-    /// Reads the whole body of the section that [`Self::next_section`] named.
+    /// Reads the whole body of the section whose name [`Self::next_section`] returned.
     ///
     /// # Errors
     /// If the file is damaged, or the body is longer than [`LONGEST`].
@@ -364,11 +366,11 @@ impl<R: Read> Reader<R> {
         Ok(body)
     }
 
-    /// Decodes the whole body of the section that [`Self::next_section`] named, while it is read: a malformed field is
-    /// refused before the following ones take memory.
+    /// Decodes the whole body of the section whose name [`Self::next_section`] returned, while the body is read: a
+    /// malformed field is refused before the fields behind it take memory.
     ///
     /// # Errors
-    /// If the file is damaged, the body is longer than `most` bytes or than [`LONGEST`], or holds no such value.
+    /// If the file is damaged, the body is longer than `most` bytes or than [`LONGEST`], or does not encode a `T`.
     #[track_caller]
     pub(crate) fn read_stored<T: FieldType>(&mut self, most: u64) -> Result<T> {
         self.at_most(most).at_caller()?;
@@ -382,13 +384,13 @@ impl<R: Read> Reader<R> {
             return Err(error);
         }
         let left = unused + self.section_left();
-        // A wrong checksum is a better message than an error in its bytes.
+        // For damaged bytes, a wrong checksum is a better message than the error of decoding.
         self.end_section()?;
         let value = value.and_then(|value| if left > 0 { Err(longer(size, left)) } else { Ok(value) });
         value.map_err(|e| self.refused(&what, "what this release writes there", format!("{e:#}")))
     }
 
-    /// Refuses a section that is longer, before it is read.
+    /// Refuses a section with more than `most` bytes before it is read.
     fn at_most(&self, most: u64) -> Result<()> {
         let Some(Open { name, left, .. }) = self.open.as_ref().filter(|open| open.left > most) else {
             return Ok(());
@@ -408,7 +410,7 @@ impl<R: Read> Reader<R> {
             self.read(&mut piece[..n])?;
         }
         let Some(open) = self.open.take() else {
-            return Err(self.refused("section", "one that is open", "none"));
+            return Err(self.refused("section", "an open section (call `next_section` first)", "none"));
         };
         let what = format!("section `{}`", open.name);
         let stored = u32::from_le_bytes(self.take(&what).at_caller()?);
@@ -431,12 +433,12 @@ fn unwritable(target: &str, error: &io::Error) -> Error {
 /// Opens a file to read.
 ///
 /// # Errors
-/// If it cannot be opened, or as [`Reader::new`].
+/// If the file cannot be opened; the errors of [`Reader::new`].
 #[track_caller]
 pub fn open(path: &Path) -> Result<Reader<BufReader<File>>> {
     let source = format!("file `{}`", path.display());
     let failed = |e: io::Error| Error::io(&source, "read", &e);
-    // Checked before it is opened: opening a pipe would wait for its writer.
+    // The kind of the file is checked before the opening, because opening a pipe waits for a writer.
     if !fs::metadata(path).map_err(failed).at_caller()?.is_file() {
         return Err(Error::of(ErrorKind::Io, source, "a file", "a folder or a device"));
     }

@@ -39,11 +39,11 @@ pub(super) enum Wrapping {
 #[derive(Debug, Clone)]
 pub(super) struct Member {
     pub(super) name: Arc<str>,
-    /// The start and the number of its bytes, and whether they are deflated.
+    /// The position of the member's first stored byte in the zip.
     start: u64,
     packed: u64,
     deflated: bool,
-    /// The number of unpacked bytes, and their checksum.
+    /// The number of the member's unpacked bytes.
     size: u64,
     sum: u32,
 }
@@ -52,12 +52,12 @@ trait Seekable: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Seekable for T {}
 
 impl Origin {
-    /// Opens an existing file. From now on it must not change.
+    /// Opens an existing file. The file must not change while this origin is used.
     pub(super) fn file(path: &Path) -> Result<Self> {
         WatchedFile::new(path).map(|file| Self::File(Arc::new(file)))
     }
 
-    /// The name in messages.
+    /// The name of the file or the embedded bytes in messages.
     pub(super) fn name(&self) -> String {
         match self {
             Self::File(file) => file.path.display().to_string(),
@@ -65,7 +65,7 @@ impl Origin {
         }
     }
 
-    /// The share of the bytes that were read, from 0 to 1, if they are a file's.
+    /// The share of the file's bytes that the latest reader has read, from 0 to 1; `None` for embedded bytes.
     pub(super) fn share(&self) -> Option<f32> {
         match self {
             Self::File(file) => Some(file.share()),
@@ -89,7 +89,7 @@ impl Origin {
         })
     }
 
-    /// Detects the compression from the first bytes; returns it with all bytes, from the first.
+    /// Detects the compression from the first bytes; returns the compression, and a reader of all stored bytes.
     fn unwrap(&self) -> Result<(Wrapping, impl Read + Send + use<>)> {
         let (mut file, mut first) = (self.open()?, Vec::new());
         file.by_ref().take(4).read_to_end(&mut first).map_err(|e| self.refused(&e))?;
@@ -105,7 +105,8 @@ impl Origin {
         self.unwrap().map(|(wrapping, _)| wrapping)
     }
 
-    /// The bytes, unpacked from gzip, if they may be text; the bytes of a zip unchanged.
+    /// The bytes: gzip is unpacked, a zip stays as it is. Bytes of a known kind that is not text are an error, except a
+    /// zip.
     pub(super) fn bytes(&self) -> Result<(Wrapping, Bytes)> {
         let (wrapping, bytes) = self.unwrap()?;
         let bytes: Bytes = match wrapping {
@@ -116,7 +117,7 @@ impl Origin {
         Ok((wrapping, kind::checked(&self.name(), bytes)?))
     }
 
-    /// The file itself, if there is one and it is not compressed.
+    /// The opened file; `None` for embedded bytes and for a compressed file.
     #[cfg(feature = "parquet")]
     pub(super) fn plain(&self) -> Result<Option<File>> {
         match self {
@@ -172,7 +173,7 @@ impl Origin {
         Ok(members)
     }
 
-    /// The bytes of a file in a zip, if they may be text.
+    /// The unpacked bytes of a file in a zip. Bytes of a known kind that is not text are an error.
     pub(super) fn member(&self, member: &Member) -> Result<Bytes> {
         let mut file = self.open()?;
         file.seek(SeekFrom::Start(member.start)).map_err(|e| self.refused(&e))?;
@@ -189,7 +190,7 @@ pub(super) fn debris(name: &str) -> bool {
     name.split('/').any(|part| part == "__MACOSX" || part.starts_with("._") || part == ".DS_Store")
 }
 
-/// Checks length and checksum at the end.
+/// A reader of a member's unpacked bytes, which checks their number and checksum at the end.
 struct Summed {
     bytes: Bytes,
     left: u64,

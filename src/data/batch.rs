@@ -40,7 +40,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// The number of rows in a batch.
+    /// The number of rows that the field has in a batch.
     pub fn rows(&self) -> usize {
         match self {
             Self::Int(_) | Self::Float(_) | Self::Sparse { .. } => 1,
@@ -51,7 +51,7 @@ impl Field {
         }
     }
 
-    /// The name of its kind in messages.
+    /// The name of the field's kind in messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Int(_) => "one integer",
@@ -64,7 +64,7 @@ impl Field {
         }
     }
 
-    /// The number of columns of sparse rows.
+    /// The number of columns; `None` if the field is not sparse.
     fn columns(&self) -> Option<usize> {
         match self {
             Self::Sparse { columns, .. } => Some(*columns),
@@ -73,7 +73,7 @@ impl Field {
         }
     }
 
-    /// The mistake in this field alone: what was expected and found.
+    /// The mistake in this field, as the expected and the found value; `None` if the field is well formed.
     fn fault(&self) -> Option<(String, String)> {
         match self {
             Self::Sparse { indices, values, .. } if indices.len() != values.len() => {
@@ -93,7 +93,7 @@ impl Field {
         }
     }
 
-    /// The lengths of its sequences in a level, if it has that level.
+    /// The lengths of the field's sequences in a level; `None` if the field does not have this level.
     fn lengths(&self, level: usize) -> Option<Vec<usize>> {
         match (self, level) {
             (Self::Ints(ids), 0) => Some(vec![ids.len()]),
@@ -172,9 +172,10 @@ impl From<Csr> for Field {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Sample {
-    /// Its number in the data. Random operators draw by this number, so that the draws do not depend on the batch.
+    /// The number of the sample in the data. Random operators draw by this number, so that the draws do not depend on
+    /// the batch.
     pub number: u64,
-    /// One for each feed, in the order of the feeds' names.
+    /// The fields: one for each feed, in the order of the feeds' names.
     pub fields: Vec<Field>,
 }
 
@@ -190,7 +191,7 @@ impl Sample {
         Self { number, fields: fields.into() }
     }
 
-    /// The rows of its longest field.
+    /// The number of rows of the sample's longest field.
     pub fn rows(&self) -> usize {
         self.fields.iter().map(Field::rows).max().unwrap_or(0)
     }
@@ -200,7 +201,7 @@ impl Sample {
     }
 }
 
-/// Samples as the feeds of a training step take them.
+/// A batch of samples: the values of the feeds for a training step.
 ///
 /// ```
 /// use unpadded::data::{Batch, Field, Sample};
@@ -220,16 +221,16 @@ pub struct Batch {
     pub values: Vec<(String, Variable)>,
     /// The number of each sample.
     pub numbers: Vec<u64>,
-    /// The number of rows of the largest field: among the sequences if there are any, else among the nested sequences. So words
-    /// count, and not their characters.
+    /// The number of rows of the batch's largest field. Nested sequences count only if there are no plain sequences: of the
+    /// words of a sentence and their characters, the words count.
     pub tokens: usize,
-    /// The rows that this field would have if each sample were padded to the longest: of a sequence of sequences, to
-    /// the most parts and the longest part.
+    /// The number of rows that the largest field would have with padding: each sample has the length of the longest
+    /// one. Sequences of sequences are padded to the most sequences per sample, and each sequence to the longest one.
     pub padded: usize,
 }
 
 impl Batch {
-    /// Makes a batch of values that are batches already, with the number of each sample. `tokens` is the number of rows;
+    /// Makes a batch of values that are batched already, and the number of each sample. `tokens` is the number of rows;
     /// `padded` is set to the same number.
     pub fn of(values: Vec<(String, Variable)>, numbers: Vec<u64>, tokens: usize) -> Self {
         Self { values, numbers, tokens, padded: tokens }
@@ -267,7 +268,7 @@ impl Batch {
     }
 }
 
-/// The properties that a field has in all samples.
+/// The properties of a field that must be equal in all samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Kind {
     name: &'static str,
@@ -310,7 +311,8 @@ pub(super) fn check(names: &[String], kinds: &[Kind], sample: &Sample) -> Result
     Ok(())
 }
 
-/// Checks that two fields of a sample have equal lengths in the upper `levels` levels.
+/// Checks that the fields number `places[0]` and `places[1]` of a sample have equal lengths in the upper `levels`
+/// levels.
 pub(super) fn same_lengths(
     names: [&str; 2],
     places: [usize; 2],
@@ -329,7 +331,7 @@ pub(super) fn same_lengths(
     Ok(())
 }
 
-/// One field of each sample; all are of one kind.
+/// The values of one field in all samples; they have the same kind.
 struct Column<'a> {
     samples: &'a [&'a Sample],
     field: usize,
@@ -348,7 +350,7 @@ impl<'a> Column<'a> {
             let values = Dense::from_vec(&[values.len()], values)?;
             Csr::new([indptr.len() - 1, columns], indptr, indices, values)
         }
-        // The columns of sparse rows are among the integers, and the values among the floats.
+        // The column numbers of sparse rows are collected in `ints`, their values in `floats`.
         let (mut ints, mut floats, mut indptr) = (Vec::new(), Vec::new(), vec![0]);
         let (mut outer, mut inner) = (Vec::new(), Vec::new());
         for field in self.fields() {

@@ -1,4 +1,5 @@
-//! Words and tags in columns, as in the CoNLL shared tasks and in CoNLL-U: which columns there are, and their sentences.
+//! Files of words and tags in columns, as in the CoNLL shared tasks and in CoNLL-U: detection of the columns, and a
+//! reader of sentences.
 
 mod first;
 mod line;
@@ -23,7 +24,7 @@ use crate::error::{Error, ErrorKind, Result};
 const UNIVERSAL: [&str; 10] =
     ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"];
 
-/// The columns that all sentences of CoNLL-2012 have; behind them are the arguments of each predicate.
+/// The columns that all sentences of CoNLL-2012 have; behind them is a column of arguments for each predicate.
 const ONTONOTES: [&str; 11] =
     ["document", "part", "number", "word", "pos", "parse", "lemma", "frameset", "sense", "speaker", "ne"];
 
@@ -33,22 +34,23 @@ const ONTONOTES: [&str; 11] =
 pub(super) struct Columns {
     separator: Separator,
     count: usize,
-    /// Counted from 0.
+    /// The column of the words, counted from 0.
     words: usize,
     tags: usize,
     /// Whether the first column has the numbers of the words in their sentence.
     numbered: bool,
-    /// Whether there are comments before sentences.
+    /// Whether comments of `#` may be before sentences.
     comments: bool,
-    /// Whether it is CoNLL-U, or CoNLL-U Plus.
+    /// Whether the format is CoNLL-U or CoNLL-U Plus.
     universal: bool,
-    /// Whether it is CoNLL-2012, whose sentences may have more columns.
+    /// Whether the format is CoNLL-2012, whose sentences may have different numbers of columns.
     #[serde(default)]
     ontonotes: bool,
-    /// Whether each sentence begins with a comment of as many columns as words have.
+    /// Whether each sentence begins with a comment that has as many columns as the words.
     #[serde(default)]
     titles: bool,
-    /// The mark that begins a comment before a sentence, unless comments are lines of `#` with other columns than words.
+    /// The first word of comments before sentences, such as `;;`; `None` if comments are lines of `#` that differ from
+    /// words by their number of columns.
     #[serde(default)]
     mark: Option<String>,
     /// Whether the first line has the names of the columns.
@@ -65,19 +67,20 @@ pub(super) struct Columns {
     notes: Vec<&'static str>,
 }
 
-/// A sentence, and where it is.
+/// A sentence, and its position in the file.
 pub(super) struct Sentence {
-    /// The line of its first word.
+    /// The number of the line of the sentence's first word.
     pub(super) line: u64,
-    /// Whether each word is a line after the one before it.
+    /// Whether the words are in successive lines.
     pub(super) dense: bool,
     pub(super) words: Vec<String>,
     pub(super) tags: Vec<String>,
 }
 
 impl Columns {
-    /// Detects the columns of a file. `words` and `tags` set theirs, by number from 1 on or by a name of CoNLL-U or of the
-    /// header; `header` sets whether there is a header. Later files of a data set are read as the first.
+    /// Detects the columns of a file. `words` and `tags` set the columns of the words and of the tags, by number from 1
+    /// on, or by a name of CoNLL-U or of the header; `header` sets whether there is a header. A later file of a data set
+    /// is read like the first file.
     pub(super) fn of(
         file: &TextFile,
         words: Option<&str>,
@@ -85,7 +88,7 @@ impl Columns {
         header: Option<bool>,
         like: Option<&Self>,
     ) -> Result<Self> {
-        // A name of a column may be missing in another file.
+        // A column name of the first file may be missing in this file.
         let given = match like {
             Some(like) => ColumnSettings {
                 words: None,
@@ -214,8 +217,8 @@ impl Columns {
         Ok(found)
     }
 
-    /// Takes the column with tags of a scheme if the file has two columns and the last one has none; refuses more columns, and
-    /// CoNLL-2009.
+    /// Chooses another column of tags if the last column has no tags of a scheme: in a file of two columns, the other column.
+    /// In a file of more columns the choice is an error, and so is CoNLL-2009.
     fn take_scheme(&mut self, first: &First, is_set: bool) -> Result<()> {
         let gives = "`tags` (`data.label` in a config) gives";
         if first.is_of_2009() {
@@ -239,7 +242,7 @@ impl Columns {
         Ok(())
     }
 
-    /// The names of the columns, if they have any.
+    /// The names of the columns; empty if the columns have no names.
     fn names(&self) -> impl Iterator<Item = &str> + Clone {
         let universal: &[&str] = if self.universal && self.names.is_empty() { &UNIVERSAL } else { &[] };
         self.names.iter().map(String::as_str).chain(universal.iter().copied())
@@ -250,24 +253,25 @@ impl Columns {
         self.numbered || (self.universal && self.names().next() == Some("id"))
     }
 
-    /// Returns whether the words and the tags are in one of the columns.
+    /// Returns whether the words and the tags are in the same column.
     pub(super) fn are_whole(&self) -> bool {
         self.words < self.count && self.tags < self.count
     }
 
-    /// The sentences of a file, in its order.
+    /// Reads the sentences of a file, in the order of the file.
     pub(super) fn sentences(&self, file: &TextFile) -> Result<Records<Sentence>> {
         file.records(Block::new(self))
     }
 
-    /// Returns whether a line is no word, but marks the start or the end of a document.
+    /// Returns whether a line marks the start or the end of a document, instead of having a word.
     fn is_mark(&self, line: &str) -> bool {
         is_mark(line) || cells(line, self.separator).nth(self.words).is_some_and(is_document)
     }
 
-    /// Returns whether a line is a comment, `begins` if no word of its sentence came before it; `titled` if a comment with all
-    /// columns did. A line with all columns is the word `#`, unless it has a key, as `# id 5`, or each sentence begins with a
-    /// comment; between spaces, among comments, only if its tag is one of a scheme: a comment may have as many words.
+    /// Returns whether a line is a comment. `begins`: no word of the line's sentence came before it; `titled`: a comment with
+    /// all columns did. A line with all columns is the word `#`, unless it has a key, such as `# id 5`, or each sentence
+    /// begins with a comment. Between spaces, if the file has comments, it is a word only if its tag is a tag of a scheme: a
+    /// comment may have as many words as there are columns.
     fn skips(&self, line: &str, begins: bool, titled: &mut bool) -> Result<bool, Reason> {
         if begins && self.mark.as_deref() == Some(first_word(line)) {
             return Ok(true);
@@ -308,7 +312,8 @@ impl Columns {
     }
 }
 
-/// As in `CoNLL-U, words in column 2 (form), tags in column 4 (upos), 10 columns between tabs`.
+/// Describes the columns, such as
+/// `CoNLL-U, words in column 2 (form), tags in column 4 (upos), 10 columns between tabs`.
 impl fmt::Display for Columns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.count < 2 {
@@ -362,19 +367,20 @@ impl Sentence {
     }
 }
 
-/// The lines up to a blank one, or up to the mark of a document, are a sentence. A malformed line spoils all of it.
+/// A parser of sentences: the lines up to a blank line, or up to the mark of a document, are a sentence. A malformed
+/// line makes the whole sentence malformed.
 struct Block {
     columns: Columns,
-    /// Whether the header is still to come.
+    /// Whether the next line is the header.
     header: bool,
     /// The number of the line that is parsed.
     number: u64,
     spoiled: bool,
-    /// The number of the word before, where words have numbers.
+    /// The number of the previous word, if words have numbers.
     id: Option<u64>,
     /// Whether a comment with all columns came before the sentence.
     titled: bool,
-    /// The kind of the chunk whose bracket is open.
+    /// The kind of the chunk whose bracket is open; `None` outside of chunks.
     open: Option<String>,
     sentence: Sentence,
 }
@@ -466,7 +472,7 @@ impl Block {
     }
 }
 
-/// A tag in brackets as IOB2; `open` is the kind of the chunk that is not closed yet.
+/// Translates a tag in brackets to IOB2; `open` is the kind of the chunk that is not closed yet.
 fn inside(open: &mut Option<String>, tag: &str) -> Result<String, Reason> {
     let wrong = |expected: &str| Err(Reason { expected: expected.to_owned(), got: format!("`{tag}`") });
     let Some((begun, ends)) = bracket(tag) else {

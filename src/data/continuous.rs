@@ -1,4 +1,5 @@
-//! Continuous text, cut into parallel streams and each stream into windows, for language models that carry their state.
+//! Continuous text for language models that carry their state from batch to batch: the text is cut into parallel
+//! streams, and each stream into windows.
 
 use std::ops::Range;
 use std::panic::Location;
@@ -10,12 +11,12 @@ use crate::error::{AtCaller, Error, Result};
 use crate::lod::Lod;
 use crate::tensor::{Dense, Variable};
 
-/// A text as parallel streams. Batch `k` holds window `k` of each stream, one sequence per stream, and batch `k + 1`
-/// continues at its end, so that a state may be carried from batch to batch. The target of each id is the next id of the
-/// text, once per epoch.
+/// A text as parallel streams. Batch `k` has window `k` of each stream as a sequence, and batch `k + 1` has the windows
+/// right behind, so that a state can be carried from batch to batch. The target of each id is the next id of the text.
+/// Each id is a target once per epoch, except the first id of the text.
 ///
-/// The streams differ by at most one in length, so in the last batch, whose windows are shorter, a sequence may be
-/// empty where others have one id left.
+/// The lengths of the streams differ by at most one. So in the last batch, whose windows may be shorter, some sequences
+/// may be empty while others have one id.
 ///
 /// ```
 /// use unpadded::data::{Continuous, Data};
@@ -34,13 +35,13 @@ pub struct Continuous {
     steps: usize,
     names: [String; 2],
     fingerprint: u64,
-    /// The line that made it.
+    /// The line of code that made the data.
     caller: &'static Location<'static>,
 }
 
 impl Continuous {
     /// Cuts a text into `streams` streams, and each stream into windows of `steps` ids; `names` are the feeds of the ids and of
-    /// the next ids, both `i64` of shape `[rows]` with one level. Each id takes four bytes of memory.
+    /// their targets, the next ids; both are `i64` of shape `[rows]` with one level. Each id takes four bytes of memory.
     ///
     /// # Errors
     /// No stream or no step, a text too short to give each stream an id to predict, or an id that is not from 0 to
@@ -55,7 +56,7 @@ impl Continuous {
         Self::try_new(ids.into_iter().map(Ok), streams, steps, names)
     }
 
-    /// As [`Self::new`], for ids that are looked up while the text is read, so that a long text is never held in another form.
+    /// As [`Self::new`], for ids that are made while the text is read, so that a long text is never held in memory as text.
     ///
     /// ```
     /// use unpadded::data::{Continuous, Limits, Tokenizer, Vocabulary};
@@ -82,7 +83,8 @@ impl Continuous {
             fingerprint = fingerprint.number(u64::from(id));
             held.push(id);
         }
-        // Their number was not known before; memory is released only if that is worth a copy.
+        // The number of ids was not known before. Unused capacity is released only if it is large enough to justify a
+        // copy.
         if held.capacity() - held.len() > held.len() / 8 {
             held.shrink_to_fit();
         }
@@ -167,12 +169,13 @@ impl Continuous {
         Ok(Self { ids, streams, steps, names, fingerprint, caller: Location::caller() })
     }
 
-    /// The number of ids with a target in the longest stream.
+    /// The number of ids that have a target in the longest stream.
     fn longest(&self) -> usize {
         self.ids.len().saturating_sub(1).div_ceil(self.streams)
     }
 
-    /// The start of stream `s`: the first streams are longer by one if the division leaves a remainder.
+    /// The position of the first id of stream `s`. If the ids cannot be divided evenly, the first streams have one id
+    /// more.
     fn start(&self, s: usize) -> usize {
         let pairs = self.ids.len() - 1;
         s * (pairs / self.streams) + s.min(pairs % self.streams)
@@ -207,7 +210,7 @@ impl Continuous {
 /// The ids of a text.
 #[derive(Debug, Clone)]
 enum Ids {
-    /// In memory, at half their size in a batch: a text is long.
+    /// The ids are in memory, with four bytes each, half of their size in a batch.
     Held(Arc<Vec<u32>>),
     InFile(Arc<SpilledIds>),
 }
@@ -220,7 +223,7 @@ impl Ids {
         }
     }
 
-    /// Replaces `ids` by the ids in this range.
+    /// Replaces the contents of `ids` by the ids at these positions of the text.
     fn read(&self, places: Range<usize>, ids: &mut Vec<i64>) -> Result<()> {
         ids.clear();
         match self {
@@ -234,7 +237,7 @@ impl Ids {
     }
 }
 
-/// The ids as numbers of four bytes.
+/// Converts the ids to numbers of four bytes; an id that does not fit is an error.
 fn numbered(ids: impl IntoIterator<Item = Result<i64>>) -> impl Iterator<Item = Result<u32>> {
     ids.into_iter().enumerate().map(|(place, id)| {
         let id = id?;
@@ -244,7 +247,7 @@ fn numbered(ids: impl IntoIterator<Item = Result<i64>>) -> impl Iterator<Item = 
 }
 
 impl Data for Continuous {
-    /// The same in each epoch, since a state is carried.
+    /// All epochs have the same batches, since the state is carried from batch to batch.
     fn batches(&self, _epoch: Option<u64>, from: u64) -> Result<Batches> {
         let (text, count) = (self.clone(), self.longest().div_ceil(self.steps));
         let from = usize::try_from(from).unwrap_or(usize::MAX);

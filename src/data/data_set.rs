@@ -11,13 +11,15 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// An entry of a data set: a labelled text, a pair, a tagged text, a row of features.
 pub trait Record: Clone + Send + Sync + 'static {
-    /// The plural in messages.
+    /// The plural of the record's name in messages.
     const PLURAL: &'static str;
 
-    /// Adds the content that decides whether the record is held out: of records with equal fingerprints, all or none are.
+    /// Adds the content that decides whether the record is held out: records with equal content are all held out, or none
+    /// of them.
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint;
 
-    /// The stratum, such as the label: folds of a cross-validation have equal shares of each (default: none).
+    /// The stratum, such as the label: folds of a cross-validation have about equal shares of each stratum (default:
+    /// all records are in one stratum).
     fn stratum(&self) -> Cow<'_, str> {
         "".into()
     }
@@ -25,14 +27,15 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// Adds the whole record to a fingerprint.
     fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint;
 
-    /// Finds the files of these paths, and detects from their first lines how to read them; `window` if the records are never all
-    /// in memory.
+    /// Finds the files of these paths, and detects the format and the columns from the first lines. `window` is true if the
+    /// records are never all in memory.
     ///
     /// # Errors
-    /// If there is no file, or its first lines do not match its format.
+    /// If there is no file, or the first lines of a file do not match the format.
     fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>>;
 
-    /// The change to each record that follows from all records together (default: none).
+    /// Decides a change to each record from all records together, such as a repair of tags (default: `None`, no
+    /// change).
     ///
     /// # Errors
     /// If the records together are malformed, or a file is.
@@ -41,7 +44,7 @@ pub trait Record: Clone + Send + Sync + 'static {
     }
 }
 
-/// Gives each record of a data set, one after another, to a visitor.
+/// Passes each record of a data set, in order, to a visitor.
 pub type RecordPass<'a, R> = &'a dyn Fn(&mut dyn FnMut(&R)) -> Result<()>;
 
 /// A change to a record.
@@ -49,13 +52,13 @@ pub type Change<R> = Box<dyn Fn(R) -> R + Send + Sync>;
 
 /// Records that can be read repeatedly, in memory or in files.
 pub(crate) trait Passes<R> {
-    /// Their name in messages.
+    /// The name of the data set in messages.
     fn called(&self) -> Cow<'_, str>;
 
-    /// The options that they were read with.
+    /// The options that the records were read with.
     fn options(&self) -> &ReadOptions;
 
-    /// Gives each of them to a visitor.
+    /// Passes each record, in order, to a visitor.
     ///
     /// # Errors
     /// If a file is malformed or cannot be read.
@@ -77,9 +80,10 @@ impl<R> Passes<R> for DataSet<R> {
     }
 }
 
-/// Records in memory, with their name in messages and the way they were read. The pages of
-/// [`LabelledTexts`](super::LabelledTexts), [`Pairs`](super::Pairs), [`TaggedTexts`](super::TaggedTexts) and
-/// [`LabelledRows`](super::LabelledRows) have the training of each.
+/// A data set in memory: records, a name for messages, and the options that the records were read with. The
+/// documentation of [`LabelledTexts`](super::LabelledTexts), [`Pairs`](super::Pairs),
+/// [`TaggedTexts`](super::TaggedTexts) and [`LabelledRows`](super::LabelledRows) shows how to train on each kind of
+/// record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataSet<R> {
     pub(super) name: String,
@@ -98,7 +102,7 @@ impl<R> DataSet<R> {
         Self { read_as, ..self }
     }
 
-    /// The name in messages.
+    /// The name of the data set in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -108,25 +112,26 @@ impl<R> DataSet<R> {
         &self.records
     }
 
-    /// The format and the columns that [`Self::open`] detected, and all settings: other files of the data set are read with them.
+    /// The options with the format and the columns that [`Self::open`] detected, to read other files of the data set in the same
+    /// way.
     pub fn read_as(&self) -> &ReadOptions {
         &self.read_as
     }
 
-    /// Some of them, under this name.
+    /// A data set of some of the records, under another name.
     fn part(&self, name: String, records: Vec<R>) -> Self {
         Self { name, records, read_as: self.read_as.clone() }
     }
 
-    /// Divides the records into the rest and the held-out records.
+    /// Divides the records by `held`: returns the other records, then the records for which `held` is true.
     pub(super) fn hold_out_where(mut self, held: impl FnMut(&R) -> bool) -> (Self, Self) {
         let (held, rest) = std::mem::take(&mut self.records).into_iter().partition(held);
         let held = self.part(held_name(&self.name), held);
         (Self { records: rest, ..self }, held)
     }
 
-    /// Divides the records by a number of each, such as a hash that other programs compute, too. Returns the training part, then
-    /// the held-out part (1), then the test part (0).
+    /// Divides the records by a number that `number` computes for each record, such as a hash that other programs use, too.
+    /// Returns the training part (numbers above 1), the held-out part (1) and the test part (0).
     ///
     /// ```
     /// use unpadded::data::{Pairs, TextFile};
@@ -152,14 +157,14 @@ impl<R> DataSet<R> {
         [Self { records: train, ..self }, dev, test]
     }
 
-    /// Adds to an error where the records are from.
+    /// Adds the name of the data set to an error, as a note.
     pub(super) fn noted(&self, error: Error) -> Error {
         error.noted(format!("in `{}`", self.name))
     }
 }
 
 impl<R: Record> DataSet<R> {
-    /// Reads the records of a path. The format and the columns are detected; [`Self::read_as`] has them.
+    /// Reads the records of a path. The format and the columns are detected; [`Self::read_as`] returns them.
     ///
     /// # Errors
     /// If there is no file, no record, or a malformed record: the message has the file and the line, and how the format was
@@ -198,15 +203,15 @@ impl<R: Record> DataSet<R> {
         Ok(found)
     }
 
-    /// Checks that there is a record.
+    /// Checks that the data set has a record.
     fn some(&self) -> Result<()> {
         if self.records.is_empty() { Err(none::<R>(&self.name)) } else { Ok(()) }
     }
 
-    /// Hold-out: about one in `one_in` records, by the seed and the record alone. Equal records are on one side, and held-out
-    /// records stay held out when others are added. In labelled texts the text decides, in pairs the source, in tagged texts the
-    /// words, in rows the query if there is one, else the entries. Returns the rest, then the held-out records; 0 holds out
-    /// nothing.
+    /// Hold-out: about one in `one_in` records, by the seed and the record alone. Equal records are on the same side, and a
+    /// held-out record stays held out when other records are added. In labelled texts the text decides, in pairs the source, in
+    /// tagged texts the words, in rows the number of the query if there is one, else the entries. Returns the rest, then the
+    /// held-out records; 0 holds out nothing.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, TextFile};
@@ -225,7 +230,7 @@ impl<R: Record> DataSet<R> {
         self.hold_out_where(|record| is_held(one_in, seed, |f| record.held_out_by(f)))
     }
 
-    /// Makes samples by a function of a record and its number, from 0 on.
+    /// Makes a sample of each record: `sample` returns the fields from the record's number, from 0 on, and the record.
     ///
     /// # Errors
     /// If there is no record; the errors of `sample`.

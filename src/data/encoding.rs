@@ -1,4 +1,4 @@
-//! Character encodings: their names, and the guess where none is set.
+//! Character encodings: names, and the detection of an encoding that is not set.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,14 +11,15 @@ use super::archive::Bytes;
 use super::kind::FailedReader;
 use crate::error::{Error, Result};
 
-/// Why a line is malformed.
+/// The reason why a line is malformed: the expected and the found text.
 #[derive(Debug)]
 pub(super) struct Reason {
     pub(super) expected: String,
     pub(super) got: String,
 }
 
-/// A character encoding. UTF-8 and named encodings are validated; in the other two every byte is a character.
+/// A character encoding. Bytes in UTF-8 and in named encodings are validated; in Latin-1 and Windows-1252 every byte is
+/// a character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Encoding {
@@ -27,9 +28,9 @@ pub enum Encoding {
     Utf8,
     /// ISO 8859-1.
     Latin1,
-    /// Windows-1252: as Latin-1, but with dashes, quotation marks and the euro among the control characters.
+    /// Windows-1252: Latin-1, but with dashes, quotation marks and the euro in place of control characters.
     Windows1252,
-    /// Another encoding, by its name: `"windows-1251".parse()`.
+    /// An encoding that has no other variant; `"windows-1251".parse()` returns one.
     Named(NamedEncoding),
 }
 
@@ -97,7 +98,8 @@ impl Encoding {
         found.map(|(_, of)| Self::Named(NamedEncoding(of)))
     }
 
-    /// UTF-16 without a byte order mark, if nearly only every second byte is 0.
+    /// Detects UTF-16 without a byte order mark: more than half of the bytes at odd positions are 0 and hardly any at
+    /// even positions (little-endian), or the reverse (big-endian).
     pub(super) fn unmarked(first: &[u8]) -> Option<Self> {
         let zeros = |from: usize| first.iter().skip(from).step_by(2).filter(|&&byte| byte == 0).count();
         let (even, odd, half) = (zeros(0), zeros(1), first.len() / 2);
@@ -119,8 +121,9 @@ impl Encoding {
         }
     }
 
-    /// Decodes bytes; else returns what was expected and found. Bytes of a named encoding are UTF-8 by then. If the encoding is
-    /// `guessed`, a line of UTF-8 refutes it.
+    /// Decodes the bytes of a line, or returns the reason why they are malformed. Lines in a named encoding were converted to
+    /// UTF-8 before. If Windows-1252 was `guessed`, a line that is valid UTF-8 beyond ASCII is an error: the file mixes both
+    /// encodings.
     pub(super) fn decode(self, guessed: bool, bytes: &[u8]) -> Result<Cow<'_, str>, Reason> {
         let is_utf_8 = |line: &[u8]| !line.is_ascii() && std::str::from_utf8(line).is_ok();
         if guessed && self == Self::Windows1252 && bytes.split(|&byte| byte == b'\n').any(is_utf_8) {
@@ -190,22 +193,22 @@ impl Encoding {
 /// The number of bytes that are decoded at a time.
 const PIECE: usize = 1 << 14;
 
-/// Bytes that are decoded as they are read. A byte that the encoding does not have becomes one that UTF-8 does not have: its line
-/// is an error.
+/// A reader that decodes bytes to UTF-8. A byte that the encoding does not have becomes a byte that is not valid in UTF-8, so
+/// that its line is an error.
 struct Decoded {
     input: Bytes,
     decoder: Decoder,
     raw: Vec<u8>,
-    /// The raw bytes that are not decoded yet.
+    /// The range of the raw bytes that are not decoded yet.
     left: std::ops::Range<usize>,
     text: Vec<u8>,
-    /// The decoded text that is not read yet.
+    /// The range of the decoded text that is not read yet.
     found: std::ops::Range<usize>,
     ended: bool,
 }
 
 impl Decoded {
-    /// Decodes more; false at the end.
+    /// Decodes more bytes; returns `false` at the end.
     fn fill(&mut self) -> std::io::Result<bool> {
         if self.ended {
             return Ok(false);
@@ -233,7 +236,7 @@ impl Decoded {
     }
 }
 
-/// A byte that is in no text of UTF-8.
+/// A byte that occurs in no valid UTF-8.
 const NO_UTF_8: u8 = 0xff;
 
 impl Read for Decoded {

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::error::{AtCaller, Result};
 
-/// Records in files that may be larger than memory: each pass reads the files anew and holds one record. Formats and options are
-/// the same as for [`DataSet`](super::DataSet); the files must not change meanwhile.
+/// Records in files that may be larger than memory: each pass reads the files anew and holds one record.
+/// [`DataSet`](super::DataSet) has the same formats and options; the files must not change between passes.
 ///
 /// ```
 /// use unpadded::data::{Data, LabelledFiles, Limits, Tokenizer};
@@ -38,9 +38,9 @@ pub struct Files<R> {
     name: String,
     read_as: ReadOptions,
     open: Arc<dyn Fn() -> Stream<R> + Send + Sync>,
-    /// Nested hold-outs: the records are in the last part.
+    /// The nested hold-outs, outermost first: a record belongs to these files if each hold-out keeps it.
     parts: Vec<HoldOutChoice>,
-    /// The result of a pass over the records.
+    /// The result of an earlier pass over the records; `None` before the first pass.
     known: Option<RecordCount>,
 }
 
@@ -77,13 +77,13 @@ impl RecordCount {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Survey {
-    /// The training texts, which are not held out. Their loader needs no pass over the files.
+    /// The training texts, which are not held out. Making their loader needs no further pass over the files.
     pub rest: LabelledFiles,
-    /// The held-out texts. Their loader needs no pass over the files.
+    /// The held-out texts. Making their loader needs no further pass over the files.
     pub held: LabelledFiles,
-    /// The labels of all texts, sorted; an error if there are not two.
+    /// The labels of all texts, sorted; an error if there are fewer than two.
     pub labels: Result<Vocabulary>,
-    /// The vocabulary of the rest; an error as of [`Vocabulary::of`].
+    /// The vocabulary of the training texts, or the error of [`Vocabulary::of`].
     pub words: Result<Vocabulary>,
 }
 
@@ -100,7 +100,7 @@ impl<R: Record> Files<R> {
     /// record is reported when a pass reads it.
     ///
     /// # Errors
-    /// If there is no file, or its first lines do not match its format.
+    /// If there is no file, or the first lines of a file do not match the format.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with([path], &ReadOptions::default())
@@ -133,19 +133,20 @@ impl<R: Record> Files<R> {
         Ok(Self { name, read_as: options, open, parts: Vec::new(), known: None })
     }
 
-    /// The name in messages.
+    /// The name of the data set in messages.
     pub fn name(&self) -> String {
         let held = self.parts.iter().filter(|part| part.held);
         held.fold(self.name.clone(), |name, _| held_name(&name))
     }
 
-    /// The detected format and columns, and all settings: other files of the data set are read with them.
+    /// The options with the detected format and columns, to read other files of the data set in the same way.
     pub fn read_as(&self) -> &ReadOptions {
         &self.read_as
     }
 
-    /// Hold-out: about one in `one_in` records, the same as in [`DataSet::hold_out`](super::DataSet::hold_out), by the seed and
-    /// the record alone. Returns the rest, then the held-out records; 0 holds out nothing.
+    /// Hold-out: about one in `one_in` records, by the seed and the record alone.
+    /// [`DataSet::hold_out`](super::DataSet::hold_out) holds out the same records. Returns the rest, then the held-out records;
+    /// 0 holds out nothing.
     #[must_use]
     pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
         let (mut rest, mut out) = (Self { known: None, ..self.clone() }, Self { known: None, ..self });
@@ -165,7 +166,7 @@ impl<R: Record> Files<R> {
         Self { open: Arc::new(open), known: None, ..self }
     }
 
-    /// Iterates over the records. An error in a file is the last item.
+    /// Iterates over the records, in order. An error in a file is the last item.
     pub fn records(&self) -> Box<dyn Iterator<Item = Result<R>> + Send> {
         let parts = self.parts.clone();
         let is_of = move |record: &R| {
@@ -175,9 +176,9 @@ impl<R: Record> Files<R> {
         Box::new((self.open)().filter(move |record| record.as_ref().map_or(true, &is_of)))
     }
 
-    /// Makes samples by a function of a record, read anew in each epoch. The files are read once now, to find errors before the
-    /// training, unless a [survey](LabelledFiles::survey) has read them. `salt` is a number of all other inputs of `sample`, such
-    /// as vocabularies: a checkpoint recognizes its data by it.
+    /// Makes a sample of each record by `sample`, anew in each epoch. The call reads the files once, to find errors before the
+    /// training, unless a [survey](LabelledFiles::survey) has read them. `salt` is a hash of all other inputs of `sample`, such
+    /// as vocabularies: it is part of the fingerprint by which a checkpoint recognizes its data.
     ///
     /// # Errors
     /// If there is no record; the errors of `sample`; an error in a file.
@@ -190,8 +191,8 @@ impl<R: Record> Files<R> {
         self.samples_of(|f| f.number(salt), sample).at_caller()
     }
 
-    /// Makes samples of the records, which must not be empty, numbered from 0 on. Unless the files were surveyed, a pass checks
-    /// that each record gives a sample. `salt` is a number of all other inputs of the samples.
+    /// Makes samples of the records, which must not be empty, numbered from 0 on. Unless the files were surveyed, a pass over
+    /// them checks that each record gives a sample. `salt` is a hash of all other inputs of the samples.
     fn samples_of(
         &self,
         salt: impl FnOnce(Fingerprint) -> Fingerprint,
@@ -302,12 +303,12 @@ impl LabelledFiles {
         wrong.map_or(found, Err).at_caller()
     }
 
-    /// Loads batches of token ids and label ids for the feeds of these names. The files are read once now, so that errors are
-    /// reported before the first epoch, unless a [survey](Self::survey) has read them; and once in each epoch.
-    /// [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`] texts.
+    /// Loads batches of token ids and label ids for the feeds of these names. This call reads the files once, unless a
+    /// [survey](Self::survey) has read them, so that errors are reported before the first epoch. Each epoch reads the files
+    /// again. [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`] texts.
     ///
     /// # Errors
-    /// As [`Loader::new`]; if there is no text, or a label or token that its vocabulary does not have; an error in a file.
+    /// As [`Loader::new`]; if there is no text; if a vocabulary lacks a label or a token; an error in a file.
     #[track_caller]
     pub fn loader(
         &self,
@@ -328,9 +329,9 @@ impl LabelledFiles {
 }
 
 impl PairFiles {
-    /// Loads batches for three feeds, as [`Pairs::loader`](super::Pairs::loader). The files are read once now, so that errors are
-    /// reported before the first epoch, and once in each epoch. [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`]
-    /// pairs.
+    /// Loads batches for three feeds, as [`Pairs::loader`](super::Pairs::loader) does. This call reads the files once, so that
+    /// errors are reported before the first epoch. Each epoch reads the files again. [`Loader::shuffle`] shuffles in a window of
+    /// [`Loader::buffer`] pairs.
     ///
     /// # Errors
     /// As [`Pairs::loader`](super::Pairs::loader); an error in a file.
@@ -357,9 +358,9 @@ impl PairFiles {
 }
 
 impl TaggedFiles {
-    /// Makes samples as [`TaggedTexts::samples`](super::TaggedTexts::samples). The files are read once now, so that errors are
-    /// reported before the first epoch, and once in each epoch; [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`]
-    /// texts.
+    /// Makes samples as [`TaggedTexts::samples`](super::TaggedTexts::samples) does. This call reads the files once, so that
+    /// errors are reported before the first epoch. Each epoch reads the files again; [`Loader::shuffle`] shuffles in a window
+    /// of [`Loader::buffer`] texts.
     ///
     /// # Errors
     /// As [`TaggedTexts::samples`](super::TaggedTexts::samples); an error in a file.

@@ -1,7 +1,7 @@
 //! Fingerprints of data sets: equal on every machine and in every release.
 
-/// A fingerprint: one number computed from numbers and text, in order. It distinguishes data; it is not cryptographic, so
-/// equal fingerprints can be constructed on purpose.
+/// A fingerprint: one number computed from numbers and text, in order. A fingerprint distinguishes data, but is not
+/// cryptographic: equal fingerprints can be constructed on purpose.
 ///
 /// ```
 /// use unpadded::data::Fingerprint;
@@ -16,14 +16,16 @@ impl Fingerprint {
     /// Adds a number.
     #[must_use]
     pub fn number(self, number: u64) -> Self {
-        // The finaliser of SplitMix64: each bit of what came before and of the number changes half of the result.
+        // The finaliser of SplitMix64: each bit of the old fingerprint and of the number changes about half of the bits
+        // of the result.
         let mut z = (self.0 ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         Self(z ^ (z >> 31))
     }
 
-    /// Adds a text, and its length, so that lists with the same characters but other boundaries differ.
+    /// Adds a text and its length, so that lists of texts with equal characters but different boundaries have different
+    /// fingerprints.
     #[must_use]
     pub fn text(self, text: &str) -> Self {
         let whole = text.as_bytes().chunks(8).fold(self, |f, chunk| {
@@ -32,7 +34,7 @@ impl Fingerprint {
         whole.number(text.len() as u64)
     }
 
-    /// The fingerprint of all that was added.
+    /// Returns the fingerprint of all added numbers and texts.
     pub fn finish(self) -> u64 {
         self.0
     }

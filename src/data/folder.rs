@@ -17,15 +17,15 @@ pub struct Folder {
     files: Vec<(String, TextFile)>,
 }
 
-/// The maximum depth of nested folders: deeper folders are no data set.
+/// The maximum depth of nested folders: deeper folders are refused, as no data set has them.
 const DEEPEST: usize = 16;
 
 impl Folder {
     /// Opens a folder or a zip.
     ///
     /// # Errors
-    /// If it is neither, cannot be read, or holds no file; if it contains anything else, as a pipe, a broken link or a link
-    /// to a folder.
+    /// If the path is neither a folder nor a zip, cannot be read, or has no file; if a folder has an entry that is neither
+    /// a file nor a folder, such as a pipe, a broken link or a link to a folder.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -72,7 +72,7 @@ impl Folder {
         self.filled(&format!("some that end with `.{extension}`"))
     }
 
-    /// Keeps only the files whose path below the folder is wanted.
+    /// Keeps only the files for whose path below the folder `wanted` is true.
     pub(super) fn retain(mut self, wanted: impl Fn(&str) -> bool) -> Result<Self> {
         self.files.retain(|(below, _)| wanted(below));
         self.filled("at least one")
@@ -91,11 +91,11 @@ impl Folder {
         &self.files
     }
 
-    /// The files with their labels, one file per class. The label is the name without extension or, if all these names are
-    /// equal, the extension.
+    /// The files with their labels, one file per class. The label is the file name without its extension or, if all these
+    /// names are equal, the extension.
     ///
     /// # Errors
-    /// If there is only one label, or if two files have the same.
+    /// If there is only one label, or if two files have the same label.
     #[track_caller]
     pub fn file_per_class(&self) -> Result<Vec<(String, TextFile)>> {
         let stems = || self.files.iter().map(|(below, _)| parts(below).1);
@@ -121,7 +121,7 @@ impl Folder {
     }
 
     /// The files with their labels, one folder per class: the label is the name of the folder. The files may be HTML pages or XML
-    /// documents, if all have such names.
+    /// documents, if the extensions of all files are extensions of such files.
     ///
     /// # Errors
     /// If a file is in no class folder, or if there is only one label.
@@ -154,7 +154,7 @@ impl Folder {
     }
 }
 
-/// Folder, name without extension, extension.
+/// Cuts a path into the folder, the name without its extension, and the extension, if there is one.
 fn parts(below: &str) -> (&str, &str, Option<&str>) {
     let (folder, name) = below.rsplit_once('/').unwrap_or(("", below));
     match name.rsplit_once('.') {
@@ -168,8 +168,9 @@ fn hidden(name: &str) -> bool {
     name.starts_with('.') || debris(name)
 }
 
-/// Collects all files below a folder, except hidden ones. A link to a folder is not followed, so that the walk ends; like
-/// everything else that is no file, it is refused, since samples would be missing silently.
+/// Collects all files below a folder, except hidden ones. A link to a folder is not followed, so that the walk ends. Such
+/// a link, like every other entry that is neither a file nor a folder, is an error, because its samples would be missing
+/// silently.
 fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
     let refused = |e: std::io::Error| Error::io(format!("folder `{}`", folder.display()), "read", &e);
     if depth > DEEPEST {

@@ -6,7 +6,7 @@ use std::fmt;
 use super::Fingerprint;
 use super::data_set::{DataSet, Record};
 
-/// A fold of a cross-validation, which is held out: `2/5` is the second of five.
+/// A fold of a cross-validation, which is held out: `2/5` is the second of five folds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fold {
     number: u64,
@@ -35,17 +35,18 @@ impl fmt::Display for Fold {
     }
 }
 
-/// Records that have to be in one fold: the content that decides it is equal.
+/// Records that have to be in the same fold, because the content that decides hold-out is equal.
 struct Group {
     key: u64,
     records: usize,
-    /// The number of records of each label.
+    /// The number of the group's records in each stratum, such as a label.
     strata: BTreeMap<String, usize>,
 }
 
 impl<R: Record> DataSet<R> {
-    /// Holds out one fold, by the seed and the records alone; the rest comes first. Records that [`Self::hold_out`] keeps on one
-    /// side are in one fold. Folds have about equal numbers of records, and of records per label if there are labels.
+    /// Holds out one fold, by the seed and the records alone: returns the rest, then the fold. Records that [`Self::hold_out`]
+    /// keeps on the same side are in the same fold. Folds have about equal numbers of records, and of records per label if there
+    /// are labels.
     pub(crate) fn hold_out_fold(self, fold: Fold, seed: u64) -> (Self, Self) {
         let key = |record: &R| record.held_out_by(Fingerprint::default().number(seed)).finish();
         let mut groups: HashMap<u64, Group> = HashMap::new();
@@ -62,9 +63,10 @@ impl<R: Record> DataSet<R> {
 }
 
 /// Deals groups to folds and returns the keys of the groups in one fold. Each group is dealt to the fold with the smallest share
-/// of the group's labels, among equal shares to the fold with the fewest records.
+/// of the group's labels; of folds with equal shares, to the one with the fewest records.
 fn dealt(mut groups: Vec<Group>, fold: Fold) -> Vec<u64> {
-    // Large groups first, so that small ones even them out. The keys are an order by chance.
+    // Large groups are dealt first, so that small groups even out the sizes. Groups of equal size and equal strata are
+    // in the order of their keys, which is pseudorandom.
     groups.sort_by(|a, b| {
         b.records.cmp(&a.records).then_with(|| a.strata.cmp(&b.strata)).then(a.key.cmp(&b.key))
     });
@@ -131,7 +133,7 @@ mod tests {
         let folds: Vec<Vec<String>> = (1..=5).map(|number| held(&texts, number, 3)).collect();
         let all: BTreeSet<&String> = folds.iter().flatten().collect();
         assert_eq!((all.len(), folds.iter().map(Vec::len).sum::<usize>()), (100, 200));
-        // The order of the file decides nothing, the seed does.
+        // The folds do not depend on the order of the records, but on the seed.
         let mut records = texts.records().to_vec();
         records.reverse();
         let mut turned = held(&LabelledTexts::new("texts", records), 2, 3);

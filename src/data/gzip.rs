@@ -1,13 +1,14 @@
-//! Decompression of gzip: several members one after another, with or without zeros behind them.
+//! Decompression of gzip files: one or more members in succession, with or without zeros behind the last member.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::GzDecoder;
 
-/// Unpacks a gzip file. Zeros behind it, as tapes and `dd` leave them, are ignored; other bytes are an error.
+/// A reader of the unpacked bytes of a gzip file. Zeros behind the last member, as tapes and `dd` leave them, are
+/// ignored; other bytes are an error.
 pub(super) struct Gzip<R> {
     state: State<R>,
-    /// The start of the current member, and whether it is the first.
+    /// The position of the current member in the file.
     start: u64,
     first: bool,
 }
@@ -18,7 +19,7 @@ enum State<R> {
     Ended,
 }
 
-/// Counts the bytes that are read.
+/// A reader that counts the bytes that were read.
 struct CountingReader<R> {
     bytes: R,
     count: u64,
@@ -38,7 +39,7 @@ impl<R: Read> Gzip<R> {
         Self { state: State::Member(GzDecoder::new(bytes)), start: 0, first: true }
     }
 
-    /// The error of bytes that are no gzip member, from `start` on.
+    /// The error for bytes from position `start` on that are no gzip member.
     fn foreign(&self) -> io::Error {
         let at = self.start;
         let said = format!(
@@ -57,7 +58,7 @@ impl<R: Read> Read for Gzip<R> {
             match std::mem::replace(&mut self.state, State::Ended) {
                 State::Member(mut member) => {
                     let read = member.read(into);
-                    // It begins as a member but has no header of a member.
+                    // The bytes begin like a member, but are no header of a member.
                     let no_header = matches!(&read, Err(e) if e.kind() == io::ErrorKind::InvalidInput);
                     if !self.first && no_header && member.header().is_none() {
                         return Err(self.foreign());
@@ -133,7 +134,7 @@ mod tests {
             let said = unpacked(&[&a[..], behind].concat()).unwrap_err();
             assert!(said.starts_with(&format!("other bytes behind its end, from byte {at} on")), "{said}");
         }
-        // A member that is cut short is one, and no padding.
+        // A member that is cut short is an error, and not ignored as padding.
         assert!(unpacked(&[&a[..], &b[..b.len() - 3]].concat()).is_err());
         assert!(unpacked(&a[..a.len() - 3]).is_err());
     }

@@ -1,4 +1,5 @@
-//! The first bytes of a file: read once to detect what the file is, then handed to the first reader of its records.
+//! The first bytes of a file: they are read once to detect the kind of the file, and then given to the first reader of
+//! its records.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,11 +15,12 @@ const MOST: usize = if cfg!(test) { 1 << 20 } else { 1 << 26 };
 /// The number of bytes that are read at a time.
 const PIECE: u64 = 1 << 18;
 
-/// The head of a file, used by all detection of the file; empty once a reader of records has taken it.
+/// The head of a file, which all steps of detection read; empty until the file is opened, and once a reader of records
+/// has taken the bytes.
 #[derive(Clone, Default)]
 pub(super) struct Head(Arc<Mutex<Option<Opened>>>);
 
-/// An opened file: its first bytes, in pieces, and the rest.
+/// An opened file: the first bytes, in pieces, and a reader of the rest.
 struct Opened {
     name: Arc<str>,
     pieces: VecDeque<Arc<[u8]>>,
@@ -58,7 +60,7 @@ impl Head {
         Ok((name, Box::new(Excerpt { head: self.clone(), piece: 0, at: 0 })))
     }
 
-    /// Takes all bytes from the first one on, if the file is open.
+    /// Takes the reader of all bytes, from the first one on; `None` if the file is not open.
     pub(super) fn take(&self) -> Option<(Arc<str>, Bytes)> {
         let Opened { name, pieces, rest, .. } = self.with(Option::take)?;
         Some((name, Box::new(HeadReader { pieces, at: 0, rest })))
@@ -70,7 +72,7 @@ impl Opened {
         Self { name, pieces: VecDeque::new(), size: 0, rest: Some(rest) }
     }
 
-    /// Piece `number`, read on demand; `None` behind the end.
+    /// Returns piece `number` of the head, which is read on demand; `None` behind the end.
     fn piece(&mut self, number: usize) -> io::Result<Option<Arc<[u8]>>> {
         while self.pieces.len() <= number && self.size < MOST {
             let Some(rest) = &mut self.rest else { break };
@@ -79,7 +81,7 @@ impl Opened {
             self.size += piece.len();
             match read {
                 Ok(0) => self.rest = None,
-                // The reader of the records will report the error at its position.
+                // The reader of the records will report the read error when it reaches the position.
                 Err(e) => {
                     let copy = io::Error::new(e.kind(), e.to_string());
                     self.rest = Some(Box::new(FailedReader(Some(e))));
@@ -97,7 +99,7 @@ impl Opened {
     }
 }
 
-/// Reads the pieces of the head, and reads further pieces on demand.
+/// A reader of the head for detection, which reads further pieces from the file on demand.
 struct Excerpt {
     head: Head,
     piece: usize,
@@ -117,7 +119,7 @@ impl Read for Excerpt {
     }
 }
 
-/// Reads the head and the rest of the file; drops each piece once it is read.
+/// A reader of the head and then the rest of the file, which drops each piece once it is read.
 struct HeadReader {
     pieces: VecDeque<Arc<[u8]>>,
     at: usize,
@@ -138,7 +140,7 @@ impl Read for HeadReader {
     }
 }
 
-/// Copies a piece from position `at` on.
+/// Copies bytes of a piece from position `at` on, advances `at`, and returns the number of bytes.
 fn copy(piece: &[u8], at: &mut usize, into: &mut [u8]) -> usize {
     let from = piece.get(*at..).unwrap_or_default();
     let read = from.len().min(into.len());
@@ -151,7 +153,7 @@ fn copy(piece: &[u8], at: &mut usize, into: &mut [u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// Bytes that end in an error.
+    /// A reader of some bytes, and then of an error.
     struct Broken(io::Cursor<Vec<u8>>);
 
     impl Read for Broken {

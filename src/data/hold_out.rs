@@ -2,8 +2,8 @@
 
 use super::Fingerprint;
 
-/// Returns whether a sample is held out: about one in `one_in`, by the content that `key` adds; 0 holds out nothing. The
-/// decision does not depend on other samples.
+/// Returns whether a sample is held out, by the seed and the content that `key` adds: about one in `one_in` samples is;
+/// 0 holds out nothing. The decision does not depend on other samples.
 pub(super) fn is_held(one_in: u64, seed: u64, key: impl FnOnce(Fingerprint) -> Fingerprint) -> bool {
     key(Fingerprint::default().number(seed)).finish().checked_rem(one_in) == Some(0)
 }

@@ -1,4 +1,4 @@
-//! Tokenizers as Hugging Face's `tokenizer.json` describes them, by the crate `tokenizers`.
+//! Tokenizers of Hugging Face's `tokenizer.json` files, by the crate `tokenizers`.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -12,17 +12,17 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The kinds of models.
 const MODELS: [&str; 4] = ["BPE", "Unigram", "WordLevel", "WordPiece"];
-/// Maximum number of unused ids between the ids of tokens: a file with more has no vocabulary.
+/// Maximum number of unused ids among the ids of tokens; a file with more is refused.
 const GAPS: usize = 1 << 16;
 
-/// A tokenizer with its file.
+/// A tokenizer, and the text of its file.
 pub(super) struct HuggingFace {
     json: String,
     cutter: tokenizers::Tokenizer,
     /// The token of each id.
     tokens: Vec<String>,
     unknown: Option<i64>,
-    /// The ids of special tokens, which no text has.
+    /// The ids of special tokens, which tokenized texts never contain.
     specials: HashSet<u32>,
 }
 
@@ -62,15 +62,15 @@ impl HuggingFace {
             let known = format!("a model of type `{}`", MODELS.join("`, `"));
             return Err(wrong(&known, format!("one of type {kind}")));
         }
-        // The crate panics on some invalid merges, which is an error here.
+        // The crate panics on some invalid merges; the panic is turned into an error.
         let read = catch_unwind(|| tokenizers::Tokenizer::from_bytes(&json).map_err(|e| e.to_string()));
         let mut cutter = read
             .unwrap_or_else(|_| Err("its reader stopped".to_owned()))
             .map_err(|said| wrong(expected, format!("one that cannot be read ({said})")))?;
-        // Nothing is padded here, and nothing cut off.
+        // Padding and truncation of the file are switched off.
         cutter.with_padding(None);
         cutter.with_truncation(None).map_err(|e| wrong(expected, e.to_string()))?;
-        // A text that spells a special token is text.
+        // A text that contains the spelling of a special token is ordinary text.
         cutter.set_encode_special_tokens(true);
 
         let known = cutter.get_vocab(true);
@@ -95,7 +95,7 @@ impl HuggingFace {
         let added = cutter.get_added_tokens_decoder();
         let specials = added.iter().filter(|(_, token)| token.special).map(|(&id, _)| id).collect();
         let found = Self { json, cutter, tokens, unknown, specials };
-        // A character that no text has shows now whether there is a token for unknown text.
+        // A character that occurs in no text shows whether the file has a token for unknown text.
         match found.cutter.encode("\u{10fffd}", false) {
             Ok(_) => Ok(found),
             Err(e) => Err(wrong("a token for what is not known", format!("none ({e})"))),
@@ -107,7 +107,8 @@ impl HuggingFace {
         &self.json
     }
 
-    /// Tokenizes a text. A text that cannot be tokenized, as by a pattern that takes too long, is one unknown token.
+    /// Tokenizes a text. A text that cannot be tokenized, for example because a pattern takes too long, is a single
+    /// unknown token.
     pub(super) fn cut(&self, text: &str) -> Vec<String> {
         match self.ids(text) {
             Some(ids) => ids.iter().filter_map(|&id| self.tokens.get(id as usize).cloned()).collect(),
@@ -116,7 +117,7 @@ impl HuggingFace {
     }
 
     /// The ids of a text's tokens; `None` for a text that cannot be tokenized. A model without merges may produce a special
-    /// token: that is an unknown token, or is left out if the file has no id for unknown tokens.
+    /// token: it is replaced by the unknown token, or left out if the file has no unknown token.
     fn ids(&self, text: &str) -> Option<Vec<u32>> {
         let cut = self.cutter.encode_fast(text, false).ok()?;
         let unknown = self.unknown.and_then(|id| u32::try_from(id).ok());

@@ -1,4 +1,4 @@
-//! Detection of files that are no text by their first bytes, before anything reads them as text.
+//! Detection of files that are not text, by their first bytes, before they are read as text.
 
 use std::io::{self, Cursor, Read};
 
@@ -11,7 +11,7 @@ const CONVERT: &str = "convert it to CSV, JSON Lines or Parquet";
 const NO_DATA: &str = "give the path of a file of text";
 const EXPORT: &str = "export it as CSV";
 
-/// First bytes, the kind of file that has them, and advice.
+/// The first bytes of kinds of files that are not text, the name of each kind, and advice for the user.
 const STARTS: [(&[u8], &str, &str); 32] = [
     (b"BZh", "a bzip2 file", "unpack it by `bunzip2 FILE`"),
     (b"\xfd7zXZ\0", "an xz file", "unpack it by `xz -d FILE`"),
@@ -55,7 +55,7 @@ const STARTS: [(&[u8], &str, &str); 32] = [
     (b"GIF87a", "a GIF image", NO_DATA),
     (b"GIF89a", "a GIF image", NO_DATA),
     (b"\x7fELF", "a program", NO_DATA),
-    // It begins as the byte order mark of UTF-16, which is read as text.
+    // These bytes begin with the byte order mark of UTF-16, but UTF-16 is text.
     (
         b"\xff\xfe\0\0",
         "the byte order mark of UTF-32",
@@ -68,11 +68,13 @@ const STARTS: [(&[u8], &str, &str); 32] = [
     ),
 ];
 
-/// The kind of a file by its first bytes, and advice; `None` for possible text.
+/// Detects the kind of a file that is not text by the first bytes: the kind, and advice. `None` if the file may be
+/// text.
 fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let found = STARTS.iter().find(|(start, ..)| first.starts_with(start));
     match found {
-        // A word may begin with the letters of bzip2's mark; the block behind it has π or the root of it in front.
+        // A text may begin with the letters of bzip2's mark, but in a bzip2 file the block behind the mark begins with
+        // digits of π or of its square root.
         Some((b"BZh", ..)) if !matches!(first.get(4..6), Some(b"1A" | b"\x17\x72")) => {}
         Some(&(_, kind, advice)) => return Some((kind, advice)),
         None => {}
@@ -82,10 +84,10 @@ fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     is_tar.then_some(("a tar archive", "unpack it by `tar -xf FILE`"))
 }
 
-/// As [`foreign`], for HTML pages and XML documents.
+/// Detects HTML pages and XML documents: the kind, and advice, as in [`foreign`].
 fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first).trim_ascii_start();
-    // A page is a line without columns; a data set of pages may have them.
+    // A page begins with a line without columns; a data set of pages may begin with a line of columns.
     let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let begins = |start: &str| {
         line.get(..start.len()).is_some_and(|of| of.eq_ignore_ascii_case(start.as_bytes()))
@@ -106,7 +108,7 @@ fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Passes the bytes on if they may be text, with or without markup.
+/// Returns a reader of all bytes of the file, which may be text, with or without markup.
 ///
 /// # Errors
 /// If the file is of a known kind that is no text: the message has the kind and advice.
@@ -114,7 +116,7 @@ pub(super) fn checked(name: &str, bytes: Box<dyn Read + Send>) -> Result<Box<dyn
     unless(foreign, name, bytes)
 }
 
-/// Passes the bytes on if they are neither an HTML page nor an XML document.
+/// Returns a reader of all bytes of the file, which must be neither an HTML page nor an XML document.
 ///
 /// # Errors
 /// As [`checked`].
@@ -122,7 +124,7 @@ pub(super) fn no_markup(name: &str, bytes: Box<dyn Read + Send>) -> Result<Box<d
     unless(markup, name, bytes)
 }
 
-/// Returns whether a name is one of an HTML or XML file.
+/// Returns whether a name has the extension of an HTML or XML file.
 pub(super) fn is_markup(name: &str) -> bool {
     let extension = name.rsplit(['/', '!']).next().and_then(|name| name.rsplit_once('.'));
     let known = ["html", "htm", "xhtml", "xml"];
@@ -139,7 +141,7 @@ fn unless(
     if let Some((kind, advice)) = of(&first) {
         return Err(refused(name, kind, advice));
     }
-    // The reader of the following bytes will report an error behind them.
+    // A read error behind the first bytes is reported by the reader of the following bytes.
     let first = Cursor::new(first);
     Ok(match read {
         Ok(_) => Box::new(first.chain(bytes)),
@@ -147,7 +149,7 @@ fn unless(
     })
 }
 
-/// Bytes that cannot be read.
+/// A reader that returns an error.
 pub(super) struct FailedReader(pub(super) Option<io::Error>);
 
 impl Read for FailedReader {
@@ -164,7 +166,7 @@ fn refused(name: &str, kind: &str, advice: &str) -> Error {
 /// Refuses documents whose container is a zip.
 ///
 /// # Errors
-/// If the names in it show an Office or OpenDocument file, or a PyTorch model.
+/// If the names of the zip's members show an Office or OpenDocument file, or a PyTorch model.
 pub(super) fn no_document<'a>(name: &str, members: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
     let has = |wanted: &str| members.clone().any(|member| member == wanted);
     let below = |folder: &str| members.clone().any(|member| member.starts_with(folder));

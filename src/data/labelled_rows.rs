@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use super::{DataSet, Field, FirstIndex, LabelledRow, Loader, ReadOptions, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// Sparse rows with a label each, in memory.
+/// A data set of sparse rows with one label each, in memory.
 ///
-/// [`DataSet::open`] reads LIBSVM files by their path, several by a pattern as `data/*.svm`, one in a zip by
-/// `data.zip!train.svm`, also compressed with gzip or zip. Indices count from 0 if any index is 0, and else from 1, as
-/// scikit-learn reads them; [`ReadOptions::first_index`] sets the first.
+/// [`DataSet::open`] reads LIBSVM files by their path, several by a pattern as `data/*.svm`, a file in a zip by
+/// `data.zip!train.svm`; files may be compressed with gzip or zip. Indices count from 0 if any index is 0, and else
+/// from 1, as scikit-learn reads them; [`ReadOptions::first_index`] sets the first.
 ///
-/// The training rows determine the number of columns and the classes; test rows are made to fit.
+/// The training rows determine the number of columns and the classes; [`LabelledRows::drop_beyond`] makes test rows
+/// fit.
 ///
 /// ```
 /// use unpadded::data::{Data, FirstIndex, LabelledRows, Target, TextFile};
@@ -46,11 +47,11 @@ pub enum Target<'a> {
 }
 
 impl LabelledRows {
-    /// Reads the rows of LIBSVM files, one file after another, as [`TextFile::libsvm`]. For the number of skipped malformed
-    /// lines, use [`Records::skipped`](super::Records::skipped), and [`DataSet::new`] with the rows.
+    /// Reads the rows of LIBSVM files, one file after another, as [`TextFile::libsvm`] does. For the number of skipped
+    /// malformed lines, use [`Records::skipped`](super::Records::skipped), and [`DataSet::new`] with the rows.
     ///
     /// # Errors
-    /// If there is no file; if one cannot be read, has no row, or a malformed line.
+    /// If there is no file; if a file cannot be read, has no row, or has a malformed line.
     #[track_caller]
     pub fn of_files<'a>(files: impl IntoIterator<Item = &'a TextFile>, first: FirstIndex) -> Result<Self> {
         let (mut names, mut rows) = (Vec::new(), Vec::new());
@@ -64,7 +65,8 @@ impl LabelledRows {
         Ok(Self::new(&names.join(", "), rows).read_by(ReadOptions::new().first_index(first)))
     }
 
-    /// The number of the first column in the files that were read; other files of the data set are read with it.
+    /// The number of the first column in the files, detected or set, to read other files of the data set in the same
+    /// way.
     pub fn first_index(&self) -> FirstIndex {
         self.read_as.first_index.unwrap_or_default()
     }
@@ -94,14 +96,14 @@ impl LabelledRows {
     /// The labels as classes with ids, in ascending order: labels 0 and 1, -1 and 1, or 1 to 20 get the ids 0, 1 and so on.
     ///
     /// # Errors
-    /// A label that is no whole number ([`Target::Number`] takes these); if there are fewer than two classes: nothing could be
-    /// learned.
+    /// If a label is no whole number (use [`Target::Number`] for such labels), or if there are fewer than two classes: nothing
+    /// could be learned.
     #[track_caller]
     pub fn classes(&self) -> Result<Vocabulary> {
         let what = || format!("labels in `{}`", self.name);
         let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
         for (number, row) in self.records.iter().enumerate() {
-            // Up to this number `f64` has every whole number.
+            // `f64` represents every whole number up to this one exactly.
             const LARGEST: f64 = (1u64 << 53) as f64;
             if row.label.fract() != 0.0 || row.label.abs() > LARGEST {
                 let expected = "whole numbers, as classes have";
@@ -136,7 +138,7 @@ impl LabelledRows {
                 return Err(error.noted("`LabelledRows::drop_beyond` leaves such entries out"));
             }
             let label = match target {
-                // So that a negative zero is 0.
+                // Adding 0 turns a negative zero into 0.
                 Target::Class(classes) => classes
                     .lookup(&(row.label + 0.0).to_string())
                     .map(Field::Int)

@@ -6,7 +6,7 @@ use super::records::shown;
 use super::{DataSet, Field, LabelledText, Limits, Loader, TextFile, Tokenizer, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// Texts with a label each, in memory.
+/// A data set of texts with one label each, in memory.
 ///
 /// [`DataSet::open`] reads a file of columns between tabs or commas, of JSON Lines, of Parquet or of trees; a folder or a zip
 /// with a file per class (a text per line) or a folder per class (a text per file); several files by a pattern such as
@@ -34,7 +34,7 @@ impl LabelledTexts {
     /// Reads lines of `text<TAB>label`, as [`TextFile::labelled`].
     ///
     /// # Errors
-    /// If the file cannot be read, has no such line, or a malformed one.
+    /// If the file cannot be read, has no record, or has a malformed line.
     #[track_caller]
     pub fn of_lines(file: &TextFile) -> Result<Self> {
         Ok(Self::new(&file.name(), file.labelled()?.read_all().at_caller()?))
@@ -45,7 +45,7 @@ impl LabelledTexts {
     /// the name of the data set in messages.
     ///
     /// # Errors
-    /// If a file cannot be read, has no line, or a malformed one.
+    /// If a file cannot be read, has no line, or has a malformed line.
     #[track_caller]
     pub fn of_classes(name: &str, classes: impl IntoIterator<Item = (String, TextFile)>) -> Result<Self> {
         let mut found = BTreeSet::new();
@@ -85,7 +85,7 @@ impl LabelledTexts {
         at_least_two(&self.name, self.records.iter().map(|text| &text.label)).at_caller()
     }
 
-    /// A data set for each label, in the order of the labels: for a score per class.
+    /// Divides the data set by label, in the order of the labels, for example to compute a score per class.
     #[must_use]
     pub fn by_label(&self) -> Vec<Self> {
         let mut found: BTreeMap<&str, Vec<LabelledText>> = BTreeMap::new();
@@ -98,7 +98,7 @@ impl LabelledTexts {
     /// Loads batches of token ids and label ids, for the feeds of these names.
     ///
     /// # Errors
-    /// As [`Loader::new`]; if there is no text, or a label or token that its vocabulary does not have.
+    /// As [`Loader::new`]; if there is no text, or if a vocabulary lacks a label or a token.
     #[track_caller]
     pub fn loader(
         &self,

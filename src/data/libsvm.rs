@@ -4,17 +4,18 @@ use super::lines::Reason;
 use super::records::shown;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// A sparse row and its label, as a line of a LIBSVM file gives them.
+/// A sparse row and its label: the content of a line of a LIBSVM file.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct LabelledRow {
-    /// The label: a class, as 0 and 1 or -1 and +1, or the target of a regression.
+    /// The label: the number of a class, such as 0 and 1 or -1 and +1, or the target of a regression.
     pub label: f64,
-    /// The number of the query that the row belongs to, where rows are ranked: `qid:n` in the file.
+    /// For ranking, the number of the query that the row belongs to: `qid:n` in the file.
     pub query: Option<u64>,
-    /// The column of each entry, counted from 0 whatever the file does. Rows of a file have ascending columns, each once.
+    /// The column of each entry, counted from 0 even if the file counts from 1. In rows that were read from a file, the
+    /// columns ascend without repeats.
     pub indices: Vec<i64>,
-    /// The value of each entry; a written zero is an entry, too.
+    /// The value of each entry; a zero that is written in the file is an entry, too.
     pub values: Vec<f32>,
 }
 
@@ -45,13 +46,13 @@ impl LabelledRow {
 pub enum FirstIndex {
     /// 0, the default of scikit-learn's writer.
     Zero,
-    /// 1, as in the format's definition, so that index 0 is an error.
+    /// 1, as in the definition of the format; index 0 is then an error.
     #[default]
     One,
 }
 
 impl FirstIndex {
-    /// The number itself.
+    /// The number of the first column: 0 or 1.
     pub(crate) fn number(self) -> i64 {
         match self {
             Self::Zero => 0,
@@ -59,7 +60,7 @@ impl FirstIndex {
         }
     }
 
-    /// The variant of this number, if it is 0 or 1.
+    /// The variant for this number; `None` if it is neither 0 nor 1.
     pub(crate) fn of_number(number: i64) -> Option<Self> {
         [Self::Zero, Self::One].into_iter().find(|first| first.number() == number)
     }
@@ -68,7 +69,8 @@ impl FirstIndex {
 /// A parser of lines.
 pub(super) struct LibsvmLine {
     first: FirstIndex,
-    /// Index, number of the pair and value of each entry of the current line; kept so that its memory is reused.
+    /// The index, the number of the pair in the line, and the value of each entry of the current line; the vector is
+    /// kept, so that its memory is reused.
     pairs: Vec<(i64, usize, f32)>,
 }
 
@@ -117,15 +119,15 @@ impl LibsvmLine {
         }
     }
 
-    /// Sorts the entries by index. A repeated index is an error: the file does not say whether to add the values or which
-    /// of them to take.
+    /// Sorts the entries by index. A repeated index is an error: it is unknown whether the values must be added, or which
+    /// of them counts.
     fn sort(&mut self) -> Result<(), Reason> {
         self.pairs.sort_unstable_by_key(|&(index, number, _)| (index, number));
         let again = self.pairs.windows(2).filter(|two| two[0].0 == two[1].0);
         let Some(two) = again.min_by_key(|two| two[1].1) else { return Ok(()) };
         let written = match self.first {
             FirstIndex::Zero => two[0].0.to_string(),
-            // The largest index has no successor in `i64`.
+            // The addition is in `u64`, because the largest index has no successor in `i64`.
             FirstIndex::One => (two[0].0 as u64 + 1).to_string(),
         };
         let got = format!("index {written} of pair {} again in pair {}", two[0].1, two[1].1);

@@ -11,13 +11,13 @@ use super::memory::Usage;
 use super::watched::FileChange;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The error of a failed read of `what`.
+/// The error for a failed read; `what` is the name of the file in the message.
 pub(super) fn broken(what: String, error: &std::io::Error) -> Error {
     use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     if let Some(changed) = FileChange::of(&what, error) {
         return changed;
     }
-    // Only decompression interprets the bytes; a plain file may end anywhere.
+    // Errors about the bytes themselves come from decompression, since every end of a plain file is valid.
     match error.kind() {
         UnexpectedEof => {
             let got = "its end: it was cut short, as by a download that broke off";
@@ -31,7 +31,7 @@ pub(super) fn broken(what: String, error: &std::io::Error) -> Error {
     }
 }
 
-/// The first names, in quotation marks, for messages.
+/// Formats the first names for a message, in quotation marks.
 pub(super) fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 10;
     let mut names = names.into_iter();
@@ -47,7 +47,7 @@ pub(super) struct Lines {
     guessed: bool,
     max: usize,
     number: u64,
-    /// The number of bytes that were read for pieces.
+    /// The number of bytes that [`Self::pieces`] has read.
     read: u64,
     bytes: Vec<u8>,
     room: Usage,
@@ -78,12 +78,12 @@ impl Lines {
         broken(format!("{}:{}", self.name, self.number), error)
     }
 
-    /// Reads the next line without its end, or `None` behind the last. The inner error is of this line; the outer error is of
-    /// the file.
+    /// Reads the next line, without its line end; `None` behind the last line. The inner error is about this line alone; the
+    /// outer error is about the file.
     pub(super) fn next(&mut self) -> Result<Option<Result<Cow<'_, str>, Reason>>> {
         self.bytes.clear();
         self.number += 1;
-        // The end of a line may take two bytes more than the line.
+        // The line end takes up to two bytes more.
         let most = (self.max as u64).saturating_add(2);
         let read = self.input.by_ref().take(most).read_until(b'\n', &mut self.bytes);
         let read = read.map_err(|e| self.broken(&e))?;
@@ -126,8 +126,9 @@ impl Lines {
         String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned()
     }
 
-    /// Iterates over the text in pieces of about a mebibyte, with line ends of `\n`. A piece ends behind a line, else behind a
-    /// space. `held` limits the bytes of all pieces together and checks memory. An error is the last item.
+    /// Iterates over the text in pieces of about a mebibyte, with line ends of `\n`. A piece ends at the end of a line; in a
+    /// very long line, behind a space. If `held` is given, the text will be held in memory: `held` is the maximum number of
+    /// bytes of all pieces, and the available memory is checked. An error is the last item.
     pub(super) fn pieces(mut self, held: Option<usize>) -> impl Iterator<Item = Result<String>> + Send {
         let (mut bytes, mut ended, mut all) = (Vec::new(), false, 0usize);
         let mut next = move || -> Result<Option<String>> {

@@ -13,10 +13,10 @@ use crate::error::{AtCaller, Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Batching {
-    /// A fixed number of samples; the last batch of an epoch has the remaining ones.
+    /// A fixed number of samples; the last batch of an epoch has the remaining samples.
     Sequences(usize),
     /// A maximum number of rows: as many consecutive samples as fit, where a sample counts the rows of its longest field.
-    /// A sample that is longer than that is a batch of its own.
+    /// A sample with more rows than the maximum is a batch of its own.
     Tokens(usize),
 }
 
@@ -40,7 +40,7 @@ pub struct Loader {
     seed: Option<u64>,
     buffer: Option<usize>,
     prefetch: usize,
-    /// The line that made it.
+    /// The line of code that made the loader.
     caller: &'static Location<'static>,
 }
 
@@ -51,8 +51,8 @@ impl Loader {
     /// A loader for the feeds of these names, one per field of the samples; batch size 32, in the order of the source.
     ///
     /// # Errors
-    /// No name or a repeated name. With samples in memory: no sample, or a sample that [`Batch::new`] refuses beside the
-    /// first. Samples that are read later are checked when they are read.
+    /// No name or a repeated name. With samples in memory: no sample, or a sample that [`Batch::new`] refuses in a batch
+    /// with the first one. Streamed samples are checked when they are read.
     #[track_caller]
     pub fn new(source: impl Source + 'static, names: &[&str]) -> Result<Self> {
         let names: Arc<[String]> = names.iter().map(|&name| name.to_owned()).collect();
@@ -91,8 +91,8 @@ impl Loader {
         self
     }
 
-    /// Shuffle buffer: draws from a buffer of `samples` samples, which bounds the memory of a stream; also for samples in
-    /// memory.
+    /// Shuffle buffer: draws each sample from a buffer of `samples` samples, which bounds the memory of a stream. If set,
+    /// samples in memory are drawn from a buffer, too.
     #[must_use]
     pub fn buffer(mut self, samples: usize) -> Self {
         self.buffer = Some(samples);
@@ -192,21 +192,21 @@ impl Data for Loader {
 
 /// Cuts samples into batches.
 struct Batched {
-    /// `None` once they have ended or failed.
+    /// The remaining samples; `None` once they have ended or failed.
     samples: Option<SampleIterator>,
     names: Arc<[String]>,
-    /// The kinds of the first sample's fields.
+    /// The kinds of the first sample's fields, which all samples must have; `None` before the first sample.
     kinds: Option<Vec<Kind>>,
     batching: Batching,
     /// A sample that did not fit into the previous batch.
     next: Option<Sample>,
-    /// The number of batches to skip.
+    /// The number of batches that are skipped before the first one.
     skip: u64,
     caller: &'static Location<'static>,
 }
 
 impl Batched {
-    /// The next sample, checked.
+    /// Reads and checks the next sample; `None` at the end.
     fn sample(&mut self) -> Result<Option<Sample>> {
         if let Some(sample) = self.next.take() {
             return Ok(Some(sample));
@@ -218,7 +218,7 @@ impl Batched {
         Ok(Some(sample))
     }
 
-    /// The samples of the next batch; none at the end.
+    /// Collects the samples of the next batch; an empty list at the end.
     fn group(&mut self) -> Result<Vec<Sample>> {
         let (most, budget) = match self.batching {
             Batching::Sequences(n) => (n, usize::MAX),

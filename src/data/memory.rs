@@ -1,4 +1,5 @@
-//! The available memory, as far as the operating system reports it: data that does not fit is an error, not a killed process.
+//! The available memory, as far as the operating system reports it. Data that does not fit into memory is an error, instead
+//! of a killed process.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,19 +8,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, ErrorKind, Result};
 
 const MIB: u64 = 1 << 20;
-/// The memory that stays free for the rest of the program and for other processes.
+/// The memory in bytes that stays free for the rest of the program and for other processes.
 const FLOOR: u64 = 64 * MIB;
 /// The number of bytes that are read between two checks of memory.
 const EACH: u64 = 16 * MIB;
 
-/// Parses the number of a line `NAME: 123 kB`, in bytes.
+/// Parses the line `NAME: 123 kB` of a text, and returns the number in bytes.
 fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The number of bytes that this process may still allocate: the least of the machine, its control group and its own limit
-/// (`ulimit -v`). `None` if the operating system does not report it.
+/// The number of bytes that this process may still allocate: the minimum of the machine's free memory, the rest of the
+/// control group's limit, and the rest of the process's own limit (`ulimit -v`). `None` if the operating system does not
+/// report it.
 pub(crate) fn available() -> Option<u64> {
     let of_machine =
         fs::read_to_string("/proc/meminfo").ok().and_then(|text| kilobytes(&text, "MemAvailable"));
@@ -34,7 +36,8 @@ fn of_process() -> Option<u64> {
     Some(limit.saturating_sub(kilobytes(&status, "VmSize")?))
 }
 
-/// The limit of a control group minus the memory in use; pages of files that can be dropped do not count as used.
+/// The limit of the process's control group minus the memory that the group uses, in bytes. Cached pages of files,
+/// which can be dropped, do not count as used.
 fn of_group() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let left = |folder: String, [limit, usage, dropped]: [&str; 3]| {
@@ -57,7 +60,8 @@ fn of_group() -> Option<u64> {
             }
             _ => return None,
         };
-        // In a container the mounted directory is the group, whatever its name outside.
+        // In a container, the mounted directory is the directory of the group, whatever name the group has outside the
+        // container.
         [format!("{root}{path}"), root.to_owned()].into_iter().filter_map(|folder| left(folder, names)).min()
     };
     groups.lines().filter_map(of).min()
@@ -67,25 +71,26 @@ fn resident() -> Option<u64> {
     kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS")
 }
 
-/// Formats a size for messages.
+/// Formats a size in bytes for messages.
 pub(crate) fn shown(bytes: u128) -> String {
     let mib = bytes as f64 / MIB as f64;
     if mib < 1024.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
 }
 
-/// The number of data sets that are being read whole, and the memory of the process when the first of them began.
+/// The number of data sets that are being read into memory, and the memory of the process in bytes when the first of
+/// them began.
 static WHOLE: Mutex<(usize, Option<u64>)> = Mutex::new((0, None));
 
 fn whole() -> MutexGuard<'static, (usize, Option<u64>)> {
     WHOLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A data set that is held in memory as a whole, until this is dropped.
+/// A guard that counts a data set as being read into memory, until the guard is dropped.
 #[derive(Debug)]
 pub(super) struct Whole(());
 
 impl Whole {
-    /// Begins to read: memory is compared with the memory of the process now.
+    /// Begins to read a data set: its memory is the growth of the process from now on.
     pub(super) fn begin() -> Self {
         let mut whole = whole();
         if whole.0 == 0 {
@@ -106,24 +111,24 @@ impl Drop for Whole {
     }
 }
 
-/// A watch of memory while a file is read, which the reader may hold whole.
+/// A check of memory while a file is read, as the reader may hold the whole file.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
     read: u64,
-    /// The memory of the process at the first check.
+    /// The memory of the process in bytes at the first check.
     before: Option<u64>,
 }
 
-/// The number of bytes that were read of all files, so that many small files count, too.
+/// The number of bytes that were read from all files together, so that many small files are checked, too.
 static READ: AtomicU64 = AtomicU64::new(0);
 
 impl Usage {
-    /// Counts bytes that were read. Every 16 MiB it compares the free memory with the growth of the process since the data set
-    /// began ([`Whole`]), or since this file began: numbers made of texts take about one and a half times the memory of the
-    /// texts.
+    /// Counts bytes that were read. Every 16 MiB, compares the free memory with the growth of the process since the data set
+    /// began ([`Whole`]), or else since this file began: the numbers that are made from texts take about one and a half times
+    /// the memory of the texts.
     ///
     /// # Errors
-    /// If less memory is free; `what` is the place in the message.
+    /// If less memory is free than the numbers need; `what` returns the place for the message.
     pub(super) fn read(&mut self, bytes: usize, what: impl FnOnce() -> String) -> Result<()> {
         let bytes = bytes as u64;
         self.read += bytes;
@@ -140,7 +145,7 @@ impl Usage {
         if available >= FLOOR.max(held + held / 2) { Ok(()) } else { Err(self.full(what(), available)) }
     }
 
-    /// The memory of the process before anything was read.
+    /// The memory of the process before the data set or the file was read; `resident` is the memory now.
     fn baseline(&mut self, resident: u64) -> u64 {
         let own = *self.before.get_or_insert(resident);
         whole().1.unwrap_or(own)

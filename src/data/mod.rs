@@ -136,22 +136,22 @@ pub type Batches = Box<dyn Iterator<Item = Result<Batch>> + Send>;
 
 /// The data of a training or an evaluation: batches in a reproducible order.
 pub trait Data: Send + Sync {
-    /// The batches of an epoch, from batch `from` on: the same batches as in an uninterrupted pass. Epoch `None` is the order
-    /// of the file, for evaluation.
+    /// The batches of an epoch, starting with batch number `from`: the same batches as in an uninterrupted pass. If `epoch`
+    /// is `None`, the samples are in the order of the file, for evaluation.
     ///
     /// # Errors
-    /// If the data cannot be opened. A later error is the last item.
+    /// If the data cannot be opened. A later error is the last item of the iterator.
     fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches>;
 
-    /// The number of batches of an epoch, if it is known without reading them.
+    /// The number of batches of an epoch; `None` if it is unknown before the batches are read.
     fn batch_count(&self) -> Option<u64>;
 
-    /// Checks, before training reads a batch, that two feeds with the same sequences (`feed_like`) have equal lengths in each
-    /// sample, in the upper `levels` levels. Data that is not in memory returns `Ok`; a batch that does not fit is then
-    /// refused when it is read.
+    /// Checks that two feeds have equal lengths in each sample, in the upper `levels` levels. A training calls this before
+    /// the first batch for feeds that share their sequences (`feed_like`). Data that is not in memory returns `Ok`; a batch
+    /// that does not fit is then refused when it is read.
     ///
     /// # Errors
-    /// If a sample differs: the message has the number of the first.
+    /// If the lengths differ in a sample: the message has the number of the first such sample.
     fn same_lengths(&self, _feeds: [&str; 2], _levels: usize) -> Result<()> {
         Ok(())
     }
@@ -160,8 +160,8 @@ pub trait Data: Send + Sync {
     /// resumed only on data with the same fingerprint.
     fn fingerprint(&self) -> u64;
 
-    /// Returns whether a batch may block, as when files are read. If so, a trainer reads the batches in a thread, so that an
-    /// interrupt is handled while it waits.
+    /// Returns whether reading a batch may block, as from a file. If so, a trainer reads the batches in a thread, so that it
+    /// handles interrupts while it waits for a batch.
     fn may_wait(&self) -> bool {
         true
     }

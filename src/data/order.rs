@@ -1,13 +1,13 @@
 //! The order of an epoch: a permutation, or for streams a bounded buffer from which samples are drawn.
 //!
-//! Both depend on the seed and the epoch alone, never on earlier draws, so that an epoch can be resumed at any
-//! position.
+//! The random numbers depend on the seed, the epoch and the position alone, never on earlier draws, so that an epoch
+//! can be resumed at any position.
 
 use super::{Fingerprint, Sample, SampleIterator};
 use crate::error::Result;
 use crate::kernels::philox;
 
-/// Random numbers of an epoch, by their position.
+/// The random numbers of an epoch: a function of a position.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Draws {
     key: [u32; 2],
@@ -15,21 +15,21 @@ pub(super) struct Draws {
 
 impl Draws {
     pub(super) fn new(seed: u64, epoch: u64) -> Self {
-        // Not the seed itself: the random numbers of the model may have the same seed.
+        // The key is not the seed itself, because the random numbers of the model may have the same seed.
         let key = Fingerprint::default().text("order").number(seed).number(epoch).finish();
         Self { key: [key as u32, (key >> 32) as u32] }
     }
 
-    /// Random number `place`, in `0..bound`; 0 if the range is empty.
+    /// The random number at position `place`, below `bound`; 0 if `bound` is 0.
     fn below(self, place: u64, bound: usize) -> usize {
         let [low, high, ..] = philox([place as u32, (place >> 32) as u32, 0, 0], self.key);
         let word = u128::from(high) << 32 | u128::from(low);
-        // Of 2^64 words at most `bound` are shared out unevenly: nobody can measure that.
+        // At most `bound` of the 2^64 words are distributed unevenly, which cannot be measured.
         ((word * bound as u128) >> 64) as usize
     }
 }
 
-/// The numbers below `n` in the order of an epoch.
+/// The numbers below `n` in the random order of an epoch.
 pub(super) fn permutation(draws: Draws, n: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..n).collect();
     for i in (1..n).rev() {
@@ -38,7 +38,8 @@ pub(super) fn permutation(draws: Draws, n: usize) -> Vec<usize> {
     order
 }
 
-/// A shuffle buffer of up to `room` samples: returns random ones, each replaced by the next sample.
+/// A shuffle buffer of up to `room` samples: an iterator that returns a random sample of the buffer, and then takes the
+/// next sample into the buffer.
 pub(super) struct Buffer {
     pub(super) samples: SampleIterator,
     pub(super) draws: Draws,
@@ -78,7 +79,7 @@ mod tests {
             *seen.entry(permutation(Draws::new(5, epoch), 4)).or_insert(0) += 1;
         }
         assert_eq!(seen.len(), 24);
-        // Five standard deviations around 1000.
+        // The bounds are five standard deviations around 1000.
         assert!(seen.values().all(|n| (845..1155).contains(n)), "{seen:?}");
     }
 

@@ -6,8 +6,8 @@ use super::records::shown;
 use super::{DataSet, Field, Fingerprint, Limits, Loader, Pair, TextFile, Tokenizer, Vocabulary};
 use crate::error::{AtCaller, Error, Result};
 
-/// Pairs of a source and a target text, as sentences with their translations, in memory. A source may occur several times, with
-/// other targets.
+/// A data set of pairs of a source and a target text, such as sentences and their translations, in memory. A source may occur
+/// several times, with different targets.
 ///
 /// [`DataSet::open`] reads a file of columns between tabs or commas, of JSON Lines or of Parquet, or a pronouncing dictionary as
 /// CMUdict, without the stress; several files by a pattern such as `data/*.tsv`; two parallel files as `train.{de,en}`, the
@@ -45,8 +45,8 @@ impl Pairs {
     }
 
     /// Holds out at most `pairs` pairs, all pairs of a source together, so that no source is on both sides. Sources are taken in
-    /// an order that depends on their text and the seed; a source with more pairs than still fit is skipped. The rest comes
-    /// first.
+    /// an order that depends on their text and the seed; a source with more pairs than still fit is skipped. Returns the rest,
+    /// then the held-out pairs.
     ///
     /// ```
     /// use unpadded::data::{Pairs, TextFile};
@@ -75,7 +75,8 @@ impl Pairs {
         self.hold_out_where(|pair| held.contains(&pair.source))
     }
 
-    /// Groups the targets by source, in the order of first occurrence: the references of each source.
+    /// Groups the targets by source, in the order of first occurrence. The targets of a source are its reference
+    /// translations.
     pub fn by_source(&self) -> Vec<(&str, Vec<&str>)> {
         let (mut places, mut found) = (HashMap::new(), Vec::<(&str, Vec<&str>)>::new());
         for Pair { source, target } in &self.records {
@@ -116,12 +117,12 @@ impl Pairs {
         tokenizer.vocabulary(texts, limits).map_err(|e| self.noted(e))
     }
 
-    /// Loads batches for three feeds: the token ids of the source; the decoder's input, which is the first of the `ends` and the
-    /// token ids of the target; the decoder's target, which is the token ids of the target and the second of the `ends`.
-    /// Tokenizers and vocabularies are given for the source, then for the target.
+    /// Loads batches for three feeds: the token ids of the source; the decoder's input: the id of `ends[0]`, then the token ids
+    /// of the target; the decoder's target: the token ids of the target, then the id of `ends[1]`. Tokenizers and vocabularies
+    /// are given for the source, then for the target.
     ///
     /// # Errors
-    /// As [`Loader::new`]; if there is no pair, or a token, or an end, that its vocabulary does not have.
+    /// As [`Loader::new`]; if there is no pair, or if a vocabulary lacks a token or one of the `ends`.
     #[track_caller]
     pub fn loader(
         &self,
@@ -137,7 +138,8 @@ impl Pairs {
     }
 }
 
-/// The ids of the decoder's first input and of its last target.
+/// The ids of the special tokens `start` and `stop` in the vocabulary of the targets: the decoder's first input and its
+/// last target.
 pub(super) fn end_ids(to: &Vocabulary, [start, stop]: [&str; 2]) -> Result<[i64; 2]> {
     Ok([to.special(start)?, to.special(stop)?])
 }

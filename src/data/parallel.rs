@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 struct Parallel {
     names: Vec<String>,
     files: Vec<Records<String>>,
-    /// The number of lines that were read of each file.
+    /// The number of lines that were read from each file.
     counts: Vec<u64>,
 }
 
@@ -17,12 +17,12 @@ impl Parallel {
     fn of(files: &[&TextFile]) -> Result<Self> {
         let names: Vec<String> = files.iter().map(|file| file.name()).collect();
         let counts = vec![0; files.len()];
-        // A line that is skipped in one file alone would shift all lines behind it.
+        // Malformed lines are errors, because a line that is skipped in only one file would shift all lines behind it.
         let of = |file: &&TextFile| (*file).clone().malformed(MalformedLines::Error).lines();
         Ok(Self { names, files: files.iter().map(of).collect::<Result<_>>()?, counts })
     }
 
-    /// Reads the next line of each file; `None` if all end.
+    /// Reads the next line of each file; `None` if all files end.
     fn next(&mut self) -> Result<Option<Vec<String>>> {
         let mut lines = Vec::with_capacity(self.files.len());
         for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
@@ -43,13 +43,13 @@ impl Parallel {
         }
     }
 
-    /// The error of the last line of a file.
+    /// The error for the line that was read last from file number `at`.
     fn wrong(&self, at: usize, Reason { expected, got }: Reason) -> Error {
         let (name, number) = (self.names.get(at).map_or("", String::as_str), self.counts.get(at).copied());
         Error::of(ErrorKind::Format, format!("{name}:{}", number.unwrap_or(0)), expected, got)
     }
 
-    /// The error if a file has fewer or more lines than the first.
+    /// The error for a file with fewer or more lines than the first file; `None` if all have equal numbers.
     fn uneven(&mut self) -> Result<Option<Error>> {
         for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
             for line in file {
@@ -67,7 +67,8 @@ impl Parallel {
         Ok(others.iter().find(|(_, count)| count != all).as_ref().map(of))
     }
 
-    /// The error of a line; if the files have different numbers of lines, the error of that, which is the cause.
+    /// Returns an error of a line, or the error for different numbers of lines, if the files have them: this is then
+    /// the cause.
     fn explained(&mut self, error: Error) -> Error {
         match self.uneven() {
             Ok(Some(uneven)) => uneven,
@@ -77,7 +78,8 @@ impl Parallel {
     }
 }
 
-/// Records of parallel files: `record` makes one of the lines with one number; its error has the file.
+/// The records of parallel files: `record` makes a record of the lines with the same number. The number in an error of
+/// `record` is the number of the wrong file.
 pub(super) fn records<R: 'static>(
     files: &[&TextFile],
     mut record: impl FnMut(u64, &[String]) -> Result<Option<R>, (usize, Reason)> + Send + 'static,

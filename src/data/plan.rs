@@ -1,4 +1,4 @@
-//! The plan to read the records of a data set, anew in each pass.
+//! The plan for reading the records of a data set, which each pass follows anew.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use crate::error::Result;
 
 /// The files of a data set, and how their records are read.
 pub struct Plan<R> {
-    /// The name in messages.
+    /// The name of the data set in messages.
     pub(super) name: String,
     /// The detected format and columns, and all settings.
     pub(super) options: ReadOptions,
-    /// Starts to read the records, each time from the first.
+    /// Starts a pass over the records, from the first record.
     pub(super) open: Arc<dyn Fn() -> Stream<R> + Send + Sync>,
 }
 
-/// Starts to read the records of a file, each time from the first.
+/// A function that starts a pass over the records of a file, from the first record.
 pub(super) type Opener<R> = Box<dyn Fn() -> Result<Stream<R>> + Send + Sync>;
 
 impl<R: Send + 'static> Plan<R> {
-    /// A plan to read these inputs one after another.
+    /// A plan to read the records of these inputs, one input after another.
     pub(super) fn of(name: String, options: ReadOptions, inputs: Vec<Opener<R>>) -> Self {
         let inputs: Arc<[Opener<R>]> = inputs.into();
         let open = move || -> Stream<R> {

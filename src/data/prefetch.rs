@@ -1,4 +1,4 @@
-//! Prefetch: batches made ahead by a background thread.
+//! Prefetch: a background thread makes batches ahead of their use.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use std::time::Duration;
 use super::{Batch, Batches, Data};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Prefetches up to `ahead` batches. The thread ends after the last batch, or, once the iterator was dropped, when its
-/// next batch is ready. A panic of the thread is an error, as the last item.
+/// Prefetches up to `ahead` batches. The thread ends after the last batch; if the iterator is dropped earlier, the
+/// thread ends when the next batch is ready. A panic of the thread is an error, which is the last item.
 pub(super) fn prefetch(batches: Batches, ahead: usize) -> Result<Batches> {
     let receiver = made_by_a_thread(batches, ahead, None)?;
     Ok(Box::new(BatchReceiver(receiver)))
 }
 
-/// The batches of `data` until `stop` is set: then a blocked read, as of a slow network disk, is abandoned, the last item is
-/// an error, and the returned flag is set.
+/// The batches of `data` until `stop` is set. Then a blocked read, such as from a slow network disk, is abandoned, the last
+/// item is an error, and the returned flag is set.
 pub(crate) fn until_stopped(
     data: &dyn Data,
     batches: Batches,
@@ -27,7 +27,7 @@ pub(crate) fn until_stopped(
     if !data.may_wait() {
         return Ok((batches, Arc::default()));
     }
-    // Each batch is made on request, as without the thread.
+    // Each batch is made only on request, like without a thread.
     let (ask, asked) = sync_channel(1);
     let receiver = made_by_a_thread(batches, 1, Some(asked))?;
     let (stop, given_up) = (Arc::clone(stop), Arc::<AtomicBool>::default());
@@ -35,7 +35,7 @@ pub(crate) fn until_stopped(
     Ok((Box::new(batches), given_up))
 }
 
-/// Makes batches in a thread: as many as the channel has room for, or one per request if there is `asked`.
+/// Starts a thread that makes batches: as many as the channel has room for or, with `asked`, one per request.
 fn made_by_a_thread(
     mut batches: Batches,
     ahead: usize,
@@ -53,7 +53,7 @@ fn made_by_a_thread(
                 Some(Err(Error::new("thread that reads data", "no panic", format!("`{said}`"))))
             });
             let last = !matches!(item, Some(Ok(_)));
-            // The receiver is gone: the iterator was dropped.
+            // Sending fails if the iterator, which has the receiver, was dropped.
             if item.is_none_or(|item| sender.send(item).is_err()) || last {
                 return;
             }
@@ -64,7 +64,7 @@ fn made_by_a_thread(
     Ok(receiver)
 }
 
-/// The receiving end. The thread is not joined when this is dropped: it may be blocked by a pipe forever.
+/// The receiver of the batches. Dropping it does not join the thread, which a pipe may block forever.
 struct BatchReceiver(Receiver<Result<Batch>>);
 
 impl Iterator for BatchReceiver {
@@ -88,7 +88,7 @@ impl Iterator for Stoppable {
 
     fn next(&mut self) -> Option<Result<Batch>> {
         const LOOKS: Duration = Duration::from_millis(50);
-        // The thread has ended: there are no more.
+        // Sending fails if the thread has ended: there are no more batches.
         self.ask.send(()).ok()?;
         loop {
             match self.receiver.recv_timeout(LOOKS) {

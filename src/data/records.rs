@@ -1,4 +1,4 @@
-//! Records of lines: one line each, or a block of lines up to a blank line.
+//! Records in lines: a record is one line, or a block of lines up to a blank line.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -41,10 +41,10 @@ pub(super) fn at_least_one<R: 'static>(
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum MalformedLines {
-    /// A malformed line is an error, and the last item.
+    /// A malformed line is an error, which is the last item.
     #[default]
     Error,
-    /// A malformed line is skipped, with the record it belongs to, and counted: [`Records::skipped`].
+    /// The record of a malformed line is skipped and counted; [`Records::skipped`] returns the count.
     Skip,
     /// All lines are read; the last item is an error that lists the first malformed lines ([`SkippedRecords::SHOWN`]) and their
     /// number.
@@ -60,7 +60,8 @@ pub struct LabelledText {
     /// The label, without white space around it. With several labels
     /// ([`ReadOptions::label_lists`](super::ReadOptions::label_lists)), each has U+001F behind it.
     pub label: String,
-    /// The group that decides hold-out in place of the text: [`ReadOptions::group`](super::ReadOptions::group).
+    /// The group that decides hold-out instead of the text, from the column
+    /// [`ReadOptions::group`](super::ReadOptions::group).
     pub(super) group: Option<String>,
     /// The file, and the last line of the record, for messages.
     place: Option<(Arc<str>, u64)>,
@@ -83,7 +84,7 @@ impl LabelledText {
     }
 }
 
-/// Texts are equal wherever they are from.
+/// Equality ignores the file and the line of a text.
 impl PartialEq for LabelledText {
     fn eq(&self, other: &Self) -> bool {
         (&self.text, &self.label) == (&other.text, &other.label)
@@ -101,9 +102,9 @@ impl Hash for LabelledText {
 /// Two texts that belong together, such as a sentence and its translation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pair {
-    /// The source: the text before the tab.
+    /// The source text, such as the text before a tab.
     pub source: String,
-    /// The target: the text behind the tab.
+    /// The target text, such as the text behind a tab.
     pub target: String,
 }
 
@@ -126,7 +127,7 @@ pub struct ColumnSpec {
 }
 
 impl Default for ColumnSpec {
-    /// Two columns between spaces and tabs, no comments.
+    /// Two columns between spaces and tabs, without comments.
     fn default() -> Self {
         Self { columns: 2, separator: None, comment: None }
     }
@@ -163,7 +164,7 @@ pub(super) fn words(line: &str) -> impl Iterator<Item = &str> {
 }
 
 impl ColumnSpec {
-    /// Adds a line to a sentence.
+    /// Adds the columns of a line to a sentence, which is a list of tokens per column.
     pub(super) fn add(&self, sentence: &mut Vec<Vec<String>>, line: &str) -> Result<(), Reason> {
         if self.comment.as_ref().is_some_and(|comment| line.starts_with(comment.as_str())) {
             return Ok(());
@@ -251,16 +252,17 @@ pub(super) fn translation(line: &str) -> Result<Option<Pair>, Reason> {
 
 /// A parser of lines into records.
 pub(super) trait Parser<R>: Send {
-    /// Takes the number of the next line, for records that have their position.
+    /// Gets the number of the next line, for records that store it.
     fn at(&mut self, _line: u64) {}
 
     /// Parses a line, which may complete a record.
     fn line(&mut self, line: &str) -> Result<Option<R>, Reason>;
 
-    /// Marks the record of a malformed line. Returns whether that line is the first malformed one of its record.
+    /// Marks the record of a malformed line as malformed. Returns whether the line is the first malformed line of its
+    /// record.
     fn spoil(&mut self) -> bool;
 
-    /// Ends the file, which may complete a record.
+    /// Parses the end of the file, which may complete a record.
     fn end(&mut self) -> Result<Option<R>, Reason>;
 }
 
@@ -318,7 +320,7 @@ where
     }
 }
 
-/// The skipped records, with reasons.
+/// The records that were skipped because they are malformed, with reasons.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct SkippedRecords {
@@ -364,7 +366,7 @@ impl fmt::Display for SkippedRecords {
 
 /// An iterator over the records of a file, which holds one record in memory. An error is the last item.
 pub struct Records<R> {
-    /// `None` once the file has ended or failed.
+    /// The lines; `None` once the file has ended or failed.
     lines: Option<Lines>,
     /// The number of lines that were read.
     number: u64,
@@ -372,7 +374,7 @@ pub struct Records<R> {
     parser: Box<dyn Parser<R>>,
     policy: MalformedLines,
     skipped: SkippedRecords,
-    /// The line that opened the file.
+    /// The line of code that opened the file.
     caller: &'static Location<'static>,
 }
 
@@ -399,7 +401,7 @@ impl<R> Records<R> {
     /// Reads all remaining records; at least one must remain.
     ///
     /// # Errors
-    /// The first error; or if there is no record.
+    /// The first error in the file; an error if no record remains.
     #[track_caller]
     pub fn read_all(&mut self) -> Result<Vec<R>> {
         let records: Vec<R> = self.by_ref().collect::<Result<_>>()?;
@@ -414,7 +416,7 @@ impl<R> Records<R> {
         Ok(records)
     }
 
-    /// Each record with the number of its last line.
+    /// Iterates over the records, each with the number of its last line.
     pub(super) fn with_lines(mut self) -> impl Iterator<Item = Result<(R, u64)>> + Send
     where
         R: Send,

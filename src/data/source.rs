@@ -10,19 +10,19 @@ pub type SampleIterator = Box<dyn Iterator<Item = Result<Sample>> + Send>;
 
 /// A source of samples, in memory or in a file; opened anew for each epoch.
 pub trait Source: Send + Sync {
-    /// Iterates over the samples, each time in the same order.
+    /// Iterates over the samples; every pass has the same order.
     ///
     /// # Errors
-    /// If they cannot be opened. A later error is an item.
+    /// If the samples cannot be opened. A later error is an item of the iterator.
     fn open(&self) -> Result<SampleIterator>;
 
-    /// The number of samples, if it is known without reading them.
+    /// The number of samples; `None` if it is unknown before the samples are read.
     fn size(&self) -> Option<u64>;
 
-    /// The fingerprint of the samples: other samples have another one.
+    /// The fingerprint of the samples: a source of other samples has another fingerprint.
     fn fingerprint(&self) -> u64;
 
-    /// All samples, if they are in memory: then an epoch may take them in any order.
+    /// All samples, if they are in memory, so that a loader can permute them; `None` for a stream.
     fn in_memory(&self) -> Option<Arc<[Sample]>> {
         None
     }
@@ -86,8 +86,8 @@ pub struct SampleStream {
 }
 
 impl SampleStream {
-    /// A stream of samples: `open` starts to read them, each time from the first. `fingerprint` distinguishes them from other
-    /// samples; combine the fingerprints of the file and of the vocabulary, for example.
+    /// A stream of samples: `open` starts a pass over the samples, from the first one. `fingerprint` distinguishes these
+    /// samples from others: for example, combine the fingerprints of the file and of the vocabulary.
     #[track_caller]
     pub fn new(fingerprint: u64, open: impl Fn() -> Result<SampleIterator> + Send + Sync + 'static) -> Self {
         Self { open: Box::new(open), size: None, fingerprint }

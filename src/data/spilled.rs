@@ -9,11 +9,11 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
 
-/// A temporary file: removed when it is dropped or, if the system allows that, already while it is open.
+/// A temporary file: removed when this value is dropped or, on a system that allows it, right after it is opened.
 #[derive(Debug)]
 struct Temporary {
     path: PathBuf,
-    /// Whether it still has its name.
+    /// Whether the file still has its name in the folder, so that it must be removed.
     named: bool,
 }
 
@@ -25,7 +25,7 @@ impl Drop for Temporary {
     }
 }
 
-/// A writer of ids, each in as few bytes as the largest needs.
+/// A writer of ids to a temporary file: each id takes as few bytes as the largest possible id needs.
 pub(super) struct Spilling {
     file: BufWriter<File>,
     temporary: Temporary,
@@ -36,7 +36,7 @@ pub(super) struct Spilling {
 /// Ids in a temporary file.
 #[derive(Debug)]
 pub(super) struct SpilledIds {
-    // Closed before it is removed.
+    // The file is declared first, so that it is closed before it is removed.
     file: Mutex<File>,
     temporary: Temporary,
     width: usize,
@@ -62,7 +62,7 @@ impl Spilling {
         let path = std::env::temp_dir().join(format!("unpadded-ids-{}-{number}", std::process::id()));
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
         let file = file.map_err(|e| failed(&path, "create", &e))?;
-        // So that a killed process leaves no file.
+        // The file is removed while it is open, so that a killed process leaves no file.
         let named = !(cfg!(unix) && std::fs::remove_file(&path).is_ok());
         let temporary = Temporary { path, named };
         Ok(Self { file: BufWriter::with_capacity(1 << 16, file), temporary, width, len: 0 })
@@ -80,7 +80,7 @@ impl Spilling {
         self.file.write_all(own).map_err(|e| failed(&self.temporary.path, "write", &e))
     }
 
-    /// Ends writing, to read the ids.
+    /// Ends the writing, and returns a reader of the ids.
     pub(super) fn end(self) -> Result<SpilledIds> {
         let Self { file, temporary, width, len } = self;
         let file = file.into_inner().map_err(|e| failed(&temporary.path, "write", e.error()))?;
@@ -89,7 +89,7 @@ impl Spilling {
 }
 
 impl SpilledIds {
-    /// Appends the ids in this range to `ids`.
+    /// Appends the ids at these positions of the text to `ids`.
     pub(super) fn read(&self, places: Range<usize>, ids: &mut Vec<i64>) -> Result<()> {
         let size = |number: usize| number.saturating_mul(self.width);
         let mut bytes = vec![0; size(places.len())];

@@ -1,12 +1,12 @@
-//! Tag schemes: the start and the end of chunks in the tags of words, by the rules of the CoNLL shared tasks.
+//! Tag schemes: how the tags of words mark the start and the end of chunks, by the rules of the CoNLL shared tasks.
 
 use std::ops::Range;
 
 use super::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// A tag scheme: how tags mark the chunks of a sentence. A tag is `O`, for no chunk, or a letter and the kind of a chunk, as
-/// `B-NP`.
+/// A tag scheme: how tags mark the chunks of a sentence. A tag is `O` for a word outside of chunks, or a letter and the kind
+/// of a chunk, such as `B-NP`.
 ///
 /// ```
 /// use unpadded::data::{Chunk, TagScheme};
@@ -19,26 +19,26 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TagScheme {
-    /// `I` in a chunk, `B` where a chunk begins right behind another of its kind.
+    /// `I` for the words of a chunk, `B` for the first word of a chunk right behind a chunk of the same kind.
     Iob1,
-    /// `B` where a chunk begins, `I` in the rest of it.
+    /// `B` for the first word of a chunk, `I` for the other words of the chunk.
     Iob2,
-    /// `I` in a chunk, `E` where a chunk ends right before another of its kind.
+    /// `I` for the words of a chunk, `E` for the last word of a chunk right before a chunk of the same kind.
     Ioe1,
-    /// `E` where a chunk ends, `I` before that.
+    /// `E` for the last word of a chunk, `I` for the words before it.
     Ioe2,
-    /// `B`, `I` and `E` where a chunk of several words begins, continues and ends, `S` for a chunk of a single word.
+    /// `B`, `I` and `E` for the first, the inner and the last words of a chunk, `S` for a chunk of a single word.
     Iobes,
-    /// The tag is the kind, and equal tags side by side are a chunk.
+    /// The tag is the kind of the chunk; adjacent words with equal tags are one chunk.
     Plain,
 }
 
 /// A chunk of a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Chunk<'a> {
-    /// The numbers of its words.
+    /// The word numbers of the chunk in its sentence, from 0 on.
     pub words: Range<usize>,
-    /// Its kind, such as `NP`.
+    /// The kind of the chunk, such as `NP`.
     pub kind: &'a str,
 }
 
@@ -82,12 +82,12 @@ impl TagScheme {
         }
     }
 
-    /// The name.
+    /// The name of the scheme, such as `IOB2`.
     pub fn name(self) -> &'static str {
         Self::ALL.into_iter().find(|(scheme, _)| *scheme == self).map_or("", |(_, name)| name)
     }
 
-    /// Its letters beside `O`.
+    /// The letters of the scheme's tags, without `O`.
     pub(super) fn letters(self) -> &'static [u8] {
         match self {
             Self::Iob1 | Self::Iob2 => b"BI",
@@ -105,7 +105,7 @@ impl TagScheme {
         if self == Self::Plain {
             return Ok(Tag { letter: b'I', kind: text });
         }
-        // A kind may hold hyphens of its own.
+        // The kind may contain further hyphens.
         match text.split_once('-') {
             Some((letter, kind))
                 if matches!(letter.as_bytes(), [one] if self.letters().contains(one)) && !kind.is_empty() =>
@@ -125,8 +125,9 @@ impl TagScheme {
         }
     }
 
-    /// The position of the first tag that is not of the scheme or may not follow the previous tag; the number of tags if the
-    /// sentence may not end with the last one. The tags are in the standard spelling.
+    /// Finds the first tag that is not of the scheme or may not follow the previous tag: its position, or the number of tags
+    /// if the sentence may not end with the last tag. `None` if the sentence keeps the scheme. The tags are in the standard
+    /// spelling.
     pub(super) fn breach(self, sentence: &[String]) -> Option<usize> {
         let mut before = OUTSIDE;
         for (at, tag) in sentence.iter().enumerate() {
@@ -184,7 +185,7 @@ impl TagScheme {
     }
 
     /// Decodes the chunks of a sentence, in order. Tags that break the scheme give chunks as well, as in the evaluation of the
-    /// CoNLL shared tasks: a chunk begins with any tag behind `O` or behind another kind.
+    /// CoNLL shared tasks: any tag but `O` begins a chunk behind `O`, or behind a tag of another kind.
     ///
     /// # Errors
     /// If a tag is not of the scheme.
@@ -229,9 +230,9 @@ impl TagScheme {
         Ok(chunks)
     }
 
-    /// The transition constraints of the scheme: 0 for each pair of tags that may follow each other and minus infinity for
-    /// others, `[tags + 2, tags]` by the ids of `tags`. The rows are the previous tags, then the start and the end of a sentence:
-    /// the layout of a conditional random field's transitions.
+    /// The transition constraints of the scheme: 0 for each pair of tags that may follow each other and minus infinity for other
+    /// pairs, of shape `[tags + 2, tags]`, by the ids of `tags`. Row *i* is for the previous tag *i*; the last two rows are for
+    /// the start and the end of a sentence: the layout of a conditional random field's transitions.
     ///
     /// # Errors
     /// If a tag is not of the scheme.
@@ -247,27 +248,27 @@ impl TagScheme {
             let may = match from.checked_sub(n) {
                 None => self.follows(known[from], known[to]),
                 Some(0) => self.follows(OUTSIDE, known[to]),
-                // Row n + 1: a tag may be last if `O` may follow it.
+                // Row n + 1, the end of the sentence: a tag may be last if `O` may follow it.
                 Some(_) => self.follows(known[to], OUTSIDE),
             };
             if may { 0.0 } else { f32::NEG_INFINITY }
         }))
     }
 
-    /// Returns whether a tag may follow another.
+    /// Returns whether `tag` may follow the tag `before`.
     fn follows(self, before: Tag<'_>, tag: Tag<'_>) -> bool {
         let goes_on = before != OUTSIDE && before.kind == tag.kind;
         match (self, before.letter, tag.letter) {
             (Self::Plain, ..) => true,
-            // `B` only where `I` would be ambiguous: a chunk right behind another of its kind.
+            // `B` occurs only where `I` would be ambiguous: in a chunk right behind a chunk of the same kind.
             (Self::Iob1, _, b'B') => goes_on,
             (Self::Iob1, ..) => true,
             (Self::Iob2, _, b'I') => goes_on,
             (Self::Iob2, ..) => true,
-            // `E` only where another chunk of its kind follows.
+            // `E` occurs only where a chunk of the same kind follows.
             (Self::Ioe1, b'E', _) => goes_on,
             (Self::Ioe1, ..) => true,
-            // `I` is not the last of its chunk.
+            // `I` is never the last tag of a chunk.
             (Self::Ioe2, b'I', _) => goes_on,
             (Self::Ioe2, ..) => true,
             (Self::Iobes, b'B' | b'I', letter) => goes_on && matches!(letter, b'I' | b'E'),
@@ -276,7 +277,8 @@ impl TagScheme {
     }
 }
 
-/// Returns whether a chunk begins with a tag: the rule of the CoNLL evaluation, for all schemes at once. `tag` is not `O`.
+/// Returns whether a chunk begins with `tag`, which is not `O`, behind the tag `before`: the rule of the CoNLL evaluation,
+/// for all schemes at once.
 fn begins(before: Tag<'_>, tag: Tag<'_>) -> bool {
     before == OUTSIDE
         || before.kind != tag.kind
@@ -326,7 +328,7 @@ mod tests {
         }
     }
 
-    /// The transitions allow exactly the tag sequences that chunks are written as.
+    /// The transitions allow exactly the tag sequences that `written` returns for some chunks.
     #[test]
     fn transitions_allow_what_chunks_are_written_as() {
         for (scheme, _) in TagScheme::ALL {

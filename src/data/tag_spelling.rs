@@ -23,7 +23,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tagging {
-    /// The scheme: which tag may follow which.
+    /// The scheme, which decides which tags may follow each other.
     pub scheme: TagScheme,
     /// The spelling of the tags.
     pub spelling: TagSpelling,
@@ -35,7 +35,8 @@ impl Tagging {
         Self { scheme, spelling, note: None }
     }
 
-    /// The scheme's name and a tag of each letter as they are spelled, such as `IOB2 B_kind I_kind E_kind S_kind O`.
+    /// The scheme's name and an example tag for each letter in this spelling, such as
+    /// `IOB2 B_kind I_kind E_kind S_kind O`.
     pub(super) fn to_note(&self) -> String {
         format!("{} {}", self.scheme.name(), self.spelling.samples())
     }
@@ -51,20 +52,22 @@ impl Tagging {
         ))
     }
 
-    /// The reason why the tags are plain although some look like tags of a scheme.
+    /// The reason why the tags are taken as plain, although some look like tags of a scheme; `None` if there is nothing
+    /// to explain.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// The name, such as `IOB2`, with the spelling unless it is the standard one.
+    /// The name of the scheme, such as `IOB2`, with the spelling unless that is the standard spelling.
     pub fn name(&self) -> String {
         self.to_string()
     }
 
-    /// The tags of a vocabulary in the standard spelling, with the same ids: for a metric, and for transitions.
+    /// The vocabulary of the same tags, with the same ids, in the standard spelling, which metrics and transitions
+    /// need.
     ///
     /// # Errors
-    /// If a tag has another spelling.
+    /// If a tag does not have this spelling.
     #[track_caller]
     pub fn standard(&self, tags: &Vocabulary) -> Result<Vocabulary> {
         if self.scheme == TagScheme::Plain || self.spelling == TagSpelling::STANDARD {
@@ -81,18 +84,20 @@ impl Tagging {
         Vocabulary::new(entries, 0..0, None).map_err(twice).at_caller()
     }
 
-    /// Repairs the tags of a sentence: writes the chunks that conlleval finds in them by the scheme. `None` if the tags keep the
-    /// scheme, or have another spelling.
+    /// Repairs the tags of a sentence: finds the chunks as conlleval does, and writes their tags by the scheme. `None` if the
+    /// tags keep the scheme already, or do not have this spelling.
     pub(super) fn repaired(&self, tags: &[String]) -> Option<Vec<String>> {
         let standard = self.sentence(tags)?;
         self.scheme.breach(&standard)?;
         self.written(self, tags)
     }
 
-    /// The scheme of these sentences if their tags need translation to the scheme of `known`; `None` if they keep that scheme.
+    /// The scheme and spelling of these sentences, if their tags have to be translated to the scheme of `known`; `None` if the
+    /// tags keep that scheme.
     ///
     /// # Errors
-    /// If they break the scheme of `known`, and it is set or they keep no other scheme: with the first location and the number.
+    /// If the tags break the scheme of `known`, and either that scheme is set or the tags keep no other scheme. The message has
+    /// the first location and the number of sentences.
     pub(super) fn translated(
         known: &Self,
         is_set: bool,
@@ -116,7 +121,8 @@ impl Tagging {
         held.whole(sentences, place).map(|_| None)
     }
 
-    /// Translates the tags of a sentence from the scheme `own` to this one; `None` if a tag has another spelling.
+    /// Translates the tags of a sentence from the scheme and spelling `own` to these; `None` if a tag does not have the
+    /// spelling of `own`.
     pub(super) fn written(&self, own: &Self, tags: &[String]) -> Option<Vec<String>> {
         let standard = own.sentence(tags)?;
         let standard: Vec<&str> = standard.iter().map(String::as_str).collect();
@@ -124,12 +130,12 @@ impl Tagging {
         Some(self.scheme.written(&chunks, tags.len()).iter().map(|tag| self.spelling.spelled(tag)).collect())
     }
 
-    /// The tags of a sentence in the standard spelling; `None` if a tag has another spelling.
+    /// The tags of a sentence in the standard spelling; `None` if a tag does not have this spelling.
     fn sentence(&self, tags: &[String]) -> Option<Vec<String>> {
         tags.iter().map(|tag| self.spelling.standard(tag)).collect()
     }
 
-    /// The first word whose tag breaks the scheme, and the reason.
+    /// The number of the first word whose tag breaks the scheme, and the reason; `None` if the tags keep the scheme.
     fn breach(&self, tags: &[String]) -> Option<(usize, String)> {
         let position = |is: &dyn Fn(&String) -> bool| {
             let at = tags.iter().position(is)?;
@@ -151,7 +157,7 @@ impl Tagging {
     }
 }
 
-/// The name of the scheme, and the tags of another spelling than the standard one.
+/// Shows the name of the scheme and, if the spelling is not the standard one, examples of tags.
 impl fmt::Display for Tagging {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.scheme.name())?;
@@ -172,7 +178,8 @@ impl fmt::Display for Tagging {
 pub(super) type Sentences<'a> = &'a AllSentences<'a>;
 type AllSentences<'a> = dyn Fn(&mut dyn FnMut(&[String])) -> Result<()> + 'a;
 
-/// The location of a word, by the numbers of its sentence and in the sentence.
+/// Returns the location of a word in its file, by the number of the sentence and the number of the word in the
+/// sentence.
 pub(super) type WordLocation<'a> = &'a dyn Fn(usize, usize) -> Result<String>;
 
 /// The result of detection over the tags of sentences.
@@ -187,20 +194,20 @@ pub(super) struct TagSurvey {
     origin: Origin,
 }
 
-/// The origin of a scheme.
+/// The origin of a scheme, for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// Detected in the sentences.
+    /// The scheme was detected in the sentences.
     Detected,
-    /// The setting `scheme`.
+    /// The setting `scheme` names the scheme.
     Set,
-    /// The data set of the training.
+    /// The scheme is the scheme of the training data.
     Training,
 }
 
 impl TagSurvey {
-    /// Detects the scheme of these sentences: all tags have one spelling, and a tag marks where a chunk begins or continues.
-    /// Unless a scheme is set, takes the scheme that the fewest sentences break.
+    /// Detects the scheme of these sentences: plain tags, unless all tags have one spelling of schemes and some tag marks
+    /// where a chunk begins or continues. Unless the scheme is set, the scheme that the fewest sentences break is chosen.
     ///
     /// # Errors
     /// If the sentences cannot be read.
@@ -231,7 +238,7 @@ impl TagSurvey {
                 }
                 counts.iter().filter(|(tag, _)| spelling.parse(tag).is_some()).map(|(_, count)| count).sum()
             };
-            // The first of equally good spellings.
+            // Of equally good spellings, the first is chosen.
             let best = TagSpelling::of(&tags).into_iter().rev().max_by_key(kept);
             return match scheme {
                 TagScheme::Plain => Ok(plain(None)),
@@ -241,17 +248,17 @@ impl TagSurvey {
         if counts.keys().all(|tag| *tag == standard.outside) {
             return Self::spelled(standard, sentences);
         }
-        // The number of tags of chunks in a spelling; 0 for nonstandard spellings without a tag that begins or continues a chunk.
+        // Counts the tags of chunks in a spelling; 0 for nonstandard spellings without a tag that begins or continues a chunk.
         let count = |spelling: &TagSpelling| -> u64 {
             let begun = |tag: &&str| matches!(spelling.parse(tag), Some(('B' | 'I', _)));
-            // There is no such tag if each word is a chunk of its own, or in no chunk.
+            // No tag begins or continues a chunk if each word is a chunk of its own, or in no chunk.
             let separated = matches!(spelling.place, LetterPosition::Before(_) | LetterPosition::Behind(_))
                 && spelling.outside == "O"
                 && counts.contains_key("O");
             if *spelling != standard && !separated && !counts.keys().any(begun) {
                 return 0;
             }
-            // Any word may begin with the letter: a kind that begins and continues is evidence.
+            // Any word may begin with the letter, so evidence is a kind that has tags with several letters.
             let goes_on = |tag: &&str| match spelling.parse(tag) {
                 Some(('B', kind)) => counts.contains_key(&*spelling.spelled(&format!("I-{kind}"))),
                 _ => false,
@@ -274,7 +281,7 @@ impl TagSurvey {
             sentences(&mut |tags| {
                 chunked += usize::from(tags.iter().any(|tag| tag != spelling.outside));
             })?;
-            // Letters alone may be other names.
+            // Tags that are single letters may be names of something else than a scheme's letters.
             let letters = found.tagging.scheme.letters();
             let is_other = |tag: &&str| {
                 let letter = spelling.parse(tag).and_then(|(letter, _)| u8::try_from(letter).ok());
@@ -290,7 +297,8 @@ impl TagSurvey {
             }
             return Ok(found);
         }
-        // Not all tags are of a scheme: either a few are wrong, or the tags are plain and a few look like a scheme.
+        // Some tags are not of a scheme: either a few are wrong, or all tags are plain and a few look like tags of a
+        // scheme.
         for spelling in TagSpelling::of(&tags).into_iter().filter(|spelling| !spelling.is_bare()) {
             let of_chunks = counts.iter().filter(|(tag, _)| **tag != spelling.outside);
             let all: u64 = of_chunks.map(|(_, count)| count).sum();
@@ -316,7 +324,7 @@ impl TagSurvey {
         Self::keeping(&SCHEMES, spelling, sentences, Origin::Detected)
     }
 
-    /// Picks the scheme that the fewest sentences break.
+    /// Picks the scheme that the fewest sentences break, of these schemes in this spelling.
     fn keeping(
         schemes: &[TagScheme],
         spelling: TagSpelling,
@@ -342,7 +350,7 @@ impl TagSurvey {
                 one.all += 1;
             }
         })?;
-        // Among schemes that equally many sentences break, one that has all letters.
+        // Among schemes that equally many sentences break, a scheme that has all letters of the tags is preferred.
         let others = |of: &Self| {
             let known =
                 |&letter: &char| letter == 'O' || of.tagging.scheme.letters().contains(&(letter as u8));
@@ -352,7 +360,8 @@ impl TagSurvey {
         Ok(best.unwrap_or_else(|| of(&TagScheme::Plain)))
     }
 
-    /// The detected tagging, if no sentence breaks it; `place` returns the location of a word.
+    /// The detected tagging, or an error if a sentence breaks it; `place` returns the location of a word for the
+    /// message.
     pub(super) fn whole(self, sentences: Sentences<'_>, place: WordLocation<'_>) -> Result<Tagging> {
         let Self { tagging, broken, first, all, origin } = self;
         let of = |(at, tags): &(usize, Vec<String>)| tagging.breach(tags).map(|(word, got)| (*at, word, got));
@@ -419,8 +428,8 @@ fn in_memory<'a>(sentences: &'a [&'a [String]]) -> Box<AllSentences<'a>> {
 }
 
 impl TagScheme {
-    /// Detects the scheme and the spelling of the tags of these sentences. Of several schemes that fit, the first of IOB2, IOBES,
-    /// IOE2, IOB1, IOE1 and plain tags.
+    /// Detects the scheme and the spelling of the tags of these sentences. If several schemes fit, the result is the first of
+    /// these: IOB2, IOBES, IOE2, IOB1, IOE1, plain tags.
     ///
     /// ```
     /// use unpadded::data::TagScheme;
@@ -432,7 +441,8 @@ impl TagScheme {
     /// ```
     ///
     /// # Errors
-    /// If tags are of a scheme, and sentences break it: with the first sentence and the number.
+    /// If the tags are of a scheme, but some sentences break it: the message has the first of these sentences and their
+    /// number.
     #[track_caller]
     pub fn of<'a>(sentences: impl IntoIterator<Item = &'a [String]>) -> Result<Tagging> {
         let sentences: Vec<&[String]> = sentences.into_iter().collect();

@@ -10,7 +10,7 @@ use super::tag_spelling::TagSurvey;
 use super::{DataSet, Field, Limits, Samples, Tagging, TextFile, Vocabulary, parallel};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// A text of words with a tag each.
+/// A text as a list of words, each with a tag.
 #[derive(Debug, Clone)]
 pub struct TaggedText {
     /// The words.
@@ -19,7 +19,7 @@ pub struct TaggedText {
     pub tags: Vec<String>,
     /// The label of the whole text, such as an intent, if it has one.
     pub label: Option<String>,
-    /// The location in its file, for messages.
+    /// The location of the text in its file, for messages.
     place: Option<FileLocation>,
 }
 
@@ -40,16 +40,16 @@ struct FileLocation {
 /// The location of a text in its file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum TextLocation {
-    /// A word per line, from this line on.
+    /// The text has a word per line; this is the line of the first word.
     LineOfFirst(u64),
-    /// In this line, or from this line on with other lines between its words.
+    /// The text is in this line, or begins in this line and has other lines between its words.
     Line(u64),
     /// The number of the record, in files without lines.
     Record(u64),
 }
 
 impl TaggedText {
-    /// A text of words with a tag each, without a label.
+    /// A text of words, each with a tag, without a label for the text.
     pub fn new(words: Vec<String>, tags: Vec<String>) -> Self {
         Self { words, tags, label: None, place: None }
     }
@@ -74,13 +74,13 @@ impl TaggedText {
     }
 }
 
-/// Texts whose words have a tag each, in memory.
+/// A data set of texts whose words have one tag each, in memory.
 ///
 /// [`DataSet::open`] reads a file of columns ([`TaggedTexts::of_columns`]); JSON Lines or Parquet with a list of the words and
-/// one of the tags; or a folder of parallel files ([`TaggedTexts::of_parallel`]): `seq.in` with the words of a text a line,
-/// `seq.out` with their tags, and perhaps `label` with the label of each text. Several files by a pattern such as `data/*.conll`;
-/// a file in a zip as `some.zip!file`. Columns are given by number from 1 on, in CoNLL-U also by name, in JSON and Parquet by
-/// name.
+/// one of the tags; or a folder of parallel files ([`TaggedTexts::of_parallel`]): `seq.in` with the words of a text per line,
+/// `seq.out` with the tags of these words, and perhaps `label` with the label of each text. A pattern such as `data/*.conll`
+/// reads several files; `some.zip!file` reads a file in a zip. Options give columns by number from 1 on, or by name: in CoNLL-U
+/// both are possible, in JSON and Parquet only names.
 ///
 /// ```
 /// use unpadded::data::{Data, Limits, TaggedTexts, TextFile};
@@ -109,7 +109,8 @@ impl TaggedTexts {
     /// is a header. Tags in brackets, as `(PER*`, become `B-PER` and `I-PER`.
     ///
     /// # Errors
-    /// If the file cannot be read, has no text, has fewer than two columns, or a line with more or fewer columns than most.
+    /// If the file cannot be read, has no text, has fewer than two columns, or has a line whose number of columns differs
+    /// from most lines.
     #[track_caller]
     pub fn of_columns(file: &TextFile) -> Result<Self> {
         Columns::of(file, None, None, None, None)
@@ -136,7 +137,7 @@ impl TaggedTexts {
         self.records.iter().all(|text| text.label.is_some())
     }
 
-    /// The vocabulary of the words, each in the form that `form` returns.
+    /// The vocabulary of the words' forms; `form` returns the form of a word, such as its lower case.
     ///
     /// # Errors
     /// As [`Vocabulary::of`].
@@ -193,11 +194,11 @@ impl TaggedTexts {
         Vocabulary::labels(labels())
     }
 
-    /// Makes samples of the ids of the words, of the characters of each word if there is a vocabulary for them, of the tags, and
-    /// of the label if there is a vocabulary for it.
+    /// Makes a sample of each text: the ids of the words, of the characters of each word, of the tags, and of the label.
+    /// Characters and label are left out if there is no vocabulary for them.
     ///
     /// # Errors
-    /// If there is no text, or a word, a character, a tag or a label that its vocabulary does not have.
+    /// If there is no text, or if a vocabulary lacks a word, a character, a tag or the label.
     #[track_caller]
     pub fn samples(
         &self,
@@ -239,8 +240,8 @@ pub(crate) fn scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
     })
 }
 
-/// The ids of the words, of the characters of each word, of the tags, and of the label, as far as there are vocabularies for
-/// them.
+/// The fields of a text's sample: the ids of the words, of the characters of each word, of the tags, and of the label.
+/// Characters and label are left out if there is no vocabulary for them.
 pub(super) fn sample(
     text: &TaggedText,
     name: &str,
@@ -304,7 +305,7 @@ pub(super) fn of_lines(
     })
 }
 
-/// The texts in these columns of a file.
+/// Reads the texts of a file with these columns.
 pub(super) fn of_these(columns: &Columns, file: &TextFile) -> Result<Stream<TaggedText>> {
     let (name, none) = (Arc::from(file.name()), file.name());
     let of = move |Sentence { line, dense, words, tags }| {
@@ -412,7 +413,7 @@ mod tests {
         let said =
             |all: &[&TaggedTexts]| format!("{:#}", TaggedTexts::scheme(all.iter().copied()).unwrap_err());
         assert!(said(&[&one, &other]).starts_with(expected), "{}", said(&[&one, &other]));
-        // Also in a held-out part, and in several files together.
+        // The same holds in a held-out part, and for several files together.
         let (rest, held) = other.clone().hold_out(2, 1);
         assert!(said(&[&one, &rest, &held]).starts_with(expected));
         let all = TaggedTexts::new("all", [one.records, other.records].concat());

@@ -1,4 +1,4 @@
-//! Files of text, and the records that they are read as.
+//! Files of text, and readers of their records.
 
 use std::io::Read;
 use std::path::Path;
@@ -37,9 +37,9 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 pub struct TextFile {
     origin: Origin,
     member: Option<Member>,
-    /// The name of the chosen list of a JSON file that is one object.
+    /// The name of the list that [`Self::member`] chose in a JSON file that is one object.
     list: Option<Arc<str>>,
-    /// Whether it may be an HTML page or an XML document.
+    /// Whether the file may be an HTML page or an XML document.
     markup: bool,
     encoding: Encoding,
     /// Whether the encoding was detected, and is not UTF-8.
@@ -56,10 +56,10 @@ impl TextFile {
     /// Default of [`Self::max_text`]: 1 GiB.
     pub const MAX_TEXT: usize = 1 << 30;
 
-    /// Opens a file. Nothing is read yet; a later read is an error if the file has changed since.
+    /// Opens a file; its contents are not read yet. A later read is an error if the file has changed since this call.
     ///
     /// # Errors
-    /// If there is no such file, or it is a folder, a pipe or a device: it may be read more than once.
+    /// If there is no such file, or the path is a folder, a pipe or a device, which cannot be read repeatedly.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Origin::file(path.as_ref()).map(|origin| Self::of(origin, None)).at_caller()
@@ -85,12 +85,12 @@ impl TextFile {
         }
     }
 
-    /// Chooses a file of a zip; or a list of a JSON file that is one object; or, with a `!` between both, a list of a file of a
-    /// zip.
+    /// Chooses a member: a file of a zip, or a list of a JSON file that is one object. `FILE!LIST` chooses a list of a file in
+    /// a zip.
     ///
     /// # Errors
-    /// If it is neither, is damaged, or a zip without such a file; the message lists some of its files. A missing list is an
-    /// error when the records are read.
+    /// If the file is neither a zip nor a JSON object, or is damaged; if a zip has no such file: the message lists some of
+    /// its files. A missing list is an error only when the records are read.
     #[track_caller]
     pub fn member(mut self, name: &str) -> Result<Self> {
         if self.member.is_some() || self.origin.wrapping().at_caller()? != Wrapping::Zip {
@@ -115,7 +115,7 @@ impl TextFile {
         Ok(self)
     }
 
-    /// Returns whether it begins as a JSON object.
+    /// Returns whether the file begins with a JSON object.
     fn is_object(&self) -> Result<bool> {
         const LOOKED_AT: u64 = 1 << 10;
         let ((name, bytes), mut first) = (self.sample()?, Vec::new());
@@ -139,8 +139,8 @@ impl TextFile {
         Error::of(ErrorKind::Format, format!("member of zip `{}`", self.origin.name()), expected, got)
     }
 
-    /// Opens the file. In a zip with several members, chooses the only member that is no note: the name of a note begins with
-    /// `_`. Returns whether it is a zip with several members, none of them chosen.
+    /// Opens the file. In a zip, chooses the member if there is only one besides notes, whose names begin with `_`. The flag
+    /// is true for a zip with several members of which none was chosen.
     pub(super) fn chosen(mut self) -> Result<(Self, bool)> {
         if self.member.is_some() {
             return Ok((self, false));
@@ -191,7 +191,7 @@ impl TextFile {
         Self { guessed: true, ..self }
     }
 
-    /// A note on the encoding, if it is a guess.
+    /// A note for the user on the encoding; `None` if the encoding was not guessed.
     pub(super) fn encoding_note(&self) -> Option<String> {
         let why = match self.encoding {
             Encoding::Windows1252 => "since the bytes beyond ASCII are no UTF-8",
@@ -237,10 +237,10 @@ impl TextFile {
         }
     }
 
-    /// The fingerprint of the bytes and of the settings that they are read with. Reads the file once.
+    /// The fingerprint of the file's bytes and of the settings for reading. This call reads the whole file.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the file cannot be read.
     #[track_caller]
     pub fn fingerprint(&self) -> Result<u64> {
         let f = Fingerprint::default().number(self.origin.fingerprint().at_caller()?);
@@ -260,7 +260,7 @@ impl TextFile {
         self.checked(self.raw()?)
     }
 
-    /// As [`Self::bytes`], not decoded.
+    /// The unpacked bytes as in [`Self::bytes`], but in the encoding of the file.
     fn raw(&self) -> Result<(Arc<str>, Bytes)> {
         self.head.take().map_or_else(|| self.opened(), Ok)
     }
@@ -270,7 +270,7 @@ impl TextFile {
         self.checked(self.raw_sample()?)
     }
 
-    /// As [`Self::sample`], not decoded: to detect the encoding.
+    /// The first bytes as in [`Self::sample`], but in the encoding of the file, which is detected from them.
     pub(super) fn raw_sample(&self) -> Result<(Arc<str>, Bytes)> {
         self.head.sample(|| self.opened())
     }
@@ -311,18 +311,18 @@ impl TextFile {
         Ok((file.name().into(), bytes))
     }
 
-    /// The share of its bytes that were read since it was opened last, from 0 to 1; `None` for a file in a zip.
+    /// The share of the file's bytes that the latest reader has read, from 0 to 1; `None` for a file in a zip.
     pub(super) fn share(&self) -> Option<f32> {
         if self.member.is_some() { None } else { self.origin.share() }
     }
 
-    /// The file itself, if it is not compressed: for random access.
+    /// The opened file, for random access; `None` if it is compressed.
     #[cfg(feature = "parquet")]
     pub(super) fn plain(&self) -> Result<Option<std::fs::File>> {
         if self.member.is_some() { Ok(None) } else { self.origin.plain() }
     }
 
-    /// All its unpacked bytes, at most [`Self::max_text`].
+    /// All unpacked bytes of the file; an error if there are more than [`Self::max_text`].
     #[cfg(feature = "parquet")]
     pub(super) fn contents(&self) -> Result<Vec<u8>> {
         const PIECE: u64 = 1 << 20;
@@ -343,12 +343,12 @@ impl TextFile {
         Ok(contents)
     }
 
-    /// The lines of its bytes.
+    /// The lines of these bytes, read with the settings of this file.
     pub(super) fn lines_in(&self, name: Arc<str>, bytes: Bytes) -> Lines {
         Lines::new(name, bytes, self.encoding, self.max_line).guessed(self.guessed)
     }
 
-    /// Maximum length of a record that is no line.
+    /// Maximum length in bytes of a record that is not a line, such as an element of a JSON list.
     pub(super) fn longest_record(&self) -> usize {
         self.max_line
     }
@@ -385,7 +385,7 @@ impl TextFile {
     /// Reads lines of `text<TAB>label`; blank lines are skipped.
     ///
     /// # Errors
-    /// If the file cannot be opened; malformed lines come as items.
+    /// If the file cannot be opened; a malformed line is an item of the iterator.
     #[track_caller]
     pub fn labelled(&self) -> Result<Records<LabelledText>> {
         self.records(OneLine(labelled))
@@ -394,7 +394,7 @@ impl TextFile {
     /// Reads lines of `source<TAB>target`; blank lines are skipped.
     ///
     /// # Errors
-    /// If the file cannot be opened; malformed lines come as items.
+    /// If the file cannot be opened; a malformed line is an item of the iterator.
     #[track_caller]
     pub fn pairs(&self) -> Result<Records<Pair>> {
         self.records(OneLine(pair))
@@ -404,7 +404,7 @@ impl TextFile {
     /// Tatoeba. Blank lines are skipped.
     ///
     /// # Errors
-    /// If the file cannot be opened; malformed lines come as items.
+    /// If the file cannot be opened; a malformed line is an item of the iterator.
     #[track_caller]
     pub fn translations(&self) -> Result<Records<Pair>> {
         self.records(OneLine(translation))
@@ -423,19 +423,19 @@ impl TextFile {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be opened; malformed lines come as items.
+    /// If the file cannot be opened; a malformed line is an item of the iterator.
     #[track_caller]
     pub fn columns(&self, spec: ColumnSpec) -> Result<Records<Vec<Vec<String>>>> {
         self.records(Block::new(move |sentence: &mut Vec<Vec<String>>, line: &str| spec.add(sentence, line)))
     }
 
     /// Reads sparse rows as in LIBSVM and SVMlight: lines of `label index:value index:value …`, perhaps with `qid:n` behind
-    /// the label and a comment behind `#`; blank lines are skipped. Indices of a file may be in any order; indices of the
-    /// records ascend and count from 0. Values are rounded to `f32`.
+    /// the label and a comment behind `#`; blank lines are skipped. In the file, the indices of a row may be in any order;
+    /// in the records, they ascend and count from 0. Values are rounded to `f32`.
     ///
-    /// A line is malformed if its label is no finite number, or several numbers, as in `1,3`; if an index is repeated, is no
-    /// whole number or is below the first; if a value is not finite in `f32`. The message has the pair's number in the line,
-    /// counted from 1 and without `qid`.
+    /// A line is malformed if its label is no finite number, or consists of several numbers, such as `1,3`; if an index is
+    /// repeated, is no whole number or is below the first; if a value is not finite in `f32`. The message has the pair's
+    /// number in the line, counted from 1 and without `qid`.
     ///
     /// ```
     /// use unpadded::data::{FirstIndex, TextFile};
@@ -453,7 +453,7 @@ impl TextFile {
     /// In a zip with several files, [`Self::member`] chooses one.
     ///
     /// # Errors
-    /// If the file cannot be opened; malformed lines come as items.
+    /// If the file cannot be opened; a malformed line is an item of the iterator.
     #[track_caller]
     pub fn libsvm(&self, first: FirstIndex) -> Result<Records<LabelledRow>> {
         let mut lines = LibsvmLine::new(first);
@@ -463,7 +463,7 @@ impl TextFile {
     /// Reads every line unchanged, including blank lines.
     ///
     /// # Errors
-    /// If the file cannot be opened; malformed lines come as items.
+    /// If the file cannot be opened; a malformed line is an item of the iterator.
     #[track_caller]
     pub fn lines(&self) -> Result<Records<String>> {
         self.records(OneLine(|line: &str| Ok(Some(line.to_owned()))))
@@ -472,7 +472,7 @@ impl TextFile {
     /// Reads documents with a sentence per line; blank lines end a document.
     ///
     /// # Errors
-    /// If the file cannot be opened; malformed lines come as items.
+    /// If the file cannot be opened; a malformed line is an item of the iterator.
     #[track_caller]
     pub fn documents(&self) -> Result<Records<Vec<String>>> {
         self.records(Block::new(|document: &mut Vec<String>, line: &str| {
@@ -481,7 +481,8 @@ impl TextFile {
         }))
     }
 
-    /// Reads the whole text, with line ends of `\n`. Here a malformed line is always an error.
+    /// Reads the whole text, with `\n` as line ends. A malformed line is always an error, whatever [`Self::malformed`]
+    /// sets.
     ///
     /// # Errors
     /// If the file cannot be read, is empty, has a malformed line, or is longer than [`Self::max_text`].
@@ -498,7 +499,7 @@ impl TextFile {
         Ok(at_least_one(lines.pieces(held), none))
     }
 
-    /// Maximum length of a text in memory.
+    /// Maximum length in bytes of a text that is held in memory.
     pub(super) fn longest_text(&self) -> usize {
         self.max_text
     }

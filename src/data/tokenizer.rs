@@ -15,7 +15,8 @@ use super::{Limits, TextFile, Vocabulary};
 use crate::error::ErrorKind;
 use crate::error::{AtCaller, Error, Result};
 
-/// A tokenizer: cuts text into tokens. It has a name, so that a model can store it and tokenize in the same way later.
+/// A tokenizer: cuts text into tokens. A model stores the tokenizer's name, so that later texts are tokenized in the
+/// same way.
 ///
 /// ```
 /// use unpadded::data::Tokenizer;
@@ -52,13 +53,13 @@ impl Cut {
     ];
 }
 
-/// The start of the name of a tokenizer from a `tokenizer.json`, whose text follows.
+/// The start of the name of a tokenizer from a `tokenizer.json`; the text of the file follows.
 const HUGGING_FACE: &str = "tokenizer.json ";
 
 /// The mark of a piece without space before it, U+FFED; if a text contains this character, the piece has U+25A0 instead.
 const JOINED: char = '\u{ffed}';
 
-/// The end of the name of a tokenizer that lowercases.
+/// The suffix of a tokenizer's name if the tokenizer lowercases.
 const LOWERCASE: &str = ", lowercase";
 
 impl Tokenizer {
@@ -77,8 +78,8 @@ impl Tokenizer {
         Self { cut: Cut::Characters, lowercase: false }
     }
 
-    /// A reversible tokenizer of words and marks: consecutive letters and digits with the apostrophe behind them are a piece,
-    /// each other mark is a piece. A piece without space before it begins with U+FFED.
+    /// A reversible tokenizer of words and marks: consecutive letters and digits are a piece, with an apostrophe right behind
+    /// them; every other mark is a piece. A piece without a space before it begins with U+FFED.
     ///
     /// ```
     /// use unpadded::data::Tokenizer;
@@ -93,8 +94,8 @@ impl Tokenizer {
 
     /// Loads a `tokenizer.json` of Hugging Face (byte-pair encoding, WordPiece, Unigram, words), with its normalizer, its special
     /// tokens and its decoder; needs the feature `tokenizers`. [`Self::vocabulary`] numbers tokens as the file does. Truncation
-    /// and padding of the file are switched off, since nothing is padded here; tokens that its template adds around a text, as
-    /// `[CLS]`, are left out.
+    /// and padding of the file are switched off, since nothing is padded here; tokens such as `[CLS]`, which the file's template
+    /// adds around a text, are left out.
     ///
     /// ```no_run
     /// use unpadded::data::{Limits, Tokenizer};
@@ -149,7 +150,7 @@ impl Tokenizer {
     /// Parses the name of a tokenizer.
     ///
     /// # Errors
-    /// If there is no tokenizer of this name, or it needs the feature `tokenizers`.
+    /// If there is no tokenizer of this name, or if the tokenizer needs the feature `tokenizers` and it is off.
     #[track_caller]
     pub fn from_name(name: &str) -> Result<Self> {
         if let Some(json) = name.strip_prefix(HUGGING_FACE) {
@@ -174,7 +175,8 @@ impl Tokenizer {
             #[cfg(feature = "tokenizers")]
             Cut::HuggingFace(of) => Box::new(of.cut(text).into_iter().map(Cow::Owned)),
             Cut::Whitespace => Box::new(text.split_whitespace().map(case)),
-            // White space first: to Unicode the narrow space before a French `?` is part of the word.
+            // White space is cut first, because Unicode's rules take the narrow space before a French `?` as part of
+            // the word.
             Cut::Words => {
                 Box::new(text.split_whitespace().flat_map(UnicodeSegmentation::split_word_bounds).map(case))
             }
@@ -188,9 +190,9 @@ impl Tokenizer {
         }
     }
 
-    /// Builds the vocabulary of these texts, as [`Vocabulary::of`] their tokens within the limits. For a `tokenizer.json` it is
-    /// all tokens of the file with its ids, whatever the limits, then the special tokens of the limits that the file lacks,
-    /// without [`Vocabulary::UNKNOWN`]: the file has a token for unknown text, or no text is unknown.
+    /// Builds the vocabulary of these texts: [`Vocabulary::of`] their tokens, within the limits. With a `tokenizer.json`, the
+    /// vocabulary has all tokens of the file, with the file's ids, whatever the limits. Special tokens of the limits that the
+    /// file lacks follow, except [`Vocabulary::UNKNOWN`]: the file has a token for unknown text, or no text is unknown.
     ///
     /// # Errors
     /// As [`Vocabulary::of`].
@@ -211,9 +213,10 @@ impl Tokenizer {
         counted.within(limits).at_caller()
     }
 
-    /// Joins tokens to a text: characters without spaces; other tokens with spaces between them, except marked
-    /// [pieces](Self::pieces); tokens of a `tokenizer.json` by its decoder, without special tokens. Characters give
-    /// back the text that was tokenized; so do pieces and uncut words if single spaces separate the words of the text.
+    /// Joins tokens to a text: characters without spaces; other tokens with spaces between, except before marked
+    /// [pieces](Self::pieces); tokens of a `tokenizer.json` by the decoder of the file, without special tokens.
+    /// Characters give back the text that was tokenized; so do pieces and uncut words if single spaces separate the
+    /// words of the text.
     pub fn join<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> String {
         #[cfg(feature = "tokenizers")]
         if let Cut::HuggingFace(of) = &self.cut {
@@ -235,14 +238,14 @@ impl Tokenizer {
     }
 }
 
-/// Cuts a word into pieces, each with whether another piece is right before it.
+/// Cuts a word into pieces; the flag of a piece is true if another piece is right before it.
 fn pieces(word: &str) -> impl Iterator<Item = (bool, &str)> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let rest = word.get(at..)?;
         let letter = |c: &&str| c.starts_with(char::is_alphanumeric);
         let letters: usize = rest.graphemes(true).take_while(letter).map(str::len).sum();
-        // An apostrophe behind letters belongs to them, any other mark is a piece of its own.
+        // An apostrophe behind letters belongs to their piece; any other mark is a separate piece.
         let mark = rest.get(letters..)?.graphemes(true).next();
         let mark = mark.filter(|mark| letters == 0 || matches!(*mark, "'" | "\u{2019}"));
         let piece = rest.get(..letters + mark.map_or(0, str::len)).filter(|piece| !piece.is_empty())?;

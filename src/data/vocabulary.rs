@@ -21,7 +21,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// All tokens, after [`Vocabulary::UNKNOWN`].
+    /// No limits: all tokens, after the special token [`Vocabulary::UNKNOWN`].
     fn default() -> Self {
         Self {
             min_count: 1,
@@ -45,8 +45,9 @@ impl Limits {
         Self { max_size, ..self }
     }
 
-    /// Special entries (default: [`Vocabulary::UNKNOWN`], which represents every token that has no entry). They come first, whether they
-    /// occur or not, and are no text: a token of a text that is spelt like one is another entry.
+    /// Special entries (default: [`Vocabulary::UNKNOWN`], which represents every token that has no entry). Special entries come
+    /// first, whether they occur or not. They are no text: a token of a text that is spelt like a special token is a separate
+    /// entry.
     #[must_use]
     pub fn specials(self, specials: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { specials: specials.into_iter().map(Into::into).collect(), ..self }
@@ -58,8 +59,8 @@ impl Limits {
         Self { specials: Vec::new(), ..self }
     }
 
-    /// Base vocabulary, which grows by the new tokens (default: none). Its entries keep their numbers, whatever the other limits are, and
-    /// counts are added up.
+    /// Base vocabulary, which grows by the new tokens (default: none). The entries of the base keep their ids, whatever the other
+    /// limits are; the counts of the base and of the new texts are added up.
     #[must_use]
     pub fn base(self, base: impl Into<Option<Vocabulary>>) -> Self {
         Self { base: base.into(), ..self }
@@ -68,7 +69,8 @@ impl Limits {
 
 /// A vocabulary: special tokens and tokens of texts, each with its id, which is its position in the list.
 ///
-/// [`Self::special`] looks up special tokens, [`Self::id`] tokens of texts: a text that contains `</s>` neither ends nor is lost.
+/// [`Self::special`] looks up special tokens, [`Self::id`] tokens of texts: a text that contains the token `</s>` does not end
+/// there.
 ///
 /// ```
 /// use unpadded::data::{Limits, Vocabulary};
@@ -108,7 +110,7 @@ pub(crate) struct TokenCounts(HashMap<String, u64>);
 
 impl TokenCounts {
     pub(crate) fn add(&mut self, token: &str) {
-        // `entry` would need an owned token even for a known one.
+        // `HashMap::entry` would need an owned token even if the map has the token.
         match self.0.get_mut(token) {
             Some(count) => *count += 1,
             None => drop(self.0.insert(token.to_owned(), 1)),
@@ -119,7 +121,7 @@ impl TokenCounts {
         *self.0.entry(token.to_owned()).or_default() += count;
     }
 
-    /// Makes a vocabulary of all, as [`Vocabulary::labels`].
+    /// Makes a vocabulary of labels from all tokens, as [`Vocabulary::labels`] does.
     pub(crate) fn labels(self) -> Result<Vocabulary> {
         let counted = self.within(&Limits { specials: Vec::new(), ..Limits::default() })?;
         let mut entries: Vec<_> = counted.tokens.into_iter().zip(counted.counts).collect();
@@ -128,7 +130,8 @@ impl TokenCounts {
             .map_err(|label| Error::new("labels", "each once", format!("`{label}` twice")))
     }
 
-    /// The share of the tokens that a vocabulary has; `None` without tokens.
+    /// The share of the counted tokens, from 0 to 1, that are in the vocabulary `known`; `None` if no token was
+    /// counted.
     pub(crate) fn coverage(&self, known: &Vocabulary) -> Option<f64> {
         let all: u64 = self.0.values().sum();
         let found: u64 =
@@ -136,7 +139,7 @@ impl TokenCounts {
         (all > 0).then(|| found as f64 / all as f64)
     }
 
-    /// Makes a vocabulary within [`Limits`].
+    /// Makes a vocabulary of the tokens that the [`Limits`] keep.
     pub(crate) fn within(self, limits: &Limits) -> Result<Vocabulary> {
         let Self(counts) = self;
         if let Some(base) = &limits.base {
@@ -175,7 +178,7 @@ impl Vocabulary {
     pub const UNKNOWN: &'static str = "<unk>";
 
     /// Builds a vocabulary: counts tokens and numbers them, special tokens first, then by descending count, equal counts by
-    /// their text. A token of a text that is spelt like a special token is another entry.
+    /// their text. A token of a text that is spelt like a special token is a separate entry.
     ///
     /// # Errors
     /// If a special token is repeated, if there are more than `max_size` special tokens, or if no token is left.
@@ -207,7 +210,7 @@ impl Vocabulary {
     }
 
     /// A vocabulary of tokens and their counts, with the ids of the special tokens. The error is a token that is repeated among
-    /// the special tokens or among the others.
+    /// the special tokens, or among the other tokens.
     pub(super) fn new<T: Into<Arc<str>>>(
         entries: impl IntoIterator<Item = (T, u64)>,
         specials: Range<usize>,
@@ -233,7 +236,7 @@ impl Vocabulary {
         self.tokens.len()
     }
 
-    /// The id of a text's token; [`Self::special`] returns the ids of special tokens.
+    /// The id of a text's token; `None` if the token has no entry. [`Self::special`] returns the ids of special tokens.
     pub fn id(&self, token: &str) -> Option<i64> {
         self.index.get(token).copied()
     }
@@ -241,7 +244,7 @@ impl Vocabulary {
     /// The id of a special token; if the limits did not name it, the id of the token of this name, as in a `tokenizer.json`.
     ///
     /// # Errors
-    /// If there is neither; the message lists the special tokens.
+    /// If there is no token of this name; the message lists the special tokens.
     #[track_caller]
     pub fn special(&self, name: &str) -> Result<i64> {
         if let Some(id) = self.find_special(name) {
@@ -261,7 +264,7 @@ impl Vocabulary {
         self.tokens.get(self.specials.clone()).unwrap_or_default().iter().map(|token| &**token)
     }
 
-    /// The id of a token, or of [`Self::UNKNOWN`].
+    /// The id of a token, or the id of [`Self::UNKNOWN`] if the token has no entry.
     ///
     /// # Errors
     /// A token without an id if there is no [`Self::UNKNOWN`]; the message lists some known tokens.
@@ -285,7 +288,8 @@ impl Vocabulary {
     pub fn ids<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> Result<Vec<i64>> {
         let ids = tokens.into_iter().map(|token| self.lookup(token.as_ref())).collect::<Result<Vec<_>>>();
         let mut ids = ids.at_caller()?;
-        // Their number was not known: half of the buffer may be empty, for each text in memory.
+        // The number of tokens was not known before, so up to half of the vector may be unused; there is such a vector
+        // for each text in memory.
         ids.shrink_to_fit();
         Ok(ids)
     }
@@ -317,7 +321,7 @@ impl Vocabulary {
         Csr::from_bags(&bags, self.len())
     }
 
-    /// The token of an id.
+    /// The token of an id; `None` for an id that does not exist.
     pub fn token(&self, id: i64) -> Option<&str> {
         self.tokens.get(usize::try_from(id).ok()?).map(|token| &**token)
     }
@@ -328,7 +332,7 @@ impl Vocabulary {
         usize::try_from(id).ok().and_then(|id| self.counts.get(id)).copied().unwrap_or(0)
     }
 
-    /// The id of [`Self::UNKNOWN`], if there is one.
+    /// The id of [`Self::UNKNOWN`], if the vocabulary has this token.
     pub fn unknown(&self) -> Option<i64> {
         self.unknown
     }
@@ -338,7 +342,7 @@ impl Vocabulary {
         self.tokens.iter().map(|token| &**token)
     }
 
-    /// The fingerprint of the vocabulary: equal only for vocabularies that assign the same ids.
+    /// The fingerprint of the vocabulary: two vocabularies have equal fingerprints only if they assign equal ids.
     pub fn fingerprint(&self) -> u64 {
         let unknown = self.unknown.map_or(u64::MAX, |id| id as u64);
         let f = Fingerprint::default().number(unknown);

@@ -1,5 +1,5 @@
-//! A file that is read repeatedly and must not change: its size and its time of modification are checked whenever it is opened,
-//! its bytes whenever it has been read to the end.
+//! A file that is read repeatedly and must not change. Its size and its time of modification are checked whenever it is opened;
+//! the checksum of its bytes is checked whenever it has been read to the end.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -13,19 +13,19 @@ use crc32fast::Hasher;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A file, with its state when it was first opened.
+/// A file, with the size and the time of modification that it had at first.
 #[derive(Debug)]
 pub(super) struct WatchedFile {
     pub(super) path: Box<Path>,
     size: u64,
     modified: Option<SystemTime>,
-    /// The checksum of its bytes, once they have been read to the end.
+    /// The checksum of the file's bytes; empty until the file has been read to the end.
     sum: OnceLock<u32>,
-    /// The number of bytes that the last reader has read.
+    /// The number of bytes that the latest reader has read.
     read: AtomicU64,
 }
 
-/// The error of reading a file that has changed: how it has changed.
+/// The error of reading a file that has changed, with a description of the change.
 #[derive(Debug)]
 pub(super) struct FileChange(String);
 
@@ -38,7 +38,8 @@ impl fmt::Display for FileChange {
 impl std::error::Error for FileChange {}
 
 impl FileChange {
-    /// The error if a read failed because the file has changed; `what` is the place in the message.
+    /// The error for a read that failed because the file has changed; `None` for any other failure. `what` is the place
+    /// in the message.
     pub(super) fn of(what: &str, error: &io::Error) -> Option<Error> {
         let changed = error.get_ref()?.downcast_ref::<Self>()?;
         Some(changed.error(what))
@@ -54,7 +55,7 @@ impl FileChange {
 }
 
 impl WatchedFile {
-    /// Opens an existing file. A pipe is refused: it can be read only once.
+    /// Stores the state of an existing file. A pipe is an error, because it can be read only once.
     pub(super) fn new(path: &Path) -> Result<Self> {
         let what = || format!("file `{}`", path.display());
         let about = fs::metadata(path).map_err(|e| Error::io(what(), "read", &e))?;
@@ -76,7 +77,7 @@ impl WatchedFile {
         })
     }
 
-    /// Checks that the file has not changed; the error is the difference.
+    /// Checks that the file has not changed, by its metadata now; the error describes the difference.
     fn change(&self, now: &Metadata) -> Result<(), FileChange> {
         let changed = |how: String| Err(FileChange(how));
         match () {
@@ -93,14 +94,14 @@ impl WatchedFile {
     /// Opens the file, if it is unchanged.
     ///
     /// # Errors
-    /// If it was removed, replaced by something that is no file, or written since.
+    /// If the file was removed, replaced by something that is no file, or written since [`Self::new`].
     pub(super) fn open(self: &Arc<Self>) -> Result<Reading> {
         let what = || format!("file `{}`", self.path.display());
         let wrong = |e: io::Error| match e.kind() {
             io::ErrorKind::NotFound => FileChange("none there: it was removed".into()).error(&what()),
             _ => Error::io(what(), "read", &e),
         };
-        // Checked before it is opened: opening a pipe would wait for its writer.
+        // The kind of the file is checked before the opening, because opening a pipe waits for a writer.
         let about = fs::metadata(&self.path).map_err(wrong)?;
         self.change(&about).map_err(|e| e.error(&what()))?;
         let file = File::open(&self.path).map_err(wrong)?;
@@ -108,13 +109,13 @@ impl WatchedFile {
         Ok(Reading { file, of: Arc::clone(self), sum: Some(Hasher::new()) })
     }
 
-    /// The share of its bytes that the last reader has read, from 0 to 1.
+    /// The share of the file's bytes that the latest reader has read, from 0 to 1.
     pub(super) fn share(&self) -> f32 {
         let read = self.read.load(Ordering::Relaxed);
         if self.size == 0 { 1.0 } else { (read as f64 / self.size as f64).min(1.0) as f32 }
     }
 
-    /// The file itself, if it is unchanged: for random access.
+    /// The opened file, for random access; an error if it has changed.
     #[cfg(feature = "parquet")]
     pub(super) fn file(self: &Arc<Self>) -> Result<File> {
         self.open().map(|reading| reading.file)
@@ -125,7 +126,7 @@ impl WatchedFile {
 pub(super) struct Reading {
     file: File,
     of: Arc<WatchedFile>,
-    /// The checksum of the bytes so far, until the end or a seek.
+    /// The checksum of the bytes that were read so far; `None` after the end of the file, or after a seek.
     sum: Option<Hasher>,
 }
 

@@ -11,13 +11,13 @@ use ndarray::Array2;
 use super::{SkippedRecords, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, Result};
 
-/// The position of the vector of a token.
+/// The row in which a token's vector is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum VectorPlace {
     No,
-    /// The row of the vector of its lower-case form.
+    /// The row of the vector of the token's lower-case form.
     LowerCase(usize),
-    /// The row of its own vector.
+    /// The row of the vector of the token itself.
     Itself(usize),
 }
 
@@ -28,17 +28,17 @@ enum VectorPlace {
 /// | form | a vector |
 /// |---|---|
 /// | text, as of GloVe | a line of the word and its numbers |
-/// | text, as of word2vec and fastText (`.vec`) | the same, below a line with how many vectors there are and their width |
-/// | binary, as of word2vec | the word, a space and little-endian `f32`, below the same line |
+/// | text, as of word2vec and fastText (`.vec`) | a line of the word and its numbers; line 1: count and width of vectors |
+/// | binary, as of word2vec | the word, a space and little-endian `f32`; line 1 as in the form above |
 ///
-/// A whole model of fastText (`.bin`) is refused; its vectors are in the `.vec` beside it. Any of these forms may be compressed
-/// with gzip or zip. In text, words may contain spaces: the last numbers of a line are the vector, of the width that the first
-/// line declares or, if the first line is a vector, has behind its first word. So a first line of two whole numbers is never a
-/// vector.
+/// A whole model of fastText (`.bin`) is refused; the `.vec` file that comes with the model has the vectors. Any of these forms
+/// may be compressed with gzip or zip. In text, words may contain spaces, since the vector is the last numbers of a line. The
+/// width is declared in the first line or, if the first line is a vector, is the number of numbers behind its first word. A
+/// first line of two whole numbers is always a declaration.
 ///
-/// A token gets the vector of its word, or else the vector of its lower-case form; if a word has several vectors, the first. The
-/// file is streamed: memory holds only the vectors of the vocabulary's tokens. For words that are no tokens, the numbers are
-/// counted, but not parsed.
+/// A token gets the vector of its word, or else the vector of its lower-case form; if a word has several vectors, the first one
+/// counts. The file is streamed: memory holds only the vectors of the vocabulary's tokens. For words that are not in the
+/// vocabulary, the numbers are counted, but not parsed.
 ///
 /// ```
 /// use unpadded::data::{Limits, TextFile, Vocabulary, WordVectors};
@@ -56,7 +56,8 @@ enum VectorPlace {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// [`Trainer::set_parameter`](crate::train::Trainer::set_parameter) takes the table.
+/// [`Trainer::set_parameter`](crate::train::Trainer::set_parameter) sets the table that [`Self::fill`] has filled as
+/// the parameter of an embedding.
 #[derive(Debug, Clone)]
 pub struct WordVectors {
     name: String,
@@ -70,7 +71,8 @@ pub struct WordVectors {
 }
 
 impl WordVectors {
-    /// Maximum width of vectors. A header may declare any width, and memory must not be allocated for a declaration alone.
+    /// Maximum width of vectors. A header may declare any width; the limit bounds the memory that is allocated for a
+    /// declaration.
     pub const MAX_WIDTH: usize = 1 << 16;
 
     /// Reads the vectors of the vocabulary's tokens from a path; [`Self::of`] reads a member of a zip, or another encoding.
@@ -99,14 +101,14 @@ impl WordVectors {
     /// # Errors
     /// If the file cannot be read or has no vector; if it is cut short, or has more or fewer vectors than its first line
     /// declares; if a vector has another number of columns than the first, or a token's vector has a cell that is no number, or
-    /// not finite in `f32`. The message has the line or, for a binary file, the number of the vector and its first byte. A
-    /// malformed vector is skipped instead if [`TextFile::malformed`] is set so.
+    /// not finite in `f32`. The message has the line or, for a binary file, the number of the vector and its first byte. If
+    /// [`TextFile::malformed`] is set to skip, malformed vectors are skipped instead.
     #[track_caller]
     pub fn of(file: &TextFile, vocabulary: &Vocabulary) -> Result<Self> {
         VectorSearch::new(vocabulary).read(file).at_caller()
     }
 
-    /// The width: how many numbers a vector has.
+    /// The width: the number of numbers in a vector.
     pub fn width(&self) -> usize {
         self.width
     }
@@ -121,7 +123,7 @@ impl WordVectors {
         self.found.iter().filter(|found| matches!(found, VectorPlace::LowerCase(_))).count()
     }
 
-    /// The vector of a token, by its id.
+    /// The vector of the token with this id; `None` if no vector was found.
     pub fn vector(&self, id: i64) -> Option<&[f32]> {
         match *self.found.get(usize::try_from(id).ok()?)? {
             VectorPlace::No => None,
@@ -136,8 +138,8 @@ impl WordVectors {
         (0..self.found.len() as i64).filter_map(|id| Some((id, self.vector(id)?)))
     }
 
-    /// The share of the tokens of a text that have a vector, from 0 to 1. A token that is not in the vocabulary has none, even if
-    /// [`Vocabulary::UNKNOWN`] has one; without tokens the share is 0.
+    /// The share of the tokens of a text that have a vector, from 0 to 1. A token that is not in the vocabulary counts as a token
+    /// without a vector, even if [`Vocabulary::UNKNOWN`] has a vector. Without tokens the share is 0.
     pub fn coverage<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> f64 {
         let (mut all, mut covered) = (0u64, 0u64);
         for token in tokens {
@@ -148,7 +150,7 @@ impl WordVectors {
         covered as f64 / all.max(1) as f64
     }
 
-    /// Writes the vectors into the rows of their tokens; other rows are unchanged.
+    /// Writes each vector into the row of `table` whose number is the id of the token; other rows are unchanged.
     ///
     /// # Errors
     /// If the table does not have exactly one row per token of the vocabulary, or has another width.
@@ -172,7 +174,7 @@ impl WordVectors {
         Ok(())
     }
 
-    /// The malformed vectors that were skipped, if [`TextFile::malformed`] is set so.
+    /// The malformed vectors that were skipped; none unless [`TextFile::malformed`] is set to skip.
     pub fn skipped(&self) -> &SkippedRecords {
         &self.skipped
     }
@@ -205,7 +207,7 @@ struct VectorSearch<'v> {
     vocabulary: &'v Vocabulary,
     /// The tokens that are not lower case, by their lower-case form.
     lower: HashMap<String, Vec<usize>>,
-    /// The width; 0 until it is known.
+    /// The width of the vectors; 0 until it is known.
     width: usize,
     rows: Vec<f32>,
     found: Vec<VectorPlace>,
@@ -225,13 +227,13 @@ impl<'v> VectorSearch<'v> {
         Self { vocabulary, lower, width: 0, rows: Vec::new(), found, skipped: SkippedRecords::default() }
     }
 
-    /// The id of a word; files have vectors of special tokens, too.
+    /// The id of a word, which may be a special token: files have vectors of special tokens, too.
     fn token(&self, word: &str) -> Option<usize> {
         let id = self.vocabulary.id(word).or_else(|| self.vocabulary.find_special(word));
         usize::try_from(id?).ok()
     }
 
-    /// The tokens without a vector so far whose lower-case form is this word.
+    /// The ids of the tokens that have no vector yet and whose lower-case form is this word.
     fn lower(&self, word: &str) -> impl Iterator<Item = usize> {
         let ids = self.lower.get(word).into_iter().flatten().copied();
         ids.filter(|&id| self.found.get(id) == Some(&VectorPlace::No))
@@ -258,7 +260,8 @@ impl<'v> VectorSearch<'v> {
                 let row = self.push(vector)?;
                 self.set(id, VectorPlace::Itself(row));
             }
-            // The word itself is behind its lower-case form in the file.
+            // The vector of the token itself comes later in the file than the vector of its lower-case form, and
+            // replaces it.
             Some(VectorPlace::LowerCase(row)) => {
                 let place = self.rows.get_mut(row * self.width..).and_then(|rest| rest.get_mut(..self.width));
                 if let Some(place) = place {
@@ -276,7 +279,7 @@ impl<'v> VectorSearch<'v> {
         }
     }
 
-    /// Appends a row, and returns its number.
+    /// Appends a vector as a new row, and returns the number of the row.
     fn push(&mut self, vector: &[f32]) -> Result<usize> {
         let row = self.rows.len() / self.width.max(1);
         self.rows.try_reserve(vector.len()).map_err(|_| {
@@ -287,7 +290,7 @@ impl<'v> VectorSearch<'v> {
         Ok(row)
     }
 
-    /// Ends the search, with the name of the file.
+    /// Ends the search; `name` is the name of the file.
     fn done(self, name: &str) -> WordVectors {
         let Self { vocabulary, width, mut rows, found, skipped, .. } = self;
         rows.shrink_to_fit();

@@ -1,6 +1,7 @@
-//! Operations on whole batches: slice, split, merge, repeat, reorder, flatten.
+//! Operations on the LoDs of whole batches: slice, split, merge, repeat, reorder, flatten.
 //!
-//! Each has a variant that returns the row numbers, so that a tensor can be rearranged in the same way.
+//! Operations that move rows have a variant that returns row numbers, so that a tensor can be rearranged in the same
+//! way.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ impl Lod {
         Ok(self.all().iter().fold(part, |part, offsets| offsets[part.start]..offsets[part.end]))
     }
 
-    /// The top sequences in `part`, with everything below them. Their rows are [`Lod::row_range`].
+    /// The LoD of the top sequences in `part`, with all levels. [`Lod::row_range`] returns the rows of these sequences.
     ///
     /// # Errors
     /// A range that ends before it starts or beyond the last sequence.
@@ -29,7 +30,7 @@ impl Lod {
         self.pick(vec![part]).at_caller()
     }
 
-    /// Consecutive slices of `counts` top sequences each.
+    /// Consecutive slices: slice *i* has the next `counts[i]` top sequences.
     ///
     /// ```
     /// use unpadded::Lod;
@@ -60,7 +61,7 @@ impl Lod {
     /// Concatenates batches. A single batch is returned unchanged.
     ///
     /// # Errors
-    /// No part, parts of different numbers of levels, or a sum that overflows.
+    /// If `parts` is empty, if LoDs have different numbers of levels, or if a sum overflows.
     #[doc(alias = "concat")]
     #[track_caller]
     pub fn merge(parts: &[Arc<Lod>]) -> Result<Arc<Lod>> {
@@ -85,8 +86,8 @@ impl Lod {
         Self::new(merged)
     }
 
-    /// The listed top sequences, in that order; a sequence may be listed often or not at all.
-    /// Their rows are [`Lod::take_rows`].
+    /// The LoD of the listed top sequences, in the listed order; a sequence may be listed repeatedly or not at all.
+    /// [`Lod::take_rows`] returns the rows of these sequences.
     ///
     /// # Errors
     /// A number that is not below [`Lod::sequences`], or a result too large for memory.
@@ -140,7 +141,7 @@ impl Lod {
         self.take_rows(order)
     }
 
-    /// Each top sequence `times[i]` times in a row; 0 leaves it out.
+    /// Repeats each top sequence: sequence *i* occurs `times[i]` times in succession; 0 leaves it out.
     ///
     /// ```
     /// use unpadded::Lod;
@@ -176,8 +177,7 @@ impl Lod {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
-    /// To keep the finer level and lose the coarser one, see [`Lod::without_top`]; to lose the rows' own level as
-    /// pooling does, [`Lod::upper`].
+    /// [`Lod::without_top`] removes the top level instead, and [`Lod::upper`] the last level, as pooling does.
     ///
     /// # Errors
     /// If there is no level below `k`.
@@ -200,14 +200,15 @@ impl Lod {
         Self::new(levels)
     }
 
-    /// Drops the top level: the batch is now one of the finer sequences. `None` if this is the only level.
+    /// Drops the top level: the sequences of the next level become the top sequences. `None` if there is only one
+    /// level.
     pub fn without_top(&self) -> Option<Arc<Lod>> {
         let mut levels = self.to_levels();
         levels.remove(0);
         Self::new(levels).ok()
     }
 
-    /// The LoD of runs of top sequences, one after another. The runs are in range.
+    /// The LoD of ranges of top sequences, one after another. The ranges must not exceed the number of top sequences.
     fn pick(&self, mut runs: Vec<Range<usize>>) -> Result<Arc<Lod>> {
         let mut upper = None;
         for offsets in self.all() {

@@ -1,4 +1,5 @@
-//! A LoD by example: the message of each rule, ranges, shared levels. Its laws are in `tests/it/lod_laws.rs`.
+//! A LoD by example: the message of each rule, ranges, shared levels. The laws of LoDs are tested in
+//! `tests/it/lod_laws.rs`.
 
 use serde::Deserialize;
 

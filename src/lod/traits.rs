@@ -22,7 +22,8 @@ impl fmt::Debug for Lod {
     }
 }
 
-/// The lengths, top first. A precision limits the number of lengths that are shown per level: `{lod:.8}` in a message.
+/// Shows the lengths of every level, top first. A precision limits the number of shown lengths per level: messages use
+/// `{lod:.8}`.
 impl fmt::Display for Lod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = f.precision().unwrap_or(usize::MAX);
@@ -50,14 +51,14 @@ impl TryFrom<Vec<Vec<usize>>> for Lod {
     }
 }
 
-/// As the offsets of every level, top first.
+/// A LoD is written as the offsets of every level, top first.
 impl Serialize for Lod {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.collect_seq(self.all())
     }
 }
 
-/// Checked as [`Lod::new`] checks.
+/// The read offsets pass the checks of [`Lod::new`].
 impl<'de> Deserialize<'de> for Lod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         build(Vec::deserialize(deserializer)?).map_err(serde::de::Error::custom)

@@ -1,13 +1,14 @@
-//! The tree form of a [`Lod`]: easier to write by hand and to print, slower to use.
+//! The tree form of a [`Lod`], which is easier to write by hand and to print, but slower.
 
 use std::sync::Arc;
 
 use super::{Lod, lengths, sums};
 use crate::error::{AtCaller, Error, Result};
 
-/// A batch as a tree: its children are the top sequences, a leaf is the number of rows of a sequence.
+/// A batch as a tree: the children of the root are the top sequences, a leaf is the number of rows of a sequence.
 ///
-/// Level *k* of a [`Lod`] is the child counts of the tree's depth *k + 1*, breadth first.
+/// The lengths of level *k* of a [`Lod`] are the numbers of children (of a leaf: of rows) of the nodes at depth *k +
+/// 1*, breadth first; the root has depth 0.
 ///
 /// ```
 /// use unpadded::{Lod, SeqPos};
@@ -20,13 +21,13 @@ use crate::error::{AtCaller, Error, Result};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SeqPos {
-    /// A sequence of that many rows.
+    /// A sequence of rows, by the number of rows.
     Rows(usize),
-    /// A sequence of sequences; at the root, the batch.
+    /// A sequence of sequences; the root is the batch.
     Sequences(Vec<SeqPos>),
 }
 
-/// Not by recursion: a tree may be deeper than the stack.
+/// Drops the tree without recursion, since a tree may be too deep for the stack.
 impl Drop for SeqPos {
     fn drop(&mut self) {
         let mut waiting = match self {
@@ -42,7 +43,7 @@ impl Drop for SeqPos {
 }
 
 impl Lod {
-    /// A LoD from a tree whose leaves all have one depth. A tree without leaves that show the depth gets the fewest possible
+    /// A LoD from a tree whose leaves all have equal depth. If no leaf shows the depth, the LoD has the fewest possible
     /// levels.
     ///
     /// # Errors
@@ -81,8 +82,8 @@ impl Lod {
         upper.ok_or_else(|| Error::new("tree", "a level", "none"))
     }
 
-    /// Converts to a tree. [`Lod::from_tree`] returns this LoD again, unless its last two levels or more have no sequence: then
-    /// the tree does not show the number of levels.
+    /// Converts to a tree. [`Lod::from_tree`] returns this LoD again, with one exception: if at least the last two levels have
+    /// no sequence, the tree does not show how many such levels there are, and the result has fewer levels.
     pub fn to_tree(&self) -> SeqPos {
         let mut nodes: Vec<SeqPos> = lengths(&self.offsets).map(SeqPos::Rows).collect();
         for upper in self.above() {

@@ -6,7 +6,7 @@ use super::{Coo, Csr, DType, SelectedRows};
 use crate::error::{Error, Result};
 
 impl Csr {
-    /// Converts to coo, with the entries in their order.
+    /// Converts to coo; the entries keep their order.
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -39,7 +39,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If those rows do not fit into memory.
+    /// If the rows that have entries do not fit into memory.
     #[track_caller]
     pub fn to_selected_rows(&self) -> Result<SelectedRows> {
         let used: Vec<usize> = (0..self.shape()[0]).filter(|&row| !self.range(row).is_empty()).collect();
@@ -49,7 +49,7 @@ impl Csr {
 }
 
 impl Coo {
-    /// Converts to csr, canonical.
+    /// Converts to csr in canonical form.
     ///
     /// ```
     /// use unpadded::tensor::{Coo, Csr};
@@ -75,7 +75,7 @@ impl Coo {
         Csr::new([rows, columns], indptr, sorted.coordinates().column(1).to_vec(), sorted.values().clone())
     }
 
-    /// Converts to selected rows: the parts of the first axis that have entries.
+    /// Converts to selected rows: the result has each index of the first axis that has entries as a row.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -85,7 +85,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// If those parts do not fit into memory.
+    /// If the rows that have entries do not fit into memory.
     #[track_caller]
     pub fn to_selected_rows(&self) -> Result<SelectedRows> {
         let mut rows = self.coordinates().column(0).to_vec();
@@ -97,7 +97,7 @@ impl Coo {
 }
 
 impl SelectedRows {
-    /// Converts to csr: the numbers that are not 0.
+    /// Converts to csr; only numbers that are not 0 become entries.
     ///
     /// ```
     /// use ndarray::array;
@@ -108,7 +108,7 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// Rows that are not of one dimension, or more rows than memory has room to count.
+    /// A table whose rows do not have one dimension, or more rows than memory has room to count.
     #[track_caller]
     pub fn to_csr(&self) -> Result<Csr> {
         if self.shape().len() != 2 {
@@ -118,7 +118,7 @@ impl SelectedRows {
         self.to_coo()?.to_csr()
     }
 
-    /// Converts to coo, canonical: the numbers that are not 0.
+    /// Converts to coo in canonical form; only numbers that are not 0 become entries.
     ///
     /// ```
     /// use ndarray::array;

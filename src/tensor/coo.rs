@@ -10,7 +10,8 @@ use ndarray::{Array2, ArrayView2, Axis};
 use super::{DType, Dense};
 use crate::error::{AtCaller, Error, Result};
 
-/// A sparse tensor: row *i* of the coordinates is the position of value *i*. In any order; repeated positions add up.
+/// A sparse tensor: row *i* of the coordinates is the position of value *i*. The entries may be in any order; repeated
+/// positions add up.
 ///
 /// ```
 /// use ndarray::array;
@@ -30,7 +31,7 @@ impl Coo {
     /// A tensor from the coordinates, of shape `[entries, rank]`, and the values, of shape `[entries]`.
     ///
     /// # Errors
-    /// A shape without dimensions, coordinates of another rank, values that are not one for each entry, or a
+    /// A shape without dimensions, coordinates of another rank, another number of values than of entries, or a
     /// coordinate that is negative or not below its extent.
     #[track_caller]
     pub fn new(shape: &[usize], coordinates: Array2<i64>, values: impl Into<Dense>) -> Result<Self> {
@@ -58,7 +59,7 @@ impl Coo {
         Ok(Self { shape: shape.to_vec(), coordinates, values })
     }
 
-    /// Converts a dense tensor: its numbers that are not 0, in row-major order.
+    /// Converts a dense tensor: the numbers that are not 0 become entries, in row-major order.
     ///
     /// # Errors
     /// If the tensor has no dimension.
@@ -98,7 +99,7 @@ impl Coo {
         &self.values
     }
 
-    /// The coordinates and the values.
+    /// Takes the tensor apart: the coordinates, of shape `[entries, rank]`, and the values.
     pub fn into_parts(self) -> (Array2<i64>, Dense) {
         (self.coordinates, self.values)
     }
@@ -108,8 +109,8 @@ impl Coo {
         (1..self.values.len()).all(|entry| self.entry(entry - 1).lt(self.entry(entry)))
     }
 
-    /// Sorts the entries by coordinates, each once: repeated entries are added in their order, and stored zeros stay. A
-    /// canonical tensor is returned unchanged.
+    /// Sorts the entries by coordinates and merges repeated positions: their values are added in stored order. Stored
+    /// zeros stay. A canonical tensor is returned unchanged.
     ///
     /// # Errors
     /// If there is no memory for the result.
@@ -130,7 +131,7 @@ impl Coo {
     /// Converts to a dense tensor.
     ///
     /// # Errors
-    /// If it does not fit into memory.
+    /// If the dense tensor does not fit into memory.
     #[track_caller]
     pub fn to_dense(&self) -> Result<Dense> {
         if !self.is_canonical() {

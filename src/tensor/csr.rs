@@ -41,7 +41,7 @@ impl Csr {
     ///
     /// # Errors
     /// An `indptr` of another length, that does not start with 0, decreases, or does not end with the number of
-    /// entries; values that are not one for each index; a column that is negative or beyond the last.
+    /// entries; another number of values than of `indices`; a column that is negative or beyond the last.
     #[track_caller]
     pub fn new(
         shape: [usize; 2],
@@ -79,10 +79,11 @@ impl Csr {
         Ok(Self { shape, indptr, indices, values })
     }
 
-    /// Converts a dense matrix: its numbers that are not 0, by rows.
+    /// Converts a dense matrix: the numbers that are not 0 become entries, row by row.
     ///
     /// # Errors
-    /// If the tensor has not two dimensions, or more rows than memory has room to count: rows may have no width.
+    /// If the tensor does not have two dimensions, or has more rows than fit in an `indptr` in memory, as a tensor of
+    /// width 0 can have.
     #[track_caller]
     pub fn from_dense(dense: &Dense) -> Result<Self> {
         let &[rows, columns] = dense.shape() else {
@@ -101,12 +102,12 @@ impl Csr {
         self.values.dtype()
     }
 
-    /// Rows and columns.
+    /// The number of rows and the number of columns.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The start of each row's entries, then the number of entries.
+    /// The start of each row's entries in [`Self::indices`], then the number of entries.
     pub fn indptr(&self) -> &[i64] {
         &self.indptr
     }
@@ -121,7 +122,7 @@ impl Csr {
         &self.values
     }
 
-    /// `indptr`, `indices` and `values`.
+    /// Takes the matrix apart: `indptr`, `indices` and `values`.
     pub fn into_parts(self) -> (Vec<i64>, Vec<i64>, Dense) {
         (self.indptr, self.indices, self.values)
     }
@@ -134,8 +135,8 @@ impl Csr {
         })
     }
 
-    /// Sorts the columns of each row, each once: repeated entries are added in their order, and stored zeros stay. A
-    /// canonical matrix is returned unchanged.
+    /// Sorts the entries of each row by column and merges repeated columns: their values are added in stored order.
+    /// Stored zeros stay. A canonical matrix is returned unchanged.
     ///
     /// # Errors
     /// If there is no memory for the result.
@@ -168,7 +169,7 @@ impl Csr {
     /// Converts to a dense matrix.
     ///
     /// # Errors
-    /// If it does not fit into memory.
+    /// If the dense matrix does not fit into memory.
     #[track_caller]
     pub fn to_dense(&self) -> Result<Dense> {
         if !self.is_canonical() {
@@ -190,7 +191,8 @@ impl Csr {
     }
 }
 
-/// Computes `indptr` from the ascending rows of the entries. A dense tensor without width may declare any number of rows.
+/// Computes `indptr` from the ascending row numbers of the entries. Too many rows are an error: a dense tensor of width 0
+/// may declare any number.
 fn pointers(row_of: &[usize], rows: usize) -> Result<Vec<i64>> {
     let mut indptr = Vec::new();
     indptr.try_reserve_exact(rows.saturating_add(1)).map_err(|_| {

@@ -1,4 +1,4 @@
-//! Dense tensors: an ndarray array of one of the dtypes, always in standard (row-major) layout.
+//! Dense tensors: an ndarray array of numbers of one [`DType`], always in standard (row-major) layout.
 
 mod arithmetic;
 mod serial;
@@ -86,10 +86,10 @@ macro_rules! for_dtype {
 }
 
 impl Dense {
-    /// A tensor from numbers in row-major order.
+    /// A tensor of shape `shape` from its numbers in row-major order.
     ///
     /// # Errors
-    /// If the shape has another number of positions.
+    /// If the product of the extents is not the number of numbers, or the shape is too large for memory.
     #[track_caller]
     pub fn from_vec<T: Element>(shape: &[usize], numbers: Vec<T>) -> Result<Self> {
         let (given, places) = (numbers.len(), size(shape, T::DTYPE).at_caller()?);
@@ -102,10 +102,10 @@ impl Dense {
         }
     }
 
-    /// Zeros (`false` for bool).
+    /// A tensor of zeros (`false` for bool).
     ///
     /// # Errors
-    /// A shape too large for memory: never an abort.
+    /// A shape too large for memory; the process never aborts.
     #[track_caller]
     pub fn zeros(dtype: DType, shape: &[usize]) -> Result<Self> {
         let n = size(shape, dtype).at_caller()?;
@@ -127,7 +127,7 @@ impl Dense {
         }
     }
 
-    /// The extents, the rows first. Empty for a single number.
+    /// The shape: the extent of each dimension, the number of rows first. Empty for a single number.
     pub fn shape(&self) -> &[usize] {
         each!(&self.0, array => array.shape())
     }
@@ -152,37 +152,37 @@ impl Dense {
         self.len() == 0
     }
 
-    /// The array, to read.
+    /// Borrows the numbers as an array, to read them.
     ///
     /// # Errors
-    /// If `T` is not its dtype.
+    /// If `T` is not the tensor's dtype.
     #[track_caller]
     pub fn view<T: Element>(&self) -> Result<ArrayViewD<'_, T>> {
         self.typed().map(|array| array.view()).at_caller()
     }
 
-    /// The array, to write.
+    /// Borrows the numbers as an array, to write them.
     ///
     /// # Errors
-    /// If `T` is not its dtype.
+    /// If `T` is not the tensor's dtype.
     #[track_caller]
     pub fn view_mut<T: Element>(&mut self) -> Result<ArrayViewMutD<'_, T>> {
         self.typed_mut().map(|array| array.view_mut()).at_caller()
     }
 
-    /// The numbers in row-major order, to read.
+    /// Borrows the numbers in row-major order, to read them.
     ///
     /// # Errors
-    /// If `T` is not its dtype.
+    /// If `T` is not the tensor's dtype.
     #[track_caller]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.typed().at_caller()?.as_slice().ok_or_else(layout).at_caller()
     }
 
-    /// The numbers in row-major order, to write.
+    /// Borrows the numbers in row-major order, to write them.
     ///
     /// # Errors
-    /// If `T` is not its dtype.
+    /// If `T` is not the tensor's dtype.
     #[track_caller]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         self.typed_mut().at_caller()?.as_slice_mut().ok_or_else(layout).at_caller()
@@ -191,7 +191,7 @@ impl Dense {
     /// Converts to an array, without a copy.
     ///
     /// # Errors
-    /// If `T` is not its dtype.
+    /// If `T` is not the tensor's dtype.
     #[track_caller]
     pub fn into_array<T: Element>(self) -> Result<ArrayD<T>> {
         T::unwrap(self.0).map_err(|data| Self(data).wrong_dtype::<T>()).at_caller()
@@ -200,7 +200,7 @@ impl Dense {
     /// Reshapes the tensor, without a copy.
     ///
     /// # Errors
-    /// If the number of positions differs.
+    /// If the new shape has another number of numbers.
     #[track_caller]
     pub fn reshape(self, shape: &[usize]) -> Result<Self> {
         let places = size(shape, self.dtype()).at_caller()?;
@@ -219,7 +219,8 @@ impl Dense {
             return self.clone();
         }
         let mut out = for_dtype!(dtype, T => Self(T::wrap(ArrayD::default(self.shape()))));
-        // By pieces of a few numbers: each dtype has a loop that reads and a loop that writes, instead of a loop per pair.
+        // Numbers are cast in pieces: each dtype has one loop that reads and one loop that writes, instead of a loop per
+        // pair of dtypes.
         let mut piece = [Number::Integer(0); 256];
         for start in (0..self.len()).step_by(piece.len()) {
             let numbers = &mut piece[..(self.len() - start).min(256)];
@@ -250,7 +251,7 @@ impl Dense {
     /// Gathers the listed rows, in that order, with repeats.
     ///
     /// # Errors
-    /// A number that is not below [`Dense::rows`], a tensor without dimensions, or a result too large for memory.
+    /// A row number that is not below [`Dense::rows`], a tensor without dimensions, or a result too large for memory.
     #[doc(alias = "take")]
     #[doc(alias = "index_select")]
     #[track_caller]
@@ -269,7 +270,7 @@ impl Dense {
         })
     }
 
-    /// The rows in a range, copied.
+    /// Copies the rows in a range.
     ///
     /// # Errors
     /// A range that ends before it starts or beyond the last row, or a tensor without dimensions.
@@ -289,7 +290,7 @@ impl Dense {
     /// Concatenates the rows of tensors.
     ///
     /// # Errors
-    /// No part, or parts that differ in dtype or in any extent but the first.
+    /// If `parts` is empty, or tensors differ in dtype or in any extent but the first.
     #[doc(alias = "concatenate")]
     #[track_caller]
     pub fn concat_rows(parts: &[&Dense]) -> Result<Self> {
@@ -338,7 +339,8 @@ impl Dense {
     /// Refuses a tensor with a number that is NaN or infinite.
     ///
     /// # Errors
-    /// With the index and the value; `what` is the name of the tensor.
+    /// If there is such a number: the message has its index and its value. `what` is the name of the tensor in the
+    /// message.
     pub(crate) fn check_finite(&self, what: &str) -> Result<()> {
         let Some((mut place, number)) = self.find_float(|x| !x.is_finite()) else { return Ok(()) };
         let mut index = vec![0; self.shape().len()];
@@ -348,7 +350,8 @@ impl Dense {
         Err(Error::of(ErrorKind::NotFinite, what, "finite numbers", format!("{number} at {index:?}")))
     }
 
-    /// Returns whether dtype, shape and every bit are equal. Unlike `==`, a not-a-number equals itself and 0 differs from -0.
+    /// Returns whether dtype, shape and every bit are equal. Unlike with `==`, a not-a-number equals itself and 0 differs
+    /// from -0.
     pub fn bits_eq(&self, other: &Dense) -> bool {
         each!(&self.0, array => match alike(array, other) {
             Some((a, b)) => a.iter().zip(b).all(|(a, b)| a.bits() == b.bits()),
@@ -356,8 +359,9 @@ impl Dense {
         })
     }
 
-    /// Adds up runs of rows that are equal by `same` and adjacent in `order`, in that order. Returns a row per run, and the
-    /// number of the first row of each run. 16-bit floats are added in `f32`, integers wrap around, bools are or-ed.
+    /// Adds up each run of rows that are adjacent in `order` and equal by `same`, in the order of `order`. Returns one row
+    /// per run, and the number of each run's first row. 16-bit floats are added in `f32`, integers wrap around, bools are
+    /// or-ed.
     pub(super) fn sum_runs(
         &self,
         order: &[usize],
@@ -383,7 +387,8 @@ impl Dense {
         Ok((sums, heads))
     }
 
-    /// Makes zeros of `shape` and writes this tensor's rows to the positions `at`, counted in rows of this width.
+    /// Returns a tensor of zeros of shape `shape` into which row *i* of this tensor is written at row number `at[i]`,
+    /// counted in rows of this tensor's width.
     pub(super) fn place(&self, at: &mut dyn Iterator<Item = usize>, shape: &[usize]) -> Result<Self> {
         let (mut out, w) = (Self::zeros(self.dtype(), shape)?, self.width());
         for_dtype!(self.dtype(), T => {
@@ -395,7 +400,7 @@ impl Dense {
         Ok(out)
     }
 
-    /// The numbers of the rows with a number that is not 0.
+    /// The row numbers of the rows in which at least one number is not 0.
     pub(super) fn nonzero_rows(&self) -> Result<Vec<usize>> {
         let w = self.width();
         for_dtype!(self.dtype(), T => {
@@ -405,7 +410,7 @@ impl Dense {
         })
     }
 
-    /// The shape with another number of rows.
+    /// This tensor's shape, with `rows` as its first extent.
     fn with_rows(&self, rows: usize) -> Result<Vec<usize>> {
         let mut shape = self.shape().to_vec();
         match shape.first_mut() {
@@ -429,8 +434,8 @@ impl Dense {
     }
 }
 
-/// The number of positions of a shape, if memory can address them. As in ndarray, the product of the nonzero extents
-/// has to be addressable, too.
+/// The number of numbers of a shape; an error if memory cannot address their bytes. As in ndarray, extents of 0 are
+/// left out of this check.
 fn size(shape: &[usize], dtype: DType) -> Result<usize> {
     let nonzero = shape.iter().filter(|&&extent| extent != 0);
     let bytes = nonzero.copied().try_fold(dtype.size_of(), usize::checked_mul);
@@ -451,7 +456,8 @@ fn reserved<T>(n: usize) -> Result<Vec<T>> {
     Ok(vector)
 }
 
-/// A vector of zeros. Large vectors come from the system already zeroed, after a check of the available memory.
+/// A vector of zeros. For a large vector, a trial allocation comes first, so that too little memory is an error; the
+/// system then provides zeroed memory.
 fn blank<T: Element>(n: usize) -> Result<Vec<T>> {
     if n >= 1 << 20 {
         drop(reserved::<T>(n)?);
@@ -463,13 +469,13 @@ fn layout() -> Error {
     Error::new("tensor", "standard layout", "strides")
 }
 
-/// The numbers of both, if dtype and shape are equal.
+/// The numbers of both tensors, if dtype and shape are equal; else `None`.
 fn alike<'a, T: Element>(a: &'a ArrayD<T>, b: &'a Dense) -> Option<(&'a [T], &'a [T])> {
     let b = T::get(&b.0).filter(|b| a.shape() == b.shape())?;
     a.as_slice().zip(b.as_slice())
 }
 
-/// Equal dtype, shape and numbers.
+/// Two tensors are equal if dtype, shape and all numbers are equal.
 impl PartialEq for Dense {
     fn eq(&self, other: &Self) -> bool {
         each!(&self.0, array => alike(array, other).is_some_and(|(a, b)| a == b))

@@ -1,4 +1,4 @@
-//! Display of sparse tensors: their properties and a few entries, never all of a million.
+//! Display of tensors: a sparse tensor shows its properties, and a few of its entries however many it has.
 
 use std::fmt;
 
@@ -6,11 +6,12 @@ use ndarray::ArrayD;
 
 use super::{Coo, Csr, DType, Dense, SelectedRows, with_element};
 
-/// The number of first entries, and of last entries, that are shown.
+/// The number of entries that are shown at the start of a list, and again at its end.
 const FIRST: usize = 8;
 const LAST: usize = 4;
 
-/// The shown positions of a list: all, or the first and the last with `None` for the omitted ones.
+/// The shown positions of a list: all positions, or the first and the last positions, with `None` for the omitted
+/// positions between them.
 fn shown(len: usize) -> impl Iterator<Item = Option<usize>> {
     let all = len <= FIRST + LAST + 1;
     let head = if all { len } else { FIRST };
@@ -18,7 +19,7 @@ fn shown(len: usize) -> impl Iterator<Item = Option<usize>> {
     (0..head).map(Some).chain((!all).then_some(None)).chain(tail.map(Some))
 }
 
-/// A list of any length, shown by a few numbers.
+/// A list of any length, of which the first and last numbers are shown.
 struct Short<'a>(&'a [i64]);
 
 impl fmt::Debug for Short<'_> {
@@ -64,7 +65,7 @@ fn array(dense: &Dense) -> Result<ArrayD<ShownNumber<'_>>, fmt::Error> {
     ArrayD::from_shape_vec(dense.shape(), numbers).map_err(|_| fmt::Error)
 }
 
-/// The numbers as ndarray shows them.
+/// Shows the numbers as ndarray does.
 impl fmt::Display for Dense {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         array(self)?.fmt(f)
@@ -77,7 +78,7 @@ impl fmt::Debug for Dense {
     }
 }
 
-/// The numbers behind the dtype.
+/// Shows the dtype, then the numbers.
 struct Typed<'a>(&'a Dense);
 
 impl fmt::Debug for Typed<'_> {
@@ -119,7 +120,7 @@ fn percent(number: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Writes a line for each shown entry.
+/// Writes a line for each shown entry, and one for the omitted entries.
 fn lines(
     f: &mut fmt::Formatter<'_>,
     stored: usize,
@@ -135,7 +136,7 @@ fn lines(
     Ok(())
 }
 
-/// The properties, and the first and last entries as `(row, column) value`.
+/// Shows the properties, and the first and last entries as `(row, column) value`.
 ///
 /// ```
 /// use unpadded::tensor::Csr;
@@ -166,7 +167,7 @@ impl fmt::Debug for Csr {
     }
 }
 
-/// The properties, and the first and last entries as `(coordinates) value`.
+/// Shows the properties, and the first and last entries as `(coordinates) value`.
 ///
 /// ```
 /// use unpadded::tensor::Coo;
@@ -197,7 +198,7 @@ impl fmt::Debug for Coo {
     }
 }
 
-/// The properties, and the first and last rows as `row: numbers`, with their first and last numbers.
+/// Shows the properties, and the first and last stored rows as `row: numbers`, each with its first and last numbers.
 ///
 /// ```
 /// use ndarray::array;

@@ -1,4 +1,4 @@
-//! The dtypes, and the trait that maps each to its Rust type.
+//! The dtypes, and the trait that maps each dtype to its Rust type.
 
 use std::fmt;
 
@@ -53,7 +53,7 @@ named!(
 stored_by_name!(DType);
 
 impl DType {
-    /// The bytes of one number.
+    /// The size of one number in bytes.
     pub const fn size_of(self) -> usize {
         match self {
             Self::F64 | Self::I64 => 8,
@@ -63,19 +63,19 @@ impl DType {
         }
     }
 
-    /// Returns whether it is a float type, and so can have a gradient.
+    /// Returns whether this is a float type: only tensors of floats can have a gradient.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::BF16)
     }
 }
 
-/// A Rust type that a tensor can hold. The list is closed.
+/// A Rust type that a tensor can hold. Only the types of [`DType`] implement it.
 pub trait Element: sealed::Sealed + Copy + Send + Sync + Default + fmt::Debug + PartialEq + 'static {
-    /// Its dtype.
+    /// The dtype of this type's tensors.
     const DTYPE: DType;
 }
 
-/// A number during conversion from one dtype to another. Each dtype fits into one of the two without loss.
+/// A number during conversion from one dtype to another. Every dtype fits into one of the two variants without loss.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 pub(crate) enum Number {
     Integer(i64),
@@ -91,7 +91,7 @@ pub(crate) mod sealed {
     /// The private operations of an element that the storages need.
     #[allow(unreachable_pub, private_interfaces)]
     pub trait Sealed: Sized {
-        /// The type of a partial sum: `f32` for the 16-bit floats.
+        /// The type of a partial sum: `f32` for the 16-bit floats, else the type itself.
         #[doc(hidden)]
         type Sum: Copy;
         #[doc(hidden)]

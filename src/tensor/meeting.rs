@@ -1,10 +1,11 @@
-//! Merges two ascending lists of keys: which entries of two sparse tensors have the same position.
+//! Merges two ascending lists of keys, to find the entries of two sparse tensors that have the same position.
 
 use std::cmp::Ordering;
 
 use super::dense::Pair;
 
-/// Merges two ascending lists without repeats. `order` compares an entry of the first list with an entry of the second.
+/// Pairs the entries of two ascending lists without repeats, of the given lengths. `order` compares an entry of the
+/// first list with an entry of the second, both by number.
 pub(super) fn union(lengths: [usize; 2], order: impl Fn(usize, usize) -> Ordering) -> Vec<Pair> {
     let [left, right] = lengths;
     let (mut a, mut b) = (0, 0);

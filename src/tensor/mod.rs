@@ -1,7 +1,8 @@
 //! The values of variables: numbers in one of four storages, with the offsets of their rows.
 //!
-//! [`Dense`] is an ndarray array of one of the [`DType`]s; [`SelectedRows`], [`Csr`] and [`Coo`] are sparse around
-//! one. [`Storage`] is any of the four, and a [`Variable`] is a storage with the [`Lod`](crate::Lod) of its rows.
+//! [`Dense`] is an ndarray array of one of the [`DType`]s; [`SelectedRows`], [`Csr`] and [`Coo`] are sparse and hold
+//! their numbers in a [`Dense`]. [`Storage`] is any of the four, and a [`Variable`] is a storage with the
+//! [`Lod`](crate::Lod) of its rows.
 
 mod convert;
 mod coo;

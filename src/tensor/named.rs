@@ -1,4 +1,4 @@
-//! Closed lists that are serialized by name, so that a new entry or another order changes no file.
+//! Enums that are serialized by the names of their variants, so that a new variant or another order changes no file.
 //!
 //! With serde's derive, the format decides whether the name or the position of a variant is written, and bincode writes
 //! the position.

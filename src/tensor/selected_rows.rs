@@ -1,4 +1,4 @@
-//! Row-sparse tensors: some rows of a tall table, as the gradient of an embedding has them.
+//! Row-sparse tensors: some rows of a tall table, such as the gradient of an embedding.
 
 mod arithmetic;
 mod rows;
@@ -8,10 +8,11 @@ use std::borrow::Cow;
 use super::{DType, Dense};
 use crate::error::{AtCaller, Error, Result};
 
-/// Selected rows of a table of `height` rows. A row may be listed more than once and in any order: the row of the dense
-/// tensor is the SUM over its repeats.
+/// Selected rows of a table of `height` rows. Rows may be listed in any order and repeatedly: a row of the dense tensor
+/// is the SUM of all stored rows with its number.
 ///
-/// So call [`merge`](SelectedRows::merge) before any norm and any non-linear update: both are wrong on unmerged rows.
+/// Call [`merge`](SelectedRows::merge) before a norm or a non-linear update of [`value`](SelectedRows::value): both are
+/// wrong on unmerged rows.
 ///
 /// ```
 /// use ndarray::array;
@@ -35,7 +36,7 @@ impl SelectedRows {
     /// Selected rows from the row numbers and their values, of shape `[rows.len(), …]`.
     ///
     /// # Errors
-    /// If `value` does not have exactly one row per number, or a number is negative or not below `height`.
+    /// If `value` does not have exactly one row per row number, or a row number is negative or not below `height`.
     #[track_caller]
     pub fn new(height: usize, rows: Vec<i64>, value: impl Into<Dense>) -> Result<Self> {
         let value = value.into();
@@ -57,7 +58,7 @@ impl SelectedRows {
         }
     }
 
-    /// Converts a dense tensor: its rows with a number that is not 0.
+    /// Converts a dense tensor: stores the rows in which at least one number is not 0.
     ///
     /// # Errors
     /// If the tensor has no dimension.
@@ -76,7 +77,7 @@ impl SelectedRows {
         self.value.dtype()
     }
 
-    /// The shape of the dense tensor: the height, then the extents of a row.
+    /// The shape of the table as a dense tensor: the height, then the extents of a row.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
@@ -96,7 +97,7 @@ impl SelectedRows {
         &self.value
     }
 
-    /// The row numbers and the values.
+    /// Takes the table apart: the row numbers and the values.
     pub fn into_parts(self) -> (Vec<i64>, Dense) {
         (self.rows, self.value)
     }
@@ -178,7 +179,7 @@ mod tests {
 
     #[test]
     fn duplicates_are_added_in_their_order() {
-        // In any other order the small number is lost.
+        // Added in any other order, the small number is lost.
         let value = Array1::from(vec![1e20f64, -1e20, 1.0]);
         let merged = SelectedRows::new(1, vec![0; 3], value).unwrap().merge().unwrap();
         assert_eq!(merged.value().as_slice::<f64>().unwrap(), [1.0]);

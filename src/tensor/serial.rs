@@ -1,5 +1,5 @@
-//! Serialization of sparse tensors, storages and variables by their parts, which are checked as the arguments of
-//! constructors are.
+//! Serialization of sparse tensors, storages and variables by their parts; parts that are read pass the checks of the
+//! constructors.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::{Coo, Csr, Dense, SelectedRows, Storage, StorageKind, Variable};
 use crate::lod::Lod;
 
-/// As a tuple of shape, `indptr`, `indices` and values.
+/// A matrix is written as a tuple of shape, `indptr`, `indices` and values.
 impl Serialize for Csr {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         (self.shape(), self.indptr(), self.indices(), self.values()).serialize(serializer)
     }
 }
 
-/// Checked as [`Csr::new`] checks.
+/// The read parts pass the checks of [`Csr::new`].
 impl<'de> Deserialize<'de> for Csr {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (shape, indptr, indices, values): (Vec<usize>, Vec<i64>, Vec<i64>, Dense) =
@@ -29,7 +29,7 @@ impl<'de> Deserialize<'de> for Csr {
     }
 }
 
-/// As a tuple of shape, coordinates entry by entry, and values.
+/// A tensor is written as a tuple of shape, coordinates entry by entry, and values.
 impl Serialize for Coo {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let coordinates: Vec<i64> = self.coordinates().iter().copied().collect();
@@ -37,7 +37,7 @@ impl Serialize for Coo {
     }
 }
 
-/// Checked as [`Coo::new`] checks.
+/// The read parts pass the checks of [`Coo::new`].
 impl<'de> Deserialize<'de> for Coo {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (shape, coordinates, values): (Vec<usize>, Vec<i64>, Dense) =
@@ -49,14 +49,14 @@ impl<'de> Deserialize<'de> for Coo {
     }
 }
 
-/// As a tuple of the height, the row numbers and the values.
+/// Selected rows are written as a tuple of the height, the row numbers and the values.
 impl Serialize for SelectedRows {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         (self.height(), self.row_ids(), self.value()).serialize(serializer)
     }
 }
 
-/// Checked as [`SelectedRows::new`] checks.
+/// The read parts pass the checks of [`SelectedRows::new`].
 impl<'de> Deserialize<'de> for SelectedRows {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (height, rows, value): (usize, Vec<i64>, Dense) = Deserialize::deserialize(deserializer)?;
@@ -64,7 +64,7 @@ impl<'de> Deserialize<'de> for SelectedRows {
     }
 }
 
-/// As a tuple of the storage's name and the tensor: no file has the position of a variant.
+/// A storage is written as a tuple of its kind's name and the tensor, so no file depends on the order of the variants.
 impl Serialize for Storage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut parts = serializer.serialize_tuple(2)?;
@@ -107,14 +107,14 @@ impl<'de> serde::de::Visitor<'de> for StorageVisitor {
     }
 }
 
-/// As a tuple of the storage and, if there is one, the LoD.
+/// A variable is written as a tuple of the storage and the LoD, which may be `None`.
 impl Serialize for Variable {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         (self.storage(), self.lod().map(|lod| &**lod)).serialize(serializer)
     }
 }
 
-/// Checked as [`Variable::new`] checks.
+/// The read parts pass the checks of [`Variable::new`].
 impl<'de> Deserialize<'de> for Variable {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (storage, lod): (Storage, Option<Lod>) = Deserialize::deserialize(deserializer)?;

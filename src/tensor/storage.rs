@@ -1,4 +1,4 @@
-//! The four storages of a tensor, as a closed list: a `match` that omits one does not compile.
+//! The four storages of a tensor, as a closed enum: a `match` that omits a storage does not compile.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -87,10 +87,10 @@ impl Storage {
         self.shape().first().copied().unwrap_or(1)
     }
 
-    /// The dense tensor, borrowed if it is dense already.
+    /// This tensor as a dense tensor, borrowed if it is dense already.
     ///
     /// # Errors
-    /// If it does not fit into memory.
+    /// If the dense tensor does not fit into memory.
     #[track_caller]
     pub fn to_dense(&self) -> Result<Cow<'_, Dense>> {
         match self {
@@ -104,7 +104,7 @@ impl Storage {
     /// Converts to a dense tensor, without a copy if it is dense already.
     ///
     /// # Errors
-    /// If it does not fit into memory.
+    /// If the dense tensor does not fit into memory.
     #[track_caller]
     pub fn into_dense(self) -> Result<Dense> {
         match self {
@@ -180,7 +180,7 @@ impl Storage {
         }
     }
 
-    /// The rows in a range, copied, in the same storage.
+    /// Copies the rows in a range; the result has the same storage.
     ///
     /// # Errors
     /// A range that ends before it starts or beyond the last row, a tensor without dimensions, or selected rows: they are
@@ -198,7 +198,7 @@ impl Storage {
     /// Concatenates the rows of tensors in one storage.
     ///
     /// # Errors
-    /// No part; parts that differ in storage, in dtype or in the shape of a row; selected rows.
+    /// If `parts` is empty; if tensors differ in storage, in dtype or in the shape of a row; if they are selected rows.
     #[track_caller]
     pub fn concat_rows(parts: &[&Storage]) -> Result<Self> {
         let Some(first) = parts.first() else {
@@ -215,7 +215,7 @@ impl Storage {
     /// The dense tensor.
     ///
     /// # Errors
-    /// If it is not dense: this never converts.
+    /// If the tensor is not dense: no conversion is tried.
     #[track_caller]
     pub fn as_dense(&self) -> Result<&Dense> {
         match self {
@@ -237,15 +237,15 @@ impl Storage {
     /// Refuses a number that is NaN or infinite; `what` is the name of the tensor.
     ///
     /// # Errors
-    /// With its index among the stored numbers, and its value.
+    /// If there is such a number: the message has its index among the stored numbers, and its value.
     pub(crate) fn check_finite(&self, what: &str) -> Result<()> {
         self.numbers().check_finite(what)
     }
 
-    /// The dense tensor, to write.
+    /// The dense tensor, by a mutable reference.
     ///
     /// # Errors
-    /// If it is not dense: this never converts.
+    /// If the tensor is not dense: no conversion is tried.
     #[track_caller]
     pub fn as_dense_mut(&mut self) -> Result<&mut Dense> {
         let kind = self.kind();
@@ -258,7 +258,7 @@ impl Storage {
     /// The selected rows.
     ///
     /// # Errors
-    /// If it is another storage: this never converts.
+    /// If the tensor has another storage: no conversion is tried.
     #[track_caller]
     pub fn as_selected_rows(&self) -> Result<&SelectedRows> {
         match self {
@@ -270,7 +270,7 @@ impl Storage {
     /// The sparse matrix by rows.
     ///
     /// # Errors
-    /// If it is another storage: this never converts.
+    /// If the tensor has another storage: no conversion is tried.
     #[track_caller]
     pub fn as_csr(&self) -> Result<&Csr> {
         match self {
@@ -282,7 +282,7 @@ impl Storage {
     /// The sparse tensor by coordinates.
     ///
     /// # Errors
-    /// If it is another storage: this never converts.
+    /// If the tensor has another storage: no conversion is tried.
     #[track_caller]
     pub fn as_coo(&self) -> Result<&Coo> {
         match self {
@@ -292,7 +292,7 @@ impl Storage {
     }
 }
 
-/// Casts each part to one storage.
+/// Applies `one`, such as [`Storage::as_csr`], to each tensor.
 fn each<'a, T>(parts: &[&'a Storage], one: fn(&'a Storage) -> Result<&'a T>) -> Result<Vec<&'a T>> {
     parts.iter().map(|part| one(part)).collect()
 }
@@ -302,7 +302,7 @@ fn no_batch(verb: &str, kind: StorageKind) -> Error {
     Error::new(format!("rows of a batch to {verb}"), "dense, csr or coo", kind.name())
 }
 
-/// A dense tensor by its numbers, as ndarray shows them; a sparse one by its first and last entries.
+/// Shows the numbers of a dense tensor as ndarray does, and the first and last entries of a sparse tensor.
 impl fmt::Display for Storage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -8,7 +8,7 @@ use ndarray::Array2;
 
 use super::*;
 
-/// Row, column and value of an entry; entries come in any order and repeat.
+/// The row, the column and the value of an entry. A list of entries is in any order, and may have repeats.
 type Triple = (usize, usize, i8);
 
 /// A csr matrix that stores the entries of each row in the listed order.
@@ -21,7 +21,7 @@ fn csr(shape: [usize; 2], triples: &[Triple], dtype: DType) -> Csr {
     Csr::new(shape, indptr, indices, values.cast(dtype)).unwrap()
 }
 
-/// The numbers of a tensor, of whatever dtype.
+/// The numbers of a tensor of any dtype, as `f64`.
 fn wide(dense: &Dense) -> Array2<f64> {
     Array2::try_from(dense.cast(DType::F64)).unwrap()
 }

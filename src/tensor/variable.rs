@@ -1,4 +1,4 @@
-//! A tensor with the offsets of its rows: the value that operators read and write.
+//! Variables: a tensor with the offsets of its rows is the value that operators read and write.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Variable {
     /// A variable from a tensor and the offsets of its rows.
     ///
     /// # Errors
-    /// If the last offset is not the number of rows.
+    /// If the last offset of the LoD is not the tensor's number of rows.
     #[track_caller]
     pub fn new(storage: impl Into<Storage>, lod: Option<Arc<Lod>>) -> Result<Self> {
         let storage = storage.into();
@@ -59,7 +59,7 @@ impl Variable {
     /// ```
     ///
     /// # Errors
-    /// If the last offset is not the number of rows.
+    /// If the last offset of the LoD is not the tensor's number of rows.
     #[track_caller]
     pub fn sequences(storage: impl Into<Storage>, lod: Arc<Lod>) -> Result<Self> {
         Self::new(storage, Some(lod))
@@ -80,7 +80,7 @@ impl Variable {
     /// a copy.
     ///
     /// # Errors
-    /// Never of a sequence that is in memory.
+    /// Never for a sequence that is in memory.
     #[track_caller]
     pub fn from_sequence<T: Element>(sequence: Vec<T>) -> Result<Self> {
         let lod = Lod::from_lengths1(&[sequence.len()])?;
@@ -104,20 +104,20 @@ impl Variable {
         &self.storage
     }
 
-    /// The offsets of the rows, if they are grouped into sequences.
+    /// The offsets of the rows; `None` if the rows are not grouped into sequences.
     pub fn lod(&self) -> Option<&Arc<Lod>> {
         self.lod.as_ref()
     }
 
-    /// The tensor and the offsets.
+    /// Takes the variable apart: the tensor, and the offsets of its rows (`None` without LoD).
     pub fn into_parts(self) -> (Storage, Option<Arc<Lod>>) {
         (self.storage, self.lod)
     }
 
-    /// Replaces the offsets.
+    /// Replaces the offsets of the rows; `None` removes them.
     ///
     /// # Errors
-    /// If the last offset is not the number of rows.
+    /// If the last offset of the LoD is not the tensor's number of rows.
     #[doc(alias = "lod_reset")]
     #[track_caller]
     pub fn with_lod(self, lod: Option<Arc<Lod>>) -> Result<Self> {
@@ -139,24 +139,24 @@ impl Variable {
         self.storage.rows()
     }
 
-    /// The batch size: the sequences of the top level; without LoD, each row counts as one.
+    /// The batch size: the number of sequences of the top level; without LoD, the number of rows.
     pub fn batch_size(&self) -> usize {
         self.lod.as_ref().map_or_else(|| self.rows(), |lod| lod.sequences())
     }
 
-    /// The numbers in row-major order, to read.
+    /// Borrows the numbers in row-major order, to read them.
     ///
     /// # Errors
-    /// If it is not dense, or `T` is not its dtype.
+    /// If the tensor is not dense, or `T` is not the tensor's dtype.
     #[track_caller]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.storage.as_dense()?.as_slice()
     }
 
-    /// The numbers in row-major order, to write.
+    /// Borrows the numbers in row-major order, to write them.
     ///
     /// # Errors
-    /// If it is not dense, or `T` is not its dtype.
+    /// If the tensor is not dense, or `T` is not the tensor's dtype.
     #[track_caller]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         self.storage.as_dense_mut()?.as_mut_slice()
@@ -165,7 +165,7 @@ impl Variable {
     /// The array of a dense tensor, without a copy.
     ///
     /// # Errors
-    /// If it is not dense, or `T` is not its dtype.
+    /// If the tensor is not dense, or `T` is not the tensor's dtype.
     #[track_caller]
     pub fn into_array<T: Element>(self) -> Result<ArrayD<T>> {
         self.storage.as_dense()?;
@@ -175,7 +175,8 @@ impl Variable {
     /// The top sequences in a range, with their rows; without LoD, the rows in the range.
     ///
     /// # Errors
-    /// A range that ends before it starts or beyond the last sequence, or selected rows, which are rows of a table.
+    /// A range that ends before it starts or beyond the last sequence, or selected rows, which are rows of a table and
+    /// not of a batch.
     #[track_caller]
     pub fn slice_sequences(&self, part: Range<usize>) -> Result<Self> {
         match &self.lod {
@@ -190,7 +191,7 @@ impl Variable {
     /// The listed top sequences, in that order, with their rows; without LoD, the listed rows.
     ///
     /// # Errors
-    /// A number without a sequence, or selected rows, which are rows of a table.
+    /// A number that is not below the batch size, or selected rows, which are rows of a table and not of a batch.
     #[track_caller]
     pub fn take_sequences(&self, sequences: &[usize]) -> Result<Self> {
         let (rows, lod) = match &self.lod {
@@ -206,11 +207,11 @@ impl Variable {
         Self::new(storage, lod)
     }
 
-    /// Concatenates batches.
+    /// Concatenates batches: the rows, and the sequences of each level.
     ///
     /// # Errors
-    /// No part; parts that differ in storage, in dtype or in the shape of a row; selected rows; parts of different numbers
-    /// of levels, or some without LoD.
+    /// If `parts` is empty; if batches differ in storage, in dtype, in the shape of a row or in the number of levels; if
+    /// only some have a LoD; if they are selected rows.
     #[doc(alias = "concat")]
     #[track_caller]
     pub fn merge(parts: &[Variable]) -> Result<Self> {

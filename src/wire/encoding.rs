@@ -5,10 +5,10 @@ use bincode::{Decode, Encode};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Numbers in their own bytes, the lowest first.
+/// Each number has the size of its type, little-endian.
 const CONFIG: Configuration<LittleEndian, Fixint> = standard().with_fixed_int_encoding();
 
-/// Appends a number.
+/// Appends the bytes of a number to `out`.
 pub(super) fn put_number<T: Encode>(number: T, out: &mut Vec<u8>) {
     // Writing to a vector never fails.
     let written = bincode::encode_into_std_write(number, out, CONFIG);
@@ -18,7 +18,7 @@ pub(super) fn put_number<T: Encode>(number: T, out: &mut Vec<u8>) {
 /// Decodes a number from its bytes.
 ///
 /// # Errors
-/// If bytes are missing or left over, or do not encode such a number.
+/// If bytes are missing or left over, or do not encode a `T`.
 pub(super) fn number<T: Decode<()>>(bytes: &[u8]) -> Result<T> {
     let wrong = |got: String| Error::of(ErrorKind::Format, "stored number", "one in its own bytes", got);
     match bincode::decode_from_slice(bytes, CONFIG) {

@@ -10,12 +10,13 @@
 //!           a map
 //! ```
 //!
-//! Readers skip fields with unknown numbers: they are from a later release. A missing field takes its default, if it has one. So
-//! a field may be added, with a default that means the same as files without it; no field may change its type, and no number may
-//! be reused. Fields that have a value are written in the order of their numbers, so equal values are equal bytes.
+//! Readers skip fields with unknown numbers, which are from a later release. A missing field takes its default, if it has one.
+//! So a later release may add a field, if the default gives files without the field their old meaning; no field may change its
+//! type, and no number may be reused. Fields that have a value are written in the order of their numbers, so equal values are
+//! equal bytes.
 //!
-//! No input is trusted: a length is checked against the remaining bytes around it, memory is allocated as items arrive, and
-//! values nest to a bounded depth.
+//! No input is trusted: a length is checked against the remaining bytes of the enclosing value, memory is allocated as
+//! items arrive, and the nesting depth of values is bounded.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -25,7 +26,8 @@ use std::str::FromStr;
 use super::encoding::{number, put_number};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Maximum nesting depth of values. Programs reach about ten, and their literals twice their own maximum depth.
+/// Maximum nesting depth of values. A program has a depth of about ten; a literal in it adds twice the maximum depth of
+/// literals.
 const DEEPEST: u32 = 64;
 
 /// The number of bytes of a text that are read at once.
@@ -33,28 +35,28 @@ const PIECE: usize = 1 << 16;
 
 /// A type that a field can store.
 pub(crate) trait FieldType: Sized {
-    /// Appends the bytes.
+    /// Appends the bytes that encode the value.
     fn put(&self, out: &mut Vec<u8>);
 
-    /// Decodes a value from all bytes of a source.
+    /// Decodes a value from all remaining bytes of a source.
     ///
     /// # Errors
-    /// If they do not encode such a value.
+    /// If the bytes do not encode a value of this type.
     fn get(from: &mut Source<'_>) -> Result<Self>;
 
-    /// Appends the field of this number.
+    /// Appends the value as the field with this number.
     fn put_field(&self, number: u8, out: &mut Vec<u8>) {
         out.push(number);
         put_item(self, out);
     }
 
-    /// The default value if a record has no such field, if there is a default.
+    /// The value of a field that a record lacks; `None` if the field is required.
     fn missing() -> Option<Self> {
         None
     }
 }
 
-/// Appends a value behind its length.
+/// Appends the length of a value's encoding, then the encoding.
 fn put_item<T: FieldType>(value: &T, out: &mut Vec<u8>) {
     behind_length(out, |out| value.put(out));
 }
@@ -64,7 +66,7 @@ fn behind_length(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     put(out);
-    // A body of more than 4 GiB is refused before it is written, so the length always fits.
+    // A body of more than 4 GiB is refused before it is written, so every length that is written fits into 32 bits.
     let length = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }
@@ -76,19 +78,19 @@ pub(crate) fn to_bytes<T: FieldType>(value: &T) -> Vec<u8> {
     out
 }
 
-/// Decodes a value from all of these bytes.
+/// Decodes a value that the bytes encode, without a rest.
 ///
 /// # Errors
-/// If they do not encode such a value.
+/// If the bytes do not encode a value of this type.
 pub(crate) fn from_bytes<T: FieldType>(mut bytes: &[u8]) -> Result<T> {
     let left = bytes.len() as u64;
     from_read(&mut bytes, left)
 }
 
-/// Decodes a value from the next `left` bytes of a reader.
+/// Decodes a value that the next `left` bytes of a reader encode.
 ///
 /// # Errors
-/// If they do not encode such a value, or cannot be read.
+/// If the bytes do not encode a value of this type, or cannot be read.
 pub(crate) fn from_read<T: FieldType>(input: &mut dyn Read, left: u64) -> Result<T> {
     let mut source = Source { input, left, depth: DEEPEST };
     let value = T::get(&mut source)?;
@@ -144,7 +146,7 @@ impl Source<'_> {
         self.left
     }
 
-    /// Reads the number of the next field of a record; `None` after the last one.
+    /// Reads the number of the next field of a record; `None` after the last field.
     pub(crate) fn field(&mut self) -> Result<Option<u8>> {
         if self.left == 0 {
             return Ok(None);
@@ -155,7 +157,8 @@ impl Source<'_> {
         }
     }
 
-    /// Decodes the value behind its length: a field, once its number is known, or an item of a list.
+    /// Reads a length and decodes the value behind it: the value of a field, whose number was read before, or an item
+    /// of a list.
     pub(crate) fn item<T: FieldType>(&mut self) -> Result<T> {
         let length = self.length()?;
         let Some(depth) = self.depth.checked_sub(1) else {
@@ -168,7 +171,7 @@ impl Source<'_> {
         Ok(value)
     }
 
-    /// Skips a field of a later release, once its number is known.
+    /// Skips the value of a field whose number is unknown, because it is from a later release.
     pub(crate) fn skip(&mut self) -> Result<()> {
         let mut left = self.length()?;
         let mut piece = [0; 256];
@@ -189,7 +192,7 @@ impl Source<'_> {
         Ok(length)
     }
 
-    /// Reads a field into `place`; a repeated field is an error.
+    /// Decodes the value of a field into `place`; `what` names the field in the error of a repeated field.
     pub(crate) fn once<T: FieldType>(&mut self, place: &mut Option<T>, what: &str) -> Result<()> {
         match place.replace(self.item().map_err(|e| e.noted(format!("in {what}")))?) {
             None => Ok(()),
@@ -205,7 +208,7 @@ impl Source<'_> {
     }
 }
 
-/// A variant without a value.
+/// The value of an enum variant without fields: no bytes.
 impl FieldType for () {
     fn put(&self, _: &mut Vec<u8>) {}
 
@@ -277,7 +280,7 @@ impl<T: FieldType> FieldType for Box<T> {
     }
 }
 
-/// An optional field.
+/// An optional field: `None` is not written, and a missing field is `None`.
 impl<T: FieldType> FieldType for Option<T> {
     fn put(&self, out: &mut Vec<u8>) {
         self.iter().for_each(|value| value.put(out));
@@ -322,7 +325,7 @@ impl<T: FieldType> FieldType for BTreeMap<String, T> {
 const NAME: u8 = 1;
 const VALUE: u8 = 2;
 
-/// An entry of a map that is read.
+/// An entry of a map, while the map is decoded.
 struct Entry<T> {
     name: String,
     value: T,
@@ -350,7 +353,7 @@ impl<T: FieldType> FieldType for Entry<T> {
     }
 }
 
-/// A closed list's entry, by its name.
+/// A variant of an enum with named variants, stored by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NamedEntry<T>(pub(crate) T);
 

@@ -1,4 +1,5 @@
-//! Atomic writes of files: whole or not at all, with temporary names that cannot collide, and by one training at a time.
+//! Atomic writes of files: a file is written completely or not at all, under a temporary name that cannot collide, and
+//! by one training at a time.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, TryLockError};
@@ -9,13 +10,13 @@ use std::path::{Path, PathBuf};
 use super::{MAGIC, Writer, unwritable};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// Writes a file atomically: into a temporary file beside it, synced, then renamed over `path`. The permissions of a
-/// replaced file are kept. Temporary files that killed processes left for the same `path` are removed. If `path` is a
-/// link, its target is written.
+/// Writes a file atomically: writes and syncs a temporary file in the same folder, then renames it to `path`. The new
+/// file gets the permissions of the file that it replaces. Temporary files that killed processes left for the same
+/// `path` are removed. If `path` is a link, the file that it points to is replaced.
 ///
 /// # Errors
-/// The errors of `write`; if `path` is something else than a file; if the operating system refuses. A file at `path` is
-/// then untouched.
+/// The errors of `write`; if `path` exists and is no file; if the operating system refuses. After an error, an existing
+/// file at `path` is unchanged.
 #[track_caller]
 pub fn write_atomically(
     path: &Path,
@@ -26,16 +27,17 @@ pub fn write_atomically(
 
 /// A target: a file that will be written, once or repeatedly.
 pub(crate) struct Target {
-    /// The name in errors.
+    /// The path in error messages.
     shown: String,
-    /// Absolute and free of links, so that it stays the same file if the process changes its directory.
+    /// The folder, absolute and free of links, so that a change of the working directory does not change the target.
     folder: PathBuf,
     name: OsString,
     path: PathBuf,
     lock: Option<Lock>,
 }
 
-/// A locked file beside a target. The lock ends with its process; the file may remain, and the next process locks it.
+/// The lock file of a target, in the same folder. The operating system releases the lock when the process ends; a lock
+/// file that remains is locked by the next process.
 struct Lock {
     file: File,
     path: PathBuf,
@@ -45,12 +47,12 @@ impl Target {
     /// Finds the target of a path; nothing is written yet.
     ///
     /// # Errors
-    /// If it is something else than a file, or its folder does not exist.
+    /// If the path exists and is no file, or if its folder does not exist.
     pub(crate) fn find(path: &Path) -> Result<Self> {
         let shown = format!("file `{}`", path.display());
         let failed = |e: io::Error| unwritable(&shown, &e);
         let refused = |got: &str| Err(Error::of(ErrorKind::Io, &shown, "the path of a file", got));
-        // Renaming over a link would replace the link, and over a device the device.
+        // A rename replaces a link or a device itself, so links are followed and devices refused.
         let led;
         let path = match fs::symlink_metadata(path) {
             Ok(about) if about.is_symlink() => match fs::canonicalize(path) {
@@ -81,18 +83,18 @@ impl Target {
         Ok(Self { path: folder.join(name), name: name.to_owned(), folder, shown, lock: None })
     }
 
-    /// Returns whether both are the same file.
+    /// Returns whether both targets are the same file.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.path == other.path
     }
 
-    /// Locks the file for this target until it is dropped; without a lock where the file system has no locks.
+    /// Locks the file for this target until the target is dropped. On a file system without locks, nothing is locked.
     ///
     /// # Errors
     /// If another target, in this process or another, holds the lock.
     pub(crate) fn lock(mut self) -> Result<Self> {
         let path = self.beside("lock");
-        // The previous holder removes the file, so the opened file may be gone when it is locked.
+        // The previous holder removes the lock file, so an opened lock file may have been removed before it is locked.
         for _ in 0..100 {
             let opened = match lockable(&path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -103,7 +105,7 @@ impl Target {
             let file = match opened {
                 Ok(file) => file,
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
-                // The write will report what prevents writing.
+                // The later write reports the reason.
                 Err(_) => break,
             };
             match file.try_lock() {
@@ -134,10 +136,11 @@ impl Target {
         Ok(self)
     }
 
-    /// Tries the steps of a write, so that obstacles are reported before hours of work.
+    /// Checks that the file can be written, by trying the steps of a write, so that obstacles are reported before hours
+    /// of work.
     ///
     /// # Errors
-    /// If no file can be created in the folder; if there is a file that cannot be replaced, or is no file of this crate.
+    /// If no file can be created in the folder, or if an existing file cannot be replaced or is no file of this crate.
     pub(crate) fn check(&self) -> Result<()> {
         self.clear();
         let wrong = |expected: &str, got: &str| Err(Error::of(ErrorKind::Io, &self.shown, expected, got));
@@ -152,8 +155,9 @@ impl Target {
         if !self.path.exists() {
             return Ok(());
         }
-        // Renaming over a file needs the same permissions as its removal: in a sticky folder, ownership; and no attribute
-        // against it. Removal as a folder checks them first, and never removes a file.
+        // Replacing a file needs the permissions to remove it: in a sticky folder, its ownership; and no attribute may
+        // forbid it. `remove_dir` checks these permissions before it fails, as the path is a file; so it never removes
+        // the file.
         if let Err(e) = fs::remove_dir(&self.path)
             && e.kind() == io::ErrorKind::PermissionDenied
         {
@@ -183,7 +187,8 @@ impl Target {
         })
     }
 
-    /// Writes a file of another format: `write` writes all of it, and returns the writer that it was given.
+    /// Writes a file of another format than this crate's: `write` writes the whole file, and returns the writer that it
+    /// got.
     pub(crate) fn write_raw(
         &self,
         write: impl FnOnce(BufWriter<File>) -> Result<BufWriter<File>>,
@@ -205,8 +210,8 @@ impl Target {
             let _ = fs::remove_file(&temporary);
             return outcome;
         }
-        // The renamed entry itself is safe once its folder is synced. Only unix can open one, if it can be read, and not
-        // every file system can sync one.
+        // The rename is durable once the folder is synced. Only Unix can open a folder, which needs the permission to
+        // read it, and some file systems cannot sync a folder.
         use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
         match File::open(&self.folder).and_then(|folder| folder.sync_all()) {
             Err(e) if cfg!(unix) && !matches!(e.kind(), InvalidInput | PermissionDenied | Unsupported) => {
@@ -216,7 +221,7 @@ impl Target {
         }
     }
 
-    /// The path of a hidden file that belongs to this one.
+    /// The path of a hidden file in the same folder: a dot, the target's name, a dot and `end`.
     fn beside(&self, end: &str) -> PathBuf {
         let mut name = OsString::from(".");
         name.push(&self.name);
@@ -225,8 +230,8 @@ impl Target {
         self.folder.join(name)
     }
 
-    /// Creates a temporary file, locked so that no other process takes it for the file of a killed process. Only the owner
-    /// can read a private file.
+    /// Creates a temporary file, locked so that no other process takes it for the file of a killed process. If `private`,
+    /// only the owner can read the file.
     #[cfg_attr(not(unix), allow(unused_variables))]
     fn temporary(&self, private: bool) -> io::Result<(File, PathBuf)> {
         let mut options = File::options();
@@ -236,12 +241,12 @@ impl Target {
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         }
         loop {
-            // Random numbers of the standard library: process numbers are equal in all containers.
+            // The name has a random number of the standard library; process numbers would be equal in all containers.
             let path = self.beside(&format!("{:016x}.tmp", RandomState::new().hash_one(0)));
             match options.open(&path) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e),
-                // Before it was locked, another process may have begun to remove it.
+                // Between creation and locking, another process may have begun to remove the file.
                 Ok(file) => match file.try_lock() {
                     Err(TryLockError::WouldBlock) => {}
                     _ if !path.exists() => {}
@@ -251,7 +256,7 @@ impl Target {
         }
     }
 
-    /// Removes temporary files whose processes have ended.
+    /// Removes the temporary files of this target whose processes have ended.
     fn clear(&self) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         let name = self.name.as_encoded_bytes();
@@ -265,11 +270,12 @@ impl Target {
             if !middle.is_some_and(ours) {
                 continue;
             }
-            // A process that still writes it holds its lock; this lock is held until the file is gone, so that nobody reuses it.
+            // A process that still writes the file holds the file's lock, so this attempt to lock fails. This lock is held until
+            // the file is removed, so that no process reuses the file.
             if let Ok(file) = lockable(&entry.path())
                 && file.try_lock().is_ok()
             {
-                // If it remains, it does no harm.
+                // A temporary file that remains does no harm.
                 let _ = fs::remove_file(entry.path());
                 drop(file);
             }
@@ -279,15 +285,16 @@ impl Target {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Still locked: a process that opened it before detects that it is gone. Other systems cannot detect that, so it stays.
+        // The lock file is removed while it is locked: a process that opened it earlier then detects the removal. Only Unix can
+        // detect it, so elsewhere the lock file stays.
         if cfg!(unix) && leads_to(&self.path, &self.file) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Opens a file to lock it. Some network file systems need write access; otherwise read access is enough, as for a file of
-/// another user.
+/// Opens a file to lock it, for writing if possible, which some network file systems need for a lock; else for reading, as
+/// for a file of another user.
 fn lockable(path: &Path) -> io::Result<File> {
     match File::options().read(true).write(true).open(path) {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => File::open(path),
@@ -295,7 +302,7 @@ fn lockable(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Returns whether the path leads to this file now.
+/// Returns whether `path` still is the path of the opened `file`.
 #[cfg(unix)]
 fn leads_to(path: &Path, file: &File) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -318,7 +325,8 @@ fn hand_on(replaced: &Metadata, file: &File) {
     let _ = fchown(file, Some(replaced.uid()), None);
     let mut mode = replaced.mode() & 0o777;
     if fchown(file, None, Some(replaced.gid())).is_err() {
-        // The permissions of one group are not valid for another: it gets the permissions of everybody.
+        // If the group cannot be copied, the permissions of the old group are not valid for the new group, which gets
+        // the permissions of everybody.
         mode = mode & !0o070 | (mode & 0o007) << 3;
     }
     let _ = file.set_permissions(fs::Permissions::from_mode(mode));
@@ -327,7 +335,7 @@ fn hand_on(replaced: &Metadata, file: &File) {
 #[cfg(not(unix))]
 fn hand_on(_: &Metadata, _: &File) {}
 
-/// Returns whether a file is mounted at this path, as in containers: it can be written, but not replaced.
+/// Returns whether a file is mounted at this path, as in containers. A mounted file can be written, but not replaced.
 fn mounted(path: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let path = path.to_string_lossy().replace('\\', "\\134").replace(' ', "\\040");

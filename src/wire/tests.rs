@@ -102,7 +102,8 @@ fn absurd_lengths_allocate_nothing() {
     assert!(refused(&bytes).contains("section `x`: expected 4611686018427387908 more bytes, got 9"));
 }
 
-/// A body in pieces gives the same file as a body in one, and a length other than declared is an error.
+/// A body that is written in pieces gives the same file as a body that is written at once; a length other than declared
+/// is an error.
 #[test]
 fn bodies_are_streamed() {
     let whole = file(&[("x", b"some bytes")]);

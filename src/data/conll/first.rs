@@ -57,12 +57,13 @@ pub(super) fn plain(name: &str) -> String {
     name.trim().to_lowercase().replace([' ', '-'], "_")
 }
 
-/// Returns whether a name is known, or has a part that is known: `ne_coarse_lit` has `ne`.
+/// Returns whether a name, or a part of it between underscores, is a known name: `ne_coarse_lit` has the part `ne`.
 fn is_called(name: &str, known: &[&str]) -> bool {
     known.contains(&name) || name.split('_').any(|part| known.contains(&part))
 }
 
-/// The number of columns that most lines have, of equally frequent ones the first, and how many lines have it. At least two columns.
+/// The most frequent number of columns, and how many lines have it; of equally frequent numbers, the first. 2 and 0 if there are
+/// no lines.
 fn most(words: &[&String], separator: Separator) -> (usize, usize) {
     let (mut counts, mut best) = (HashMap::new(), (2, 0));
     for line in words {
@@ -78,8 +79,9 @@ fn most(words: &[&String], separator: Separator) -> (usize, usize) {
     best
 }
 
-/// Returns whether runs of tabs align columns: some cells are empty, and nearly all lines have the same number of others. Where
-/// all lines have the same number of tabs, empty cells in other columns than in the first line are missing values.
+/// Returns whether runs of tabs align columns: some cells between tabs are empty, and nearly all lines have the same number of
+/// nonempty cells. If all lines have the same number of tabs, but not the same empty columns, empty cells are missing values
+/// instead.
 fn are_aligned(words: &[&String]) -> bool {
     let empty = |line: &&String| -> Vec<bool> { cells(line, Separator::Tabs).map(str::is_empty).collect() };
     let rows: Vec<Vec<bool>> = words.iter().map(empty).collect();
@@ -98,7 +100,7 @@ pub(super) struct First {
     pub(super) count: usize,
     /// The names in the header, if there is one.
     pub(super) header: Option<Vec<String>>,
-    /// The names that CoNLL-U Plus gives the columns.
+    /// The names of the columns in the `# global.columns` line of CoNLL-U Plus, if there is one.
     pub(super) global: Option<Vec<String>>,
     /// Whether there are marks of CoNLL-2012 or JNLPBA.
     pub(super) marked: bool,
@@ -154,13 +156,14 @@ impl First {
         Error::of(ErrorKind::Format, format!("columns of file `{}`", self.name), expected, got.into())
     }
 
-    /// The names of the columns, if the first line has them: all wanted columns have known names there, which are no tags of later lines.
+    /// The names of the columns, if the first line is a header: it has a known name for each wanted column, and these names are
+    /// not tags in later lines.
     fn header(&self, given: ColumnSettings<'_>) -> Result<Option<Vec<String>>> {
         let Some((at, line)) = self.lines.iter().enumerate().find(|(_, line)| begins(line)) else {
             return Ok(None);
         };
         let names: Vec<String> = cells(line, self.separator).map(plain).collect();
-        // The names of the file before, in whatever order.
+        // The first line has the names of the earlier file's header, in any order.
         let known = !given.names.is_empty() && names.iter().all(|name| given.names.contains(name));
         if given.header == Some(true) || (given.header.is_none() && known) {
             return Ok(Some(names));
@@ -206,22 +209,23 @@ impl First {
         }
     }
 
-    /// Returns whether a column has numbers alone.
+    /// Returns whether all cells of a column are numbers.
     pub(super) fn has_numbers(&self, column: usize) -> bool {
         self.count > 1 && self.all(column, is_number)
     }
 
-    /// Returns whether the lines are a word each, with its columns, and no running text; `known` is how many columns an earlier
-    /// file had.
+    /// Returns whether each line is a word with its columns, rather than running text. `known` is the number of columns of an
+    /// earlier file, if there is one.
     pub(super) fn are_columns(&self, known: Option<usize>) -> bool {
-        /// The least share of lines with equally many columns, and where the number is known.
+        /// The minimum share of lines with the most frequent number of columns: in general, and if an earlier file has
+        /// the same number.
         const EVEN: [f64; 2] = [0.9, 0.5];
         let even = self.share() >= EVEN[0];
         if self.count < 2 || self.separator != Separator::Spaces {
             let alike = known == Some(self.count) && self.share() >= EVEN[1];
             return (even || alike) && (self.count > 1 || self.has_blocks());
         }
-        // Lines of equally many words may be texts.
+        // Lines with equal numbers of words may be texts.
         let tagged = (0..self.count).any(|at| self.all(at, is_of_scheme));
         let some = self.share() >= EVEN[1] && known == Some(self.count);
         even && (self.has_blocks() || tagged || self.is_numbered()) || some
@@ -234,7 +238,7 @@ impl First {
         fit as f64 / (lines().count().max(1)) as f64
     }
 
-    /// Returns whether a blank line is between others.
+    /// Returns whether a blank line is between lines that are not blank.
     fn has_blocks(&self) -> bool {
         let last = self.lines.iter().rposition(|line| !line.trim().is_empty()).unwrap_or(0);
         self.lines
@@ -248,7 +252,7 @@ impl First {
         cells(line, self.separator).count()
     }
 
-    /// Runs of lines that have all columns: about the sentences.
+    /// The runs of lines that have all columns, which are roughly the sentences.
     fn sentences(&self) -> impl Iterator<Item = Vec<Vec<&str>>> {
         let fits = |line: &String| !line.starts_with('#') && self.count_of(line) == self.count;
         self.lines
@@ -261,14 +265,14 @@ impl First {
         self.sentences().flatten()
     }
 
-    /// Returns whether the cells of a column fit, of those lines that have all columns.
+    /// Returns whether `fits` is true for each cell of a column; only lines with all columns count.
     fn all(&self, column: usize, fits: impl Fn(&str) -> bool) -> bool {
         let mut rows = self.rows().peekable();
         rows.peek().is_some() && rows.all(|row| row.get(column).is_some_and(|cell| fits(cell)))
     }
 
-    /// Returns whether a column numbers the words of each sentence, from 0 or 1 on; beside them there may be ranges of words, as
-    /// `3-4`, and empty nodes, as `5.1`.
+    /// Returns whether a column numbers the words of each sentence, from 0 or 1 on; ranges of words, such as `3-4`, and empty
+    /// nodes, such as `5.1`, may be between the numbers.
     fn counts(&self, column: usize) -> bool {
         let ids = |rows: &Vec<Vec<&str>>| -> Vec<Option<usize>> {
             let cell = |row: &Vec<&str>| row.get(column).copied().unwrap_or_default().to_owned();
@@ -279,7 +283,7 @@ impl First {
         let Some(Some(start @ (0 | 1))) = all.first().and_then(|ids| ids.first()).copied() else {
             return false;
         };
-        // A few blank lines or words may be missing: reading names the line.
+        // A few blank lines or words may be missing; the reader of the sentences reports their lines.
         let begun = all.iter().filter(|ids| ids.first().is_none_or(|id| *id == Some(start))).count();
         let pairs = || all.iter().flat_map(|ids| ids.windows(2));
         let goes_on = |pair: &&[Option<usize>]| matches!(pair, [Some(id), Some(next)] if id.checked_add(1) == Some(*next));
@@ -297,8 +301,8 @@ impl First {
         self.counts(0)
     }
 
-    /// Returns whether it has the ten columns of CoNLL-U: between tabs with comments or numbers, or between spaces with numbers
-    /// and heads.
+    /// Returns whether the file has the ten columns of CoNLL-U: between tabs, with comments or word numbers; or between spaces,
+    /// with word numbers and heads.
     pub(super) fn is_universal(&self, count: usize) -> bool {
         let commented = self.lines.iter().find(|line| !line.trim().is_empty());
         let commented = commented.is_some_and(|line| line.starts_with('#'));
@@ -310,7 +314,7 @@ impl First {
             }
     }
 
-    /// Returns whether it has the columns of CoNLL-2012, where the third column numbers the words.
+    /// Returns whether the file has the columns of CoNLL-2012, in which the third column numbers the words.
     pub(super) fn is_ontonotes(&self, count: usize) -> bool {
         let fits = |row: &Vec<&str>| row.len() >= count && row.get(2).is_some_and(|id| is_number(id));
         let mut rows = self.lines.iter().filter(|line| begins(line)).take(LOOKED_AT);
@@ -318,7 +322,7 @@ impl First {
         self.marked && rows.peek().is_some() && rows.all(|row| fits(&row))
     }
 
-    /// Returns whether there are comments before sentences: lines with another number of columns.
+    /// Returns whether there are comments before sentences: lines whose number of columns differs from the words.
     pub(super) fn has_comments(&self) -> bool {
         let mut before = "";
         self.lines.iter().any(|line| {
@@ -339,8 +343,8 @@ impl First {
         })
     }
 
-    /// Returns whether the first line of each sentence is a comment, though it has as many columns as words have: it begins with
-    /// `#`, as no other line does, and where a word has its tag there is something else in nearly each of them.
+    /// Returns whether the first line of each sentence is a comment that has as many columns as the words: only first lines
+    /// begin with `#`, and in the column of the tags nearly all of them have something that is not a tag.
     pub(super) fn has_titles(&self, tags: usize) -> bool {
         let blocks: Vec<&[String]> =
             self.lines.split(|line| line.trim().is_empty()).filter(|b| !b.is_empty()).collect();
@@ -370,8 +374,8 @@ impl First {
             && found.iter().all(|tag| !known.contains(tag) && !is_of_scheme(tag))
     }
 
-    /// The mark that begins a comment before most sentences, as `#`, `;;` or `%%`: no other line begins with it, and in the
-    /// column of the tags it has no tag of other words.
+    /// The mark that begins a comment before most sentences, as `#`, `;;` or `%%`: no other line begins with the mark, and
+    /// in the column of the tags, lines with the mark have no tag of other words.
     pub(super) fn mark(&self, tags: usize) -> Option<String> {
         let blocks = || self.lines.split(|line| line.trim().is_empty()).filter(|lines| !lines.is_empty());
         let mut counts = HashMap::<&str, usize>::new();
@@ -408,7 +412,8 @@ impl First {
         (0..self.count).filter(|at| *at != tags).filter(is).collect()
     }
 
-    /// Refuses a first line that may be a header in unknown words: none of its cells occurs again, and all other tags occur often.
+    /// Refuses a first line that may be a header of unknown names: none of its cells occurs again in the same column, and all
+    /// tags of other lines occur often.
     pub(super) fn refuse_unsure_header(&self, tags: usize) -> Result<()> {
         const MANY: usize = 20;
         let Some((at, line)) = self.lines.iter().enumerate().find(|(_, line)| begins(line)) else {
@@ -434,14 +439,14 @@ impl First {
         Err(Error::of(ErrorKind::Format, format!("{}:{}", self.name, at + 1), expected, got))
     }
 
-    /// Returns whether it has the columns of CoNLL-2009: fourteen, or more with arguments, the ninth and the tenth of which are
+    /// Returns whether the file has the columns of CoNLL-2009: fourteen, or more with arguments; the ninth and the tenth are
     /// heads.
     pub(super) fn is_of_2009(&self) -> bool {
         let head = |cell: &str| cell == "_" || is_number(cell);
         self.count >= 14 && self.is_numbered() && self.all(8, head) && self.all(9, head)
     }
 
-    /// The first of the last columns that all look like tags of a scheme; else the last one.
+    /// The first of the trailing columns that all look like tags of a scheme; the last column if it does not look so.
     pub(super) fn first_tags(&self) -> usize {
         let is = |at: &usize| self.all(*at, is_of_scheme);
         (2..self.count).rev().take_while(is).last().unwrap_or(self.count.saturating_sub(1))
@@ -463,7 +468,7 @@ impl First {
             whole.or_else(|| at(&|name| is_called(name, known)).first().copied())
         };
         let words = first(&WORDS);
-        // The last whole name, else the first name with a known part.
+        // The column of the tags has the last name that is known as a whole, else the first name with a known part.
         let tags = at(&|name| TAGS.contains(&name)).last().copied().or_else(|| first(&TAGS));
         (words, tags.filter(|at| Some(*at) != words))
     }

@@ -1,4 +1,4 @@
-//! One line of a file of columns: its cells, and whether it is a mark, a comment or a word.
+//! Lines of a file of columns: the cells of a line, and whether the line is a mark, a comment or a word.
 
 use serde::{Deserialize, Serialize};
 
@@ -44,22 +44,22 @@ pub(super) enum Separator {
     Spaces,
     /// One tab.
     Tabs,
-    /// Any number of tabs, by which columns are aligned.
+    /// Any number of tabs, which align the columns.
     TabRuns,
 }
 
 /// The cells of a line. Other white space than the separator is part of a cell.
 pub(super) fn cells(line: &str, separator: Separator) -> impl Iterator<Item = &str> {
-    // Nothing is behind the last column.
+    // White space behind the last column is no column.
     let line = line.trim_start_matches(['\r', ' ']).trim_end_matches(is_blank);
     let separates = move |c| if separator == Separator::Spaces { is_blank(c) } else { c == '\t' };
     let cells = line.split(separates).map(|cell| cell.trim_matches(' '));
-    // No tab before the first column aligns it: its word is missing.
+    // A tab at the start of a line does not align the first column: an empty first cell is a missing word.
     let stays = move |at| separator == Separator::Tabs || (separator == Separator::TabRuns && at == 0);
     cells.enumerate().filter(move |(at, cell)| stays(*at) || !cell.is_empty()).map(|(_, cell)| cell)
 }
 
-/// Returns whether a tag looks like one of a scheme, as `O` or `B-kind`.
+/// Returns whether a tag looks like a tag of a scheme, such as `O` or `B-kind`.
 pub(super) fn is_of_scheme(tag: &str) -> bool {
     let letter = |(letter, kind): (&str, &str)| matches!(letter, "B" | "I" | "E" | "S") && !kind.is_empty();
     tag == "O" || tag.split_once('-').is_some_and(letter)
@@ -106,12 +106,13 @@ pub(super) fn is_between(id: &str) -> bool {
     parts.is_some_and(|(first, last)| [first, last].into_iter().all(is_number))
 }
 
-/// Returns whether a cell has digits alone.
+/// Returns whether all characters of a cell are digits.
 pub(super) fn is_number(cell: &str) -> bool {
     !cell.is_empty() && cell.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A tag in brackets, as in CoNLL-2005 and 2012: the kind of the chunk that begins, and whether a chunk ends. `None` of another tag.
+/// Parses a tag in brackets, as in CoNLL-2005 and 2012: the kind of the chunk that begins, if one does, and whether a chunk ends.
+/// `None` for any other tag.
 ///
 /// The forms are `*`, `(kind*`, `*)`, `(kind*)` and `(kind)`; in CoNLL-2004 the end has the kind, too: `*kind)`.
 pub(super) fn bracket(tag: &str) -> Option<(Option<&str>, bool)> {

@@ -1,4 +1,4 @@
-//! Columns of words to predict for: their tags, if there are any, are not read.
+//! Columns of words to predict for: tags in the file, if there are any, are not read.
 
 use super::first::{ColumnSettings, First};
 use super::line::{Separator, cells, is_between};
@@ -8,16 +8,16 @@ use crate::data::lines::Reason;
 use crate::data::records::{Parser, is_blank};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The words of a sentence, one a line, and the lines of the file that they are in.
+/// The words of a sentence as a text with one word per line, and the numbers of their lines in the file.
 #[derive(Debug, Default)]
 pub(in crate::data) struct SentenceWords {
     pub(in crate::data) text: String,
     pub(in crate::data) words: Vec<u64>,
-    /// The line of the header, before the first sentence.
+    /// The number of the header's line, before the first sentence; `None` otherwise.
     pub(in crate::data) header: Option<u64>,
 }
 
-/// A sentence with the lines of its words.
+/// A sentence, and the line number of each word.
 struct Marked {
     block: Block,
     lines: Vec<u64>,
@@ -31,7 +31,7 @@ impl Marked {
     }
 }
 
-/// Joins words into a text with one word per line, as models take them: a word may contain spaces.
+/// Joins words into a text with one word per line, which is the input of models: a word may contain spaces.
 pub(in crate::data) fn joined(words: &[String]) -> Result<String, Reason> {
     match words.iter().find(|word| word.trim().is_empty() || word.contains(['\n', '\r'])) {
         Some(word) => {
@@ -82,7 +82,8 @@ pub(in crate::data) struct KnownColumns<'a> {
 }
 
 impl Columns {
-    /// Finds the column of the words, as in an earlier file if both have the same columns; none in a file with a text per line.
+    /// Finds the column of the words: the column of the earlier file, if both files have the same columns. `None` for a file
+    /// with a text per line.
     pub(in crate::data) fn of_words(file: &TextFile, known: KnownColumns<'_>) -> Result<Option<Self>> {
         let KnownColumns { like, words, columns } = known;
         let names: &[String] = like.filter(|like| like.header).map_or(&[], |like| &like.names);
@@ -95,7 +96,7 @@ impl Columns {
         let found = match alike {
             Some(alike) => alike,
             None if first.count > 1 => {
-                // The names in the earlier file give the columns of this file.
+                // The names of the earlier file's columns are looked up in this file.
                 let named = |at: fn(&Self) -> usize| {
                     let name = like.and_then(|like| names.get(at(like)));
                     name.filter(|name| first.header.iter().flatten().any(|own| own == *name))
@@ -103,7 +104,7 @@ impl Columns {
                 };
                 let words = words.or_else(|| named(|like| like.words));
                 let tags = named(|like| like.tags).filter(|tags| words != Some(tags));
-                // The column of the tags need not be known.
+                // The file need not have a column of tags.
                 Self::of(file, words, tags, None, None)
                     .or_else(|_| Self::of(file, words, Some(&first.count.to_string()), None, None))?
             }
@@ -117,7 +118,7 @@ impl Columns {
         Ok(Some(Self { brackets: false, ..found }))
     }
 
-    /// A single column: the words.
+    /// Columns of a file with a single column, which has the words.
     fn alone(header: Option<Vec<String>>) -> Self {
         Self {
             separator: Separator::Tabs,
@@ -143,8 +144,9 @@ impl Columns {
         Box::new(Marked { block, lines: Vec::new(), header: None })
     }
 
-    /// Adds a line with a cell for a tag: behind the last column. The columns of CoNLL-U are fixed: there it is in the column of the tags
-    /// if that is `_`, else an attribute of the last one (MISC), `tags=…`.
+    /// Appends `line` with the answer `cell` to `to`: in a new last column. The columns of CoNLL-U are fixed: in such a file, the
+    /// answer is in the column of the tags if the cell there is `_`, and else in the last column (MISC), as an attribute
+    /// `tags=…`.
     pub(in crate::data) fn with(&self, line: &str, cell: &str, to: &mut String) {
         if self.universal {
             let cells: Vec<&str> = line.trim_end_matches(is_blank).split('\t').collect();
@@ -188,7 +190,7 @@ impl Columns {
         !line.starts_with('#') && cells(line, self.separator).count() == self.count
     }
 
-    /// A note on the place of answers in fixed columns, for the user.
+    /// A note for the user on the column of the answers, if the columns of the format are fixed.
     pub(in crate::data) fn answered(&self) -> Option<String> {
         let column = self.tags + 1;
         self.universal.then(|| {

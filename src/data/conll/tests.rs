@@ -6,7 +6,7 @@ fn file(name: &str, text: &'static str) -> TextFile {
     TextFile::embedded(name, text)
 }
 
-/// The description of the columns, and the sentences: first line, and words with their tags.
+/// Returns the description of the columns and the sentences; each sentence as its first line and its words with tags.
 fn read(name: &str, text: &'static str, tags: Option<&str>) -> Result<(String, Vec<String>)> {
     let file = file(name, text);
     let columns = Columns::of(&file, None, tags, None, None)?;
@@ -51,7 +51,7 @@ fn runs_of_tabs_align_columns_where_no_cell_is_empty() {
     assert_eq!(read("c.conll", "is\t\tO\nso\t\tO\n", None).unwrap().1, ["1: is/O so/O"]);
     let missing = "a\tN\tO\n".repeat(20) + "b\t\tN\tO\n\tN\tO\tX\n";
     refused(missing.leak(), "c.conll:22: expected 3 columns between runs of tabs, got an empty one in");
-    // As many tabs in each line: a value is missing.
+    // All lines have the same number of tabs, so a value is missing.
     refused(
         "is\tV\t\tO\nso\t\tX\tO\n",
         "c.conll:1: expected 4 columns between tabs, got an empty one in \"is\\tV\\t\\tO\"",
@@ -109,9 +109,9 @@ fn comments_and_numbers_are_no_words() {
     assert_eq!(said, expected);
     assert_eq!(texts, ["2: Anna/B-PER ruft/O Bonn/B-ORG", "7: Nein/O"]);
     assert_eq!(read("de.tsv", text, Some("4")).unwrap().1[0], "2: Anna/O ruft/O Bonn/B-LOC");
-    // The last one, unless all behind the words are tags of a scheme.
+    // The last column has the tags, unless all columns behind the words have tags of a scheme.
     assert_eq!(read("n", "1 a N O\n2 b V B-X\n", None).unwrap().1, ["1: a/O b/B-X"]);
-    // A hash with its tag is a word, and numbers are words where nothing else is.
+    // A `#` with a tag is a word, and numbers are words if no other column has words.
     assert_eq!(read("n", "# O\n1 O\n\n# B-X\n", None).unwrap().1, ["1: #/O 1/O", "4: #/B-X"]);
     assert_eq!(read("n", "1 O\n2 O\n3 B-X\n", None).unwrap().1, ["1: 1/O 2/O 3/B-X"]);
     let mixed = "# id of one\n#\tO\na\tO\n\n# id of two\nb\tB-X\n#\tO\n";
@@ -128,7 +128,7 @@ fn ten_columns_that_count_are_conllu_without_comments() {
     let spaced = "1 de de ADP P _ 2 case _ _\n2 pain pain NOUN N _ 0 root _ _\n";
     let (said, texts) = read("corpus.txt", spaced, None).unwrap();
     assert!(said.ends_with("10 columns between spaces") && texts == ["1: de/ADP pain/NOUN"], "{said}");
-    // Ranges in other columns that count.
+    // Ranges of words are skipped in other formats than CoNLL-U, too, if the first column counts the words.
     let other = "1-2\tdu\t_\n1\tde\tADP\n2\tle\tDET\n";
     assert_eq!(read("corpus.txt", other, None).unwrap().1, ["2: de/ADP le/DET"]);
 }
@@ -155,7 +155,8 @@ fn comments_with_as_many_columns_as_words_are_no_words() {
     let (said, texts) = read("c", "# id 7 domain=en\nHe _ _ O\n\nParis _ _ B-LOC\n", None).unwrap();
     assert!(said.ends_with("lines with `#` are comments"), "{said}");
     assert_eq!(texts, ["2: He/O", "4: Paris/B-LOC"]);
-    // Words with their tags: of a scheme, of other words, or elsewhere than before sentences.
+    // Lines with `#` are words if their tag is a tag of a scheme or of other words, or if they are not before
+    // sentences.
     assert_eq!(read("c", "# O\na B-X\n\n# O\nb O\n", None).unwrap().1, ["1: #/O a/B-X", "4: #/O b/O"]);
     assert_eq!(read("c", "# N\na N\n\n# V\nb V\n", None).unwrap().1, ["1: #/N a/N", "4: #/V b/V"]);
     let (said, texts) = read("c", "# SYM\na N\n\nb N\n# SYM\n", None).unwrap();
@@ -199,7 +200,7 @@ fn tags_in_brackets_are_chunks() {
         "a (A*\n\nb *\n",
         "c.conll:2: expected the end `*)` of the chunk `(A*`, got the end of the sentence",
     );
-    // A parse is no tag of chunks.
+    // A parse in brackets is not a tag of chunks.
     assert_eq!(read("c", "a (S(NP*))\nb *)\n", None).unwrap().1, ["1: a/(S(NP*)) b/*)"]);
 }
 
@@ -231,7 +232,7 @@ fn a_header_names_the_columns() {
     let text = "word tag\nun O\n";
     assert_eq!(header(text, None, None, None).unwrap().1.unwrap().0, ["un"]);
     assert_eq!(header(text, None, None, Some(false)).unwrap().1.unwrap().0, ["word", "un"]);
-    // A name that other words have as their tag is a tag.
+    // A known name that is the tag of another word is a tag, so the first line is no header.
     assert_eq!(header("word tag\nun tag\n", None, None, None).unwrap().1.unwrap().0, ["word", "un"]);
     refused(
         "word tag\nun O\n\nword tag\nun O\n",
@@ -248,7 +249,7 @@ fn a_header_names_the_columns() {
     let other = |text| Columns::of(&file("b", text), None, None, None, Some(&like));
     let error = other("tag word\nO un\n").unwrap_err().to_string();
     assert!(error.contains("expected `word`, `tag`, as in the file that was read before"), "{error}");
-    // A header after a file without one must not name words as tags.
+    // A header in a later file, behind a file without header, must not name the column of the words as tags.
     let bare = Columns::of(&file("a", "it O\nruns X\n"), None, None, None, None).unwrap();
     let of = |text| Columns::of(&file("b", text), None, None, None, Some(&bare));
     assert!(of("word tag\nit O\nruns X\n").unwrap().header);
@@ -336,7 +337,7 @@ fn a_first_line_that_may_be_a_header_is_refused() {
         assert_eq!(count(true).unwrap()[0].words, ["un", "chat", "dort"]);
         assert!(count(false).unwrap()[0].words.len() < 5);
     }
-    // A word or a tag that comes again, or other rare tags.
+    // The first line is no header: its word or its tag occurs again, or other tags are rare.
     for line in ["un UH\n", "oui NN\n", "oui UH\n\nnon INTJ\n"] {
         assert!(read("c", (line.to_owned() + &lines).leak(), None).is_ok(), "{line}");
     }
@@ -351,7 +352,7 @@ fn marks_of_comments_are_no_words() {
         assert!(said.contains(&format!("lines of `{word}` before a sentence are comments")), "{said}");
         assert_eq!(texts, ["2: He/PRP runs/VB", "6: she/PRP", "8: runs/VB"], "{mark}");
     }
-    // Words: the tag is one of other words, or the mark is elsewhere, too.
+    // These lines are words: the tag is a tag of other words, or the mark also begins other lines.
     assert_eq!(read("c", "% N\na N\n\n% N\nb V\n", None).unwrap().1[0], "1: %/N a/N");
     assert_eq!(read("c", "% Y\na N\n% Y\n\n% Y\nb V\n", None).unwrap().1[1], "5: %/Y b/V");
     assert_eq!(read("c", "# SYM\na N\n\n# SYM\nb V\n", None).unwrap().1[1], "4: #/SYM b/V");

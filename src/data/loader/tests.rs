@@ -1,4 +1,4 @@
-//! The loader's laws, and failures in threads.
+//! The laws of the loader, and failures in threads.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ fn samples(lengths: &[usize]) -> Samples {
     fields(lengths).into_iter().collect()
 }
 
-/// A stream of these samples, read anew each time.
+/// A stream of samples of these lengths, which each pass makes anew.
 fn streamed(lengths: &[usize]) -> SampleStream {
     let samples = samples(lengths);
     SampleStream::new(samples.fingerprint(), move || samples.open())
@@ -65,7 +65,7 @@ proptest! {
         };
         let loader = make(0);
         let batches = all(&loader, epoch, 0);
-        // Resumed, with and without prefetch, in another process.
+        // The epoch is resumed at batch `from`, with and without prefetch, by another loader, as in another process.
         let rest = batches.get(from as usize..).unwrap_or_default();
         prop_assert_eq!(&all(&make(ahead), epoch, from)[..], rest);
         prop_assert_eq!(loader.fingerprint(), make(ahead).fingerprint());
@@ -88,7 +88,7 @@ proptest! {
                 let expected = (0..lengths[s] as i64).map(|t| number as i64 * 1000 + t);
                 prop_assert!(expected.eq(words.as_slice::<i64>().unwrap().iter().copied()));
             }
-            // The labels are a row each, so a batch of empty sequences has rows nevertheless.
+            // Each label is a row, so even a batch of empty sequences has rows.
             let rows: usize = lengths.iter().sum();
             let (longest, n) = (lengths.iter().copied().max().unwrap(), lengths.len());
             let expected = if rows >= n { (rows, longest * n) } else { (n, n) };
@@ -160,7 +160,7 @@ fn samples_that_do_not_fit_are_refused() {
     odd[1][0] = 3i64.into();
     let expected = "field `words` of sample 1: expected a sequence of integers, as before, got one integer";
     assert_eq!(of(odd.clone(), NAMES), expected);
-    // A stream is checked as it comes, over batches too.
+    // A stream is checked while it is read, also across batches.
     let stream: Samples = odd.into_iter().collect();
     let stream = SampleStream::new(0, move || stream.open());
     let loader = Loader::new(stream, NAMES).unwrap().batching(Batching::Sequences(1));
@@ -178,7 +178,7 @@ fn samples_that_do_not_fit_are_refused() {
     assert!(loader.batches(None, 0).is_err());
 }
 
-/// A loader of ten samples, then the result of `last`.
+/// A loader of a stream of ten samples, followed by the result of `last`.
 fn ten_and(last: impl Fn() -> Result<Sample> + Clone + Send + Sync + 'static) -> Loader {
     let stream = SampleStream::new(0, move || {
         let last = last.clone();
@@ -199,7 +199,7 @@ fn an_error_comes_in_its_place_and_is_the_last() {
         assert_eq!(batches.by_ref().take(5).filter(Result::is_ok).count(), 5);
         assert!(batches.next().unwrap().is_err());
         assert!(batches.next().is_none() && batches.next().is_none());
-        // Also if it is among the skipped samples.
+        // The error is reported even if it is among the skipped samples.
         let mut late = loader.batches(Some(0), 7).unwrap();
         assert!(late.next().unwrap().is_err() && late.next().is_none());
     }

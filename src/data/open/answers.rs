@@ -1,4 +1,4 @@
-//! Answers beside the records of a file: cells, fields, columns or comments, depending on the format.
+//! Answers that are added to the records of a file: as cells, fields, columns or comments, depending on the format.
 
 use std::collections::HashMap;
 
@@ -18,26 +18,27 @@ pub enum AnswerCell {
     Number(f32),
     /// A text for each word.
     Words(Vec<String>),
-    /// Several texts, and their separator in a cell; a list in JSON and Parquet.
+    /// Several texts, and the separator that joins them in a cell; in JSON and Parquet they are a list.
     List(Vec<String>, String),
-    /// Several numbers, and their separator in a cell; a list in JSON and Parquet.
+    /// Several numbers, and the separator that joins them in a cell; in JSON and Parquet they are a list.
     Numbers(Vec<f32>, String),
-    /// Nothing: an empty cell, `null` in JSON.
+    /// No answer: an empty cell, or `null` in JSON.
     Nothing,
 }
 
 /// A record of a file, with the text to predict for.
 #[derive(Debug)]
 pub struct Question {
-    /// The number of its first line, from 1 on; in Parquet the number of the row.
+    /// The number of the record's first line, from 1 on; in Parquet, the number of the row.
     pub line: u64,
-    /// The text to predict for, or the reason why there is none; words are between spaces.
+    /// The text to predict for, or the error that explains why there is no text. Of a sentence of words, each word is a
+    /// line of the text.
     pub text: Result<String>,
-    /// Its lines, and the preceding lines that belong to no record.
+    /// The lines of the record, behind the preceding lines that belong to no record.
     pub(super) raw: Vec<Raw>,
     /// The numbers of the lines that are words, in a file of columns.
     pub(super) words: Vec<u64>,
-    /// The number of the line with the names of the columns.
+    /// The number of the header's line, if it is among the preceding lines; the header has the names of the columns.
     pub(super) header: Option<u64>,
 }
 
@@ -46,20 +47,20 @@ pub struct Question {
 pub(super) struct Raw {
     pub(super) number: u64,
     pub(super) text: String,
-    /// The line end.
+    /// The line end of the line, such as `\n`; empty at the end of the file.
     pub(super) end: &'static str,
 }
 
 /// The form of an answer in a record.
 #[derive(Debug)]
 pub(super) enum Form {
-    /// Cells behind this separator, with quotation marks where necessary.
+    /// Cells behind this separator; if the flag is true, in quotation marks where necessary.
     Cells(char, bool),
-    /// Fields of an object, or elements of a list, in a line.
+    /// Fields of a JSON object, or elements of a JSON list, in a line.
     Json,
     /// The tag of each word, in a column of its own or in the column of the tags.
     Columns(Columns),
-    /// A comment behind a row.
+    /// A comment at the end of a row of features.
     Comment,
 }
 
@@ -67,19 +68,20 @@ pub(super) enum Form {
 #[derive(Debug)]
 pub(super) struct AnswerColumns {
     pub(super) form: Form,
-    /// The names of the columns, if a line has them; the names in the first object; in a file of columns, the keys of comments.
+    /// The existing names: of the columns, if the file has a header; of the fields of the first object; in a file of columns,
+    /// of the keys of comments.
     pub(super) names: Vec<String>,
     /// The names of the added columns.
     pub(super) added: Vec<String>,
 }
 
 impl AnswerColumns {
-    /// Sets the names of the added columns, with the prefix `predicted_` if the file has the name already. Returns a note on
-    /// answers without a column.
+    /// Sets the names of the added columns; a name that the file has already gets the prefix `predicted_`. Returns a note
+    /// for the user on answers that get no column of their own.
     pub(super) fn name(&mut self, added: &[&str]) -> Option<String> {
         let columns = matches!(self.form, Form::Columns(_));
         let own = |name: &&str| {
-            // Tags have a column of their own, the label of a sentence is a comment with the key `intent`.
+            // In a file of columns, tags have a column, and the label of a sentence is a comment with the key `intent`.
             let name = if columns && *name == "label" { "intent" } else { name };
             match self.names.iter().any(|other| other.trim() == name) {
                 true => format!("predicted_{name}"),
@@ -99,7 +101,8 @@ impl AnswerColumns {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// The reason why a record cannot take the answer: a later JSON object has a field with an added name.
+    /// The reason why no answer can be added to a record: a later JSON object has a field with an added name. `None` if
+    /// an answer can be added.
     pub(super) fn refused(&self, line: &str) -> Option<Reason> {
         let own = self.added.iter().find(|name| self.has_own(line, name))?;
         let expected = format!("no field `{own}`, as the first records have none");
@@ -113,7 +116,7 @@ impl AnswerColumns {
             && object().is_ok_and(|object| object.contains_key(name))
     }
 
-    /// The lines of a record with an answer; missing cells are empty.
+    /// The lines of a record, with the answer added; missing cells of the answer are empty.
     pub(super) fn lines_of(&self, question: &Question, answer: &[AnswerCell]) -> String {
         let lacks = self.added.len().saturating_sub(answer.len());
         let answer = &[answer, &vec![AnswerCell::Nothing; lacks]].concat()[..];
@@ -148,12 +151,13 @@ impl AnswerColumns {
         text
     }
 
-    /// The lines behind the last record. In a file of columns, words of a sentence that could not be read lose their tags.
+    /// The lines behind the last record, as they are written. In a file of columns, the words of a sentence that could not
+    /// be read lose their tags.
     pub(super) fn tail(&self, raw: Vec<Raw>) -> String {
         let Form::Columns(columns) = &self.form else {
             return raw.iter().flat_map(|line| [line.text.as_str(), line.end]).collect();
         };
-        // A header without sentences behind it belongs to no sentence.
+        // The header of a file without sentences belongs to no sentence.
         let first = raw.iter().find(|line| !line.text.trim().is_empty() && !line.text.starts_with('#'));
         let alone = raw.first().is_some_and(|line| line.number == 1) && !columns.titles().is_empty();
         let header = first.filter(|_| alone).map(|line| line.number);
@@ -189,7 +193,7 @@ impl AnswerColumns {
                     _ => Some(&none),
                 }
             } else {
-                // The column of an answer must not contain a tag of the file.
+                // A tag of the file must not remain in the column of the answers.
                 let unasked = asked.is_err() || words.first().is_some_and(|first| number < first);
                 Some(&none).filter(|_| unasked && columns.has_all(line))
             };
@@ -204,11 +208,11 @@ impl AnswerColumns {
     /// A JSON object with added fields, or a list with added elements.
     fn json(&self, line: &str, answer: &[AnswerCell]) -> String {
         let trimmed = line.trim_end();
-        // Other text is unchanged.
+        // Text that is neither an object nor a list is unchanged.
         if !trimmed.ends_with(['}', ']']) {
             return line.to_owned();
         }
-        // The shortest form of the `f32`.
+        // The number is written as the shortest decimal of the `f32`.
         let short =
             |number: &f32| serde_json::from_str(&number.to_string()).unwrap_or(serde_json::Value::Null);
         let value = |cell: &AnswerCell| match cell {
@@ -251,7 +255,8 @@ fn shown(cell: &AnswerCell) -> String {
     }
 }
 
-/// A cell of a table; without quotation marks, a separator or a line end in it becomes a space.
+/// Formats a cell of a table, in quotation marks if necessary; without `quotes`, separators and line ends in the cell
+/// become spaces.
 fn quoted(cell: &str, separator: char, quotes: bool) -> String {
     match cell.contains([separator, '"', '\n', '\r']) {
         true if quotes => format!("\"{}\"", cell.replace('"', "\"\"")),

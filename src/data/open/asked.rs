@@ -1,4 +1,5 @@
-//! Detection of the text to predict for in a file: its column, by the name in the training, or by the header.
+//! Detection of the text to predict for in a file: the column of the text, by its name in the training data, or by the
+//! header.
 
 use super::answers::Form;
 use super::column::{Column, LABEL, SOURCE, TARGET, TOKENS, language, plain};
@@ -14,25 +15,25 @@ use crate::data::lines::{Reason, quoted};
 use crate::data::records::{OneLine, Parser};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The plan to read a file and write its answers.
+/// The plan for reading a file and writing the answers.
 pub(super) struct AnswerPlan {
     pub(super) source: Source,
     pub(super) form: Form,
     /// The names of the columns.
     pub(super) names: Vec<String>,
-    /// Whether the first record has these names.
+    /// Whether the first record is a header with the names of the columns.
     pub(super) header: bool,
 }
 
 /// The source of the records.
 pub(super) enum Source {
     Lines(Box<dyn Parser<SentenceWords>>),
-    /// The rows of Parquet: the text in these fields, or the words of one.
+    /// The rows of a Parquet file: the function makes the text of these fields, or of the words in one field.
     #[cfg(feature = "parquet")]
     Rows(Vec<String>, FieldText),
 }
 
-/// The words of a field, as models take them.
+/// The words of a field as a text with one word per line, which is the input of models.
 fn words(object: &fields::Object<'_>, name: &str) -> Result<String, Reason> {
     joined(&fields::texts(object, name)?)
 }
@@ -42,13 +43,14 @@ impl AnswerPlan {
         Self { source: Source::Lines(parser), form, names: Vec::new(), header: false }
     }
 
-    /// A text per line, each made by `text`; cells of an answer are behind tabs.
+    /// The plan for a file with a text per line, which `text` makes of the line; the cells of answers are written
+    /// behind tabs.
     fn each(mut text: impl FnMut(&str) -> Result<Option<String>, Reason> + Send + 'static) -> Self {
         let asked = move |line: &str| Ok(text(line)?.map(alone));
         Self::lines(Box::new(OneLine(asked)), Form::Cells('\t', false))
     }
 
-    /// A text in each line that is not blank.
+    /// The plan for plain text: each line that is not blank is a text.
     fn plain() -> Self {
         Self::each(|line| Ok((!line.trim().is_empty()).then(|| line.to_owned())))
     }
@@ -58,7 +60,7 @@ impl AnswerPlan {
         Self::each(|_| Ok(None))
     }
 
-    /// Rows of features; blank lines and comments are no rows.
+    /// The plan for rows of features; blank lines and comments are not rows.
     pub(super) fn rows() -> Self {
         let row = |line: &str| {
             let row = line.split('#').next().unwrap_or_default().trim();
@@ -67,7 +69,7 @@ impl AnswerPlan {
         Self::lines(Box::new(OneLine(row)), Form::Comment)
     }
 
-    /// Texts that may have labels, or sources that may have targets.
+    /// The plan for texts that may have labels, or for sources that may have targets.
     pub(super) fn texts(file: &TextFile, options: &mut ReadOptions, task: Task) -> Result<Self> {
         if options.format == Some(FileFormat::Plain) {
             return Ok(Self::plain());
@@ -104,9 +106,9 @@ impl AnswerPlan {
         opened
     }
 
-    /// A table. Its text is in the column of the training's name, else in a column of a known name, else in the column of the
-    /// training's number. A text of several columns is in the columns of the training; in a file that is no table, it is in the
-    /// lines.
+    /// The plan for a table. The text is in the column with the name from the training data, else in a column with a known
+    /// name, else in the column with the number from the training data. A text of several columns is in the same columns as in
+    /// the training data; in a file that is no table, the lines are the texts.
     fn table(
         file: &TextFile,
         guess: &Guess,
@@ -164,7 +166,7 @@ impl AnswerPlan {
         })
     }
 
-    /// Records whose fields have names, each a text in the fields that `make` reads.
+    /// The plan for records with named fields: `make` makes a text of the fields of the text.
     fn objects(
         file: &TextFile,
         options: &mut ReadOptions,
@@ -213,7 +215,7 @@ impl AnswerPlan {
         Ok(Self { source: Source::Lines(Box::new(OneLine(asked))), form: Form::Json, names, header })
     }
 
-    /// Words, which may have tags.
+    /// The plan for sentences of words, which may have tags.
     pub(super) fn words(file: &TextFile, options: &mut ReadOptions) -> Result<Self> {
         let told = options.told.as_ref().and_then(|told| told.format);
         let guess = guess(file, &ReadOptions { format: None, ..options.clone() }, Task::Tagged)?;
@@ -249,7 +251,7 @@ fn alone(text: String) -> SentenceWords {
     SentenceWords { text, ..SentenceWords::default() }
 }
 
-/// Adds a note on the columns of the text.
+/// Stores the columns of the text in the options, and removes the columns of labels, targets and tags.
 fn keep(options: &mut ReadOptions, texts: &[Column<'_>], names: &[String]) {
     match texts.first().map(|text| text.what) {
         Some("source") => options.source = names.first().cloned(),
@@ -267,7 +269,7 @@ fn instead(wanted: &Column<'_>, name: &str, given: &str) -> String {
     }
 }
 
-/// Adds advice to the error of columns that the training had and the file has not.
+/// Adds advice to the error for columns that the training data has and the file lacks.
 fn remedied(error: Error, texts: &[Column<'_>]) -> Error {
     let is_name = |given: &&str| given.parse::<usize>().is_err();
     match texts {
@@ -291,7 +293,8 @@ fn has_names(rows: &[Vec<String>], texts: &[Column<'_>]) -> bool {
     rows.first().is_some_and(|first| first.iter().any(|cell| texts.iter().any(|text| text.names(cell))))
 }
 
-/// The header name of the text's column, and a note if it differs from the training; `None` without such a header.
+/// The name of the text's column in the header, and a note if it is not the name in the training data. `None` if there
+/// is no header with such a name.
 fn by_header(
     file: &str,
     rows: &[Vec<String>],
@@ -314,7 +317,8 @@ fn by_header(
     if cells.iter().any(|cell| cell.is_empty() || number(cell)) {
         return Ok(None);
     }
-    // Of two languages, the name in the training decides which is the source, else the position.
+    // If the header has two languages, the source is the language from the training data, else the column at the
+    // position from the training data.
     let languages: Vec<usize> =
         (0..cells.len()).filter(|&at| once(at) && cells.get(at).is_some_and(|cell| language(cell))).collect();
     if let (true, [first, _, ..]) = (text.what == "source", &languages[..]) {
@@ -355,7 +359,8 @@ fn by_header(
     }
 }
 
-/// The table whose text is in the column of the training's number or name; in the only column if there are only texts.
+/// The table whose text is in the column with the number or the name from the training data; in a file of texts alone,
+/// in its only column.
 fn by_place(
     file: &TextFile,
     guess: &Guess,
@@ -363,19 +368,20 @@ fn by_place(
     (texts, label): (&[Column<'_>], Column<'_>),
 ) -> Result<table::Table> {
     let of = |wanted: &[Column<'_>]| table::Table::of(file, guess.format, options, wanted);
-    // If labels have names, too, texts are not confused with them; without names, a single text comes first.
+    // The column of the label is detected together with the columns of the text, so that neither is taken for the
+    // other.
     let both = of(&[texts, &[label]].concat());
     let named = |table: &table::Table| table.has_header() || label.given.is_some();
     match both {
         Ok(table) if named(&table) => Ok(table),
         both => match (of(texts), both) {
-            // The label has its column, in another position than in the training.
+            // The column of the label is in another position than in the training data.
             (Ok(table), Err(e)) if !table.has_header() && table.has_column(label.given) => {
                 Err(guess.explain(e))
             }
             (Ok(table), _) => Ok(table),
             (Err(e), both) => {
-                // A file with only texts has one column, whatever the column's number in the training.
+                // A file of texts alone has a single column, whatever number the column has in the training data.
                 let alone = match texts {
                     [text] => of(&[Column { given: Some("1"), ..*text }]).ok(),
                     _ => None,
@@ -387,7 +393,8 @@ fn by_place(
     }
 }
 
-/// A file that is no table of two columns may have a text per line.
+/// Returns the format for a file that is no table of two columns but may have a text per line; else the error of
+/// reading it as a table.
 fn lines_alone(file: &TextFile, options: &ReadOptions, error: Error) -> Result<Guess> {
     let alone = ReadOptions { format: Some(FileFormat::Tsv), ..options.clone() };
     if options.format.is_some() || file.name().contains(".json") {
@@ -396,7 +403,7 @@ fn lines_alone(file: &TextFile, options: &ReadOptions, error: Error) -> Result<G
     guess(file, &alone, Task::Labelled)
 }
 
-/// The keys of comments in the first lines that an answer would add, too.
+/// The keys of comments in the first lines that are also keys of added comments.
 fn intents(file: &TextFile) -> Result<Vec<String>> {
     const LOOKED_AT: usize = 1000;
     let key = |line: &str| {

@@ -1,17 +1,17 @@
 //! The wanted columns of a table, or fields of JSON, and their usual names in data sets.
 
-/// A wanted column.
+/// A column that a reader needs, such as the column of the texts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Column<'a> {
-    /// Its role, such as `text`: the option that names it.
+    /// The role of the column, such as `text`, which is also the name of the option that sets it.
     pub(super) what: &'static str,
-    /// Its name or number, if it is set.
+    /// The name or the number of the column; `None` if it is not set.
     pub(super) given: Option<&'a str>,
-    /// Its usual names in data sets, the likeliest first.
+    /// The usual names of the column in data sets, the likeliest first.
     pub(super) known: &'static [&'static str],
 }
 
-/// The rule which cells of a record may be empty.
+/// The rule that decides which cells of a record may be empty.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Empty {
     /// The number of text columns, which come first.
@@ -23,13 +23,15 @@ pub(super) struct Empty {
 }
 
 impl Empty {
-    /// The rule for these columns, if texts are pairs, or may have several labels or none.
+    /// The rule for these wanted columns. `pair`: the last text column is a second text; `label_lists`: a text may have
+    /// several labels or none.
     pub(super) fn of(wanted: &[Column<'_>], pair: bool, label_lists: bool) -> Self {
         let count = |what: &str| wanted.iter().filter(|one| one.what == what).count();
         Self { texts: count("text"), pair, label: label_lists && count("label") > 0 }
     }
 
-    /// The position of the first cell that is empty but must not be; `empty` has the state of each cell.
+    /// The position of the first cell that is empty but must not be empty; `None` if there is none. `empty[i]` is true
+    /// if cell *i* is empty.
     pub(super) fn missing(self, empty: &[bool]) -> Option<usize> {
         let (texts, others) = empty.split_at(self.texts.min(empty.len()));
         let other = || others.iter().position(|empty| *empty && !self.label).map(|at| texts.len() + at);
@@ -37,8 +39,8 @@ impl Empty {
     }
 }
 
-/// The position of a missing text; `empty` has the state of each cell. Some columns of a text may be empty, but not all. With
-/// `pair` the last cell is a second text.
+/// The position of a missing text; `None` if no text is missing. `empty[i]` is true if cell *i* is empty. Some cells of a
+/// text may be empty, but not all. If `pair`, the last cell is a second text.
 pub(super) fn missing_text(empty: &[bool], pair: bool) -> Option<usize> {
     let (first, second) = match empty.split_last() {
         Some((second, first)) if pair && !first.is_empty() => (first, Some(second)),
@@ -257,7 +259,8 @@ const LANGUAGES: &[&str] = &[
     "russisch",
 ];
 
-/// Returns whether a cell is a language, or a text in one, as `en-US`, `sentence_en` and `English words` are.
+/// Returns whether a header cell names a language, or a text in a language, such as `en-US`, `sentence_en` and
+/// `English words`.
 pub(super) fn language(cell: &str) -> bool {
     const MOST: usize = 24;
     let words = || cell.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
@@ -267,7 +270,8 @@ pub(super) fn language(cell: &str) -> bool {
 }
 
 impl<'a> Column<'a> {
-    /// The columns of a text: the given columns, else one column with a known name. Several columns have no known names.
+    /// The wanted columns of a text: the given columns, else one column that has a known name. If several columns are
+    /// given, known names do not count.
     pub(super) fn texts(given: &'a [String]) -> Vec<Self> {
         let of = |given, known| Self { what: "text", given, known };
         match given {
@@ -287,12 +291,12 @@ impl Column<'_> {
         }
     }
 
-    /// Returns whether a cell is its name.
+    /// Returns whether a header cell is the set name or a known name of the column.
     pub(super) fn names(&self, cell: &str) -> bool {
         self.known.contains(&&*plain(cell)) || self.given.is_some_and(|given| given.trim() == cell.trim())
     }
 
-    /// Advice how to name the column.
+    /// Advice for messages how to name the column.
     pub(super) fn advice(&self) -> String {
         format!(
             "set `{}` (`{}` in a config) to its name, or to its number from 1 on",

@@ -8,18 +8,18 @@ use crate::data::lines;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::edit_distance;
 
-/// The detected columns.
+/// The detected columns of a table.
 #[derive(Debug, Clone)]
 pub(super) struct ColumnChoice {
-    /// Their positions from 0, in the order of the wanted columns.
+    /// The positions of the wanted columns in the table, from 0 on, in the order in which they are wanted.
     pub(super) columns: Vec<usize>,
-    /// The name of each column, or its number from 1.
+    /// The name of each wanted column or, without a header, its number from 1 on.
     pub(super) names: Vec<String>,
     /// The most frequent number of columns in the first records.
     pub(super) width: usize,
     /// Whether the first record has the names of the columns.
     pub(super) header: bool,
-    /// The reason why there is a header or none, and other decisions.
+    /// Notes for the user: why there is a header or none, and other decisions.
     pub(super) notes: Vec<String>,
 }
 
@@ -27,14 +27,14 @@ pub(super) struct ColumnChoice {
 pub(super) struct Columns<'a> {
     pub(super) name: &'a str,
     pub(super) rows: &'a [Vec<String>],
-    /// The line of the first record.
+    /// The line number of the first record.
     pub(super) line: u64,
     pub(super) header: Option<bool>,
 }
 
-/// The way a wanted column is set.
+/// The setting of a wanted column.
 enum ColumnSetting<'a> {
-    /// By its number, counted from 0.
+    /// The number of the column, counted from 0.
     Number(usize),
     Name(&'a str),
     Nothing,
@@ -45,7 +45,7 @@ fn quoted(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     lines::quoted(names.iter().map(AsRef::as_ref))
 }
 
-/// Formats a cell for a message: in one line, shortened.
+/// Formats a cell for a message: in one line, and shortened if it is long.
 fn cut(cell: &str) -> String {
     const SHOWN: usize = 40;
     let cell = cell.trim().replace('\n', "\\n");
@@ -55,7 +55,7 @@ fn cut(cell: &str) -> String {
     }
 }
 
-/// Returns whether a column can be given by this name.
+/// Returns whether this cell can be used as the name of a column.
 fn is_name(cell: &str) -> bool {
     !cell.trim().is_empty() && cell.trim().parse::<usize>().is_err()
 }
@@ -83,7 +83,7 @@ impl Columns<'_> {
         };
         let width = self.width();
         let position = |name: &str| first.iter().position(|cell| cell.trim() == name.trim());
-        // A number is a position before it is a name.
+        // A setting that is a number is a position, and a name only if there is no such position.
         let given: Vec<ColumnSetting<'_>> = wanted
             .iter()
             .map(|one| match one.given.map(|given| (given, given.trim().parse::<usize>().ok())) {
@@ -115,7 +115,7 @@ impl Columns<'_> {
                 }
             };
         }
-        // The order of the languages decides which is the source.
+        // In a header of languages, the order of the columns decides which is the source.
         if header && !languages {
             for (place, one) in wanted.iter().enumerate() {
                 if columns[place].is_none() {
@@ -204,7 +204,7 @@ impl Columns<'_> {
             notes.extend(self.perhaps_a_header(wanted, &columns));
         }
         let name = |&column: &usize| match first.get(column) {
-            // A name that is a number would be read as a position in the next file.
+            // A name that is a number would be taken for a position in the next file, so the column's number is stored.
             Some(cell) if header && is_name(cell) && often(column) == 1 => cell.trim().to_owned(),
             _ => (column + 1).to_string(),
         };
@@ -225,7 +225,7 @@ impl Columns<'_> {
         counts.into_iter().find(|(_, count)| Some(*count) == most).map_or(0, |(width, _)| width)
     }
 
-    /// Returns whether the first record is a header, and why.
+    /// Returns whether the first record is a header, and the reason for this decision.
     fn header(&self, wanted: &[Column<'_>], given: &[ColumnSetting<'_>]) -> (bool, String) {
         let line = self.line;
         match self.header {
@@ -234,7 +234,7 @@ impl Columns<'_> {
             None => {}
         }
         if let Some(name) = given.iter().find_map(|given| match given {
-            // A number beyond the columns is a name only if the line has it.
+            // A number beyond the last column is a name only if a cell of the first record is equal.
             ColumnSetting::Name(name) => Some(name).filter(|name| is_name(name) || self.has(name)),
             _ => None,
         }) {
@@ -247,14 +247,14 @@ impl Columns<'_> {
             if alone && !self.first(0).is_some_and(|cell| SURE.contains(&&*plain(cell))) {
                 return (false, "no header".to_owned());
             }
-            // A cell that occurs again in its column is no name.
+            // A cell whose text occurs again in the same column is no column name.
             if columns.iter().any(|&column| self.occurs_again(column)) {
                 return (false, format!("no header: line {line} repeats below"));
             }
             return (true, format!("line {line} is a header, since it has known names"));
         }
         let width = self.rows.first().map_or(0, Vec::len);
-        // A text of many words is no name of a column.
+        // A cell of many words is no column name.
         const WORDS: usize = 5;
         let named = self
             .rows
@@ -269,8 +269,8 @@ impl Columns<'_> {
         }
     }
 
-    /// Returns whether the first two cells of pairs name two languages and occur nowhere else in their columns, if no column is
-    /// named yet.
+    /// Returns whether the first two cells name two different languages, and neither occurs again in the same column. Only for
+    /// pairs, if no column is set by name and the header is not set.
     fn has_languages(&self, wanted: &[Column<'_>], given: &[ColumnSetting<'_>]) -> bool {
         let pairs = wanted.iter().any(|one| one.what == "source") && wanted.len() == 2;
         let open =
@@ -279,9 +279,9 @@ impl Columns<'_> {
         pairs && open && named(0) && named(1) && self.first(0) != self.first(1)
     }
 
-    /// The wanted columns, if the first record has a known name for each.
+    /// The positions of the wanted columns, if the first record has a known name for each; else `None`.
     fn all_known(&self, wanted: &[Column<'_>], given: &[ColumnSetting<'_>]) -> Option<Vec<usize>> {
-        // For a text in several columns, the name of the label decides.
+        // For a text in several columns, which have no known names, the name of the label decides.
         if wanted.iter().all(|one| one.known.is_empty()) {
             return None;
         }
@@ -299,14 +299,15 @@ impl Columns<'_> {
         columns.into_iter().collect()
     }
 
-    /// Returns whether the first record has known names for all wanted columns, none of which occurs again in its column.
+    /// Returns whether the first record has known names for all wanted columns, and no such name occurs again in the same
+    /// column.
     fn names_itself(&self, wanted: &[Column<'_>]) -> bool {
         let known = self.all_known(wanted, &[]).unwrap_or_default();
         known.len() > 1 && !known.into_iter().any(|column| self.occurs_again(column))
     }
 
-    /// As [`Self::pick`], where `given` was detected in an earlier file of the data set: the file's own header takes precedence
-    /// over numbers, and over names that it does not have.
+    /// Picks the wanted columns, whose settings were detected in an earlier file of the data set. A header of this file takes
+    /// precedence over numbers, and over names that the header lacks; else as [`Self::pick`].
     pub(super) fn pick_alike(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
         let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && self.has(given)));
         if fits || self.header == Some(false) || !self.names_itself(wanted) {
@@ -318,7 +319,8 @@ impl Columns<'_> {
         self.pick(&own)
     }
 
-    /// Refuses a file without a header whose columns of text and label seem to be swapped against the earlier file.
+    /// Refuses a file without a header in which the columns of text and label seem to be swapped, compared with the
+    /// earlier file.
     fn refuse_swapped(&self, wanted: &[Column<'_>], picked: &ColumnChoice) -> Result<()> {
         const MANY: usize = 10;
         let at = |what: &str| wanted.iter().zip(&picked.columns).find(|(one, _)| one.what == what);
@@ -340,12 +342,13 @@ impl Columns<'_> {
         self.rows.first().is_some_and(|row| row.iter().any(|cell| cell.trim() == name.trim()))
     }
 
-    /// Returns whether the cell of the first record occurs again in its column.
+    /// Returns whether the cell of the first record in this column occurs again in a later record.
     fn occurs_again(&self, column: usize) -> bool {
         self.first(column).is_some_and(|first| self.below(column).any(|cell| cell == first))
     }
 
-    /// The column with a known name in the first record that is still free.
+    /// The position of a column that has a known name in the first record and is not `taken`; `None` if there is no
+    /// such column.
     fn known(&self, one: &Column<'_>, taken: &[Option<usize>]) -> Option<usize> {
         let first = self.rows.first()?;
         let of = |name: &&str| first.iter().position(|cell| plain(cell) == **name);
@@ -361,7 +364,7 @@ impl Columns<'_> {
         self.rows.iter().skip(1).filter_map(move |row| row.get(column)).map(|cell| cell.trim())
     }
 
-    /// Returns whether a column has numbers below the first record, and no number in it.
+    /// Returns whether a column has only numbers below the first record, whose own cell is no number.
     fn is_above_numbers(&self, column: usize) -> bool {
         const FEW: usize = 2;
         let first = self.first(column).is_some_and(|cell| !number(cell) && !absent(cell));
@@ -369,8 +372,8 @@ impl Columns<'_> {
         first && numbers >= FEW && self.below(column).all(|cell| number(cell) || absent(cell))
     }
 
-    /// A note if the first record, which is read as a record, looks like a header: one of its names is known, or its label is not
-    /// among the few labels below.
+    /// A note if the first record looks like a header, though it is read as a record: one of its cells is a known name, or its
+    /// label is not among the few labels of the other records.
     fn perhaps_a_header(&self, wanted: &[Column<'_>], columns: &[usize]) -> Option<String> {
         const MANY: usize = 20;
         let again = |column: usize| self.occurs_again(column);
@@ -379,7 +382,7 @@ impl Columns<'_> {
         };
         let label = wanted.iter().position(|one| one.what == "label").and_then(|place| columns.get(place));
         let alone = label.is_some_and(|&label| {
-            // A cell may have several labels.
+            // A cell may contain several labels.
             let labels =
                 |cell| str::split(cell, [',', ';', '|']).map(str::trim).filter(|label| !label.is_empty());
             let below = self.below(label).flat_map(labels).collect::<HashSet<_>>();
@@ -388,7 +391,7 @@ impl Columns<'_> {
             self.rows.len() > MANY && below.len() * 4 <= self.rows.len() && is_new
         });
         let pairs = wanted.iter().any(|one| one.what == "source");
-        // Two words without marks, shorter than nearly all below.
+        // The cell has at most two words without marks, and is shorter than nearly all cells below.
         let plain = |cell: &str| cell.chars().all(|c| c.is_alphanumeric() || " _-/".contains(c));
         let short = |&column: &usize| {
             let size = |cell: &str| cell.chars().count();
@@ -440,7 +443,8 @@ impl Columns<'_> {
         hardly && of_left * 4 <= of_right * 3 && (long(left) <= long(right) || of_left * 10 <= of_right)
     }
 
-    /// The error of too many distinct labels, if this column of labels was not set or named.
+    /// The error for too many distinct labels in the column `label`, which was detected; `None` if the labels repeat
+    /// often enough.
     fn too_many_labels(&self, label: usize, header: bool) -> Option<Error> {
         const MANY: usize = 20;
         let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
@@ -524,7 +528,7 @@ fn counted(columns: usize) -> String {
     if columns == 1 { "1 column".to_owned() } else { format!("{columns} columns") }
 }
 
-/// The error of a name that is not among these.
+/// The error for a given name that is not among `names`; `what` is the thing that has names.
 pub(super) fn missing(what: String, given: &str, names: &[impl AsRef<str>]) -> Error {
     let names = || names.iter().map(|name| name.as_ref().trim());
     let error =

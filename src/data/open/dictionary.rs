@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use crate::data::Pair;
 use crate::data::lines::Reason;
 
-/// Returns whether pairs are words with their phonemes: each source is one word, and each target is a sequence of signs between
-/// spaces, about as many as the word has letters.
+/// Returns whether pairs are words with their phonemes: each source is one word, and each target is a sequence of phonemes
+/// between spaces, with about as many phonemes as the word has letters.
 pub(crate) fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> bool {
     const LOOKED_AT: usize = 1_000;
-    /// Maximum number of characters of a phoneme: some have a base, a tie, a length and a tone.
+    /// Maximum number of characters of a phoneme, which may have a base, a tie, a length and a tone.
     const LONGEST: usize = 6;
     let (mut words, mut letters, mut phonemes, mut signs) = (0usize, 0usize, 0usize, 0usize);
     for Pair { source, target } in pairs.into_iter().take(LOOKED_AT) {
@@ -25,13 +25,13 @@ pub(crate) fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) 
         }
         (words, letters) = (words + 1, letters + source.chars().count());
     }
-    // A translation of a word has fewer and longer words.
+    // A translation of a word would have fewer and longer words.
     words > 0 && phonemes > words && 2 * phonemes > letters && 5 * signs <= 12 * phonemes
 }
 
 /// A parser of lines with a word and its phonemes. A number in brackets behind the word marks another pronunciation; a comment
-/// may follow behind `#`; lines that begin with `;;;` are comments. A repeated pronunciation of a word is skipped, as some are
-/// equal without stress.
+/// may follow behind `#`; lines that begin with `;;;` are comments. A repeated pronunciation of a word is skipped, because
+/// without stress some pronunciations are equal. `stress` keeps the digits of stress.
 pub(super) fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<Pair>, Reason> + Send {
     let mut known = HashSet::new();
     move |line| {
@@ -44,7 +44,7 @@ pub(super) fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<Pair>, R
         let plain = |phoneme: &'_ str| -> String {
             match stress {
                 true => phoneme.to_owned(),
-                // Digits in other phonemes are tones, or signs of X-SAMPA.
+                // Other digits at the end of phonemes are tones, or signs of X-SAMPA.
                 false => match phoneme.strip_suffix(['0', '1', '2']) {
                     Some(vowel) if vowel.bytes().all(|b| b.is_ascii_uppercase()) => vowel.to_owned(),
                     _ => phoneme.to_owned(),
@@ -60,7 +60,7 @@ pub(super) fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<Pair>, R
     }
 }
 
-/// A word without the number of its pronunciation.
+/// Removes the number of the pronunciation from a word.
 fn spelling(word: &str) -> &str {
     let numbered = |(word, number): (&'_ str, &str)| {
         (!word.is_empty() && !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))

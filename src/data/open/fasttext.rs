@@ -15,7 +15,7 @@ pub(super) fn labelled(line: &str) -> bool {
     line.trim_start().starts_with(LABEL)
 }
 
-/// The labels at the start of a line, each once, and the text behind them.
+/// Cuts a line into the distinct labels at its start, and the text behind them.
 fn cut(line: &str) -> (Vec<&str>, &str) {
     let (mut labels, mut rest) = (Vec::new(), line.trim());
     while let Some(behind) = rest.strip_prefix(LABEL) {
@@ -33,7 +33,7 @@ pub(super) fn text(line: &str) -> String {
     cut(line).1.to_owned()
 }
 
-/// The text of a line, once with each of its labels; `None` for a blank line.
+/// The records of a line: the text with each of its labels; `None` for a blank line.
 fn record(line: &str) -> Result<Option<Vec<LabelledText>>, Reason> {
     if line.trim().is_empty() {
         return Ok(None);
@@ -64,7 +64,7 @@ pub(super) fn records(file: &TextFile) -> Result<Stream<LabelledText>> {
     Ok(Box::new(file.records(OneLine(record))?.with_lines().flat_map(all)))
 }
 
-/// A note if texts in the first lines have several labels.
+/// A note for the user if texts in the first lines have several labels; else `None`.
 pub(super) fn note(file: &TextFile) -> Result<Option<String>> {
     let several = |line: &str| Ok(Some(cut(line).0.len() > 1));
     let several = file.first_records(OneLine(several))?.filter(|one| matches!(one, Ok(true))).count();

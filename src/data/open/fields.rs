@@ -1,4 +1,4 @@
-//! Records whose fields have names, and their values.
+//! Records with named fields, and the values of fields.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,24 +11,24 @@ use super::column::missing_text;
 use crate::data::lines::{Reason, quoted};
 use crate::data::records::of_columns;
 
-/// A value in a record.
+/// A value of a field in a record.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value<'a> {
     Null,
     Truth(bool),
-    /// A number, as in the file.
+    /// A number, as the text that the file has.
     Number(Cow<'a, str>),
     Text(Cow<'a, str>),
     List(Vec<Value<'a>>),
     Object(Object<'a>),
 }
 
-/// A record whose fields have names; the fields of a list have the numbers from 1 on.
+/// A record with named fields; the elements of a record that is a list are named by their numbers, from 1 on.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Object<'a> {
     pub(super) fields: Vec<(Cow<'a, str>, Value<'a>)>,
     pub(super) is_list: bool,
-    /// The line of a record that is in one line; else 0.
+    /// The line number of a record that is in one line; else 0.
     pub(super) line: u64,
 }
 
@@ -58,12 +58,12 @@ impl Value<'_> {
 }
 
 impl<'a> Object<'a> {
-    /// The value of a field; of equal names, the last.
+    /// The value of the field with this name; if the name is repeated, the last value.
     pub(super) fn get(&self, name: &str) -> Option<&Value<'a>> {
         self.fields.iter().rev().find(|(own, _)| own == name).map(|(_, value)| value)
     }
 
-    /// An owned copy, independent of the text that it was read from.
+    /// Copies the record, so that it does not borrow from the text that it was read from.
     pub(super) fn owned(&self) -> Object<'static> {
         let field = |(name, value): &(Cow<'_, str>, Value<'_>)| (Cow::Owned(name.to_string()), value.owned());
         Object { fields: self.fields.iter().map(field).collect(), is_list: self.is_list, line: self.line }
@@ -98,7 +98,8 @@ impl<'de> Deserialize<'de> for Text<'de> {
     }
 }
 
-/// The fields of an object; only wanted fields keep their values (without `wanted`: all).
+/// Deserializes the fields of an object; only wanted fields keep their values. If `wanted` is `None`, all fields keep
+/// theirs.
 struct Fields<'w> {
     wanted: Option<&'w [String]>,
     depth: usize,
@@ -148,7 +149,7 @@ fn object<'a>(json: &'a str, fields: Fields<'_>) -> serde_json::Result<Object<'a
     Ok(object)
 }
 
-/// Parses a JSON value. The text of a number is kept, which no numeric type does.
+/// Parses a JSON value. A number is kept as text, because numeric types do not keep the digits of the file.
 fn of_raw(raw: &RawValue, depth: usize) -> serde_json::Result<Value<'_>> {
     let json = raw.get();
     let Some(depth) = depth.checked_sub(1) else {
@@ -157,7 +158,7 @@ fn of_raw(raw: &RawValue, depth: usize) -> serde_json::Result<Value<'_>> {
     Ok(match json.as_bytes().first() {
         Some(b'"') => Value::Text(serde_json::from_str::<Text<'_>>(json)?.0),
         Some(b'{') => Value::Object(object(json, Fields { wanted: None, depth })?),
-        // Most lists have strings alone, which are parsed directly.
+        // Most lists have only strings, which are parsed directly.
         Some(b'[') => Value::List(match serde_json::from_str::<Vec<Text<'_>>>(json) {
             Ok(texts) => texts.into_iter().map(|Text(text)| Value::Text(text)).collect(),
             Err(_) => {
@@ -196,7 +197,7 @@ impl From<serde_json::Value> for Value<'static> {
     }
 }
 
-/// The value of a field; dots in the name lead into nested objects.
+/// The value of the field with this path; dots in the path lead into nested objects.
 pub(super) fn at<'v, 'a>(object: &'v Object<'a>, path: &str) -> Option<&'v Value<'a>> {
     if let Some(value) = object.get(path) {
         return Some(value);
@@ -207,7 +208,7 @@ pub(super) fn at<'v, 'a>(object: &'v Object<'a>, path: &str) -> Option<&'v Value
     })
 }
 
-/// All names in an object, with dots for nested objects.
+/// The paths of all fields of an object, with dots for nested objects.
 pub(super) fn names(object: &Object<'_>) -> Vec<String> {
     let of = |(name, value): &(Cow<'_, str>, Value<'_>)| match value {
         Value::Object(inner) if !inner.fields.is_empty() => {
@@ -246,10 +247,11 @@ pub(super) fn text(object: &Object<'_>, name: &str) -> Result<String, Reason> {
     }
 }
 
-/// A function that makes a text of a field of a record.
+/// A function that makes a text of a field, by the record and the name of the field.
 pub(super) type FieldText = fn(&Object<'_>, &str) -> Result<String, Reason>;
 
-/// The text of these fields, each read by `of`; of several fields, missing ones are empty. With `pair` the last is a second text.
+/// The text of these fields, each read by `of`. If there are several fields, some may be missing, and count as empty. If `pair`,
+/// the last field is a second text.
 pub(super) fn text_in(
     object: &Object<'_>,
     names: &[String],
@@ -272,7 +274,8 @@ pub(super) fn text_in(
 /// The separator of labels.
 const BEHIND: char = '\u{1f}';
 
-/// A label, without white space around it. With `lists` also a list of labels, each with U+001F behind it, or a missing label.
+/// A label, without white space around it. With `lists`, a list is accepted too: it is returned as one string with U+001F
+/// behind each label (an empty list is U+001F alone). A missing label is then the empty string.
 pub(super) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<String, Reason> {
     let list = match at(object, name) {
         None | Some(Value::Null) if lists => return Ok(String::new()),
@@ -309,7 +312,7 @@ pub(super) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<Stri
     Ok(if labels.is_empty() { BEHIND.to_string() } else { labels })
 }
 
-/// Advice for a label that is a list.
+/// Advice for the user if a label is a list.
 pub(super) const LABEL_LISTS: &str =
     "`data.target = \"labels\"` in a config (`label_lists`) reads several labels per text";
 

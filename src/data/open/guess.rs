@@ -19,7 +19,7 @@ pub(super) enum Task {
 }
 
 impl Task {
-    /// The formats that have such records.
+    /// The formats that have records for this task.
     fn formats(self) -> &'static [FileFormat] {
         use FileFormat::{Columns, Csv, Dictionary, FastText, JsonLines, Parquet, Plain, Trees, Tsv};
         match self {
@@ -43,7 +43,7 @@ impl Task {
 /// The first and the last bytes of a Parquet file.
 pub(super) const PARQUET: &[u8; 4] = b"PAR1";
 
-/// A format, and the reason for it, for messages.
+/// A format, and the reason for it, which messages show.
 #[derive(Debug, Clone)]
 pub(super) struct Guess {
     pub(super) format: FileFormat,
@@ -51,7 +51,7 @@ pub(super) struct Guess {
 }
 
 impl Guess {
-    /// Adds to an error that the format was guessed, and why.
+    /// Adds a note to an error: the format was guessed, and the reason.
     pub(super) fn explain(&self, error: Error) -> Error {
         match &self.why {
             Some(why) => error.noted(format!(
@@ -62,7 +62,7 @@ impl Guess {
         }
     }
 
-    /// Adds that to the errors of records.
+    /// Adds the note of [`Self::explain`] to all errors among the records.
     pub(super) fn explained<R: 'static>(&self, records: Stream<R>) -> Stream<R> {
         if self.why.is_none() {
             return records;
@@ -72,7 +72,7 @@ impl Guess {
     }
 }
 
-/// The format of a file, as set or guessed.
+/// Returns the format of a file: the set format, else a guess.
 pub(super) fn guess(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> {
     let guess = guessed(file, options, task)?;
     if guess.format == FileFormat::Parquet && cfg!(not(feature = "parquet")) {
@@ -114,7 +114,8 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
     Ok(Guess { format, why: Some(why.to_owned()) })
 }
 
-/// The options for a later file of a data set: as detected in the first file, but as set if its name shows another format.
+/// The options for a later file of a data set: the options that were detected in the first file; if the file's name shows
+/// another format, only the options that the user has set.
 pub(super) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadOptions {
     let other = by_name(&file.name(), task).is_some_and(|own| options.format.is_some_and(|of| of != own));
     match &options.told {
@@ -123,7 +124,7 @@ pub(super) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadO
     }
 }
 
-/// The format of a name's extension, if the task has it.
+/// The format that a name's extension shows, if the task has this format.
 fn by_name(name: &str, task: Task) -> Option<FileFormat> {
     by_ending(name).filter(|format| task.formats().contains(format))
 }
@@ -145,7 +146,7 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
         return Ok((FileFormat::JsonLines, "its lines are lists of JSON"));
     }
     rows::texts(file, task.name())?;
-    // The reader reports an empty file, and a file without records.
+    // An empty file, or a file without records, is reported by its reader.
     match task {
         Task::Tagged => Ok((FileFormat::Columns, "it is a file and not JSON")),
         Task::Labelled if all(&fasttext::labelled) => {
@@ -174,7 +175,7 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     }
 }
 
-/// Returns whether a line may be one of a pronouncing dictionary.
+/// Returns whether a line may be a line of a pronouncing dictionary.
 fn spoken(line: &str) -> bool {
     let said = line.split('#').next().unwrap_or_default();
     let mut phonemes = said.split_whitespace().skip(1).peekable();

@@ -1,4 +1,5 @@
-//! Records of JSON: an object per line; or the elements of a list, which is the whole file or a field of the whole file.
+//! Records of JSON: an object or a list per line; or the elements of a list, which is the whole file or a field of the
+//! file's only object.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,12 +13,12 @@ use crate::data::records::{OneLine, Parser, SkippedRecords, Stream, shown};
 use crate::data::{MalformedLines, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The decisions about a file: the arrangement of its records, and the names of the elements if records are lists.
+/// The layout of a file: the arrangement of the records and, if they are lists, the names of the elements.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     arrangement: Arrangement,
     names: Option<Arc<[String]>>,
-    /// Whether the first record has the names.
+    /// Whether the first record is a header with the names.
     header: bool,
 }
 
@@ -32,31 +33,32 @@ enum Arrangement {
     Lists(Vec<String>),
     /// The values of one object.
     Values,
-    /// Columns with these names in one object: lists, or objects that have a value under the name of each record.
+    /// One object with columns of these names: each column is a list of values, or an object with a value under the
+    /// name of each record.
     Columns(Vec<String>),
     /// The file is one object over several lines, without a list of records.
     Object(Vec<String>),
 }
 
 impl Layout {
-    /// Detects the layout of a file; a file that is one object is read to its end. An object of lists has a column in each list,
-    /// unless records have `lists`.
+    /// Detects the layout of a file; a file that is one object is read to its end. In an object of lists, each list is a column,
+    /// unless `lists` is true: records of the data set have lists.
     pub(super) fn of(file: &TextFile, lists: bool) -> Result<Self> {
         let (arrangement, columns) = arrangement(file, lists)?;
         Ok(Self { arrangement, names: columns.map(Arc::from), header: false })
     }
 
-    /// `Some` if each line is a record, with the names of the elements if the first record has them.
+    /// `Some` if each line is a record; the inner value has the names of the elements if the first record is a header.
     pub(super) fn in_lines(&self) -> Option<Option<Arc<[String]>>> {
         matches!(self.arrangement, Arrangement::Lines).then(|| self.names.clone().filter(|_| self.header))
     }
 
-    /// This layout, with a first record that has the names of the elements.
+    /// This layout with a header: the first record has these names of the elements.
     pub(super) fn with_header(self, names: Vec<String>) -> Self {
         Self { names: Some(names.into()), header: true, ..self }
     }
 
-    /// A note on records that are arranged in one object, as pandas writes them.
+    /// A note for the user on an unusual arrangement, such as records in one object.
     pub(super) fn note(&self) -> Option<&'static str> {
         match self.arrangement {
             Arrangement::Values => Some("records are the values of one object"),
@@ -71,7 +73,7 @@ fn of_lines(file: &TextFile) -> bool {
     extension(&file.name().to_lowercase()).is_some_and(|of| ["jsonl", "ndjson"].contains(&of))
 }
 
-/// Detects the arrangement of the records, and the names of the elements if the file has them.
+/// Detects the arrangement of the records and, if the file has a list `columns`, the names of the elements.
 fn arrangement(file: &TextFile, of_lists: bool) -> Result<(Arrangement, Option<Vec<String>>)> {
     let mut walk = Walk::ahead(file)?;
     match walk.peek()? {
@@ -82,13 +84,13 @@ fn arrangement(file: &TextFile, of_lists: bool) -> Result<(Arrangement, Option<V
     }
     let mut first = ends_in_line(&mut walk);
     if first.is_err() && !of_lines(file) {
-        // The head may end in it.
+        // The first value may be longer than the head of the file.
         first = Walk::new(&file.reopened()).and_then(|mut whole| ends_in_line(&mut whole));
     }
     let several = match first {
         Ok((true, next)) if of_lines(file) || next.is_some() => return Ok((Arrangement::Lines, None)),
         Ok((true, _)) => false,
-        // Behind a truncated line another record begins, or none.
+        // The first line is a truncated record if the next line begins another record, or if the file ends.
         Ok((false, None | Some(b'{'))) | Err(_) => return Ok((Arrangement::Lines, None)),
         Ok((false, _)) => true,
     };
@@ -114,13 +116,14 @@ fn list_or_lines(file: &TextFile) -> Result<Arrangement> {
     }
     Ok(match ends_in_line(&mut walk) {
         Ok((true, Some(b'['))) => Arrangement::Lines,
-        // A single record, of single values.
+        // The list is a single record, whose elements are single values.
         Ok((true, None)) if of_lines(file) && first != Some(b'[') => Arrangement::Lines,
         _ => Arrangement::List,
     })
 }
 
-/// Returns whether the next value ends in its line, and the first byte behind this line or value.
+/// Returns whether the next value ends in the line in which it begins; and the first byte behind the value or, if it
+/// does not end there, behind the line.
 fn ends_in_line(walk: &mut Walk) -> Result<(bool, Option<u8>)> {
     walk.peek()?;
     let ends = walk.value_to(0, None, walk.line)?;
@@ -134,7 +137,7 @@ struct Lists {
     records: Vec<String>,
     /// The names of the other fields.
     others: Vec<String>,
-    /// The names in the list `columns`, if it has strings alone.
+    /// The names in the list `columns`, if it has only strings.
     columns: Option<Vec<String>>,
     /// The number of other fields that are lists.
     of_values: usize,
@@ -143,8 +146,8 @@ struct Lists {
 }
 
 impl Lists {
-    /// Detects the arrangement of an object without lists of records, if all its values are alike: columns that are lists;
-    /// columns that are objects with numbers as names; or records with numbers as names.
+    /// Detects the arrangement of an object without lists of records, if all its values have one form: columns that are
+    /// lists; columns that are objects with numbers as names; or records with numbers as names. Else `None`.
     fn whole(&self, of_lists: bool) -> Option<Arrangement> {
         let numbered = |name: &String| name.parse::<u64>().is_ok();
         let all = self.others.len();
@@ -211,7 +214,7 @@ pub(super) fn lists_in(file: &TextFile) -> Result<Vec<String>> {
     })
 }
 
-/// Returns whether a file, whose name does not show it, is one JSON value with records in it.
+/// Returns whether a file is one JSON value that contains records, although its name does not show JSON.
 pub(super) fn is_whole(file: &TextFile) -> Result<bool> {
     let mut walk = Walk::ahead(file)?;
     match walk.peek()? {
@@ -246,7 +249,7 @@ pub(super) fn object<'a>(
     match record(line, wanted) {
         Ok(Value::Object(object)) => Ok(Some(object)),
         Ok(other) => Err(wrong(format!("{} in {}", other.kind(), shown(line)))),
-        // The line number is counted in the file, not in the parsed text.
+        // The message has the line number in the file, not in the parsed text.
         Err(e) => Err(wrong(format!(
             "{} in {}",
             e.to_string().replace(" at line 1 column", " at column"),
@@ -258,9 +261,9 @@ pub(super) fn object<'a>(
 /// A reader of the elements of the chosen list.
 struct List {
     walk: Walk,
-    /// Whether the list is in an object.
+    /// Whether the list is a field of an object.
     within: bool,
-    /// Whether it is an object, and the elements are its values.
+    /// Whether the list is an object, whose values are the elements.
     named: bool,
     /// The name of the element that was read last.
     key: Option<String>,
@@ -296,7 +299,7 @@ impl List {
         Ok(Self { walk, within, named, key, first: true, room: Usage::default() })
     }
 
-    /// The name of the list: the given name, or the name of the only list.
+    /// The name of the list of records: the chosen name, or the name of the only list.
     fn named<'a>(file: &'a TextFile, layout: &'a Layout) -> Result<&'a str> {
         let what = format!("file `{}`", file.name());
         let wrong = |expected, got| Err(Error::of(ErrorKind::Format, &*what, expected, got));
@@ -348,7 +351,7 @@ impl List {
         Err(walk.unlike(&format!("a column `{name}`"), None))
     }
 
-    /// Reads the bytes of the next element, and returns its line; `None` behind the last.
+    /// Reads the bytes of the next element, and returns its line; `None` behind the last element.
     fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<u64>> {
         into.clear();
         let more = match self.named {
@@ -376,7 +379,7 @@ impl List {
 /// The source of records that are not in lines.
 enum Source {
     List(List),
-    /// The columns: a record has a value of each.
+    /// The columns; a record has a value of each column.
     Columns(Vec<(String, List)>),
 }
 
@@ -402,7 +405,7 @@ impl Source {
         }
     }
 
-    /// Reads the bytes of the next record, and returns its line; `None` behind the last.
+    /// Reads the bytes of the next record, and returns its line; `None` behind the last record.
     fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<u64>> {
         let columns = match self {
             Self::List(list) => return list.next(into),
@@ -410,7 +413,7 @@ impl Source {
         };
         into.clear();
         into.push(b'{');
-        // The line and the name of the record in the first column.
+        // The line and the name of the record, which the first column decides.
         let (mut first, mut value) = (None, Vec::new());
         for (name, list) in columns.iter_mut() {
             let found = (list.next(&mut value)?, list.key.take());
@@ -438,7 +441,8 @@ impl Source {
     }
 }
 
-/// Parses an element into a record; the error has the line within the element. The fields of a list have these names, or numbers.
+/// Parses an element into a record; the line in the error is counted within the element. The elements of a list have these names,
+/// or numbers from 1 on.
 fn element<'a>(
     json: &'a str,
     wanted: Option<&[String]>,
@@ -485,7 +489,7 @@ pub(super) fn first(file: &TextFile, layout: &Layout, count: usize) -> Result<Ve
     };
     let (mut found, mut all) = (Vec::new(), all.take(count));
     found.extend(all.next().transpose()?);
-    // The reader of the records reports malformed later records.
+    // Malformed later records are reported by the reader of the records.
     found.extend(all.map_while(Result::ok));
     Ok(found)
 }
@@ -502,7 +506,7 @@ pub(super) fn first_line(file: &TextFile, layout: &Layout) -> Result<u64> {
     Ok(list.walk.line)
 }
 
-/// A parser with at most one record per line, made with the line's number.
+/// A parser with at most one record per line; the function gets the line's number.
 struct Numbered<F> {
     line: u64,
     make: F,
@@ -584,7 +588,7 @@ pub(super) fn records<R: 'static>(
     })))
 }
 
-/// Checks that records that are lists are as long as the first.
+/// Checks that a record that is a list has as many elements as the first record.
 fn even(object: &Object<'_>, width: &mut Option<usize>) -> Result<(), Reason> {
     let own = object.fields.len();
     match object.is_list.then(|| *width.get_or_insert(own)) {

@@ -16,16 +16,17 @@ use crate::data::records::{OneLine, Records, SkippedRecords, Stream, of_columns,
 use crate::data::{Fingerprint, Folder, LabelledText, MalformedLines, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A file, and the kind of its records.
+/// A file of labelled texts, and the origin of the texts and labels.
 #[derive(Debug)]
 enum Input {
-    /// Each record has its label. The form of the first file is known, the form of the others is detected when they are read.
+    /// Each record has a label. The form of the first file is known; the forms of the other files are detected when they are
+    /// read.
     Records(TextFile, Option<Box<Form>>),
-    /// Each line is a text of this label.
+    /// Each line is a text with this label.
     Lines(TextFile, String),
-    /// Each cell of the only column of a table is a text of this label.
+    /// Each cell of the table's only column is a text with this label.
     Cells(TextFile, table::Table, String),
-    /// The whole file is a text of this label.
+    /// The whole file is a text with this label.
     Whole(TextFile, String),
 }
 
@@ -77,13 +78,13 @@ impl Input {
     }
 }
 
-/// Adds to texts the lines that they are read from.
+/// Stores in each text the line that it was read from.
 fn placed(file: &TextFile, records: Records<LabelledText>) -> Stream<LabelledText> {
     let name = Arc::from(file.name());
     Box::new(records.with_lines().map(move |one| one.map(|(text, line)| text.placed(&name, line))))
 }
 
-/// The texts of lines with several texts each, with their lines.
+/// The texts of lines that have several texts each; each text gets the number of its line.
 fn all_placed(file: &TextFile, records: Records<Vec<LabelledText>>) -> Stream<LabelledText> {
     let name: Arc<str> = Arc::from(file.name());
     Box::new(records.with_lines().flat_map(move |one| match one {
@@ -92,7 +93,7 @@ fn all_placed(file: &TextFile, records: Records<Vec<LabelledText>>) -> Stream<La
     }))
 }
 
-/// The columns of the text, then the column of the label, then the column of the group if it is set.
+/// The wanted columns: the columns of the text, the column of the label and, if it is set, the column of the group.
 fn wanted(options: &ReadOptions) -> Vec<Column<'_>> {
     let mut wanted = Column::texts(&options.text);
     wanted.push(Column { what: "label", given: options.label.as_deref(), known: LABEL });
@@ -144,7 +145,7 @@ impl Form {
         matches!(self.parts, LabelFormat::Cells(_))
     }
 
-    /// A description of how the file is read, without the reason for a header.
+    /// Describes the format and the columns of the file, without the reason for a header.
     fn reading(&self) -> String {
         let mut options = self.options.clone();
         options.notes.retain(|note| !note.contains("is a header"));
@@ -206,7 +207,7 @@ struct Inputs {
 
 /// Extensions of tables and other files of records.
 const RECORDS: [&str; 6] = ["tsv", "csv", "jsonl", "ndjson", "json", "parquet"];
-/// Names of folders with unlabelled texts, beside the class folders.
+/// Names of folders that have unlabelled texts and are next to the class folders.
 const UNLABELLED: [&str; 4] = ["unsup", "unlabeled", "unlabelled", "unsupervised"];
 
 /// The folder of a file, by its path below another folder.
@@ -214,7 +215,7 @@ fn parent(below: &str) -> &str {
     below.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-/// The class folders of a folder, without other files and unlabelled texts; and notes on what is left out.
+/// The files in class folders, without other files and unlabelled texts; and notes on the files that are left out.
 fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     let files = || folder.files().iter().map(|(below, _)| below.as_str());
     let top = |below: &&str| parent(below).is_empty();
@@ -254,7 +255,8 @@ fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     Ok((folder, notes))
 }
 
-/// Returns whether several tables in a folder have texts alone, and no numbers in their names: each is then a class.
+/// Returns whether a folder has several tables that have only texts, and whose names have no numbers: each table is
+/// then a class.
 fn are_classes(files: &[(String, TextFile)], options: &ReadOptions) -> Result<bool> {
     let numbered = |(below, _): &(String, TextFile)| below.contains(|c: char| c.is_ascii_digit());
     if files.len() < 2 || files.iter().any(numbered) {
@@ -271,7 +273,8 @@ fn are_classes(files: &[(String, TextFile)], options: &ReadOptions) -> Result<bo
     Ok(true)
 }
 
-/// Detects the files of a folder: files of records, or a file or a folder per class. Returns the decisions.
+/// Detects whether a folder has files of records, a file per class or a folder per class, and collects the files.
+/// Returns the decisions.
 fn folder(
     path: &Path,
     options: &ReadOptions,
@@ -309,7 +312,7 @@ fn folder(
                 return Err(Error::of(ErrorKind::Format, what(), expected, got));
             }
             match () {
-                // Numbered files are shards of one data set.
+                // Files whose names differ by numbers are shards of one data set.
                 () if of_records && are_classes(files, options)? => FileFormat::FilePerClass,
                 () if of_records || files.len() == 1 => FileFormat::Tsv,
                 () if parents.len() > 1 => FileFormat::FolderPerClass,
@@ -318,7 +321,7 @@ fn folder(
         }
     };
     if options.format.is_none() && format != FileFormat::FolderPerClass {
-        // Each file is open until it is read.
+        // Opened files stay open until they are read, so only this many are looked at.
         const LOOKED_AT: usize = 100;
         for (_, file) in files.iter().take(LOOKED_AT) {
             rows::texts(file, "labelled texts")?;
@@ -359,7 +362,7 @@ fn folder(
     Ok(notes)
 }
 
-/// Opens a table behind the first one; adds a note if it is read in another way.
+/// Opens a table behind the first one; adds a note if its format or columns differ from the first.
 fn later(
     file: TextFile,
     first: &str,
@@ -408,7 +411,7 @@ impl Inputs {
         }
         let mut first: Option<String> = None;
         for (_, file) in classes {
-            // All are read as the first, unless their names show another format.
+            // The other files are read like the first file, unless their names show another format.
             if let Some(first) = &first {
                 let later = later(file, first, &options, window, &mut notes, inputs.len())?;
                 inputs.push(later);
@@ -430,7 +433,7 @@ impl Inputs {
 
     /// Iterates over the records of all files; an error in a file is an item.
     fn records(self: Arc<Self>) -> Stream<LabelledText> {
-        // Files that are no texts are reported together.
+        // All files that are not text are reported in one error.
         let (mut number, mut strays) = (0, SkippedRecords::default());
         let next = move || -> Option<Stream<LabelledText>> {
             let Some(input) = self.inputs.get(number) else {

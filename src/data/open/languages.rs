@@ -1,4 +1,5 @@
-//! The source of a pair if headers or extensions of files name languages: names decide, whatever their order.
+//! Detection of the source of pairs by languages in headers or in extensions of files: the languages decide, not their
+//! order.
 
 use std::path::PathBuf;
 
@@ -10,7 +11,8 @@ use super::{objects, table};
 use crate::data::TextFile;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The languages of source and target, if their columns or the extensions of their files name them.
+/// The languages of source and target, if the columns or the extensions of the training files name languages; else
+/// `None`.
 fn known(options: &ReadOptions) -> Option<[String; 2]> {
     let named = |column: &Option<String>| column.clone().filter(|name| language(name));
     match (named(&options.source), named(&options.target)) {
@@ -19,10 +21,12 @@ fn known(options: &ReadOptions) -> Option<[String; 2]> {
     }
 }
 
-/// Picks columns by the languages in extensions of earlier files, if they are names of columns; else as set or detected.
+/// Picks the columns whose names are the languages of earlier files; if there are no such columns, the columns that are
+/// set or detected.
 ///
 /// # Errors
-/// As `of`; if the columns have names of other languages: their order alone would decide which is the source.
+/// The errors of `of`; if the columns are named by other languages, because then only their order would decide which is
+/// the source.
 pub(super) fn pick<T>(
     file: &TextFile,
     options: &ReadOptions,
@@ -51,17 +55,18 @@ pub(super) fn pick<T>(
     }
 }
 
-/// Orders two files as the languages of earlier files, if their extensions name these; stores the languages of the first files.
+/// Orders two files by the languages of earlier files, if the extensions are these languages. For the first two files, stores
+/// the languages in `options`.
 ///
 /// # Errors
-/// If the extensions are other languages: their order alone would decide which is the source.
+/// If the extensions are other languages, because then only their order would decide which is the source.
 pub(super) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) -> Result<()> {
     let ending = |path: &PathBuf| {
         let name = path.to_str().and_then(extension)?;
         language(name).then(|| name.to_owned())
     };
     if let [Some(source), Some(target)] = paths.each_ref().map(ending) {
-        // `de-DE` is `de`.
+        // `de-DE` counts as `de`.
         let base = |name: &str| plain(name.split(['-', '_']).next().unwrap_or_default());
         let same = |a: &str, b: &str| base(a) == base(b);
         match known(options) {
@@ -80,12 +85,12 @@ pub(super) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) -> Resu
             None => options.languages = Some([source, target]),
         }
     }
-    // Names of columns are no names of files.
+    // Names of columns do not apply to parallel files.
     (options.source, options.target) = (None, None);
     Ok(())
 }
 
-/// Sets the column of the source, if a column has the language of earlier sources as its name.
+/// Sets the column of the source, if the name of a column is the language of the sources in earlier files.
 pub(super) fn name_source(file: &TextFile, options: &mut ReadOptions) {
     let Some([source, _]) = known(options).filter(|_| options.source.is_none()) else { return };
     let wanted = [Column { what: "source", given: Some(&source), known: SOURCE }];

@@ -14,18 +14,18 @@ use crate::data::lines::{Reason, quoted};
 use crate::data::records::Stream;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The decisions about a file: the wanted fields of its records, and their layout.
+/// The decisions about a file: the wanted fields of the records, and the layout of the records.
 #[derive(Debug, Clone)]
 pub(super) struct FieldChoice {
     /// The names of the fields, in the order of the wanted columns.
     pub(super) names: Vec<String>,
-    /// The decisions and their reasons, for the user.
+    /// Notes for the user on the decisions and their reasons.
     pub(super) notes: Vec<String>,
-    /// The layout of a JSON file.
+    /// The layout of a JSON file; `None` for Parquet.
     layout: Option<json::Layout>,
 }
 
-/// Returns whether a column has lists: words and their tags are lists, and several labels may be.
+/// Returns whether the values of a column are lists: words and tags are lists.
 fn listed(one: &Column<'_>) -> bool {
     ["tokens", "tags"].contains(&one.what)
 }
@@ -38,7 +38,7 @@ fn fits(one: &Column<'_>, value: &Value<'_>, options: &ReadOptions) -> bool {
     }
 }
 
-/// Checks that no field is repeated in a text of several fields.
+/// Checks that no field is wanted twice in a text of several fields.
 fn differ(file: &TextFile, wanted: &[Column<'_>]) -> Result<()> {
     let texts: Vec<&str> =
         wanted.iter().filter(|one| one.what == "text").filter_map(|one| one.given).collect();
@@ -49,7 +49,7 @@ fn differ(file: &TextFile, wanted: &[Column<'_>]) -> Result<()> {
     Err(error.noted("`text` (`data.text` in a config) names them"))
 }
 
-/// Picks the wanted fields; the options set whether the first list has their names.
+/// Picks the wanted fields. If records are lists, the options set whether the first list is a header.
 pub(super) fn picked(
     file: &TextFile,
     format: FileFormat,
@@ -74,7 +74,7 @@ pub(super) fn picked(
     Ok(FieldChoice { names: named(file, &example, wanted, options)?, notes, layout: Some(layout) })
 }
 
-/// The first record, completed by fields of later records that it lacks.
+/// The first record, completed by the fields that only later records have.
 fn completed(
     file: &TextFile,
     layout: &json::Layout,
@@ -155,7 +155,7 @@ fn of_lists(
     let rows: Vec<Vec<String>> = json::first(file, &layout, LOOKED_AT)?.iter().map_while(row).collect();
     let line = json::first_line(file, &layout)?;
     let columns = Columns { name: &file.name(), rows: &rows, line, header: options.header };
-    // For a text alone, the label is detected, too, so that it is not taken for the text.
+    // If only the text is wanted, the label is detected, too, so that it is not taken for the text.
     let label = Column { what: "label", given: None, known: LABEL };
     let found = match wanted {
         [text] if text.what == "text" && text.given.is_none() && first.len() == 2 => {
@@ -173,7 +173,7 @@ fn of_lists(
         notes.push(said(&names));
         return Ok(FieldChoice { names, notes, layout: Some(layout) });
     }
-    // An empty or repeated name does not count: its element has a number.
+    // An empty or repeated name does not count; the element is named by its number.
     let once = |cell: &str| !cell.is_empty() && first.iter().filter(|own| own.trim() == cell).count() == 1;
     let name = |(number, cell): (usize, &String)| {
         let cell = cell.trim();
@@ -183,7 +183,8 @@ fn of_lists(
     Ok(FieldChoice { names, notes, layout: Some(layout.with_header(all)) })
 }
 
-/// The elements of the wanted kind, in their order: of two, the first is the text, the source or the words.
+/// The positions of the elements whose values have the wanted form, in order: of two positions, the first is the text,
+/// the source or the words.
 fn positions(
     file: &TextFile,
     example: &Object<'_>,
@@ -264,13 +265,14 @@ fn named(
     Ok(found)
 }
 
-/// The two picked names.
+/// The picked names, which must be two.
 pub(super) fn two(names: &[String]) -> Result<[String; 2]> {
     <[String; 2]>::try_from(names.to_vec()).map_err(|_| Error::new("fields", "two", "others"))
 }
 
 impl FieldChoice {
-    /// `Some` if each record is in a line of its own, with the names of the elements if the first line has them.
+    /// `Some` if each line is a record; the inner value has the names of the elements if the first line is a header.
+    /// Else `None`.
     pub(super) fn in_lines(&self) -> Option<Option<Arc<[String]>>> {
         self.layout.as_ref()?.in_lines()
     }
@@ -294,7 +296,7 @@ impl FieldChoice {
         found
     }
 
-    /// Returns whether there is such a field, with a single value.
+    /// Returns whether records have a field of this name whose value is no list and no object.
     pub(super) fn has_single(&self, file: &TextFile, name: &str) -> bool {
         let example = match &self.layout {
             Some(layout) => example(file, layout),
@@ -306,7 +308,7 @@ impl FieldChoice {
         example.is_ok_and(|of| matches!(of.get(name), Some(Value::Text(_) | Value::Number(_))))
     }
 
-    /// The records of the file, made of the fields.
+    /// The records of the file, made from the values of the picked fields.
     pub(super) fn records<R: 'static>(
         &self,
         file: &TextFile,

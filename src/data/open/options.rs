@@ -1,4 +1,4 @@
-//! The options of reading: settings that override or complete the detection.
+//! The options for reading data sets: settings that override or complete the detection.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,27 +8,28 @@ use crate::data::lines::quoted;
 use crate::data::{Encoding, FirstIndex, MalformedLines, TagScheme, Tagging, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The note on a first line that may be a header.
+/// A part of the note on a first line that is read as a record, but may be a header.
 pub(super) const DOUBT: &str = "is read as a record; if it is a header";
 
 /// The format of a data set's files or folders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileFormat {
-    /// Columns between tabs, with a header line or without; quotation marks are text unless all first cells have them as in CSV. Without
-    /// any tab, as [`Self::Csv`].
+    /// Columns between tabs, with a header line or without. Quotation marks are text, unless the cells of the first records are
+    /// quoted as in CSV. A file without any tab is read as [`Self::Csv`].
     Tsv,
     /// Columns between commas, semicolons, tabs or bars as in RFC 4180, with a header line or without: a cell in quotation marks
-    /// may have separators and line ends in it.
+    /// may contain separators and line ends.
     Csv,
-    /// JSON: an object or a list per line, a list of objects or of lists, an object with such lists in it, of which
-    /// `file.json!train` names one, or an object of columns or of numbered records. Also `json`.
+    /// JSON, also by the name `json`: an object or a list per line; a list of objects or of lists; an object that
+    /// contains such lists, of which `file.json!train` chooses the list `train`; an object of columns, or of numbered
+    /// records.
     JsonLines,
     /// Parquet, read by row groups; needs the feature `parquet`.
     Parquet,
     /// A word per line with its tags in columns, blank lines between sentences, as in the CoNLL shared tasks.
     Columns,
-    /// A folder of parallel files: `seq.in`, `seq.out`, perhaps `label`.
+    /// A folder of parallel files: `seq.in` with words, `seq.out` with tags, and perhaps `label` with labels.
     Parallel,
     /// A file per class, a text per line.
     FilePerClass,
@@ -36,11 +37,11 @@ pub enum FileFormat {
     FolderPerClass,
     /// A tree in brackets per line, `(label left right)` or `(label word)`: the leaves are the text, the root has the label.
     Trees,
-    /// A text per line with its label before it, as for fastText: `__label__good A fine film.`
+    /// A text per line, with the label before the text, as for fastText: `__label__good A fine film.`
     FastText,
-    /// A pronouncing dictionary as CMUdict: a word and its phonemes.
+    /// A pronouncing dictionary in the format of CMUdict: a word and its phonemes per line.
     Dictionary,
-    /// A label and numbered features per line: no texts, but [`LabelledRows`](crate::data::LabelledRows).
+    /// A label and numbered features per line, which [`LabelledRows`](crate::data::LabelledRows) reads, and no texts.
     Libsvm,
     /// Plain text.
     Plain,
@@ -105,8 +106,8 @@ impl FromStr for FileFormat {
 /// The options of reading a data set's files. Options that are not set are detected: the format from the name and the first
 /// lines, the columns from a header line, the encoding from the bytes.
 ///
-/// Columns are given by name, or by number from 1 on. In JSON objects and Parquet they have only names, and a dot leads into a
-/// nested object: `review.text`.
+/// Columns are given by name, or by number from 1 on. In JSON objects and Parquet, columns have only names, and a dot leads
+/// into a nested object: `review.text`.
 ///
 /// ```
 /// use unpadded::data::{FileFormat, ReadOptions};
@@ -137,17 +138,17 @@ pub struct ReadOptions {
     pub(super) repair_tags: bool,
     pub(in crate::data) scheme: Option<TagScheme>,
     pub(in crate::data) first_index: Option<FirstIndex>,
-    /// The languages of source and target, from the extensions of files.
+    /// The languages of source and target, detected from the extensions of parallel files.
     pub(super) languages: Option<[String; 2]>,
-    /// The columns of words and tags, once detected.
+    /// The columns of words and tags; `None` until they are detected.
     pub(super) columns: Option<Box<Columns>>,
-    /// The scheme that tags are repaired by, once detected.
+    /// The scheme by which tags are repaired; `None` until it is detected.
     pub(super) tagging: Option<Box<Tagging>>,
-    /// The settings, without the properties that were detected in a file.
+    /// The user's settings, without the properties that were detected in a file.
     pub(super) told: Option<Box<ReadOptions>>,
-    /// The decisions about a file and their reasons, for the user.
+    /// Notes for the user on the decisions about a file and their reasons.
     pub(super) notes: Vec<String>,
-    /// The detected properties of a file, which hold for it alone.
+    /// The detected properties that hold only for one file.
     pub(super) found: Box<DetectedFormat>,
 }
 
@@ -165,24 +166,24 @@ impl ReadOptions {
         Self::default()
     }
 
-    /// Stores the encoding of a file.
+    /// Stores the encoding of a file in the detected properties.
     pub(super) fn encoded_as(&mut self, file: &TextFile) {
         self.found.encoding = Some(file.characters().0.name());
         let note = file.encoding_note().filter(|note| !self.notes.contains(note));
         self.notes.extend(note);
     }
 
-    /// The note on a first line that is read as a record and may be a header.
+    /// The note on a first line that is read as a record, but may be a header; `None` if there is no such note.
     pub(crate) fn doubt(&self) -> Option<&str> {
         self.notes.iter().find(|note| note.contains(DOUBT)).map(String::as_str)
     }
 
-    /// Returns whether columns have numbers.
+    /// Returns whether columns may be given by number in this format.
     fn by_numbers(&self) -> bool {
         !matches!(self.format, Some(FileFormat::JsonLines | FileFormat::Parquet))
     }
 
-    /// The settings, as the base for detection; notes on other files are dropped.
+    /// The user's settings, for the detection of the next file; notes on other files are dropped.
     pub(super) fn told(&self) -> Self {
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
         Self { told: Some(told), notes: Vec::new(), ..self.clone() }
@@ -201,10 +202,10 @@ impl ReadOptions {
         ]
     }
 
-    /// Checks that neither several columns of a text nor a column of groups are given for a format that has no columns.
+    /// Refuses several columns of a text, and a column of groups, for a format that has no columns.
     ///
     /// # Errors
-    /// If they are given.
+    /// If the options have such columns.
     pub(super) fn without_columns(&self, format: FileFormat, of: &str) -> Result<()> {
         let (what, key, columns) = match &self.group {
             _ if self.text.len() > 1 => ("columns of the text", "data.text", &*self.text),
@@ -224,8 +225,9 @@ impl ReadOptions {
         Self { format: Some(format), ..self }
     }
 
-    /// Sets the encoding. By default, a file that is not UTF-8 is read as UTF-16 if it has its byte order mark, or as
-    /// Windows-1252 if hardly a character beyond ASCII is UTF-8 and no other encoding is likelier; else it is refused.
+    /// Sets the encoding. By default, the encoding is detected: UTF-8; UTF-16, if the file begins with its byte order
+    /// mark; Windows-1252, if hardly any character beyond ASCII is valid UTF-8 and no other encoding is likelier. A
+    /// file with another likeliest encoding is an error.
     #[must_use]
     pub fn encoding(self, encoding: Encoding) -> Self {
         Self { encoding: Some(encoding), ..self }
@@ -238,14 +240,14 @@ impl ReadOptions {
     }
 
     /// Sets whether the first record of a table is a header. By default, it is a header if it has a known name for each wanted
-    /// column, or if it has a text in a column where all later records have numbers.
+    /// column, or if it has a text in a column in which all later records have numbers.
     #[must_use]
     pub fn header(self, header: bool) -> Self {
         Self { header: Some(header), ..self }
     }
 
-    /// Sets the separator of a table's columns, such as `;`. By default, it is the one of comma, semicolon, tab and bar that
-    /// gives the same number of columns in the first records.
+    /// Sets the separator of a table's columns, such as `;`. By default, it is detected: the comma, semicolon, tab or bar
+    /// that cuts the first records into equal numbers of columns.
     #[must_use]
     pub fn separator(self, separator: char) -> Self {
         Self { separator: Some(separator), ..self }
@@ -260,8 +262,8 @@ impl ReadOptions {
     /// Sets several columns of the text: the text is their cells, in this order, with one tab between them.
     ///
     /// Tabs and line breaks within a cell become spaces, so that a text has as many parts as columns. A cell may be empty, and a
-    /// field of JSON null or missing, if another column has text. Tables, JSON and Parquet have columns; for files of other
-    /// formats the error names `data.text`. All columns must be given: none is detected.
+    /// JSON field may be null or missing, if another column has text. Only tables, JSON and Parquet have columns; for other
+    /// formats, an error names the setting `data.text`. All columns of the text must be given, as none is detected.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, ReadOptions};
@@ -278,7 +280,8 @@ impl ReadOptions {
         Self { text: columns.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// Sets whether the last of [`Self::texts`] is a second text: neither it nor the first text may be empty.
+    /// Sets whether the last of [`Self::texts`] is a second text. Then neither the first nor the second text may be
+    /// empty.
     #[must_use]
     pub(crate) fn pair(self, pair: bool) -> Self {
         Self { pair, ..self }
@@ -310,8 +313,8 @@ impl ReadOptions {
     }
 
     /// Allows several labels per text: in JSON and Parquet the label may be a list of texts or numbers. Each label gets U+001F
-    /// behind it, and an empty list becomes U+001F alone. An empty label cell is allowed, and a label that is null or missing; a
-    /// label that is no list is read as without this option.
+    /// behind it, and an empty list becomes U+001F alone. A label may also be an empty cell, null, or missing. A label that is
+    /// no list is read like without this option.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, ReadOptions};
@@ -340,8 +343,8 @@ impl ReadOptions {
         Self { target: Some(column.into()), ..self }
     }
 
-    /// Sets the column of the words: the field with their list in JSON and Parquet, the number of the column in files of columns;
-    /// in CoNLL-U also its name, such as `lemma`.
+    /// Sets the column of the words: in JSON and Parquet, the field with the list of words; in files of columns, the number of
+    /// the column; in CoNLL-U also the name of the column, such as `lemma`.
     #[must_use]
     pub fn tokens(self, column: impl Into<String>) -> Self {
         Self { tokens: Some(column.into()), ..self }
@@ -366,33 +369,35 @@ impl ReadOptions {
         Self { phrases, ..self }
     }
 
-    /// Repairs tagged texts: rewrites tags that break the scheme, as conlleval reads them. An `I` behind `O`, or behind another
-    /// kind, begins a chunk. A note beside the columns has the number of rewritten tags.
+    /// Repairs tagged texts: rewrites tags that break the scheme, as conlleval reads them. For example, an `I` behind `O`, or
+    /// behind a chunk of another kind, begins a chunk. [`DataSet::read_as`](crate::data::DataSet::read_as), displayed, has the
+    /// number of rewritten tags beside the columns.
     #[must_use]
     pub fn repair_tags(self) -> Self {
         Self { repair_tags: true, ..self }
     }
 
-    /// Sets the tag scheme of tagged texts. By default, it is the scheme that all tags keep.
+    /// Sets the tag scheme of tagged texts. By default, the scheme is detected: all tags keep it.
     #[must_use]
     pub fn scheme(self, scheme: TagScheme) -> Self {
         Self { scheme: Some(scheme), ..self }
     }
 
-    /// Sets the number of the first feature in rows of features. By default, 0 if there is an index 0, and else 1.
+    /// Sets the number of the first feature in rows of features. By default, the number is 0 if a row has an index 0,
+    /// and else 1.
     #[must_use]
     pub fn first_index(self, first: FirstIndex) -> Self {
         Self { first_index: Some(first), ..self }
     }
 
-    /// Keeps the digits of stress in a pronouncing dictionary.
+    /// Keeps the digits of stress in the phonemes of a pronouncing dictionary (default: they are removed).
     #[must_use]
     pub fn stress(self) -> Self {
         Self { stress: true, ..self }
     }
 }
 
-/// The format and the columns, as far as they are set or detected.
+/// Shows the format and the columns, as far as they are set or detected, and the notes on the detection.
 impl fmt::Display for ReadOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let format = self.format.map(|format| format!("`{format}`"));

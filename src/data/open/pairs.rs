@@ -24,7 +24,7 @@ fn wanted(options: &ReadOptions) -> [Column<'_>; 2] {
 enum Form {
     Dictionary(bool),
     Fields(objects::FieldChoice),
-    /// The first two columns between tabs, and perhaps a third.
+    /// Source and target are the first two columns between tabs; a third column is skipped.
     Lines,
     Cells(table::Table),
 }
@@ -60,7 +60,7 @@ impl Form {
                 let pick = |options: &ReadOptions| table::Table::of(file, format, options, &wanted(options));
                 let names_of = |table: &table::Table| table.has_header().then(|| table.names().to_vec());
                 let table = languages::pick(file, options, pick, names_of);
-                // Without a header a third column may be in some lines and not in others.
+                // Without a header, only some lines may have a third column.
                 let plain = !given
                     && table
                         .as_ref()
@@ -117,7 +117,7 @@ fn parallel(mut paths: [PathBuf; 2], options: &mut ReadOptions, window: bool) ->
     Ok(Box::new(move || parallel::pairs(&source, &target)))
 }
 
-/// Detects the format and the columns of a file; `all` is how the files before it are read.
+/// Detects the format and the columns of a file; `all` has the options of the files before it, and gets the decisions.
 fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<Opener<Pair>> {
     let mut options = alike(all, &file, Task::Pairs);
     let guess = guess(&file, &options, Task::Pairs)?;
@@ -127,7 +127,7 @@ fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<O
     if all.format.is_none_or(|format| format == guess.format) {
         *all = options;
     }
-    // With several files, no file is open before it is read.
+    // If there are several files, each is closed until it is read.
     if several {
         file.close();
     }

@@ -1,5 +1,5 @@
 //! Rows of a Parquet file as records with named fields. Only the wanted columns are read, some rows at a time, so that a file may
-//! be larger than memory, which holds one page of each wanted column.
+//! be larger than memory: one page of each wanted column is in memory.
 
 pub(super) mod write;
 
@@ -29,7 +29,7 @@ const ROWS: usize = 64;
 /// The supported contents of columns, for messages.
 const READ: &str = "texts, numbers, truth values, or lists of these";
 
-/// Bytes with a checked length: ranges beyond the end, as a damaged file may declare them, are refused.
+/// Bytes with a checked length: ranges beyond the end, which a damaged file may declare, are refused.
 struct Bounded<R>(R);
 
 impl<R: ChunkReader> Bounded<R> {
@@ -70,8 +70,8 @@ fn damaged(name: &str, e: &ParquetError) -> Error {
     Error::of(ErrorKind::Format, format!("file `{name}`"), "a Parquet file that can be read", got)
 }
 
-/// Runs the crate's reader on bytes of the file `name`. The reader panics on some damaged bytes, which is an error here; the
-/// panic is still printed on standard error, and it ends the program if panics abort.
+/// Runs the reader of the crate `parquet` on the file `name`. The reader panics on some damaged bytes; the panic is turned
+/// into an error. It is still printed on standard error, and it ends the program if panics abort.
 fn guarded<T>(name: &str, read: impl FnOnce() -> Outcome<T>) -> Result<T> {
     let outcome = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str);
@@ -84,7 +84,7 @@ fn guarded<T>(name: &str, read: impl FnOnce() -> Outcome<T>) -> Result<T> {
 fn open(file: &TextFile) -> Result<Box<dyn FileReader>> {
     match file.plain()? {
         Some(plain) => reader(&file.name(), plain),
-        // Compressed files have no random access.
+        // Compressed files have no random access, so the contents are read into memory.
         None => reader(&file.name(), Bytes::from(file.contents()?)),
     }
 }
@@ -120,17 +120,17 @@ enum Kind {
     Number,
 }
 
-/// A column, perhaps nested in another or with lists.
+/// A column of values, which may be nested in other columns or have lists.
 struct Field {
-    /// The name, with dots behind the names of the enclosing columns.
+    /// The path of the column: the names of the enclosing columns and its own name, with dots between them.
     name: String,
     /// The number of the column among the leaf columns.
     leaf: usize,
-    /// The conversion of its values, if it can be read.
+    /// The conversion of the column's values; `None` if they cannot be read.
     kind: Option<Kind>,
-    /// The definition level from which on a list has an element, if it has lists.
+    /// The definition level from which on a list has an element; `None` for a column without lists.
     element: Option<i16>,
-    /// Its type in the file, for messages.
+    /// The type of the column in the file, for messages.
     told: String,
 }
 
@@ -150,7 +150,7 @@ fn kind(of: &ColumnDescriptor) -> Option<Kind> {
         Physical::FLOAT | Physical::DOUBLE => Some(Kind::Number),
         Physical::BYTE_ARRAY => match (of.logical_type_ref(), of.converted_type()) {
             (Some(LogicalType::String | LogicalType::Enum | LogicalType::Json), _) => Some(Kind::Text),
-            // Old files do not mark text.
+            // Old files do not mark bytes as text.
             (None, ConvertedType::NONE | ConvertedType::UTF8 | ConvertedType::ENUM | ConvertedType::JSON) => {
                 Some(Kind::Text)
             }
@@ -167,7 +167,7 @@ fn is_list(of: &Type) -> bool {
 
 fn field(leaf: usize, of: &ColumnDescriptor, root: &Type) -> Field {
     let parts = of.path().parts();
-    // The first repeated part, and whether it is in a list.
+    // The first repeated field of the path, and whether it is in a list.
     let (mut inside, mut repeated) = (root, None);
     for (depth, part) in parts.iter().enumerate() {
         let Some(child) = inside.get_fields().iter().find(|child| child.name() == part) else { break };
@@ -202,7 +202,7 @@ fn fields(file: &dyn FileReader) -> Vec<Field> {
     schema.columns().iter().enumerate().map(|(leaf, of)| field(leaf, of, root)).collect()
 }
 
-/// An example object with a value of the right kind for each field.
+/// An example record, with a value of the right kind for each field.
 pub(super) fn example(file: &TextFile) -> Result<Object<'static>> {
     let value = |field: &Field| match (field.kind, field.element) {
         (None, _) => Value::Object(serde_json::Map::new()),
@@ -217,7 +217,7 @@ pub(super) fn example(file: &TextFile) -> Result<Object<'static>> {
     Ok(Object { fields, ..Object::default() })
 }
 
-/// The class names that the library `datasets` stores beside columns of class ids.
+/// The class names of columns of class ids, by column, which the Python library `datasets` stores in the metadata.
 fn classes(file: &dyn FileReader) -> HashMap<String, Arc<[String]>> {
     let beside = file.metadata().file_metadata().key_value_metadata();
     let said = beside.into_iter().flatten().find(|of| of.key == "huggingface");
@@ -231,7 +231,7 @@ fn classes(file: &dyn FileReader) -> HashMap<String, Arc<[String]>> {
     features.into_iter().flatten().filter_map(of).collect()
 }
 
-/// A value of a row, or the reason why there is none.
+/// A value of a row, or the reason why the row has no value.
 type Cell = Result<Value, Reason>;
 
 /// A column of a row group.
@@ -240,12 +240,12 @@ trait Column: Send {
     fn read(&mut self, rows: usize) -> Outcome<Vec<Cell>>;
 }
 
-/// A conversion of a value of the file.
+/// A function that converts a value of the file.
 type Convert<T> = Box<dyn Fn(&<T as DataType>::T) -> Cell + Send>;
 
 struct Typed<T: DataType> {
     reader: ColumnReaderImpl<T>,
-    /// The definition level at which there is a value.
+    /// The definition level of a value that is not null.
     defined: i16,
     element: Option<i16>,
     value: Convert<T>,
@@ -260,7 +260,7 @@ impl<T: DataType> Column for Typed<T> {
         let mut found: Vec<Cell> = Vec::new();
         let stray = || ParquetError::General("levels that do not fit the column".to_owned());
         for at in 0..levels {
-            // A column without definition levels has none.
+            // In a column without definition levels, all values are defined.
             let definition = definitions.get(at).copied().unwrap_or(self.defined);
             let cell = match definition == self.defined {
                 true => (self.value)(values.next().ok_or_else(stray)?),
@@ -271,7 +271,7 @@ impl<T: DataType> Column for Typed<T> {
                 continue;
             };
             if repetitions.get(at) == Some(&0) {
-                // One level below the level of an element, the list is empty but not null.
+                // One level below the level of an element, the list is empty; still lower, it is null.
                 let list = if definition + 1 >= element { Value::Array(Vec::new()) } else { Value::Null };
                 found.push(Ok(list));
             }
@@ -303,7 +303,7 @@ fn number(name: &str, number: f64) -> Cell {
     serde_json::Number::from_f64(number).map(Value::Number).ok_or_else(wrong)
 }
 
-/// A whole number, or the name of its class.
+/// Converts a whole number: to the name of its class if there are class names, else unchanged.
 fn whole(name: &str, classes: Option<&Arc<[String]>>, number: Value) -> Cell {
     let Some(classes) = classes else { return Ok(number) };
     let class = number.as_u64().and_then(|at| classes.get(usize::try_from(at).ok()?));
@@ -319,15 +319,15 @@ struct Rows {
     file: Box<dyn FileReader>,
     fields: Vec<Field>,
     classes: HashMap<String, Arc<[String]>>,
-    /// The row group that comes next.
+    /// The number of the row group that is opened next.
     group: usize,
     columns: Vec<Box<dyn Column>>,
-    /// The number of rows of this group that are not read.
+    /// The number of rows of the open row group that are not read yet.
     left: usize,
-    /// The cells of each column that were read, and their number of rows.
+    /// The cells of the rows in memory, by column.
     cells: Vec<std::vec::IntoIter<Cell>>,
     ready: usize,
-    /// The number of the row that was taken last, from 1 on.
+    /// The number of the row that was returned last, from 1 on.
     row: u64,
 }
 
@@ -418,7 +418,7 @@ impl Rows {
                 let x = if signed { x.into() } else { (x as u64).into() };
                 whole(&name, classes.as_ref(), x)
             }),
-            // The shortest decimal: 0.1, not the nearest `f64`.
+            // A float is converted to its shortest decimal, such as 0.1, and not to the digits of the nearest `f64`.
             ColumnReader::FloatColumnReader(reader) => typed(levels, reader, move |x| {
                 number(&name, x.to_string().parse().unwrap_or_else(|_| f64::from(*x)))
             }),
@@ -432,7 +432,7 @@ impl Rows {
         })
     }
 
-    /// Reads some rows of each column.
+    /// Reads the next rows of each column into memory.
     fn fill(&mut self) -> Result<()> {
         let rows = self.left.min(ROWS);
         self.cells.clear();
@@ -450,7 +450,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Reads the next row, or the reason why it is malformed; `None` behind the last.
+    /// Reads the next row, or the reason why it is malformed; `None` behind the last row.
     fn next(&mut self) -> Result<Option<Result<Object<'static>, Reason>>> {
         while self.ready == 0 {
             if self.left > 0 {
@@ -460,7 +460,7 @@ impl Rows {
             }
         }
         (self.ready, self.row) = (self.ready - 1, self.row + 1);
-        // Each column advances by a row, also behind a malformed cell.
+        // Each column advances by one row, even if an earlier cell is malformed.
         let cells: Vec<Cell> = self.cells.iter_mut().filter_map(Iterator::next).collect();
         let names = self.fields.iter().map(|field| field.name.clone());
         let fields = names.zip(cells).map(|(name, cell)| Ok((name.into(), cell?.into())));
@@ -469,7 +469,7 @@ impl Rows {
     }
 }
 
-/// The records of a file, made of these fields.
+/// The records of a file, made from these fields.
 pub(super) fn records<R: 'static>(
     file: &TextFile,
     names: &[String],
@@ -509,11 +509,11 @@ pub(super) struct RowTexts {
 
 impl RowTexts {
     pub(super) fn open(file: &TextFile, fields: Vec<String>, make: FieldText, pair: bool) -> Result<Self> {
-        // A name may lead into a nested object, which is a column of that name.
+        // A path with dots is the name of a nested column.
         Ok(Self { rows: Rows::open(file, &fields)?, fields, make, pair })
     }
 
-    /// Reads the number and the text of the next row, or the reason why there is no text; `None` behind the last.
+    /// Reads the number of the next row, and its text or the reason why it has no text; `None` behind the last row.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Result<String>)>> {
         let Some(row) = self.rows.next()? else { return Ok(None) };
         let Rows { row: number, name, .. } = &self.rows;

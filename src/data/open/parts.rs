@@ -10,11 +10,11 @@ use super::paths::{by_ending, is_note, of_two, two};
 use crate::data::TextFile;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// The names of the parts: words of a file name, between dots, hyphens and underscores.
+/// The names of the parts, which are words of file names, between dots, hyphens and underscores.
 const NAMES: [&[&str]; 3] =
     [&["train", "training"], &["dev", "valid", "validation", "val"], &["test", "testing"]];
 
-/// The parts of a data set that comes divided: training, validation and test data.
+/// The paths of a data set that is divided already: training, validation and test data.
 ///
 /// ```
 /// use unpadded::data::DataPaths;
@@ -27,15 +27,16 @@ const NAMES: [&[&str]; 3] =
 pub struct DataPaths {
     /// Training data.
     pub train: PathBuf,
-    /// Validation data, if there is any: else hold out a part of `train`.
+    /// Validation data, if there is any; without it, hold out a part of `train`.
     pub dev: Option<PathBuf>,
     /// Test data, if there is any.
     pub test: Option<PathBuf>,
-    /// Other paths whose names have the word of a part, or that are beside the parts in a JSON file.
+    /// Paths that are left out: their names contain the name of a part that has a better path, or they are other lists
+    /// of the JSON file.
     pub left_out: Vec<PathBuf>,
 }
 
-/// The number of the part that a name of a file or folder shows.
+/// The number of the part (0 training, 1 validation, 2 test) that the name of a file or folder shows, if it shows one.
 fn part(name: &str) -> Option<usize> {
     let name = name.to_lowercase();
     let mut words = name.split(['.', '-', '_']);
@@ -57,7 +58,8 @@ struct Finding {
 }
 
 impl Finding {
-    /// Adds a path with this name; an exact name replaces an inexact one.
+    /// Adds a path with this name. An exact name of a part replaces a name that only contains it; two equally exact
+    /// names are an error.
     fn add(&mut self, of: &Path, name: &str, path: PathBuf) -> Result<()> {
         let Some(place) = part(name) else {
             self.left_out.push(path);
@@ -82,7 +84,7 @@ impl Finding {
         Ok(())
     }
 
-    /// The parts, if there is training data.
+    /// The paths of the parts; `None` without training data.
     fn parts(self) -> Option<DataPaths> {
         let Self { found: [train, dev, test], left_out } = self;
         let path = |found: Option<(PathBuf, bool)>| found.map(|(path, _)| path);
@@ -90,7 +92,7 @@ impl Finding {
     }
 }
 
-/// Two paths of different parts among the names below a folder, if there are such.
+/// Two paths that have the names of different parts, among the paths below a folder; `None` if there are no such paths.
 pub(super) fn parts_in<'a>(below: impl IntoIterator<Item = &'a str>) -> Option<[&'a str; 2]> {
     let mut first: Option<(usize, &str)> = None;
     for path in below {
@@ -111,16 +113,16 @@ pub(super) fn parts_in<'a>(below: impl IntoIterator<Item = &'a str>) -> Option<[
     None
 }
 
-/// The extensions that mark the source.
+/// The extensions that mark the files of sources.
 const SOURCES: [&str; 2] = ["src", "source"];
 const TARGETS: [&str; 3] = ["tgt", "trg", "target"];
 
-/// A name without `.gz`, cut at its last dot.
+/// Cuts a name without `.gz` at the last dot; `None` without a dot.
 fn cut(name: &str) -> Option<(&str, &str)> {
     name.strip_suffix(".gz").unwrap_or(name).rsplit_once('.')
 }
 
-/// The folder and the extensions of `folder/*.{de,en}`: sources, then targets.
+/// Parses `folder/*.{de,en}`: the folder, and the extensions of sources and targets. `None` for another path.
 fn endings(path: &Path) -> Option<(PathBuf, [String; 2])> {
     let [source, target] = two(path)?;
     let ending = |of: &Path| of.file_name()?.to_str()?.strip_prefix("*.").map(str::to_owned);
@@ -141,7 +143,7 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The parts in a folder, each of two files with these extensions.
+/// Finds the parts in a folder in which each part has a file with each of the two extensions.
 fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> {
     let mut found: BTreeMap<String, [Option<String>; 2]> = BTreeMap::new();
     let shown = if folder.as_os_str().is_empty() { Path::new(".") } else { folder }.display();
@@ -168,7 +170,7 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> 
         };
         let short = folder.join(of_endings(&stem, [&a, &b]));
         let whole = [folder.join(a), folder.join(b)];
-        // Names with braces in them are written out.
+        // The short form is used unless the names themselves contain braces.
         let path = match two(&short).is_some_and(|found| found == whole) {
             true => short,
             false => PathBuf::from(of_two([&whole[0].to_string_lossy(), &whole[1].to_string_lossy()])),
@@ -182,16 +184,16 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> 
     })
 }
 
-/// `stem.{de,en}`.
+/// Formats a path such as `stem.{de,en}`.
 fn of_endings(stem: &str, names: [&str; 2]) -> String {
     let [a, b] = names.map(|name| name.get(stem.len() + 1..).unwrap_or_default());
     format!("{stem}.{{{a},{b}}}")
 }
 
-/// The two extensions of the training files in a folder, the source first, if there are such and they show which is the source.
+/// The two extensions of parallel training files in a folder, the source first; `None` if there are no parallel files.
 ///
 /// # Errors
-/// If they do not show it: the user has to choose the source.
+/// If the extensions do not show which file has the sources: the user has to choose.
 fn languages(folder: &Path, names: &[String]) -> Result<Option<[String; 2]>> {
     let all = || names.iter().filter(|name| part(name) == Some(0) && !is_note(name));
     let exact = all().any(|name| is_exact(name));
@@ -227,7 +229,7 @@ fn languages(folder: &Path, names: &[String]) -> Result<Option<[String; 2]>> {
 }
 
 impl DataPaths {
-    /// The path of two parallel files, as in `data.train` of a config.
+    /// The path of two parallel files, in the form for `data.train` in a config.
     ///
     /// ```
     /// assert_eq!(unpadded::data::DataPaths::of_lines("a,b.en", "c.de"), r"{a\,b.en,c.de}");
@@ -236,14 +238,15 @@ impl DataPaths {
         of_two([source, target])
     }
 
-    /// Finds the parts of a path. In a folder: the files or folders with the names of parts, as `train.tsv`, `dev.tsv` and
-    /// `test.tsv`, or `train/` and `valid/`. For `folder/*.{de,en}`: the files there with these extensions, also with `.gz`, two
-    /// per part, the sources first. In a JSON file: the lists of its object, as `data.json!train`. An exact name of a part is
-    /// preferred to a name that contains it. Any other path is training data as a whole.
+    /// Finds the training, validation and test data of a path. In a folder, they are the files or folders with the names of
+    /// parts, such as `train.tsv`, `dev.tsv` and `test.tsv`, or `train/` and `valid/`. For `folder/*.{de,en}`, they are the
+    /// files in the folder with these extensions, also with `.gz`: two per part, the sources first. In a JSON file, they are the
+    /// lists of its object, such as `data.json!train`. An exact name of a part is preferred to a name that contains it. Any
+    /// other path is training data as a whole.
     ///
     /// # Errors
-    /// If it cannot be read, or has two files for a part: for `train.de` and `train.en` the message has the way to choose the
-    /// source. The extensions `src` and `tgt` need no choice.
+    /// If the path cannot be read, or has two files for a part. For `train.de` and `train.en`, the message explains how to
+    /// choose the source; the extensions `src` and `tgt` need no choice.
     #[track_caller]
     pub fn find(path: impl AsRef<Path>) -> Result<Self> {
         Self::found(path.as_ref()).at_caller()
@@ -256,7 +259,7 @@ impl DataPaths {
             return parallel(&folder, &endings);
         }
         if !path.is_dir() {
-            // For other files, the reader reports the error.
+            // For a file that is not JSON, the reader of the data set reports errors.
             let lists = || json::lists_in(&TextFile::open(path)?);
             let other = path.to_str().and_then(by_ending).is_some_and(|of| of != FileFormat::JsonLines);
             let lists = if path.is_file() && !other { lists().unwrap_or_default() } else { Vec::new() };
@@ -277,7 +280,8 @@ impl DataPaths {
             }
             finding.add(path, &name, entry)?;
         }
-        // Folders beside it that are no parts are classes, and one class has the name of a part.
+        // Other folders next to a folder with the name of a part show that the folders are classes, one of which has
+        // the name of a part.
         if finding.found.iter().flatten().any(|(part, _)| part.is_dir()) && others {
             return Ok(whole);
         }

@@ -22,14 +22,14 @@ impl PathContent {
     }
 }
 
-/// Finds the content of all these paths and patterns, with its name in messages.
+/// Finds the content of all these paths and patterns, and the name of the data set in messages.
 pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<(String, Vec<PathContent>)> {
     let (mut found, mut names) = (Vec::new(), Vec::new());
     for path in paths {
         names.push(path.as_ref().display().to_string().replace('\n', "\\n"));
         for path in matching(path.as_ref())? {
             found.push(of(&path)?);
-            // With several files, no file is open before it is read.
+            // If there are several files, each is closed until it is read.
             if found.len() > 1 {
                 found.iter_mut().rev().take(2).for_each(PathContent::close);
             }
@@ -41,11 +41,11 @@ pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result
     Ok((names.join(", "), found))
 }
 
-/// The two parallel files of `train.{de,en}`; `None` for an existing path, or one without such braces. Within the braces, a
-/// backslash escapes a comma or a brace of a name.
+/// Parses the path of two parallel files, such as `train.{de,en}`; `None` for an existing path, or a path without such
+/// braces. Within the braces, a backslash escapes a comma or a brace of a name.
 pub(super) fn two(path: &Path) -> Option<[PathBuf; 2]> {
     let text = path.to_str().filter(|_| !path.exists())?;
-    // The text before the braces, the two names within, and the text behind.
+    // The text before the braces, the two names in the braces, and the text behind the braces.
     let (mut parts, mut at) = <([String; 4], usize)>::default();
     let mut characters = text.chars().peekable();
     while let Some(mut c) = characters.next() {
@@ -109,7 +109,8 @@ fn matching(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// An existing file, by the longest path before a `!`, and the name of its member behind the `!`.
+/// Cuts a path at a `!`: the longest path before a `!` that is an existing file, and the name of the member behind the
+/// `!`.
 fn within(path: &str) -> Option<(&str, &str)> {
     let mut parts = path.rmatch_indices('!').map(|(at, mark)| (&path[..at], &path[at + mark.len()..]));
     parts.find(|(file, _)| Path::new(file).is_file())
@@ -119,7 +120,7 @@ fn of(path: &Path) -> Result<PathContent> {
     if path.is_dir() {
         return Ok(PathContent::Folder(path.to_owned()));
     }
-    // A file in a zip, as in messages.
+    // `some.zip!file` is a file in a zip, in the form that messages have.
     if !path.exists()
         && let Some((zip, member)) = path.to_str().and_then(|path| within(path).or(path.split_once('!')))
     {
@@ -131,16 +132,17 @@ fn of(path: &Path) -> Result<PathContent> {
     }
 }
 
-/// The number of bytes that decide the encoding of a file that is not held in memory.
+/// The number of bytes that decide the encoding of a file whose records are never all in memory.
 const IN_A_WINDOW: u64 = 1 << 18;
 
-/// Prepares a file to be read with these options, and detects its encoding; in a window, fewer bytes decide the encoding, since
-/// they are held in memory.
+/// Prepares a file to be read with these options, and detects its encoding. With `window`, fewer bytes decide the encoding,
+/// since they are held in memory.
 pub(super) fn prepared(file: TextFile, options: &ReadOptions, window: bool) -> Result<TextFile> {
     in_encoding(file, options, if window { IN_A_WINDOW } else { u64::MAX }, None)
 }
 
-/// As [`prepared`], for a file that is read record by record: if few bytes are not valid in `known`, their records are malformed.
+/// Prepares a file that is read record by record, as [`prepared`] does. `known` is the encoding of earlier files: if only a few
+/// bytes are not valid in it, their records are malformed.
 pub(super) fn prepared_as(file: TextFile, options: &ReadOptions, known: Encoding) -> Result<TextFile> {
     in_encoding(file, options, IN_A_WINDOW, Some(known))
 }
@@ -163,18 +165,19 @@ fn in_encoding(
     Ok(file.malformed(options.malformed))
 }
 
-/// Detects the encoding: UTF-8, or UTF-16 by its mark, unless most bytes beyond ASCII are not UTF-8: then Windows-1252, if that
-/// is likeliest. For a large file, the first bytes decide.
+/// Detects the encoding: UTF-16 by its mark; UTF-8, unless most bytes beyond ASCII are not valid UTF-8; then Windows-1252, if
+/// this is the likeliest encoding. The first `most` bytes decide.
 ///
 /// # Errors
 /// If another encoding is likeliest: its text would be decoded wrongly without a message.
 fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encoding> {
     const PIECE: u64 = 1 << 16;
-    /// The number of bytes for the guess, in pieces that are not ASCII alone.
+    /// The number of bytes for the guess, from pieces that have bytes beyond ASCII.
     const GUESSED: usize = 1 << 20;
-    /// The ratio of malformed sequences to valid characters beyond ASCII above which the valid ones are taken as chance.
+    /// The ratio of malformed sequences to valid characters beyond ASCII, above which the valid characters count as
+    /// chance.
     const CHANCE: usize = 10;
-    /// The number of lines among which one may have a byte that is not valid in the known encoding.
+    /// One in this many lines may have a byte that is not valid in the known encoding.
     const FEW: usize = 10;
     let (name, bytes) = file.raw_sample()?;
     let what = || format!("file `{name}`");
@@ -209,13 +212,13 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
             good += chunk.valid().chars().filter(|c| !c.is_ascii()).count();
             bad += usize::from(!chunk.invalid().is_empty());
         }
-        // A character that is cut by the end of a piece is counted as bad at most twice.
+        // A character that the end of a piece cuts is not counted as malformed.
         if !piece.is_ascii() && bad > 0 && std::str::from_utf8(&piece).is_err_and(|e| e.error_len().is_none())
         {
             bad -= 1;
         }
     }
-    // Bytes beyond ASCII may follow: they are assumed to have the encoding of the earlier files.
+    // Bytes beyond ASCII may follow later; they are assumed to be in the encoding of the earlier files.
     if let Some(known) = known.filter(|known| looked_at.is_empty() && *known != Encoding::Utf8) {
         return Ok(known);
     }
@@ -223,7 +226,7 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
         return Ok(Encoding::Utf8);
     }
     match Encoding::likeliest(&looked_at) {
-        // If UTF-8 is among them, the malformed lines are reported.
+        // If there is enough valid UTF-8, the file is read as UTF-8, and the malformed lines are reported.
         of if bad <= good * CHANCE && of.has_single_bytes() => Ok(Encoding::Utf8),
         Encoding::Windows1252 => Ok(Encoding::Windows1252),
         _ if let Some(known) = known.filter(|_| bad * FEW <= lines.max(2 * FEW)) => Ok(known),
@@ -234,7 +237,7 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
     }
 }
 
-/// Advice how to set an encoding.
+/// Formats advice for the user how to set an encoding.
 fn set(encoding: Encoding) -> String {
     format!("set `encoding` (`data.encoding` in a config) to `{}`", encoding.name().to_lowercase())
 }
@@ -246,7 +249,7 @@ pub(super) fn is_note(below: &str) -> bool {
     start.iter().any(|start| name.to_uppercase().starts_with(start)) || extension(name) == Some("md")
 }
 
-/// The format of a name's extension.
+/// The format that a name's extension shows; `None` for an unknown extension.
 pub(super) fn by_ending(name: &str) -> Option<FileFormat> {
     Some(match extension(&name.to_lowercase())? {
         "csv" => FileFormat::Csv,

@@ -18,7 +18,7 @@ use crate::data::records::Stream;
 use crate::data::{Folder, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// Text for a language model, in memory.
+/// A text for a language model, in memory.
 ///
 /// ```
 /// use unpadded::data::PlainText;
@@ -32,7 +32,7 @@ pub struct PlainText {
     read_as: ReadOptions,
 }
 
-/// Detects the format and the column of a file; adds the decisions to `read_as` if it has none yet.
+/// Detects the format and the column of a file; adds the decisions to `read_as` if it has no decisions yet.
 fn of_file(
     file: &TextFile,
     options: &ReadOptions,
@@ -71,7 +71,7 @@ fn of_file(
     Ok(guess.explained(found))
 }
 
-/// The plan to read the files of these paths. Their text comes in pieces of whole lines, as far as there are lines.
+/// The plan for reading the files of these paths, in pieces of whole lines, as far as there are lines.
 fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<String>> {
     let (name, found) = find(paths)?;
     if options.text.len() > 1 {
@@ -113,7 +113,8 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<S
     Ok(Plan::of(name, read_as, vec![lines_apart(inputs)]))
 }
 
-/// The pieces of these inputs; the end of an input ends its last line.
+/// Reads the pieces of these inputs, one input after another; a line feed is added between two inputs if the first does
+/// not end with one.
 fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
     let inputs: Arc<[Opener<String>]> = inputs.into();
     Box::new(move || {
@@ -140,13 +141,13 @@ fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
 }
 
 /// Text for a language model in files that may be larger than memory. Each pass reads the files anew, in pieces of about a
-/// mebibyte; together they are the text of [`PlainText`].
+/// mebibyte. All pieces together are the text that [`PlainText`] has.
 #[derive(Clone)]
 pub struct PlainFiles {
     name: String,
     read_as: ReadOptions,
     open: Arc<dyn Fn() -> Stream<String> + Send + Sync>,
-    /// The range of bytes of the text.
+    /// The range of bytes of the whole text that belongs to this part.
     bytes: Range<u64>,
 }
 
@@ -185,12 +186,12 @@ impl PlainFiles {
         Ok(Self { name, read_as, open, bytes: 0..u64::MAX })
     }
 
-    /// The name in messages.
+    /// The name of the text in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The detected format and column, with the reasons.
+    /// The options with the detected format and column, and notes on the reasons.
     pub fn read_as(&self) -> &ReadOptions {
         &self.read_as
     }
@@ -215,7 +216,8 @@ impl PlainFiles {
         Box::new((self.open)().map_while(within).flatten())
     }
 
-    /// Cuts off about the last one of `one_in` parts, as [`PlainText::cut_off`]. Reads the files twice.
+    /// Cuts off validation data, as [`PlainText::cut_off`] does: the end of the text, about 1/`one_in` of it. This call
+    /// reads the files twice.
     ///
     /// # Errors
     /// If a file is malformed or cannot be read.
@@ -257,7 +259,7 @@ impl PlainFiles {
 }
 
 impl PlainText {
-    /// A text; `name` is its name in messages.
+    /// A text in memory; `name` is its name in messages.
     pub fn new(name: &str, text: impl Into<String>) -> Self {
         Self { name: name.to_owned(), text: text.into(), read_as: ReadOptions::default() }
     }
@@ -266,7 +268,7 @@ impl PlainText {
     /// column in a table, in JSON Lines or in Parquet, one record after another.
     ///
     /// # Errors
-    /// If there is no file, or it cannot be read.
+    /// If there is no file, or a file cannot be read.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with([path], &ReadOptions::default())
@@ -316,7 +318,7 @@ impl PlainText {
         })
     }
 
-    /// The name in messages.
+    /// The name of the text in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -326,13 +328,13 @@ impl PlainText {
         &self.text
     }
 
-    /// The format and the column that were detected, and why.
+    /// The options with the detected format and column, and notes on the reasons.
     pub fn read_as(&self) -> &ReadOptions {
         &self.read_as
     }
 
-    /// Cuts off validation data: about the last one of `one_in` parts, at the end of a line if possible. Returns the rest, then
-    /// the part; 0 cuts off nothing.
+    /// Cuts off validation data: the end of the text, about 1/`one_in` of it, from the start of a line if possible. Returns the
+    /// rest, then the end; 0 cuts off nothing.
     #[must_use]
     pub fn cut_off(self, one_in: u64) -> (Self, Self) {
         let size = self.text.len() as u64;

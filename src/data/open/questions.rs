@@ -1,4 +1,4 @@
-//! Prediction for the records of a file: each record is kept whole, and gets added columns.
+//! Prediction for the records of a file: each record is written unchanged, with added columns for the answers.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -31,10 +31,11 @@ pub enum QuestionKind {
     Row,
 }
 
-/// The records of a file, read as training files, one in memory at a time.
+/// The records of a file to predict for: the file is read as a training file is read, with one record in memory at a
+/// time.
 ///
-/// Columns with labels are copied, and never used as input. The output has the order of the file, all of its columns and its line
-/// ends; its encoding is UTF-8.
+/// Columns with labels are copied, and never used as input. The output has the order, all columns and the line ends of the file;
+/// its encoding is UTF-8.
 ///
 /// ```
 /// use unpadded::data::{AnswerCell, QuestionKind, Questions, ReadOptions};
@@ -57,7 +58,7 @@ pub struct Questions {
     name: String,
     records: Records,
     adds: AnswerColumns,
-    /// The line with the names of the columns, and the lines before it.
+    /// The header, which has the names of the columns, and the lines before it; `None` without a header.
     header: Option<Question>,
     out: AnswerOutput,
     read_as: ReadOptions,
@@ -73,22 +74,22 @@ enum Records {
 /// The records in the lines of a file.
 struct OfLines {
     name: String,
-    /// `None` once the file has ended.
+    /// The lines of the file; `None` once the file has ended.
     lines: Option<Lines>,
-    /// Lines to parse again, which were read as parts of a record that never ends.
+    /// Lines to parse again, which were first read as the continuation of a record that never ends.
     again: VecDeque<Raw>,
     parser: Box<dyn Parser<SentenceWords>>,
     number: u64,
-    /// The number of the first line of the record in `raw`.
+    /// The number of the first line of the record in `raw`; `None` between records.
     begun: Option<u64>,
     raw: Vec<Raw>,
-    /// The line end of the file.
+    /// The line end of the file, for added lines.
     end: &'static str,
     /// Whether the file begins with a byte order mark.
     marked: bool,
 }
 
-/// The output of the answers.
+/// The output that answers are written to.
 enum AnswerOutput {
     Nowhere,
     Text(Box<dyn Write + Send>),
@@ -106,12 +107,12 @@ impl std::fmt::Debug for Questions {
 }
 
 impl Questions {
-    /// Opens a file, plain or compressed with gzip or zip. The text is in the column of the options, if the file has it; else in
-    /// the detected column. A text of several columns ([`ReadOptions::texts`]) is in all of them, or in the lines of a file
-    /// without columns, with tabs between its parts.
+    /// Opens a file, plain or compressed with gzip or zip. The text is in the column that the options name, if the file has this
+    /// column; else in the detected column. A text of several columns ([`ReadOptions::texts`]) is in all these columns; in a
+    /// file without columns, each line is such a text, with tabs between its parts.
     ///
     /// # Errors
-    /// If the file has no records in lines or rows, or no column of the text: the message has the option to set.
+    /// If the file has no records in lines or rows, or no column of the text: the message names the option to set.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions, asking: QuestionKind) -> Result<Self> {
         Self::of(path.as_ref(), options, asking).at_caller()
@@ -127,7 +128,7 @@ impl Questions {
         let trained = options.found.encoding.and_then(|name| name.parse().ok());
         let file = prepared_as(file, options, trained.unwrap_or_default())?;
         let mut options = options.told();
-        // The texts of a training may have been in folders; the texts of one file are in lines.
+        // The training texts may have been in folders; the texts of a single file are in lines.
         let folders = [FileFormat::FilePerClass, FileFormat::FolderPerClass, FileFormat::Parallel];
         options.format = options.format.filter(|format| !folders.contains(format));
         let opened = match asking {
@@ -182,7 +183,7 @@ impl Questions {
         &self.name
     }
 
-    /// The detected format and columns.
+    /// The options with the detected format and columns.
     pub fn read_as(&self) -> &ReadOptions {
         &self.read_as
     }
@@ -196,16 +197,16 @@ impl Questions {
         }
     }
 
-    /// Returns whether answers are lines of text; answers to a Parquet file are Parquet.
+    /// Returns whether the output is lines of text; for a Parquet file, the output is Parquet.
     pub fn has_lines(&self) -> bool {
         matches!(self.records, Records::Lines(_))
     }
 
-    /// Begins to write the answers, whose cells have these names, with the prefix `predicted_` if the file has the name already.
-    /// Writes the lines before the first record, such as the header.
+    /// Starts the output: writes the lines before the first record, such as the header. `added` are the names of the answers'
+    /// cells; a name that the file has already gets the prefix `predicted_`.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the output cannot be written.
     #[track_caller]
     pub fn write_to(&mut self, out: Box<dyn Write + Send>, added: &[&str]) -> Result<()> {
         self.begin(out, added).at_caller()
@@ -225,10 +226,11 @@ impl Questions {
         self.write(&header, &names)
     }
 
-    /// Writes a record with its answer; missing cells are empty. Records must be written in the order in which they were read.
+    /// Writes a record with the answer added; missing cells of the answer are empty. Records must be written in the order in
+    /// which they were read.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the output cannot be written.
     #[track_caller]
     pub fn answer(&mut self, question: &Question, answer: &[AnswerCell]) -> Result<()> {
         self.write(question, answer).at_caller()
@@ -258,10 +260,10 @@ impl Questions {
         written.map_err(|e| Error::io("answers", "write", &e))
     }
 
-    /// Writes the lines behind the last record, as comments and blank lines, and flushes the output.
+    /// Writes the lines behind the last record, such as comments and blank lines, and flushes the output.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the output cannot be written.
     #[track_caller]
     pub fn finish(mut self) -> Result<()> {
         self.end().at_caller()
@@ -289,7 +291,7 @@ impl Questions {
             Records::Lines(lines) => {
                 let whole = matches!(self.adds.form, Form::Cells(_, true));
                 let mut question = lines.read(whole)?;
-                // A field that only later records have is reported when they are read.
+                // A field that only later records have is reported when these records are read.
                 if let Some(Question { raw, text, line, .. }) = &mut question
                     && let (Some(last), true) = (raw.last(), text.is_ok())
                     && let Some(Reason { expected, got }) = self.adds.refused(&last.text)
@@ -309,7 +311,7 @@ impl Questions {
 }
 
 impl OfLines {
-    /// Reads the next line; the inner error is a malformed line; `None` behind the last.
+    /// Reads the next line; `None` behind the last line. The inner error is about a malformed line.
     fn line(&mut self) -> Result<Option<Result<(), Reason>>> {
         if let Some(raw) = self.again.pop_front() {
             self.number = raw.number;
@@ -336,7 +338,8 @@ impl OfLines {
         Ok(Some(reason.map_or(Ok(()), Err)))
     }
 
-    /// Reads the next record. If it may have several lines, and never ends, only its first line is malformed.
+    /// Reads the next record; `None` behind the last record. `several`: records may have several lines. If such a
+    /// record never ends, only its first line is malformed.
     fn read(&mut self, several: bool) -> Result<Option<Question>> {
         loop {
             let next = self.line()?;
@@ -363,7 +366,7 @@ impl OfLines {
                         self.raw.iter().position(|line| line.number == begun && line.number < self.number)
                     });
                     let number = match begun {
-                        // The lines that were read as its continuation are records.
+                        // The lines that were read as the continuation of the record are parsed again, as records.
                         Some(at) => {
                             let behind: Vec<Raw> = self.raw.drain(at + 1..).collect();
                             behind.into_iter().rev().for_each(|line| self.again.push_front(line));
@@ -388,7 +391,8 @@ impl OfLines {
     }
 }
 
-/// A malformed record is an item with an error inside; an error of the file is the last item.
+/// Iterates over the records. A malformed record is a `Question` whose text is an error; an error of the file is the
+/// last item.
 impl Iterator for Questions {
     type Item = Result<Question>;
 
@@ -397,7 +401,7 @@ impl Iterator for Questions {
     }
 }
 
-/// Returns whether a file has nothing but blank lines.
+/// Returns whether all lines of a file are blank.
 fn is_blank(file: &TextFile) -> Result<bool> {
     let line = |line: &str| Ok((!line.trim().is_empty()).then_some(()));
     Ok(file.first_records(OneLine(line))?.next().is_none())

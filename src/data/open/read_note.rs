@@ -1,4 +1,5 @@
-//! The read note: the way a data set was read, as text in a checkpoint, so that later files of the data set are read alike.
+//! The read note: text in a checkpoint that describes how a data set was read, so that later files of the data set are read
+//! in the same way.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +8,7 @@ use crate::data::conll::Columns;
 use crate::data::{Encoding, Tagging};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// The properties that hold for other files, too; formats and schemes by their names.
+/// The properties of read files that hold for other files of the data set, too. Formats and schemes are stored by name.
 #[derive(Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 struct ReadNote {
@@ -43,7 +44,7 @@ struct ReadNote {
     encoding: Option<String>,
 }
 
-/// The columns of a text: a name, or a list of several.
+/// The columns of a text: one name, or a list of several names.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Texts {
@@ -69,8 +70,9 @@ impl Texts {
 }
 
 impl ReadOptions {
-    /// The columns, the header, the separator and the tag scheme, set or detected, as text for a checkpoint's note. The format is
-    /// stored for tagged texts alone: other data sets may have a table after JSON, or a folder of tables after a file.
+    /// The columns, the header, the separator, the encoding and the tag scheme, set or detected, as text for a checkpoint. The
+    /// format is stored only for tagged texts: in other data sets, later files may have another format, such as a table after
+    /// JSON.
     ///
     /// ```
     /// use unpadded::data::ReadOptions;
@@ -81,7 +83,7 @@ impl ReadOptions {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub fn to_note(&self) -> String {
-        // Tables, JSON and folders are detected by their contents, and have the same columns.
+        // Tables, JSON and folders are detected by their contents; their columns have the same names.
         let of_words = |format: &FileFormat| *format == FileFormat::Columns || self.tokens.is_some();
         let stored = ReadNote {
             format: self.format.filter(of_words).map(|format| format.name().to_owned()),
@@ -100,12 +102,14 @@ impl ReadOptions {
             tagging: self.tagging.as_deref().map(Tagging::to_note),
             encoding: self.found.encoding.filter(|name| *name != Encoding::Utf8.name()).map(str::to_owned),
         };
-        // It has strings, numbers and flags alone, which always serialize; reading an empty note is an error.
+        // The note has only strings, numbers and flags, which always serialize. If not, the note is empty, and reading
+        // it is an error.
         serde_json::to_string(&stored).unwrap_or_default()
     }
 
-    /// The way files were read, as a JSON object: `format`, `columns`, `header`, `separator`, `encoding` and `notes`, each null
-    /// or empty if nothing was detected. A column is a string; several columns of a text are a list.
+    /// Describes how files were read, as a JSON object with the fields `format`, `columns`, `header`, `separator`, `encoding`
+    /// and `notes`, each null or empty if nothing was set or detected. A column is a string; several columns of a text are a
+    /// list.
     pub fn to_json(&self) -> String {
         let column = |(what, names): (&str, &[String])| match names {
             [] => None,
@@ -124,10 +128,11 @@ impl ReadOptions {
         .to_string()
     }
 
-    /// Completes these options by a note of [`Self::to_note`]: options that are set take precedence.
+    /// Completes these options by a note that [`Self::to_note`] returned. Options that are set take precedence over the
+    /// note.
     ///
     /// # Errors
-    /// If the text is no such note.
+    /// If the text is no read note.
     #[track_caller]
     pub fn or_note(self, note: &str) -> Result<Self> {
         self.or_stored(note).at_caller()
@@ -146,7 +151,7 @@ impl ReadOptions {
         }
         let encoding = stored.encoding.map(|name| name.parse::<Encoding>()).transpose()?;
         let found = DetectedFormat { encoding: encoding.map(Encoding::name), ..*self.found };
-        // Columns of words and tags that are set to other values are detected anew.
+        // If the columns of words or tags are set to other values than in the note, the columns are detected anew.
         let other = |set: &Option<String>, before: &Option<String>| set.is_some() && set != before;
         let reset = other(&self.tokens, &stored.tokens) || other(&self.tags, &stored.tags);
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
@@ -174,7 +179,8 @@ impl ReadOptions {
         })
     }
 
-    /// Sets the tagging of other texts of the data set, by which [`Self::repair_tags`] rewrites tags.
+    /// Sets the tag scheme and the spelling by which [`Self::repair_tags`] rewrites tags. Use the tagging of the
+    /// training texts to read other texts of the data set.
     #[must_use]
     pub fn tagging(self, tagging: Tagging) -> Self {
         Self { tagging: Some(Box::new(tagging)), ..self }

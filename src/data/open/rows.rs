@@ -17,7 +17,7 @@ impl Record for LabelledRow {
         self.label.to_string().into()
     }
 
-    /// The query decides hold-out, if the row has one; else its entries.
+    /// The number of the query decides hold-out, if the row has a query; else the entries of the row decide.
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
         match self.query {
             Some(query) => fingerprint.text("query").number(query),
@@ -47,7 +47,7 @@ impl Record for LabelledRow {
         Ok(Plan::of(name, options, inputs))
     }
 
-    /// Indices count from 0 if any index is 0, else from 1, unless the first index is set.
+    /// Unless the first index is set, indices count from 0 if any index of the data set is 0, and else from 1.
     fn settled(all: RecordPass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
         let (first, why) = match options.first_index {
             Some(first) => (first, "as set"),
@@ -109,10 +109,11 @@ fn files(paths: &[PathBuf]) -> Result<(String, Vec<TextFile>)> {
     Ok((name, files))
 }
 
-/// Checks that a file may hold texts.
+/// Refuses a file that has rows of numbered features instead of texts; `wanted` is the expected contents in the
+/// message.
 ///
 /// # Errors
-/// If it holds rows of numbered features.
+/// If the file has rows of numbered features.
 pub(super) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
     if !numbered(file).unwrap_or(false) {
         return Ok(());
@@ -137,7 +138,7 @@ fn numbered(file: &TextFile) -> Result<bool> {
     let lines = lines.map_while(Result::ok).filter(|line| !line.trim().is_empty());
     let mut rows = lines.take(LOOKED_AT).map(|line| LabelledRow::of_line(&line, FirstIndex::Zero)).peekable();
     let entries = |row: &LabelledRow| !row.indices.is_empty();
-    // A row may have no entry, but a file of labels alone has no rows.
+    // A row may have no entry, but a file that has only labels is no file of rows.
     let mut some = false;
     Ok(rows.peek().is_some()
         && rows.all(|row| {

@@ -1,5 +1,5 @@
-//! Tables: cells between tabs, or between commas, semicolons or bars as in RFC 4180, parsed line by line, so that a line end in a
-//! cell in quotation marks costs no more than the cell.
+//! Tables: cells between tabs, or between commas, semicolons or bars as in RFC 4180. They are parsed line by line, even if a
+//! cell in quotation marks contains line ends.
 
 use std::collections::HashMap;
 
@@ -16,22 +16,23 @@ use crate::error::Result;
 const LOOKED_AT: usize = 1000;
 
 enum State {
-    /// At the start of a cell.
+    /// The parser is at the start of a cell.
     Start,
     Plain,
     Quoted,
-    /// Behind a quotation mark in a quoted cell: the end of the cell, or the first half of a doubled mark.
+    /// The parser is behind a quotation mark in a quoted cell: it ends the cell, or is the first half of a doubled
+    /// mark.
     Closing,
 }
 
 /// The meaning of quotation marks in a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quotes {
-    /// They are text.
+    /// Quotation marks are text.
     Text,
-    /// They enclose a cell, if the cell begins with one.
+    /// Quotation marks enclose a cell that begins with a quotation mark.
     Cells,
-    /// As [`Self::Cells`], but spaces behind a separator do not belong to the cell.
+    /// Quotation marks enclose cells, as in [`Self::Cells`], but spaces behind a separator do not belong to the cell.
     Spaced,
 }
 
@@ -40,16 +41,16 @@ struct Cells {
     separator: char,
     quotes: Quotes,
     state: State,
-    /// Whether a quotation mark is in a cell that does not begin with one.
+    /// Whether some cell contains a quotation mark, but does not begin with one.
     stray: bool,
     row: Vec<String>,
     cell: String,
-    /// The size of the record so far, and the maximum.
+    /// The size of the record so far, in bytes.
     size: usize,
     most: usize,
     /// The number of the line that is parsed.
     line: u64,
-    /// The line in which the quoted cell begins.
+    /// The number of the line in which the open quoted cell begins.
     opened: u64,
 }
 
@@ -75,7 +76,7 @@ impl Cells {
         (self.state, self.size) = (State::Start, 0);
     }
 
-    /// Parses a line, which may end a record.
+    /// Parses a line; returns the cells of the record if the line ends it.
     fn line(&mut self, line: &str) -> Result<Option<Vec<String>>, Reason> {
         let within = matches!(self.state, State::Quoted);
         if !within {
@@ -116,7 +117,7 @@ impl Cells {
         self.state = State::Start;
     }
 
-    /// Parses a character; returns it as the error if it is not allowed there.
+    /// Parses a character; the error is a character that is not allowed at this position.
     fn take(&mut self, c: char) -> Result<(), char> {
         match self.state {
             State::Start if c == '"' => (self.state, self.opened) = (State::Quoted, self.line),
@@ -142,7 +143,7 @@ impl Cells {
 /// A parser of the rows of a table into records.
 struct Rows<F> {
     cells: Cells,
-    /// The number of cells of each row, if it is known.
+    /// The number of cells that each row must have; `None` before the first row.
     width: Option<usize>,
     /// Whether the next row is the header.
     header: bool,
@@ -188,7 +189,7 @@ impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F>
 pub(super) struct Dialect {
     separator: char,
     quotes: Quotes,
-    /// The decisions that are unusual.
+    /// Notes for the user on unusual decisions.
     notes: Vec<String>,
 }
 
@@ -197,7 +198,8 @@ fn named(separator: char) -> String {
     if separator == '\t' { "tabs".to_owned() } else { format!("`{separator}`") }
 }
 
-/// The separator that a line such as `sep=;` declares, as Excel writes it above a table; `sep=\t` is a tab.
+/// Parses a line such as `sep=;`, which Excel writes above a table: the declared separator; `sep=\t` is a tab. `None`
+/// for any other line.
 fn declared(line: &str) -> Option<char> {
     let line = line.trim_end_matches(['\r', '\n', ' ']);
     let line = line.strip_prefix('"').and_then(|line| line.strip_suffix('"')).unwrap_or(line);
@@ -209,17 +211,17 @@ fn declared(line: &str) -> Option<char> {
     given.next().filter(|_| given.next().is_none())
 }
 
-/// The fit of a separator to the first records.
+/// A measure of how well a separator fits the first records.
 struct SeparatorFit {
     separator: char,
-    /// The share of the records with the most frequent number of columns, at least two.
+    /// The share of the records that have the most frequent number of columns; only numbers of at least two count.
     share: f64,
-    /// Whether it is used as in prose: each one has a space behind it, or digits on both sides.
+    /// Whether the separator is used as in prose: each occurrence has a space behind it, or digits on both sides.
     loose: bool,
 }
 
 impl SeparatorFit {
-    /// Minimum share of a separator that fits: a few records may be malformed.
+    /// The minimum `share` of a separator that fits: a few records may be malformed.
     const FITS: f64 = 0.9;
 
     fn of(file: &TextFile, separator: char) -> Result<Self> {
@@ -244,7 +246,7 @@ impl SeparatorFit {
     }
 }
 
-/// The first records, split at a separator. A malformed record ends them if errors stop reading.
+/// The first records, cut at a separator. Malformed records are skipped.
 fn rows(file: &TextFile, separator: char, quotes: Quotes) -> Result<Records<Vec<String>>> {
     let cells = Cells::new(separator, quotes);
     file.clone().malformed(MalformedLines::Skip).first_records(Rows {
@@ -255,7 +257,8 @@ fn rows(file: &TextFile, separator: char, quotes: Quotes) -> Result<Records<Vec<
     })
 }
 
-/// Returns whether all first records, with quoted cells, have the same number of cells, at least two, and no stray mark.
+/// Returns whether all first records have the same number of cells, at least two, if cells may be quoted, and no cell
+/// has a stray quotation mark.
 fn are_even(file: &TextFile, separator: char, quotes: Quotes) -> Result<bool> {
     let (mut lines, mut cells) = (file.first_lines()?, Cells::new(separator, quotes));
     let (mut width, mut count) = (None, 0);
@@ -272,14 +275,15 @@ fn are_even(file: &TextFile, separator: char, quotes: Quotes) -> Result<bool> {
     Ok(count > 0 && !cells.stray && !matches!(cells.state, State::Quoted))
 }
 
-/// The text of a quoted cell, if it is quoted as in CSV, with doubled marks inside.
+/// The text between the quotation marks of a cell, if the cell is quoted as in CSV, with all marks inside doubled; else
+/// `None`.
 fn unquoted(cell: &str) -> Option<&str> {
     let inner = cell.strip_prefix('"')?.strip_suffix('"')?;
     (!inner.replace("\"\"", "").contains('"')).then_some(inner)
 }
 
-/// Returns whether cells between tabs are quoted as in CSV: all but numbers, or exactly the cells that need it. If a text merely
-/// begins with a mark, marks are text.
+/// Returns whether cells between tabs are quoted as in CSV: either all cells except numbers, or exactly the cells that need
+/// quotation marks. Otherwise quotation marks are text.
 fn are_quoted(file: &TextFile) -> Result<bool> {
     let rows: Vec<Vec<String>> = rows(file, '\t', Quotes::Text)?.take(LOOKED_AT).flatten().collect();
     let cells = || rows.iter().flatten().map(String::as_str);
@@ -288,14 +292,14 @@ fn are_quoted(file: &TextFile) -> Result<bool> {
     }
     let width = rows.first().map_or(0, Vec::len);
     if rows.iter().any(|row| row.len() != width) {
-        // Tabs and line ends in cells.
+        // Quoted cells may contain tabs and line ends, which make the rows uneven.
         return are_even(file, '\t', Quotes::Cells);
     }
     let all = |rows: &[Vec<String>]| {
         let mut cells = rows.iter().flatten().filter(|cell| !number(cell) && !cell.is_empty()).peekable();
         cells.peek().is_some() && cells.all(|cell| unquoted(cell).is_some())
     };
-    // The header may be without marks.
+    // The header may have no quotation marks.
     let below = rows.get(1..).filter(|below| below.len() > 1);
     let needed = |cell: &str| unquoted(cell).is_some_and(|inner| inner.is_empty() || inner.contains('"'));
     let mut marked = cells().filter(|cell| cell.contains('"'));
@@ -303,10 +307,10 @@ fn are_quoted(file: &TextFile) -> Result<bool> {
     Ok(all(&rows) || below.is_some_and(all) || (doubled && marked.all(needed)))
 }
 
-/// Returns whether a space is behind each separator, and quotation marks behind some.
+/// Returns whether a space is behind each separator, and a quotation mark behind some of these spaces.
 fn is_spaced(file: &TextFile, separator: char) -> Result<bool> {
     let rows: Vec<Vec<String>> = rows(file, separator, Quotes::Cells)?.take(LOOKED_AT).flatten().collect();
-    // The header may be without spaces.
+    // The header may have no spaces.
     let below = rows.get(usize::from(rows.len() > 1)..).unwrap_or_default();
     let mut cells = below.iter().flat_map(|row| row.iter().skip(1)).filter(|cell| !cell.is_empty());
     let (mut marks, spaces) = (false, cells.all(|cell| cell.starts_with(' ')));
@@ -317,8 +321,8 @@ fn is_spaced(file: &TextFile, separator: char) -> Result<bool> {
 }
 
 impl Dialect {
-    /// Detects the dialect: the separator is set, declared in the first line, or gives one number of columns in most of the first
-    /// records.
+    /// Detects the dialect. The separator is the set one, or is declared in the first line, or cuts most of the first records
+    /// into equal numbers of columns.
     pub(super) fn of(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result<Self> {
         let tabs = format == FileFormat::Tsv;
         if let Some(separator) = options.separator {
@@ -344,7 +348,7 @@ impl Dialect {
         let mut found = fits.iter().filter(tight);
         let best = match found.next() {
             Some(best) => best,
-            // Commas with a space behind each separate columns if the name ends so, and no other separator fits.
+            // No separator fits tightly: the usual one is taken, even if a space is behind each.
             None => return Self::quoted(file, usual, tabs, Vec::new()),
         };
         let other = found.find(|fit| fit.separator != best.separator);
@@ -359,7 +363,7 @@ impl Dialect {
         Self::quoted(file, best.separator, tabs, note.into_iter().collect())
     }
 
-    /// Detects the meaning of quotation marks; with `tabs`, they may be text between tabs.
+    /// Detects the meaning of quotation marks between these separators; with `tabs`, they may be text.
     fn quoted(file: &TextFile, separator: char, tabs: bool, mut notes: Vec<String>) -> Result<Self> {
         let quotes = if separator == '\t' && tabs {
             if are_quoted(file)? {
@@ -382,7 +386,7 @@ impl Dialect {
     }
 }
 
-/// The line of the first record.
+/// The line number of the first record.
 fn first_line(file: &TextFile) -> Result<u64> {
     let mut lines = file.first_lines()?;
     let mut number = 1;
@@ -398,7 +402,7 @@ fn first_line(file: &TextFile) -> Result<u64> {
 }
 
 impl ReadOptions {
-    /// Returns whether all wanted columns are given by the detection in an earlier file.
+    /// Returns whether the settings of all wanted columns were detected in an earlier file, and not set by the user.
     pub(super) fn are_detected(&self, wanted: &[Column<'_>]) -> bool {
         let Some(told) = &self.told else { return false };
         let is_told = |one: &Column<'_>| match one.what {
@@ -420,7 +424,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Detects options that are not set from the first records of a file.
+    /// Detects the options that are not set, from the first records of a file.
     pub(super) fn of(
         file: &TextFile,
         format: FileFormat,
@@ -439,7 +443,8 @@ impl Table {
                 }
             }
         }
-        // The reader of the whole file reports malformed records, if there are other records.
+        // Malformed records are reported here only if there are no other records; else the reader of the whole file
+        // reports them.
         if let (true, Some(wrong)) = (rows.is_empty(), wrong) {
             return Err(wrong);
         }
@@ -451,7 +456,8 @@ impl Table {
         Ok(Self { dialect, picked, empty: Empty::of(wanted, options.pair, options.label_lists) })
     }
 
-    /// A table of texts in its only column, if the name has the extension of a table and each of the first records has one cell.
+    /// A table whose only column has texts, if the name has the extension of a table and each of the first records has one cell;
+    /// else `None`.
     pub(super) fn of_texts(file: &TextFile, options: &ReadOptions) -> Result<Option<Self>> {
         let Some(format @ (FileFormat::Csv | FileFormat::Tsv)) = by_ending(&file.name()) else {
             return Ok(None);
@@ -465,7 +471,7 @@ impl Table {
         Self::of(file, format, &options, &[Column { what: "text", given: Some("1"), known: TEXT }]).map(Some)
     }
 
-    /// The first records, to look for a header.
+    /// The first records, in which a header is looked for.
     pub(super) fn first_rows(
         file: &TextFile,
         format: FileFormat,
@@ -496,7 +502,7 @@ impl Table {
         self.picked.header
     }
 
-    /// Returns whether cells are all text between tabs, including quotation marks.
+    /// Returns whether cells are all text between tabs, and quotation marks are part of the text.
     pub(super) fn has_tabs(&self) -> bool {
         self.dialect.separator == '\t' && self.dialect.quotes == Quotes::Text
     }
@@ -511,13 +517,13 @@ impl Table {
         self.picked.width
     }
 
-    /// Returns whether there is a column of this number.
+    /// Returns whether the table has a column with this number, counted from 1.
     pub(super) fn has_column(&self, number: Option<&str>) -> bool {
         let number = number.and_then(|number| number.trim().parse::<usize>().ok());
         number.is_some_and(|number| (1..=self.width()).contains(&number))
     }
 
-    /// Returns whether the first records have numbers alone in the first wanted column.
+    /// Returns whether the first records have only numbers in the first wanted column.
     pub(super) fn has_numbers(&self, file: &TextFile) -> Result<bool> {
         let column = self.picked.columns.first().copied().unwrap_or_default();
         let rows = rows(file, self.dialect.separator, self.dialect.quotes)?.take(LOOKED_AT).flatten();
@@ -533,7 +539,7 @@ impl Table {
         rows(file, self.dialect.separator, self.dialect.quotes)?.next().unwrap_or_else(|| Ok(Vec::new()))
     }
 
-    /// A parser of the text in the first `count` wanted columns of all records, including the header.
+    /// A parser that makes a text of the first `count` wanted columns of each record, including the header.
     pub(super) fn texts<R: 'static>(&self, count: usize, make: fn(String) -> R) -> Box<dyn Parser<R>> {
         let (ColumnChoice { columns, names, .. }, pair) = (self.picked.clone(), self.empty.pair);
         let make = move |mut row: Vec<String>| {
@@ -551,13 +557,14 @@ impl Table {
                 None => Ok(make(of_columns(cells))),
             }
         };
-        // Behind a quotation mark that is never closed, this much is read twice.
+        // The maximum size of a record in bytes: behind a quotation mark that is never closed, this many bytes are read
+        // twice.
         const MOST: usize = 1 << 22;
         let cells = Cells { most: MOST, ..self.dialect.cells() };
         Box::new(Rows { cells, width: Some(self.picked.width), header: false, make })
     }
 
-    /// The records, each made of the cells of the wanted columns.
+    /// The records of the file, each made from the cells of the wanted columns.
     pub(super) fn records<R: 'static>(
         &self,
         file: &TextFile,

@@ -18,10 +18,10 @@ use crate::data::tagged_texts::{self, TextLocation};
 use crate::data::{Fingerprint, TaggedText, Tagging, TextFile, tag_spelling};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The files of a folder of parallel files.
+/// The names of the files in a folder of parallel files.
 const PARALLEL: [&str; 3] = ["seq.in", "seq.out", "label"];
 
-/// The texts of a folder of parallel files.
+/// Reads the texts of a folder of parallel files.
 fn folder(path: &Path, options: &mut ReadOptions, window: bool) -> Result<Opener<TaggedText>> {
     (options.format, options.columns) = (Some(FileFormat::Parallel), None);
     let [words, tags, labels] = PARALLEL.map(|name| path.join(name));
@@ -41,7 +41,7 @@ fn folder(path: &Path, options: &mut ReadOptions, window: bool) -> Result<Opener
     Ok(Box::new(move || tagged_texts::of_lines(&words, &tags, labels.as_ref())))
 }
 
-/// Detects the format and the columns of a file; `all` is how the files before it are read.
+/// Detects the format and the columns of a file; `all` has the options of the files before it, and gets the decisions.
 fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<Opener<TaggedText>> {
     let options = &mut alike(all, &file, Task::Tagged);
     let guess = guess(&file, options, Task::Tagged)?;
@@ -63,14 +63,14 @@ fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<O
         all.clone_from(options);
     }
     let found = found.map_err(|e| guess.explain(e))?;
-    // With several files, no file is open before it is read.
+    // If there are several files, each is closed until it is read.
     if several {
         file.close();
     }
     Ok(Box::new(move || Ok(guess.explained(found(&file).map_err(|e| guess.explain(e))?))))
 }
 
-/// Opens the records of a file, with all decisions made.
+/// A function that opens the records of a file, after all decisions on the format and the columns.
 type Records = Box<dyn Fn(&TextFile) -> Result<Stream<TaggedText>> + Send + Sync>;
 
 /// The location of the words, the tags and the label in an object.
@@ -151,7 +151,8 @@ impl Record for TaggedText {
         Ok(Plan::of(name, options, inputs))
     }
 
-    /// Repairs tags that break the scheme, if the option is set; translates tags of another scheme to the scheme of the training.
+    /// Decides to repair tags that break the scheme, if the option is set, or to translate tags of another scheme to the scheme
+    /// of the training texts.
     fn settled(all: RecordPass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
         let mut repairs = None;
         let raw = |visit: &mut dyn FnMut(&[String])| all(&mut |text| visit(&text.tags));

@@ -1,4 +1,5 @@
-//! Trees in brackets, as of the Penn Treebank and the Stanford Sentiment Treebank: their leaves as a text, and the label of the root.
+//! Trees in brackets, as in the Penn Treebank and the Stanford Sentiment Treebank: the leaves of a tree are the text, and the
+//! root has the label.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -16,15 +17,15 @@ struct Node<'a> {
     leaves: Range<usize>,
 }
 
-/// Parses the tree of a line: its leaves, joined by spaces, and the label of its root. `None` for blank lines and, with `binary`,
-/// for neutral trees.
+/// Parses the tree of a line: the text is the leaves, joined by spaces; the label is the label of the root. `None` for blank
+/// lines and, with `binary`, for neutral trees.
 pub(super) fn tree(line: &str, binary: bool) -> Result<Option<LabelledText>, Reason> {
     let (nodes, leaves) = nodes(line)?;
     nodes.first().map_or(Ok(None), |root| labelled(root, &leaves, binary))
 }
 
-/// Parses the phrases of a line: the leaves of each node of its tree with the node's label, each phrase with its label once, the
-/// whole first. With `binary`, neutral phrases are left out.
+/// Parses the phrases of a line: for each node of the tree, the leaves with the label of the node, the whole text first. Repeats
+/// of a phrase with the same label, and with `binary` neutral phrases, are left out.
 pub(super) fn phrases(line: &str, binary: bool) -> Result<Option<Vec<LabelledText>>, Reason> {
     let (nodes, leaves) = nodes(line)?;
     let mut seen = HashSet::new();
@@ -51,7 +52,7 @@ fn labelled(node: &Node<'_>, leaves: &[String], binary: bool) -> Result<Option<L
     Ok(Some(LabelledText::new(text, label)))
 }
 
-/// Parses the nodes of the tree of a line, each behind its parent, and the leaves; empty for a blank line.
+/// Parses the tree of a line: the nodes, each behind its parent, and the leaves. Both are empty for a blank line.
 fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
     let line = line.trim();
     if line.is_empty() {
@@ -121,7 +122,7 @@ fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
     Ok((nodes, leaves))
 }
 
-/// Undoes the escapes of a word in a tree.
+/// Replaces the escapes in a word of a tree by the escaped characters.
 fn unescaped(word: &str) -> String {
     match word {
         "-LRB-" => "(".to_owned(),

@@ -1,5 +1,5 @@
-//! A walk over a JSON value while its file is read: it finds where values begin and end, without parsing them, so that a file may
-//! be larger than memory.
+//! A walk over a JSON value while the file is read: the walk finds the start and the end of values without parsing them, so that
+//! a file may be larger than memory.
 
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
@@ -15,17 +15,17 @@ pub(super) struct Walk {
     input: BufReader<Bytes>,
     /// The number of the line, from 1 on.
     pub(super) line: u64,
-    /// Maximum length of a value that is kept.
+    /// Maximum length in bytes of a value whose bytes are kept.
     most: usize,
 }
 
 impl Walk {
-    /// The start of a file.
+    /// A walk from the start of a file.
     pub(super) fn new(file: &TextFile) -> Result<Self> {
         Self::over(file, file.bytes()?)
     }
 
-    /// The start of a file, for detection.
+    /// A walk from the start of a file over the bytes that detection reads.
     pub(super) fn ahead(file: &TextFile) -> Result<Self> {
         Self::over(file, file.sample()?)
     }
@@ -39,18 +39,18 @@ impl Walk {
         Ok(walk)
     }
 
-    /// The next bytes; empty at the end.
+    /// The next bytes of the file; empty at the end.
     fn buffer(&mut self) -> Result<&[u8]> {
         let Self { name, input, line, .. } = self;
         input.fill_buf().map_err(|e| broken(format!("{name}:{line}"), &e))
     }
 
-    /// `FILE:LINE: expected …, got …` of a line.
+    /// The error `FILE:LINE: expected …, got …` for a line.
     pub(super) fn malformed(&self, line: u64, reason: Reason) -> Error {
         Error::of(ErrorKind::Format, format!("{}:{line}", self.name), reason.expected, reason.got)
     }
 
-    /// The next byte that is no white space, without passing it; `None` at the end.
+    /// Returns the next byte that is no white space, without passing it; `None` at the end of the file.
     pub(super) fn peek(&mut self) -> Result<Option<u8>> {
         loop {
             let buffer = self.buffer()?;
@@ -68,12 +68,12 @@ impl Walk {
         }
     }
 
-    /// Passes a byte that was seen.
+    /// Passes the byte that [`Self::peek`] returned.
     pub(super) fn pass(&mut self) {
         self.input.consume(1);
     }
 
-    /// The error of another byte, or of the end, instead of `expected`.
+    /// The error for another byte, or the end of the file, in place of `expected`.
     pub(super) fn unlike(&self, expected: &str, found: Option<u8>) -> Error {
         let got = match found {
             None => "the end of the file".to_owned(),
@@ -83,7 +83,7 @@ impl Walk {
         self.malformed(self.line, Reason { expected: expected.to_owned(), got })
     }
 
-    /// Passes a byte that must come next.
+    /// Passes the next byte, which must be `byte`.
     pub(super) fn take(&mut self, byte: u8, expected: &str) -> Result<()> {
         match self.peek()? {
             Some(found) if found == byte => self.pass(),
@@ -92,12 +92,14 @@ impl Walk {
         Ok(())
     }
 
-    /// Passes the value that comes next, from `depth` brackets inside it on, and keeps its bytes if wanted.
+    /// Passes the next value, and appends its bytes to `keep`, if given. With a `depth` above 0, the walk is inside of
+    /// the value, within this many open brackets, and passes the rest.
     pub(super) fn value(&mut self, depth: usize, keep: Option<&mut Vec<u8>>) -> Result<()> {
         self.value_to(depth, keep, u64::MAX).map(drop)
     }
 
-    /// As [`Self::value`], but no further than to the end of a line. Returns whether the value ends in it.
+    /// Passes the next value as [`Self::value`] does, but stops at the end of line `last`. Returns whether the value
+    /// has ended before.
     pub(super) fn value_to(
         &mut self,
         mut depth: usize,
@@ -111,7 +113,7 @@ impl Walk {
             let (mut line, most) = (self.line, self.most);
             let buffer = self.buffer()?;
             if buffer.is_empty() {
-                // A number ends with the file.
+                // The end of the file may end a number, which has no closing sign.
                 if depth == 0 && !string && any {
                     return Ok(true);
                 }
@@ -177,12 +179,14 @@ impl Walk {
         }
     }
 
-    /// Moves to the next value of a list; `first` if no value was passed yet. Returns `false` at the end of the list.
+    /// Moves to the next value of a list; `first` is true if no value was passed yet. Returns `false` at the end of the
+    /// list.
     pub(super) fn element(&mut self, first: bool) -> Result<bool> {
         self.next_in(b']', "`,` or `]` in the list", first)
     }
 
-    /// Moves to the next name of an object, and passes and returns it; `None` at the end of the object.
+    /// Moves to the next name of an object, passes it and returns it; `None` at the end of the object. `first` is true
+    /// if no name was passed yet.
     pub(super) fn name(&mut self, first: bool) -> Result<Option<String>> {
         if !self.next_in(b'}', "`,` or `}` in the object", first)? {
             return Ok(None);

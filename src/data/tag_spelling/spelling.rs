@@ -2,19 +2,19 @@
 
 /// The spelling of a tag: its letters, their position, and the separator from the kind of the chunk.
 ///
-/// The standard spelling is `B-kind`. Other spellings are `B_kind`, `B/kind` and the like, `kind-B`, `Bkind` and `B` alone; small
-/// letters; tags in brackets, as `<B-kind>`; the letters of BILOU (`L` for `E`, `U` for `S`), BMES (`M` for `I`) and BMEWO (`M` for `I`,
-/// `W` for `S`); and `_`, `0`, `OUT` and the like for `O`.
+/// The standard spelling is `B-kind`. Other spellings are: other separators, as in `B_kind` and `B/kind`; `kind-B`, `Bkind`, and
+/// `B` without a kind; small letters; tags in brackets, such as `<B-kind>`; the letters of BILOU (`L` for `E`, `U` for `S`), BMES
+/// (`M` for `I`) and BMEWO (`M` for `I`, `W` for `S`); and `_`, `0`, `OUT` and the like for `O`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TagSpelling {
-    /// The letters for `I`, `E` and `S`.
+    /// The letters that replace `I`, `E` and `S`.
     letters: [char; 3],
     pub(super) place: LetterPosition,
     /// Whether the letters are lower case.
     small: bool,
-    /// The brackets around a tag of a chunk.
+    /// The opening and the closing bracket around the tags of chunks; `None` without brackets.
     around: Option<(char, char)>,
-    /// The tag of a word in no chunk.
+    /// The tag of a word that is in no chunk.
     pub(super) outside: &'static str,
 }
 
@@ -23,13 +23,13 @@ pub struct TagSpelling {
 pub(super) enum LetterPosition {
     Before(char),
     Behind(char),
-    /// Before the kind, without a separator.
+    /// The letter is before the kind, without a separator.
     Joined,
-    /// Without a kind.
+    /// The tag is the letter alone, without a kind.
     Alone,
 }
 
-/// The kind of chunks if tags have no kind.
+/// The kind of all chunks if tags have no kind.
 const NO_KIND: &str = "chunk";
 
 /// Separators of letters and kinds.
@@ -38,7 +38,7 @@ const SEPARATORS: [char; 10] = ['-', '_', '/', ':', '.', '|', '=', '+', '~', '@'
 /// Brackets around tags.
 const AROUND: [(char, char); 6] = [('<', '>'), ('[', ']'), ('(', ')'), ('{', '}'), ('"', '"'), ('\'', '\'')];
 
-/// The tags of words in no chunk.
+/// The tags of words that are in no chunk.
 const OUTSIDE: [&str; 18] = [
     "O", "o", "0", "_", "-", "OUT", "out", "OTHER", "Other", "other", "NONE", "None", "none", "<O>", "[O]",
     "(O)", "{O}", "\"O\"",
@@ -56,7 +56,7 @@ impl TagSpelling {
 
     /// The spellings that these tags may have, the standard one first.
     pub(super) fn of(tags: &[&str]) -> Vec<Self> {
-        // The known sets of letters come first, then mixed sets.
+        // The letters of the known schemes come first, then mixed sets.
         const LETTERS: [[char; 3]; 12] = [
             ['I', 'E', 'S'],
             ['I', 'L', 'U'],
@@ -97,12 +97,12 @@ impl TagSpelling {
         all
     }
 
-    /// Returns whether letters have no separator, so that they may belong to other words.
+    /// Returns whether the letters have no separator from the kind, so that a tag may be an ordinary word.
     pub(super) fn is_bare(&self) -> bool {
         matches!(self.place, LetterPosition::Alone | LetterPosition::Joined)
     }
 
-    /// A tag with each letter, and the tag of words in no chunk.
+    /// An example tag for each letter, then the tag of words that are in no chunk, between spaces.
     pub(super) fn samples(&self) -> String {
         ["B-kind", "I-kind", "E-kind", "S-kind", "O"].map(|tag| self.spelled(tag)).join(" ")
     }
@@ -118,7 +118,8 @@ impl TagSpelling {
         };
         let (letter, kind) = match self.place {
             LetterPosition::Before(separator) => tag.split_once(separator)?,
-            // A kind begins with a letter or a digit, or is one mark, as in `B-`: `B-kind` and `B_kind` are other spellings.
+            // Without a separator, a kind begins with a letter or a digit, or is a single mark, as in `B-`: `B-kind` and
+            // `B_kind` belong to spellings with separators.
             LetterPosition::Joined => {
                 let is_kind =
                     |kind: &str| kind.starts_with(char::is_alphanumeric) || kind.chars().count() == 1;
@@ -157,7 +158,7 @@ impl TagSpelling {
         }
     }
 
-    /// Translates a tag of the standard spelling to this one.
+    /// Translates a tag in the standard spelling to this spelling.
     pub(super) fn spelled(&self, standard: &str) -> String {
         let Some((letter, kind)) = standard.split_once('-') else { return self.outside.to_owned() };
         let [inside, end, single] = self.letters;

@@ -68,7 +68,7 @@ fn plain_tags_are_plain() {
         &["U-A U-B"],
         &["N-1 -RRB- :", "B- V-X"],
         &["B_A I_A NOUN"],
-        // Letters that follow each other as in no scheme.
+        // No scheme allows these letters to follow each other.
         &["S B S", "B B"],
     ] {
         assert_eq!(of(sentences).unwrap().scheme, TagScheme::Plain, "{sentences:?}");
@@ -85,7 +85,7 @@ fn plain_tags_are_plain() {
 #[test]
 fn the_sentence_that_breaks_the_scheme_of_the_others_is_named() {
     let said = |sentences: &[&str]| format!("{:#}", of(sentences).unwrap_err());
-    // Plain tags: the error is about the other tag.
+    // For mostly plain tags, the error is about the tag that looks like a scheme.
     let error = said(&["N V", "N V-2", "B-A O", "V V"]);
     assert!(
         error.starts_with("tags of sentence 3: expected plain tags, as 3 of 4 sentences have"),
@@ -212,7 +212,8 @@ fn tags_of_another_scheme_are_translated() {
     assert_eq!(found, of("IOBES", &["B-A B-B I-B O"]));
     let found = translated(&["B_A L_A U_A"], false, &["I-A I-A B-A", "O I-B"]).unwrap();
     assert_eq!(found, of("IOB1", &["B_A L_A U_A", "O U_B"]));
-    // Neither another scheme nor the known one; a scheme that is set; kinds that the other does not have.
+    // The cases: the tags keep neither the known scheme nor another; the scheme is set; only one of the two schemes has
+    // kinds.
     let said = |known, is_set, sentences| format!("{:#}", translated(known, is_set, sentences).unwrap_err());
     let error = said(begun, false, &["B-A O", "O I-A"]);
     assert!(error.starts_with("1:1: expected a tag of IOB2, which 1 of 2 sentences keep"), "{error}");

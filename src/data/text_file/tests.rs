@@ -150,7 +150,7 @@ fn a_long_line_is_never_held() {
     let expected = "f:1: expected a line of at most 1000 bytes, got a longer one: is it text, with \
                     line ends?";
     assert_eq!(records.skipped().first[0].to_string(), expected);
-    // A line of exactly the limit is read, with any line end.
+    // A line whose length is exactly the limit is read, with any line end.
     for end in ["", "\n", "\r\n"] {
         let text = format!("{}{end}", "x".repeat(1000));
         let lines: Vec<_> = file(text.as_bytes()).max_line(1000).lines().unwrap().collect();
@@ -196,7 +196,7 @@ fn a_file_that_changes_is_an_error_when_it_is_read_again() {
     let path = Temporary::new("changes.tsv", b"a\t1\nb\t2\n");
     let write = |bytes: &[u8]| std::fs::write(&path.0, bytes).unwrap();
     let modified = std::fs::metadata(&path.0).unwrap().modified().unwrap();
-    // To the same time as before, as a copy that keeps times.
+    // The time of modification is set to the old time, as by a copy that keeps times.
     let same_time =
         || std::fs::File::options().write(true).open(&path.0).unwrap().set_modified(modified).unwrap();
     let open = || TextFile::open(&path.0).unwrap();
@@ -237,7 +237,7 @@ fn a_file_that_changes_is_an_error_when_it_is_read_again() {
         said("a pipe or a device in its place");
         std::fs::remove_file(&path.0).unwrap();
     }
-    // A file that grows while it is read, of more than one buffer.
+    // The file grows while it is read, and is longer than a buffer.
     let long = "a\t1\n".repeat(1 << 16);
     write(long.as_bytes());
     let data = open();
@@ -277,7 +277,7 @@ fn gzip_is_recognised_and_its_damage_too() {
 
 #[test]
 fn a_bomb_takes_no_more_memory_than_a_line() {
-    // 64 MiB of one line in 64 KB.
+    // A single line of 64 MiB, packed into 64 KB.
     let packed = gzip(&vec![b'x'; 1 << 26]);
     let mut records = file(&packed).max_line(1 << 16).malformed(MalformedLines::Skip).labelled().unwrap();
     assert!(records.next().is_none() && records.skipped().count == 1);
@@ -375,13 +375,13 @@ fn a_damaged_zip_is_an_error_wherever_it_is_damaged() {
     for cut in [4, 40, whole.len() / 2, whole.len() - 1] {
         assert!(file(&whole[..cut]).text().is_err(), "cut at {cut}");
     }
-    // The packed bytes: every flip there is detected.
+    // Every flipped bit in the packed bytes is detected.
     for at in (50..whole.len() - 120).step_by(97) {
         let mut flipped = whole.clone();
         flipped[at] ^= 4;
         assert!(file(&flipped).text().is_err(), "flipped at {at}");
     }
-    // Anywhere: an error or the text, but no panic.
+    // A flipped bit anywhere gives an error or the text, but never a panic.
     for at in 0..whole.len() {
         let mut flipped = whole.clone();
         flipped[at] ^= 0xff;

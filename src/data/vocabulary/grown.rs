@@ -6,8 +6,8 @@ use super::{Limits, Vocabulary};
 use crate::error::{Error, Result};
 
 impl Vocabulary {
-    /// Adds the counts of a text: known tokens come first, then new tokens within `limits`. The special tokens are taken from
-    /// `limits`; ids are unchanged if these are the special tokens of the vocabulary.
+    /// Grows the vocabulary by the counted tokens of other texts: known tokens come first, then new tokens within `limits`.
+    /// The special tokens are those in `limits`; known ids are unchanged if the vocabulary has the same special tokens.
     ///
     /// # Errors
     /// If a special token is repeated.
@@ -38,7 +38,8 @@ impl Vocabulary {
         Self::new(entries, specials, unknown.map(|id| id as i64)).map_err(twice)
     }
 
-    /// The vocabulary with each token in another form: tokens of equal form become one token, at the position of the first.
+    /// The vocabulary of the tokens' forms, such as lower case: tokens of equal form become one token, at the position of
+    /// the first.
     ///
     /// ```
     /// use unpadded::data::{Limits, Vocabulary};
@@ -75,7 +76,8 @@ impl Vocabulary {
         Self::new(entries, specials, unknown).unwrap_or_else(|_| self.clone())
     }
 
-    /// For each token, the id of the first token of the same form in another vocabulary; special tokens are matched by name.
+    /// For each token, the id of the first token in `other` whose form is equal; `None` if there is no such token. Special
+    /// tokens are matched by name.
     ///
     /// ```
     /// use unpadded::data::{Limits, Vocabulary};
@@ -131,7 +133,7 @@ mod tests {
         assert_eq!((full.len(), full.fingerprint(), full.count(0)), (3, old.fingerprint(), 3));
         // A text of known tokens alone, or of rare ones, is no error.
         assert_eq!(of("a z", &limits(2, 99, Some(old.clone()))).fingerprint(), old.fingerprint());
-        // Other special tokens are taken from the limits.
+        // The special tokens of the limits replace the old special tokens.
         let specials = vec!["<unk>".to_owned(), "<sep>".to_owned()];
         let other = Vocabulary::of(["a"], &Limits { specials, base: Some(old.clone()), ..Limits::default() })
             .unwrap();

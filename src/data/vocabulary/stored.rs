@@ -12,13 +12,13 @@ record! {
         1 tokens: Tokens,
         2 counts: Vec<u64>,
         3 unknown: Option<i64>,
-        // The first id of the special tokens, and the one behind them.
+        // The first id of the special tokens, and the first id behind them.
         4 specials: Option<Vec<u64>>,
     }
 }
 
-/// The tokens of a vocabulary. Two empty tokens in a row are refused while reading: a sparse file of zeros would else be read as
-/// as many empty tokens as fit in it.
+/// The tokens of a vocabulary. Two successive empty tokens are refused during reading: otherwise a sparse file of zeros would be
+/// read as an enormous number of empty tokens.
 pub(crate) struct Tokens(Vec<String>);
 
 impl FieldType for Tokens {
@@ -81,7 +81,7 @@ impl TryFrom<StoredVocabulary> for Vocabulary {
 }
 
 impl Vocabulary {
-    /// Writes the vocabulary to a file of its own, atomically.
+    /// Writes a file that has only this vocabulary, atomically.
     ///
     /// # Errors
     /// If the operating system refuses.
@@ -98,7 +98,7 @@ impl Vocabulary {
     /// Reads a file that [`Self::save`] wrote.
     ///
     /// # Errors
-    /// If the file cannot be read, is damaged, or holds something else.
+    /// If the file cannot be read, is damaged, or does not have a vocabulary.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -119,7 +119,7 @@ impl Vocabulary {
     }
 }
 
-/// The name of the section in a file of its own.
+/// The name of the section in a vocabulary's file.
 const SECTION: &str = "vocabulary";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The forms of word vector files: detection of the form, and a parser for each.
+//! The forms of word vector files: detection of the form, and a parser for each form.
 
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::sync::Arc;
@@ -25,19 +25,19 @@ const FASTTEXT: [u8; 4] = 793_712_314_i32.to_le_bytes();
 struct Header {
     count: u64,
     width: u64,
-    /// Its length in bytes, with the line end.
+    /// The length of the header in bytes, with its line end.
     bytes: usize,
 }
 
 impl Header {
-    /// Parses the header from the first bytes of a file, if it has one.
+    /// Parses the header from the first bytes of a file; `None` if the file has no header.
     fn of(sample: &[u8]) -> Option<Self> {
         let end = sample.iter().position(|&byte| byte == b'\n');
         let line = std::str::from_utf8(sample.get(..end.unwrap_or(sample.len()))?).ok()?;
         let mut numbers = line.trim_start_matches('\u{feff}').split_ascii_whitespace();
         let mut number = || {
             let digits = numbers.next().filter(|cell| cell.bytes().all(|byte| byte.is_ascii_digit()))?;
-            // A number beyond `u64` exceeds any number of vectors.
+            // A number that does not fit into `u64` exceeds any possible number of vectors.
             Some(digits.parse().unwrap_or(u64::MAX))
         };
         let (count, width) = (number()?, number()?);
@@ -45,7 +45,7 @@ impl Header {
         numbers.next().is_none().then_some(Self { count, width, bytes })
     }
 
-    /// Returns whether binary `f32` follow the first word, not digits.
+    /// Returns whether binary `f32` numbers follow the first word, instead of digits.
     fn is_binary(self, width: usize, sample: &[u8]) -> bool {
         let behind = sample.get(self.bytes..).unwrap_or_default();
         let Some(space) = behind.iter().position(|&byte| byte == b' ') else { return false };
@@ -56,7 +56,8 @@ impl Header {
         if line.iter().all(plain) && columns >= width {
             return false;
         }
-        // Not a whole line of numbers: it is binary if it has bytes that no text has, else malformed text.
+        // The first vector is no whole line of numbers: the file is binary if the vector has bytes that occur in no
+        // text, and else malformed text.
         let first = numbers.get(..width.saturating_mul(4)).unwrap_or(numbers);
         let control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\r' | b'\n');
         first.iter().any(control) || std::str::from_utf8(first).is_err_and(|e| e.error_len().is_some())
@@ -154,7 +155,7 @@ impl VectorSearch<'_> {
         };
         let (word, numbers) = cut(line, width).ok_or_else(wrong)?;
         let mut cells = numbers.split(BLANK).filter(|cell| !cell.is_empty()).zip(1..);
-        // A word of several columns that ends with a number is a vector of more columns than the first.
+        // A word that contains spaces and ends with a number shows a vector that has more numbers than the first one.
         let last = word.rsplit_once(BLANK).map(|(_, last)| last);
         if word.is_empty() || last.is_some_and(|last| last.parse().is_ok_and(f32::is_finite)) {
             return Err(wrong());
@@ -165,7 +166,7 @@ impl VectorSearch<'_> {
             }
             self.width = width;
         } else if let Some((cell, at)) = cells.next() {
-            // The first cell alone shows whether these are the columns of numbers.
+            // For a word that needs no vector, only the first cell is parsed: it shows whether the columns are numbers.
             number(cell, at, word)?;
         }
         if !self.wants(word) {
@@ -240,7 +241,7 @@ impl VectorSearch<'_> {
         }
     }
 
-    /// Parses a vector of a binary file: returns the word if a token needs it, and the vector.
+    /// Parses a vector of a binary file: returns the word and the vector, if a token needs the vector; else `None`.
     fn vector<'w>(
         &self,
         word: &'w [u8],
@@ -266,7 +267,7 @@ impl VectorSearch<'_> {
     }
 }
 
-/// The error of a file whose first line declares another number of vectors.
+/// The error for a file that has another number of vectors than its first line declares.
 fn counted(name: &str, header: Header, got: String) -> Error {
     let expected = format!("{}, as its first line says", header.count);
     Error::of(ErrorKind::Format, format!("vectors of file `{name}`"), expected, got)
@@ -277,7 +278,7 @@ fn columns(line: &str) -> usize {
     line.split(BLANK).filter(|cell| !cell.is_empty()).count()
 }
 
-/// Cuts a line into its word and its last `width` columns; `None` if it has fewer columns.
+/// Cuts a line into the word and the last `width` columns; `None` if the line has too few columns.
 fn cut(line: &str, width: usize) -> Option<(&str, &str)> {
     let mut word = line;
     for _ in 0..width {
@@ -287,7 +288,7 @@ fn cut(line: &str, width: usize) -> Option<(&str, &str)> {
     Some((word, line.get(word.len()..)?))
 }
 
-/// A number of a word's vector.
+/// Parses number `at` of a word's vector.
 fn number(cell: &str, at: usize, word: &str) -> Result<f32, Reason> {
     match cell.parse::<f32>() {
         Ok(number) if number.is_finite() => Ok(number),

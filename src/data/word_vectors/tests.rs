@@ -36,7 +36,7 @@ fn refused(bytes: &[u8], expected: &str) {
     assert_eq!(error, expected);
 }
 
-/// A binary file with a first line, and the vectors behind it, each with `end`.
+/// A binary file: the first line, then the vectors, with `end` behind each vector.
 fn binary(first: &str, vectors: &[(&str, &[f32])], end: &str) -> Vec<u8> {
     let mut bytes = format!("{first}\n").into_bytes();
     for (word, vector) in vectors {
@@ -92,7 +92,7 @@ fn the_word_itself_is_before_its_lower_case_form_and_the_first_before_the_second
     let expected = [("PARIS", 5.0), ("Paris", 5.0), ("US", 2.0), ("us", 1.0), ("Été", 7.0)];
     let expected = expected.map(|(word, number)| (word.to_owned(), vec![number]));
     assert_eq!(found(file.as_bytes(), &["US", "us", "Paris", "PARIS", "Été", "ETÉ"]), expected);
-    // Whichever comes first in the file.
+    // The vector of the word itself counts, whichever vector comes first in the file.
     assert_eq!(found(b"US 2\nus 1\n", &["US"]), [("US".to_owned(), vec![2.0])]);
     assert!(found(b"Us 2\nUS 1\n", &["us"]).is_empty());
     let vocabulary = words(&["US", "us", "Paris", "none"]);
@@ -130,7 +130,7 @@ fn a_line_that_does_not_fit_is_named() {
     refused(b"x 1 NaN\n", &format!("f:1: {finite} \"NaN\" as number 2 of the word \"x\""));
     refused(b"1 2\na inf 1\n", &format!("f:2: {finite} \"inf\" as number 1 of the word \"a\""));
     refused(b"x 1 2\nb 1e39 1\n", &format!("f:2: {finite} \"1e39\" as number 1 of the word \"b\""));
-    // For a word that is no token, only the first number is parsed.
+    // For a word that is not in the vocabulary, only the first number is parsed.
     refused(b"x 1 2\ny z 3\n", &format!("f:2: {finite} \"z\" as number 1 of the word \"y\""));
     assert_eq!(found(b"x 1 2\ny 3 z\na 4 5\n", &["a"]), [("a".to_owned(), vec![4.0, 5.0])]);
 }
@@ -186,7 +186,7 @@ fn a_binary_file_that_is_damaged_is_named_by_its_vector() {
     bytes.resize(1 << 18, b'x');
     let long = "f: vector 2, at byte 10: expected a word of at most 65536 bytes and a space, got no space in as many";
     refused(&bytes, long);
-    // Any byte may be damaged: an error, or other numbers, but no panic.
+    // A damaged byte gives an error or other numbers, but never a panic.
     for at in 0..whole.len() {
         for flip in [1, 0x20, 0xff] {
             let mut bytes = whole.clone();
@@ -237,7 +237,7 @@ fn a_table_gets_the_rows_that_are_known() {
         assert_eq!(error, format!("{expected} [{}, {}]", shape.0, shape.1));
     }
     assert_eq!((vectors.vector(-1), vectors.vector(1), vectors.vector(3)), (None, None, None));
-    // Of all that is read, `a` has none, and `z` is no token.
+    // Of these four tokens, `a` has no vector, and `z` is not in the vocabulary.
     assert_eq!(vectors.coverage(["a", "b", "C", "z"]), 0.5);
     assert_eq!(vectors.coverage([""; 0]), 0.0);
 }
@@ -250,7 +250,7 @@ fn thousands_are_set_apart() {
 
 #[test]
 fn the_files_of_fasttext_are_told_apart() {
-    // As it writes them: a space at the end of each line, and a word that a no-break space is in.
+    // The form that fastText writes: a space at the end of each line, and a word that contains a no-break space.
     let vec = "3 2\n</s> 0.5 -1.25 \nnew\u{a0}york 1 2 \nthe -0.0021 3e-05 \n";
     let expected = [("new\u{a0}york".to_owned(), vec![1.0, 2.0]), ("the".to_owned(), vec![-0.0021, 3e-5])];
     assert_eq!(found(vec.as_bytes(), &["the", "new\u{a0}york", "absent"]), expected);

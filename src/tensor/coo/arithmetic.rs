@@ -20,22 +20,22 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// Another dtype or shape.
+    /// If dtype or shape differ.
     #[track_caller]
     pub fn add(&self, other: &Coo) -> Result<Self> {
         self.combined(other, Combine::Add)
     }
 
-    /// Subtracts, as [`add`](Self::add) adds.
+    /// Subtracts two tensors; cancelled entries stay stored as in [`add`](Self::add).
     ///
     /// # Errors
-    /// Another dtype or shape.
+    /// If dtype or shape differ.
     #[track_caller]
     pub fn sub(&self, other: &Coo) -> Result<Self> {
         self.combined(other, Combine::Subtract)
     }
 
-    /// Multiplies elementwise: the result has an entry where both have one.
+    /// Multiplies elementwise: the result has an entry where both tensors have an entry.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -46,7 +46,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// Another dtype or shape.
+    /// If dtype or shape differ.
     #[track_caller]
     pub fn mul(&self, other: &Coo) -> Result<Self> {
         self.combined(other, Combine::Multiply)
@@ -55,7 +55,8 @@ impl Coo {
     /// Multiplies every number by a factor, which is rounded to the dtype: for floats to the nearest.
     ///
     /// # Errors
-    /// A factor that an integer or a bool can't hold, as 0.5: [`cast`](Self::cast) to a float first.
+    /// A factor that an integer or a bool can't hold, such as 0.5: [`cast`](Self::cast) the tensor to a float dtype
+    /// first.
     #[track_caller]
     pub fn scale(&self, factor: f64) -> Result<Self> {
         let values = self.values.scaled(factor)?;
@@ -100,8 +101,8 @@ impl Coo {
         self.values.total()
     }
 
-    /// Returns whether both are the same tensor: equal dtype, shape and numbers, whatever the order of entries and the stored
-    /// zeros. `==` compares the storage.
+    /// Returns whether both tensors mean the same: dtype, shape and all numbers are equal. The order of entries, repeats
+    /// and stored zeros do not matter; `==` compares the stored entries.
     ///
     /// ```
     /// use ndarray::array;
@@ -119,16 +120,16 @@ impl Coo {
         Ok((self.dtype(), &self.shape) == (other.dtype(), &other.shape) && self.prune()? == other.prune()?)
     }
 
-    /// Returns whether no number differs by more than `tolerance` from the number at its position in the other; not-a-number and
-    /// infinity do differ.
+    /// Returns whether the numbers at each position differ by at most `tolerance`. Not-a-number differs from every number, and
+    /// so does infinity.
     ///
     /// # Errors
-    /// Another dtype or shape.
+    /// If dtype or shape differ.
     #[doc(alias = "allclose")]
     #[track_caller]
     pub fn near(&self, other: &Coo, tolerance: f64) -> Result<bool> {
         self.check_like(other, Combine::NotEqual)?;
-        // In `f64`, where integers do not wrap around.
+        // The difference is computed in `f64`, where integers do not wrap around.
         self.cast(DType::F64)?.sub(&other.cast(DType::F64)?)?.values.within(tolerance).at_caller()
     }
 

@@ -55,7 +55,7 @@ impl Coo {
         self.values.len()
     }
 
-    /// The number at a position: 0 without an entry, the sum of repeated entries.
+    /// The number at a position: 0 if there is no entry, the sum if entries are repeated.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -79,7 +79,7 @@ impl Coo {
         Ok(T::narrow(sum))
     }
 
-    /// Takes the listed parts of the first axis, in that order, with repeats.
+    /// Takes the listed indices of the first axis, in the listed order; an index may be listed repeatedly.
     ///
     /// ```
     /// use ndarray::array;
@@ -109,7 +109,7 @@ impl Coo {
         self.rows_as(&kept, &firsts, rows.len())
     }
 
-    /// Slices the first axis: the first part in the range is part 0 of the result.
+    /// Slices the first axis: the first index in the range becomes index 0 of the result.
     ///
     /// ```
     /// use ndarray::array;
@@ -143,7 +143,8 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// No part, parts that differ in dtype or in any extent but the first, or a first extent that overflows.
+    /// If `parts` is empty, if tensors differ in dtype or in any extent but the first, or if the first extent
+    /// overflows.
     #[track_caller]
     pub fn concat_rows(parts: &[&Coo]) -> Result<Self> {
         let Some((first, rest)) = parts.split_first() else {
@@ -232,7 +233,8 @@ impl Coo {
         Ok(Self { shape: self.shape.clone(), coordinates, values: sorted.values.gather_rows(&kept)? })
     }
 
-    /// Takes these entries, with other first coordinates.
+    /// Takes the entries with the numbers `kept`, and replaces their first coordinates by `firsts`. The result's first
+    /// extent is `rows`.
     #[track_caller]
     fn rows_as(&self, kept: &[usize], firsts: &[i64], rows: usize) -> Result<Self> {
         let mut coordinates = self.coordinates.select(Axis(0), kept);

@@ -1,6 +1,6 @@
 //! Elementwise sums, products and comparisons of sparse matrices.
 //!
-//! Numbers that are not stored are 0 and stay 0: an absent entry times infinity is 0.
+//! Numbers that are not stored are 0 and stay 0; even an absent entry times infinity is 0.
 
 use std::ops::Neg;
 
@@ -22,13 +22,14 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Another dtype or shape.
+    /// If dtype or shape differ.
     #[track_caller]
     pub fn add(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::Add)
     }
 
-    /// Subtracts, as [`add`](Self::add) adds. For bools, the result is true where they differ.
+    /// Subtracts two matrices; cancelled entries stay stored as in [`add`](Self::add). For bools, the result is true
+    /// where they differ.
     ///
     /// ```
     /// use ndarray::array;
@@ -39,13 +40,14 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Another dtype or shape.
+    /// If dtype or shape differ.
     #[track_caller]
     pub fn sub(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::Subtract)
     }
 
-    /// Multiplies elementwise: the result has an entry where both have one. [`dot`](Self::dot) is the matrix product.
+    /// Multiplies elementwise: the result has an entry where both matrices have an entry. [`dot`](Self::dot) is the
+    /// matrix product.
     ///
     /// ```
     /// use ndarray::array;
@@ -56,14 +58,15 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Another dtype or shape.
+    /// If dtype or shape differ.
     #[doc(alias = "multiply")]
     #[track_caller]
     pub fn mul(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::Multiply)
     }
 
-    /// Compares elementwise: true where the two differ. An entry is stored for each position that either has.
+    /// Compares elementwise: true where the two matrices differ. The result stores an entry for each position at which
+    /// either matrix has one.
     ///
     /// ```
     /// use ndarray::array;
@@ -74,7 +77,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Another dtype or shape.
+    /// If dtype or shape differ.
     #[track_caller]
     pub fn not_equal(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::NotEqual)
@@ -91,7 +94,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Another dtype or shape.
+    /// If dtype or shape differ.
     #[track_caller]
     pub fn less(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::Less)
@@ -109,7 +112,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Another dtype or shape.
+    /// If dtype or shape differ.
     #[track_caller]
     pub fn greater(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::Greater)
@@ -128,7 +131,8 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A factor that an integer or a bool can't hold, as 0.5: [`cast`](Self::cast) to a float first.
+    /// A factor that an integer or a bool can't hold, such as 0.5: [`cast`](Self::cast) the matrix to a float dtype
+    /// first.
     #[track_caller]
     pub fn scale(&self, factor: f64) -> Result<Self> {
         let values = self.values.scaled(factor)?;
@@ -176,8 +180,9 @@ impl Csr {
         Ok(Self { values, ..sorted.into_owned() })
     }
 
-    /// Multiplies elementwise by a dense tensor, whose shape is the matrix's or broadcasts to it as in ndarray: a row
-    /// `[columns]` scales columns, as inverse document frequencies do, and `[rows, 1]` scales rows.
+    /// Multiplies elementwise by a dense tensor, whose shape is the shape of this matrix or broadcasts to it as in
+    /// ndarray. A tensor of shape `[columns]` scales the columns, such as inverse document frequencies; `[rows, 1]`
+    /// scales the rows.
     ///
     /// ```
     /// use ndarray::array;
@@ -197,7 +202,7 @@ impl Csr {
         if other.dtype() != self.dtype() {
             return Err(Error::new("dense tensor to multiply by", self.dtype().name(), other.dtype().name()));
         }
-        // Its strides from row to row, and from column to column.
+        // The dense tensor's strides from row to row, and from column to column.
         let [rows, columns] = self.shape;
         let step =
             |extent, whole, step| if extent == whole { Some(step) } else { (extent == 1).then_some(0) };
@@ -237,7 +242,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Another dtype or shape.
+    /// If dtype or shape differ.
     #[track_caller]
     pub fn add_dense(&self, other: &Dense) -> Result<Dense> {
         if (other.dtype(), other.shape()) != (self.dtype(), self.shape()) {
@@ -256,8 +261,8 @@ impl Csr {
         Ok(out)
     }
 
-    /// Returns whether both are the same matrix: equal dtype, shape and numbers, whatever the order of entries and the stored
-    /// zeros. `==` compares the storage.
+    /// Returns whether both matrices mean the same: dtype, shape and all numbers are equal. The order of entries, repeats
+    /// and stored zeros do not matter; `==` compares the stored entries.
     ///
     /// ```
     /// use ndarray::array;
@@ -275,8 +280,8 @@ impl Csr {
         Ok((self.dtype(), self.shape) == (other.dtype(), other.shape) && self.prune()? == other.prune()?)
     }
 
-    /// Returns whether no number differs by more than `tolerance` from the number at its position in the other; not-a-number and
-    /// infinity do differ.
+    /// Returns whether the numbers at each position differ by at most `tolerance`. Not-a-number differs from every number, and
+    /// so does infinity.
     ///
     /// ```
     /// use ndarray::array;
@@ -287,13 +292,13 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Another dtype or shape.
+    /// If dtype or shape differ.
     #[doc(alias = "allclose")]
     #[doc(alias = "abs_diff_eq")]
     #[track_caller]
     pub fn near(&self, other: &Csr, tolerance: f64) -> Result<bool> {
         self.check_like(other, Combine::NotEqual)?;
-        // In `f64`, where integers do not wrap around.
+        // The difference is computed in `f64`, where integers do not wrap around.
         self.cast(DType::F64)?.sub(&other.cast(DType::F64)?)?.values.within(tolerance).at_caller()
     }
 

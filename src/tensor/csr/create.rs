@@ -37,7 +37,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If it does not fit into memory.
+    /// If the matrix does not fit into memory.
     #[doc(alias = "identity")]
     #[track_caller]
     pub fn eye(dtype: DType, n: usize) -> Result<Self> {
@@ -59,8 +59,8 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A row or column that is negative or beyond the last, by the number of its triple; more rows than memory has room to
-    /// count.
+    /// A row or column that is negative or beyond the last, the message has the number of its triple; more rows than
+    /// memory has room to count.
     #[doc(alias = "coo_matrix")]
     #[track_caller]
     pub fn from_triples<T: Element>(
@@ -87,8 +87,8 @@ impl Csr {
         Ok(Self { shape, indptr: pointers(&rows, shape[0]).at_caller()?, indices, values })
     }
 
-    /// A matrix from the entries of each row, (column, value) in any order; repeated columns add up. The entries are stored
-    /// as listed.
+    /// A matrix from a list of entries (column, value) for each row, in any order; repeated columns add up. The entries are
+    /// stored as listed.
     ///
     /// ```
     /// use ndarray::array;
@@ -117,8 +117,8 @@ impl Csr {
         Self::new([indptr.len() - 1, columns], indptr, indices, values)
     }
 
-    /// Bags of words: the count of each id in each bag, an `f32` row per bag and a column per id.
-    /// [`Vocabulary::bags`](crate::data::Vocabulary::bags) makes them of tokens.
+    /// Bags of words: an `f32` matrix with the count of each id in each bag, a row per bag and a column per id.
+    /// [`Vocabulary::bags`](crate::data::Vocabulary::bags) makes bags from tokens.
     ///
     /// ```
     /// use ndarray::array;
@@ -129,7 +129,8 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// An id that is negative or not below `columns`: the message has its bag and its position there.
+    /// An id that is negative or not below `columns`: the message has the number of the bag and the id's position in
+    /// the bag.
     #[doc(alias = "CountVectorizer")]
     #[track_caller]
     pub fn from_bags<B: AsRef<[i64]>>(bags: &[B], columns: usize) -> Result<Self> {
@@ -168,7 +169,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// With the first such value and its position.
+    /// If there is such a value: the message has the first one and its position.
     #[track_caller]
     pub fn check_finite(&self) -> Result<()> {
         let Some((at, number)) = self.values.find_float(|x| !x.is_finite()) else { return Ok(()) };
@@ -178,7 +179,7 @@ impl Csr {
     }
 }
 
-/// The entries that are not 0.
+/// Converts an array: only numbers that are not 0 become entries.
 ///
 /// ```
 /// use ndarray::{Array2, array};

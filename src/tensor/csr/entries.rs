@@ -27,7 +27,7 @@ impl Csr {
         if places == 0.0 { 0.0 } else { self.entries() as f64 / places }
     }
 
-    /// The number at a position: 0 without an entry, the sum of repeated entries.
+    /// The number at a position: 0 if there is no entry, the sum if entries are repeated.
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -37,7 +37,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A place beyond the last row or column, or if `T` is not the dtype.
+    /// A position beyond the last row or column, or if `T` is not the dtype.
     #[track_caller]
     pub fn get<T: Element>(&self, row: usize, column: usize) -> Result<T> {
         self.check_column(column)?;
@@ -46,7 +46,7 @@ impl Csr {
         Ok(T::narrow(same.fold(T::default().summand(), |sum, (_, &x)| T::add(sum, x))))
     }
 
-    /// The entries of a row: their columns, and their values.
+    /// The stored entries of a row: the columns, then the values.
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -84,8 +84,8 @@ impl Csr {
         Ok((0..self.shape[0]).flat_map(entry))
     }
 
-    /// Sets the number at a position; adds an entry if there is none, and merges repeated entries. An entry that is set to 0
-    /// stays stored until [`prune`](Self::prune).
+    /// Sets the number at a position: adds an entry if there is none, and merges repeated entries into one. An entry that is
+    /// set to 0 stays stored until [`prune`](Self::prune).
     ///
     /// Each new entry moves the entries behind it: for many entries, use [`from_triples`](Self::from_triples) or, for a row,
     /// [`set_row`](Self::set_row).
@@ -101,7 +101,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A place beyond the last row or column, or if `T` is not the dtype: nothing is changed.
+    /// A position beyond the last row or column, or if `T` is not the dtype: nothing is changed.
     #[track_caller]
     pub fn set<T: Element>(&mut self, row: usize, column: usize, value: T) -> Result<()> {
         self.check_column(column)?;
@@ -120,7 +120,7 @@ impl Csr {
         self.set_row(row, &columns, &values)
     }
 
-    /// Replaces the entries of a row by entries in any order; repeated columns add up.
+    /// Replaces the entries of a row by new entries, in any order; repeated columns add up.
     ///
     /// ```
     /// use unpadded::DType;
@@ -132,8 +132,8 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A row beyond the last, a column that is negative or beyond the last, values that are not one for each column, or if
-    /// `T` is not the dtype: nothing is changed.
+    /// A row beyond the last, a column that is negative or beyond the last, another number of values than of columns, or
+    /// if `T` is not the dtype: nothing is changed.
     #[track_caller]
     pub fn set_row<T: Element>(&mut self, row: usize, columns: &[i64], values: &[T]) -> Result<()> {
         self.check_row(row)?;
@@ -158,7 +158,7 @@ impl Csr {
         Ok(())
     }
 
-    /// Takes the listed rows, in that order, with repeats.
+    /// Takes the listed rows, in the listed order; a row may be listed repeatedly.
     ///
     /// ```
     /// use ndarray::array;
@@ -192,7 +192,7 @@ impl Csr {
         })
     }
 
-    /// Takes the listed columns, in that order, with repeats. The result is canonical.
+    /// Takes the listed columns, in the listed order; a column may be listed repeatedly. The result is canonical.
     ///
     /// ```
     /// use ndarray::array;
@@ -213,14 +213,14 @@ impl Csr {
         let mut distinct: Vec<i64> = columns.iter().map(|&column| column as i64).collect();
         distinct.sort_unstable();
         distinct.dedup();
-        // Counted among the taken columns: the matrix may have more columns than fit into memory.
+        // Columns are numbered among the taken columns: the matrix may have more columns than fit into memory.
         let place = |column: i64| distinct.binary_search(&column).ok();
         let near = self.filtered(distinct.len(), |at| place(self.indices[at]).map(|place| place as i64))?;
         let places: Vec<usize> = columns.iter().filter_map(|&column| place(column as i64)).collect();
         near.canonical()?.transpose()?.take(&places)?.transpose()
     }
 
-    /// The rows in a range, copied.
+    /// Copies the rows in a range.
     ///
     /// ```
     /// use ndarray::array;
@@ -324,7 +324,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// No part, or parts that differ in dtype or in the number of columns.
+    /// If `parts` is empty, or matrices differ in dtype or in the number of columns.
     #[doc(alias = "vstack")]
     #[track_caller]
     pub fn concat_rows(parts: &[&Csr]) -> Result<Self> {
@@ -352,7 +352,8 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// No part, parts that differ in dtype or in the number of rows, or more columns than can be counted.
+    /// If `parts` is empty, if matrices differ in dtype or in the number of rows, or if the number of columns
+    /// overflows.
     #[doc(alias = "hstack")]
     #[track_caller]
     pub fn concat_columns(parts: &[&Csr]) -> Result<Self> {
@@ -397,7 +398,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// More columns than memory has room to count: they become rows.
+    /// If there are too many columns: each becomes a row, and `indptr` has a number for each row.
     #[doc(alias = "t")]
     #[doc(alias = "reversed_axes")]
     #[track_caller]
@@ -415,7 +416,8 @@ impl Csr {
         Ok(Self { shape: [columns, rows], indptr, indices, values: self.values.gather_rows(&order)? })
     }
 
-    /// Keeps the entries for which `column` returns a column, in that column.
+    /// Keeps the entries for whose number `column` returns a column, and moves them to this column; `None` drops an
+    /// entry. The result has `columns` columns.
     #[track_caller]
     pub(super) fn filtered(&self, columns: usize, column: impl Fn(usize) -> Option<i64>) -> Result<Self> {
         let (mut kept, mut indptr, mut indices) = (Vec::new(), vec![0], Vec::new());
@@ -431,7 +433,7 @@ impl Csr {
         Ok(Self { shape: [self.shape[0], columns], indptr, indices, values: self.values.gather_rows(&kept)? })
     }
 
-    /// The range of the entries of a row.
+    /// The range of a row's entries in `indices` and `values`.
     pub(in crate::tensor) fn range(&self, row: usize) -> Range<usize> {
         self.indptr[row] as usize..self.indptr[row + 1] as usize
     }
@@ -461,7 +463,7 @@ fn check_range(what: &str, part: &Range<usize>, end: usize) -> Result<()> {
     Err(Error::new(format!("{what} to slice"), format!("a range within 0..{end}"), format!("{part:?}")))
 }
 
-/// The common extent of an axis of all parts.
+/// The extent of an axis, which must be equal in all matrices.
 #[track_caller]
 fn same_extent(parts: &[&Csr], axis: usize) -> Result<usize> {
     let Some((first, rest)) = parts.split_first() else {

@@ -1,7 +1,7 @@
 //! Matrix products of a sparse matrix with each storage.
 //!
-//! f32 and f64 use the kernels. The other dtypes have plain loops: 16-bit floats are multiplied and added up in `f32`,
-//! integers wrap around, bools are and-ed and or-ed.
+//! Products of `f32` and `f64` use the kernels. Other dtypes use plain loops: 16-bit floats are multiplied and added up
+//! in `f32`, integers wrap around, bools are and-ed and or-ed.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ pub trait Dot<Rhs> {
     /// Computes the matrix product.
     ///
     /// # Errors
-    /// Another dtype, or not as many rows as the left side has columns.
+    /// If the dtypes differ, or the right side's number of rows is not the left side's number of columns.
     fn product(&self, rhs: &Rhs) -> Result<Self::Output>;
 }
 
@@ -61,16 +61,16 @@ impl Dot<SelectedRows> for Csr {
         check(self, self.shape[1], rhs.dtype(), rhs.shape())?;
         let merged = if rhs.is_merged() { Cow::Borrowed(rhs) } else { Cow::Owned(rhs.clone().merge()?) };
         let (ids, value) = (merged.row_ids(), merged.value());
-        // The matrix of the columns that have a row.
+        // This matrix, restricted to the columns for which the right side has a row.
         let place = |at: usize| ids.binary_search(&self.indices[at]).ok().map(|place| place as i64);
         self.filtered(ids.len(), place)?.product(value)
     }
 }
 
 impl Csr {
-    /// Computes the matrix product with a dense tensor (the sum is over its first extent), selected rows, or another sparse
-    /// matrix. The result is dense, or sparse and canonical for two sparse matrices. A number of the result is the sum over
-    /// this row's entries in their order.
+    /// Computes the matrix product with a dense tensor (the sum is over its first axis), selected rows, or another sparse
+    /// matrix. The result is dense; for two sparse matrices it is sparse and canonical. Each number of the result is a sum
+    /// over the entries of a row of this matrix, in stored order.
     ///
     /// ```
     /// use ndarray::array;
@@ -84,7 +84,8 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Another dtype, not as many rows as this matrix has columns, or a result too large for memory.
+    /// If the dtypes differ, if the right side's number of rows is not this matrix's number of columns, or if the
+    /// result is too large for memory.
     #[doc(alias = "matmul")]
     #[track_caller]
     pub fn dot<Rhs>(&self, rhs: &Rhs) -> Result<<Self as Dot<Rhs>>::Output>
@@ -94,8 +95,8 @@ impl Csr {
         self.product(rhs).at_caller()
     }
 
-    /// Computes the product of this matrix's transpose with a dense tensor, `[rows, …]`: a row for each column that occurs. So
-    /// the gradient of `x.dot(&weight)` by the weight has only the rows that `x` uses.
+    /// Computes the product of this matrix's transpose with a dense tensor of shape `[rows, …]`. The result has a row for each
+    /// column that has an entry: the gradient of `x.dot(&weight)` by the weight has only the rows that `x` uses.
     ///
     /// ```
     /// use ndarray::array;
@@ -108,11 +109,11 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Another dtype, or another number of rows.
+    /// If dtype or number of rows differ.
     #[track_caller]
     pub fn transposed_dot(&self, rhs: &Dense) -> Result<SelectedRows> {
         check(self, self.shape[0], rhs.dtype(), rhs.shape())?;
-        // The index type of the kernel.
+        // The kernel counts entries and rows in `u32`.
         let counted = u32::try_from(self.entries()).is_ok() && u32::try_from(self.shape[0]).is_ok();
         match self.dtype() {
             DType::F32 if counted => return transposed_kernel::<f32>(self, rhs),
@@ -122,14 +123,14 @@ impl Csr {
         let mut ids = self.indices.clone();
         ids.sort_unstable();
         ids.dedup();
-        // The matrix of the columns that occur: all columns would not fit where these do.
+        // This matrix, restricted to the columns that have an entry: all columns may not fit into memory.
         let place = |at: usize| ids.binary_search(&self.indices[at]).ok().map(|place| place as i64);
         let narrow = self.filtered(ids.len(), place)?.transpose()?;
         SelectedRows::new(self.shape[1], ids, narrow.product(rhs)?)
     }
 }
 
-/// Refuses a right side that does not fit the extent that is summed over.
+/// Refuses a right side of another dtype than the left side, or whose number of rows is not `summed`.
 #[track_caller]
 fn check(left: &Csr, summed: usize, dtype: DType, shape: &[usize]) -> Result<()> {
     if dtype == left.dtype() && shape.first() == Some(&summed) {
@@ -139,7 +140,7 @@ fn check(left: &Csr, summed: usize, dtype: DType, shape: &[usize]) -> Result<()>
     Err(Error::new("right side of a product with csr", expected, format!("{dtype} {shape:?}")))
 }
 
-/// The view of the matrix for kernels.
+/// The matrix in the form that kernels read.
 #[track_caller]
 fn view<T: Element>(x: &Csr) -> Result<CsrView<'_, T>> {
     Ok(CsrView::new(x.shape[1], &x.indptr, &x.indices, x.values.as_slice()?))
@@ -198,7 +199,8 @@ fn sparse_product<T: Element>(x: &Csr, y: &Csr) -> Result<Csr> {
     let mut indptr = pointers(&[], x.shape[0]).at_caller()?;
     let (mut indices, mut values, mut pairs) = (Vec::new(), Vec::new(), Vec::new());
     for row in 0..x.shape[0] {
-        // The pairs of entries that make a product, by its column, and there in the order of the entries.
+        // The pairs of entries whose products are added up, sorted by the column of the result, pairs of one column in
+        // the order of the entries.
         pairs.clear();
         for i in x.range(row) {
             for j in y.range(x.indices[i] as usize) {
@@ -232,7 +234,7 @@ mod tests {
 
     #[test]
     fn wide_matrices_are_multiplied_without_their_width() {
-        // No table of all columns would fit into memory.
+        // The matrix has more columns than a table with a number for each column could have in memory.
         let wide =
             Csr::new([2, usize::MAX], vec![0, 2, 3], vec![7, i64::MAX, 7], array![1.0f32, 2.0, 3.0]).unwrap();
         let gradient = wide.transposed_dot(&Dense::from(array![[1.0f32], [10.0]])).unwrap();

@@ -22,8 +22,8 @@ impl Csr {
         self.values.total()
     }
 
-    /// Sums over an axis: axis 0 adds up the rows, to `[columns]`; axis 1 the columns, to `[rows]`. As [`sum`](Self::sum), in
-    /// the matrix's dtype.
+    /// Sums over an axis: axis 0 adds up the rows, with a result of shape `[columns]`; axis 1 adds up the columns, with a
+    /// result of shape `[rows]`. Numbers are added as in [`sum`](Self::sum); the result has the matrix's dtype.
     ///
     /// ```
     /// use ndarray::array;
@@ -54,7 +54,7 @@ impl Csr {
         Ok(out.cast(self.dtype()))
     }
 
-    /// The Euclidean length of each row, `[rows]`, computed in `f64`.
+    /// The Euclidean norm of each row, of shape `[rows]`, computed in `f64`.
     ///
     /// ```
     /// use ndarray::array;
@@ -98,7 +98,7 @@ impl Csr {
         self.extreme(|a, b| a > b)
     }
 
-    /// The smallest number, as [`max`](Self::max).
+    /// The smallest number; zeros, not-a-number and `None` as in [`max`](Self::max).
     ///
     /// # Errors
     /// If `T` is not the dtype.

@@ -6,7 +6,7 @@ use super::Csr;
 use crate::error::{Error, Result};
 use crate::tensor::{Dense, Element};
 
-/// Takes a matrix by rows or by columns; the latter is converted.
+/// Converts a matrix that is stored by rows (csr) or by columns (csc).
 ///
 /// ```
 /// use sprs::CsMat;
@@ -30,7 +30,7 @@ impl<T: Element> TryFrom<CsMat<T>> for Csr {
     }
 }
 
-/// In canonical form, by rows.
+/// Converts to a matrix by rows, in canonical form.
 impl<T: Element> TryFrom<Csr> for CsMat<T> {
     type Error = Error;
 

@@ -11,11 +11,11 @@ use crate::tensor::{DType, Dense, Element, with_element};
 /// A pair of rows of two lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::tensor) enum Pair {
-    /// A row of the left list alone.
+    /// A row that only the left list has, by its number in the list.
     Left(usize),
-    /// A row of the right list alone.
+    /// A row that only the right list has, by its number in the list.
     Right(usize),
-    /// A row of each.
+    /// A row that both lists have: its number in the left list, then in the right list.
     Both(usize, usize),
 }
 
@@ -145,11 +145,12 @@ impl Dense {
             Number::Float(x) => x,
             Number::Integer(x) => x as f64,
         };
-        // From +0: `sum` of no number is -0.
+        // The sum starts at +0: `Iterator::sum` over no floats returns -0.
         Ok(T::from_number(Number::Float(numbers.iter().map(float).fold(0.0, |sum, x| sum + x))))
     }
 
-    /// The last number in the order of `after`, or a not-a-number if there is one; `None` without numbers.
+    /// The extreme number: the one that comes last in the order of `after`, or a not-a-number if there is one; `None`
+    /// without numbers.
     #[track_caller]
     pub(in crate::tensor) fn extreme<T: Element>(
         &self,

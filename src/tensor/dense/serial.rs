@@ -116,7 +116,7 @@ impl NumberBytes for bool {
     }
 }
 
-/// As a tuple of the dtype's name, the shape and the numbers in row-major order.
+/// A tensor is written as a tuple of the dtype's name, the shape and the numbers in row-major order.
 impl Serialize for Dense {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut parts = serializer.serialize_tuple(3)?;
@@ -136,7 +136,7 @@ impl Serialize for Dense {
     }
 }
 
-/// Checked as [`Dense::from_vec`] checks.
+/// The read parts pass the checks of [`Dense::from_vec`].
 impl<'de> Deserialize<'de> for Dense {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_tuple(3, DenseVisitor)

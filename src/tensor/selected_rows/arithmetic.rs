@@ -9,7 +9,7 @@ use crate::tensor::dense::{Combine, Pair};
 use crate::tensor::{DType, Dense, Element, meeting, with_element};
 
 impl SelectedRows {
-    /// Adds two tables, merged: the result has each row that either has.
+    /// Adds two tables; the result is merged and stores each row that either table stores.
     ///
     /// ```
     /// use ndarray::array;
@@ -22,25 +22,25 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// Another dtype or shape.
+    /// If dtype or shape differ.
     #[track_caller]
     pub fn add(&self, other: &SelectedRows) -> Result<Self> {
         self.combined(other, Combine::Add)
     }
 
-    /// Subtracts, as [`add`](Self::add) adds.
+    /// Subtracts two tables; the result stores the same rows as in [`add`](Self::add).
     ///
     /// # Errors
-    /// Another dtype or shape.
+    /// If dtype or shape differ.
     #[track_caller]
     pub fn sub(&self, other: &SelectedRows) -> Result<Self> {
         self.combined(other, Combine::Subtract)
     }
 
-    /// Multiplies elementwise, merged: the result has the rows that both have.
+    /// Multiplies elementwise; the result is merged and stores the rows that both tables store.
     ///
     /// # Errors
-    /// Another dtype or shape.
+    /// If dtype or shape differ.
     #[track_caller]
     pub fn mul(&self, other: &SelectedRows) -> Result<Self> {
         self.combined(other, Combine::Multiply)
@@ -49,7 +49,8 @@ impl SelectedRows {
     /// Multiplies every number by a factor, which is rounded to the dtype: for floats to the nearest.
     ///
     /// # Errors
-    /// A factor that an integer or a bool can't hold, as 0.5: [`cast`](Self::cast) to a float first.
+    /// A factor that an integer or a bool can't hold, such as 0.5: [`cast`](Self::cast) the table to a float dtype
+    /// first.
     #[track_caller]
     pub fn scale(&self, factor: f64) -> Result<Self> {
         let value = self.value.scaled(factor)?;
@@ -116,7 +117,8 @@ impl SelectedRows {
         Ok(numbers.as_slice::<f64>()?.iter().fold(0.0, |sum: f64, x| sum + x * x).sqrt())
     }
 
-    /// Multiplies each row by a dense matrix: the result is a table `[height, N]` with the same stored rows.
+    /// Multiplies each row by a dense matrix with N columns: the result is a table `[height, N]` that stores the rows
+    /// that this table stores.
     ///
     /// ```
     /// use ndarray::array;
@@ -128,7 +130,8 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// Another dtype, rows that are not of one dimension, or a right side whose number of rows is not the width of these rows.
+    /// If the dtypes differ, if the table's rows do not have one dimension, or if the right side's number of rows is not the
+    /// table's width.
     #[doc(alias = "matmul")]
     #[track_caller]
     pub fn dot(&self, rhs: &Dense) -> Result<Self> {
@@ -150,8 +153,8 @@ impl SelectedRows {
         Self::new(self.height(), self.rows.clone(), value)
     }
 
-    /// Returns whether both are the same table: equal dtype, shape and numbers, whatever the order of rows and the stored rows
-    /// of zeros. `==` compares the storage.
+    /// Returns whether both tables mean the same: dtype, shape and all numbers are equal. The order of rows, repeats and
+    /// stored rows of zeros do not matter; `==` compares the stored rows.
     ///
     /// ```
     /// use ndarray::array;
@@ -168,16 +171,16 @@ impl SelectedRows {
         Ok((self.dtype(), &self.shape) == (other.dtype(), &other.shape) && self.prune()? == other.prune()?)
     }
 
-    /// Returns whether no number differs by more than `tolerance` from the number at its position in the other; not-a-number and
-    /// infinity do differ.
+    /// Returns whether the numbers at each position differ by at most `tolerance`. Not-a-number differs from every number, and
+    /// so does infinity.
     ///
     /// # Errors
-    /// Another dtype or shape.
+    /// If dtype or shape differ.
     #[doc(alias = "allclose")]
     #[track_caller]
     pub fn near(&self, other: &SelectedRows, tolerance: f64) -> Result<bool> {
         self.check_like(other, Combine::NotEqual)?;
-        // In `f64`, where integers do not wrap around.
+        // The difference is computed in `f64`, where integers do not wrap around.
         self.cast(DType::F64)?.sub(&other.cast(DType::F64)?)?.value.within(tolerance).at_caller()
     }
 
@@ -217,7 +220,7 @@ fn product_kernel<T: Element + Float>(x: &Dense, y: &Dense, out: &mut Dense) -> 
     Ok(())
 }
 
-/// The product of dtypes without a kernel.
+/// Computes the matrix product for dtypes without a kernel.
 #[track_caller]
 fn product<T: Element>(x: &Dense, y: &Dense, out: &mut Dense) -> Result<()> {
     let (k, n) = (x.width(), y.width());

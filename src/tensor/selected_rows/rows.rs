@@ -5,7 +5,7 @@ use crate::error::{AtCaller, Error, Result};
 use crate::tensor::{DType, Dense, Element};
 
 impl SelectedRows {
-    /// A table without stored rows: every number is 0. `shape` is the height and the extents of a row.
+    /// A table without stored rows: every number is 0. `shape` has the height, then the extents of a row.
     ///
     /// ```
     /// use unpadded::DType;
@@ -26,7 +26,8 @@ impl SelectedRows {
         Self::new(height, Vec::new(), Dense::zeros(dtype, &[&[0], row].concat())?)
     }
 
-    /// A table from row numbers and their values, each of the extents `row`; repeated rows add up.
+    /// A table from pairs of a row number and the row's values, in row-major order for a row of shape `row`; repeated
+    /// rows add up.
     ///
     /// ```
     /// use unpadded::tensor::SelectedRows;
@@ -58,7 +59,7 @@ impl SelectedRows {
         Self::new(height, rows, value)
     }
 
-    /// A row of the table: zeros if it is not stored, the sum of its repeats.
+    /// A row of the table: zeros if the row is not stored, the sum if it is stored repeatedly.
     ///
     /// ```
     /// use ndarray::array;
@@ -81,7 +82,8 @@ impl SelectedRows {
         sum.reshape(&self.shape[1..])
     }
 
-    /// Sets a row of the table: repeats are merged at the position of the first; a new row is stored last.
+    /// Sets a row of the table. A row that was stored repeatedly is then stored once, at the position of its first
+    /// repeat; a new row is stored last.
     ///
     /// ```
     /// use ndarray::array;
@@ -107,7 +109,7 @@ impl SelectedRows {
         };
         let one = values.clone().reshape(&[&[1], values.shape()].concat())?;
         let first = self.rows.iter().position(|&at| at == id).unwrap_or(self.rows.len());
-        // The new row is behind the stored rows.
+        // The new row is stored last.
         let new = self.rows.len();
         let others =
             |range: std::ops::Range<usize>| range.filter(|&at| self.rows[at] != id).collect::<Vec<_>>();
@@ -117,8 +119,8 @@ impl SelectedRows {
         Ok(())
     }
 
-    /// Keeps the listed rows: all others become 0. Ids may be in any order and repeat; ids of rows that are not stored are
-    /// ignored.
+    /// Keeps the rows with the listed ids: all other rows become 0. Ids may be in any order and repeat; ids of rows that
+    /// are not stored are ignored.
     ///
     /// ```
     /// use ndarray::array;

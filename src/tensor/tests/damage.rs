@@ -4,7 +4,7 @@ use ndarray::Array2;
 
 use crate::tensor::*;
 
-/// Numbers without a pattern.
+/// A generator of pseudorandom numbers.
 struct Random(u64);
 
 impl Random {
@@ -54,7 +54,7 @@ impl Random {
     }
 }
 
-/// Keeps a result from being optimised away, and shows it: showing must not fail either.
+/// Keeps a result from being optimised away, and formats it: `Debug` must not panic either.
 fn look<T: std::fmt::Debug>(result: crate::error::Result<T>) {
     let text = match result {
         Ok(value) => format!("{value:?}"),

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{Triple, csr, wide};
 use crate::tensor::*;
 
-/// All but bool, whose sums differ, and i8, which would wrap around.
+/// All dtypes but bool, whose sums differ, and i8, whose sums would wrap around.
 const DTYPES: [DType; 7] =
     [DType::F32, DType::F64, DType::I16, DType::I32, DType::I64, DType::F16, DType::BF16];
 
@@ -23,7 +23,7 @@ fn dtypes() -> impl Strategy<Value = DType> {
     prop::sample::select(&DTYPES[..])
 }
 
-/// The dense tensor of a sparse matrix.
+/// The numbers of a sparse matrix as a dense array.
 fn means(csr: &Csr) -> Array2<f64> {
     wide(&csr.to_dense().unwrap())
 }
@@ -250,7 +250,7 @@ proptest! {
 
     #[test]
     fn bools_count_as_zero_and_one(a in triples(), b in triples(), [r, c, n] in extents()) {
-        // Each entry is true, as anything but 0 is; a sum is then true for anything but 0, too.
+        // Absolute values cannot cancel, so a sum is true exactly if one of its numbers is true.
         let positive = |t: &[Triple]| t.iter().map(|&(i, j, v)| (i, j, v.abs())).collect::<Vec<_>>();
         let make = |shape, t: &[Triple]| csr(shape, &positive(t), DType::Bool);
         let (x, y, z) = (make([r, c], &a), make([r, c], &b), make([c, n], &b));

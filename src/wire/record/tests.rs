@@ -59,7 +59,7 @@ fn values_come_back_and_equal_ones_are_equal_bytes() {
         assert_eq!(from_bytes::<Point>(&bytes).unwrap(), value);
         assert_eq!(to_bytes(&value.clone()), bytes);
     }
-    // The layout, by hand: it is the file format.
+    // The bytes of the file format are written out by hand.
     let small = Point { name: "xy".to_owned(), places: vec![1.5], ..Point::default() };
     let mut expected = vec![1, 2, 0, 0, 0, b'x', b'y', 2, 12, 0, 0, 0, 8, 0, 0, 0];
     expected.extend_from_slice(&1.5f64.to_le_bytes());
@@ -75,7 +75,7 @@ fn releases_read_each_other() {
     assert_eq!(from_bytes::<LaterPoint>(&early).unwrap(), later);
     let more = LaterPoint { weight: 9, more: vec![point(), point()], ..later };
     assert_eq!(from_bytes::<Point>(&to_bytes(&more)).unwrap(), point());
-    // Fields come in any order, and each that has no default once.
+    // Fields may be in any order; each field without a default must occur exactly once.
     let turned = [&early[7..], &early[..7]].concat();
     assert_eq!(from_bytes::<Point>(&turned).unwrap(), point());
     assert!(refused::<Point>(&early[7..]).contains("expected a field `name` of Point, got none"));
@@ -90,7 +90,7 @@ fn what_is_no_value_is_refused() {
         let cut = from_bytes::<Point>(&bytes[..end]);
         assert!(cut.is_err() || cut.is_ok_and(|cut| cut != point()), "{end}");
     }
-    // No changed byte panics or takes room that the bytes do not justify.
+    // A changed byte never causes a panic, nor an allocation beyond the size of the input.
     for place in 0..bytes.len() {
         for change in [1, 2, 0x80, 0xff] {
             let mut bytes = bytes.clone();
@@ -121,7 +121,7 @@ fn what_is_no_value_is_refused() {
     assert!(refused::<BTreeMap<String, u64>>(&same).contains("names that ascend"));
 }
 
-/// Half a million lists in each other are an error, and no overflow of the stack.
+/// Half a million nested lists are an error, and the stack does not overflow.
 #[test]
 fn deep_nesting_is_an_error() {
     let nested = |depth: usize| (0..depth).fold(Kind::Known(true), |kind, _| Kind::List(vec![kind]));
@@ -130,7 +130,7 @@ fn deep_nesting_is_an_error() {
         refused::<Kind>(&to_bytes(&nested(40)))
             .contains("expected at most 64 values in each other, got more")
     );
-    // Lists of lists without their ends: each declares the length of the remaining bytes.
+    // Nested lists without their ends: each list declares the length of the remaining bytes.
     let mut deep = Vec::new();
     for i in 0..500_000u32 {
         let left = (500_000 - i) * 9;

@@ -46,7 +46,7 @@ fn where_no_file_can_be() {
     let error = open(&folder).map(|_| ()).unwrap_err().to_string();
     assert!(error.ends_with("expected a file, got a folder or a device"), "{error}");
 
-    // A rename would replace a device, and a link would lose its target.
+    // A rename would replace a device, and would replace a link instead of the file that it points to.
     #[cfg(unix)]
     {
         let socket = folder.join("socket");
@@ -65,12 +65,12 @@ fn where_no_file_can_be() {
         }
     }
 
-    // Files that killed processes left for this file are removed, other files stay.
+    // Temporary files that killed processes left for this target are removed; other files stay.
     let left = [".x.0123456789abcdef.tmp", ".xy.0123456789abcdef.tmp", ".x.a.tmp", "x.0123456789abcdef.tmp"];
     for left in left {
         fs::write(folder.join(left), b"half").unwrap();
     }
-    // The file of a process that still writes it stays, too.
+    // A temporary file that a process still writes stays, too.
     let busy = File::create(folder.join(".x.fedcba9876543210.tmp")).unwrap();
     busy.try_lock().unwrap();
     write_atomically(&folder.join("x"), |w| w.write_section("a", b"whole")).unwrap();
@@ -101,7 +101,8 @@ fn a_failed_write_leaves_the_old_file() {
     assert_eq!(open(&path).map(|_| ()).unwrap_err().kind(), ErrorKind::Io);
 }
 
-/// In every container the process has the same number, also as a process that was killed while it wrote.
+/// In every container, processes have the same numbers, so a process can have the number of a process that was killed
+/// while it wrote.
 #[test]
 fn what_a_process_of_the_same_number_left_is_no_obstacle() {
     let folder = folder("number");
@@ -112,7 +113,7 @@ fn what_a_process_of_the_same_number_left_is_no_obstacle() {
     let target = lock(&folder.join("x")).unwrap();
     target.check().unwrap();
     target.write(|w| w.write_section("a", b"whole")).unwrap();
-    // Random names differ even if they are asked for at once.
+    // Random names differ even if they are drawn in quick succession.
     let drawn: std::collections::BTreeSet<_> = (0..100).map(|_| target.temporary(false).unwrap().1).collect();
     assert_eq!(drawn.len(), 100);
     fs::remove_dir_all(&folder).unwrap();
@@ -122,7 +123,7 @@ fn what_a_process_of_the_same_number_left_is_no_obstacle() {
 fn one_at_a_time_holds_a_file_by_whatever_path() {
     let folder = folder("lock");
     let x = folder.join("x");
-    // A lock file without a lock is what a killed process leaves.
+    // A killed process leaves a lock file without a lock.
     fs::write(folder.join(".x.lock"), b"").unwrap();
     let held = lock(&x).unwrap();
     held.write(|w| w.write_section("a", b"new")).unwrap();
@@ -151,7 +152,7 @@ fn one_at_a_time_holds_a_file_by_whatever_path() {
         drop(hard);
         drop(held);
         assert_eq!(names(&folder), ["hard", "here", "link", "x", "y"]); // no lock file stays
-        // Nothing can be locked: it continues without a lock.
+        // The lock file cannot be opened; the target works without a lock.
         std::os::unix::fs::symlink("nowhere", folder.join(".x.lock")).unwrap();
         let free = lock(&x).unwrap();
         assert!(free.lock.is_none());
@@ -167,7 +168,7 @@ fn never_two_hold_a_lock() {
     let (x, busy) = (folder.join("x"), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let one = || {
-            // Counts the successful locks: the number of failed tries depends on the machine.
+            // The test counts successful locks, since the number of failed attempts depends on the machine.
             let mut taken = 0;
             while taken < 50 {
                 let held = match lock(&x) {

@@ -1,4 +1,5 @@
-//! Writer of a Parquet file with added columns: the existing columns are copied as stored, row group by row group.
+//! A writer of a Parquet file with added columns: the existing columns are copied in their stored form, row group by
+//! row group.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -23,16 +24,16 @@ use crate::error::{Error, ErrorKind, Result};
 
 type ByteSink = Box<dyn Write + Send>;
 
-/// The key of Arrow's schema of the columns, which added columns make wrong.
+/// The key of the metadata that has Arrow's schema of the columns; it is left out, as added columns make it wrong.
 const OF_ARROW: &str = "ARROW:schema";
 
-/// The bytes of a file, to copy parts of them.
+/// The bytes of a file, from which column chunks are copied.
 enum Chunks {
     Plain(Bounded<File>),
     Packed(Bounded<Bytes>),
 }
 
-/// An added column, with the known cells of a row group.
+/// An added column, with the cells of the current row group that are known so far.
 struct Column {
     name: String,
     kind: Kind,
@@ -40,11 +41,11 @@ struct Column {
     numbers: Vec<f32>,
     definitions: Vec<i16>,
     repetitions: Vec<i16>,
-    /// The distinct texts, each stored once.
+    /// The distinct texts, so that equal cells share one text.
     known: HashMap<String, ByteArray>,
 }
 
-/// The kind of a column, which the first answers decide.
+/// The kind of an added column, which the first answers decide.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Open,
@@ -62,7 +63,7 @@ pub(in crate::data::open) struct Answers {
     /// The number of rows of the current row group.
     rows: i64,
     group: usize,
-    /// The output, before the columns are known.
+    /// The output, until the kinds of the added columns are known.
     waiting: Option<ByteSink>,
     out: Option<SerializedFileWriter<ByteSink>>,
 }
@@ -79,7 +80,7 @@ impl Answers {
         Ok(Self { name, file, bytes, columns, rows: 0, group: 0, waiting: Some(out), out: None })
     }
 
-    /// Adds the answer to the next row; without cells, no answer.
+    /// Adds the answer to the next row; an answer without cells leaves the added columns empty.
     pub(in crate::data::open) fn add(&mut self, answer: &[AnswerCell]) -> Result<()> {
         for (at, column) in self.columns.iter_mut().enumerate() {
             column.add(answer.get(at).unwrap_or(&AnswerCell::Nothing));
@@ -204,7 +205,7 @@ impl Column {
             _ => None,
         };
         match (cell, list) {
-            // A nonempty list has two definition levels more than a null.
+            // The definition level of an element is two higher than the level of a null list.
             (_, Some(texts)) if self.kind == kind && !texts.is_empty() => {
                 for (at, text) in texts.iter().enumerate() {
                     self.text(text);
@@ -225,7 +226,7 @@ impl Column {
         self.repetitions.push(0);
     }
 
-    /// The type of the column; text if no answer shows another.
+    /// The type of the column: text, if no answer shows another type.
     fn of(&mut self) -> Outcome<TypePtr> {
         if self.kind == Kind::Open {
             self.kind = Kind::Text;
@@ -260,7 +261,7 @@ impl Column {
         }
     }
 
-    /// Writes the cells of a row group, and clears them.
+    /// Writes the cells of a row group, and removes them from memory.
     fn write(&mut self, to: &mut SerializedRowGroupWriter<'_, ByteSink>) -> Outcome<()> {
         let missing = || ParquetError::General(format!("no column `{}` to write", self.name));
         let mut column = to.next_column()?.ok_or_else(missing)?;

@@ -29,7 +29,7 @@ fn cells_are_as_in_rfc_4180() {
     }
 }
 
-/// The two columns of a table, and the decisions.
+/// Reads a table: returns the two columns, and the decisions.
 fn read(name: &str, text: &str) -> (Vec<[String; 2]>, String) {
     let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
     let (file, format) = (TextFile::embedded(name, text), by_ending(name).unwrap());
@@ -43,10 +43,10 @@ fn read(name: &str, text: &str) -> (Vec<[String; 2]>, String) {
 fn cells_between_tabs_are_quoted_as_in_csv_or_not_at_all() {
     let marks = "cells are in quotation marks, as in CSV";
     for text in [
-        // All cells, with a header and without.
+        // All cells are quoted, with a header and without.
         "\"text\"\t\"label\"\n\"so \"\"what\"\"\"\t\"a\"\n\"no\"\t\"b\"\n",
         "text\tlabel\n\"so \"\"what\"\"\"\t\"a\"\n\"no\"\t\"b\"\n",
-        // Quotation marks only where necessary.
+        // Cells are quoted only if necessary.
         "\"so \"\"what\"\"\"\ta\nno\tb\n",
     ] {
         let (found, notes) = read("t.tsv", text);
@@ -55,12 +55,12 @@ fn cells_between_tabs_are_quoted_as_in_csv_or_not_at_all() {
     }
     let (found, _) = read("t.tsv", "\"one\ttwo\nthree\tfour\"\ta\nno\tb\nyes\ta\n");
     assert_eq!(found[0], ["one\ttwo\nthree\tfour", "a"]);
-    // Texts that merely begin with a mark.
+    // Texts that only begin with a quotation mark, which is part of the text.
     for text in ["\"So\" he said\ta\nno\tb\n", "\"So what\ta\nno\"\tb\n", "\"So\"\ta\n\"no\"\tb\n"] {
         let (found, notes) = read("t.tsv", text);
         assert!(found[0][0].starts_with("\"So") && !notes.contains(marks), "{found:?} {notes}");
     }
-    // A text of two marks.
+    // The text consists of two quotation marks.
     assert_eq!(read("t.tsv", "\"\"\ta\nno\tb\n").0[0], ["\"\"", "a"]);
 }
 

@@ -185,7 +185,7 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
     ] {
         assert!(said(name).starts_with(expected), "{name}: {}", said(name));
     }
-    // All complete records are read, each with its line.
+    // All complete records are read, each with the number of its line.
     let found = said("bad.json");
     for expected in [
         "bad.json:4: expected an object, or a list of its fields, got no JSON (expected ident at column 11) in",
@@ -252,7 +252,7 @@ fn names_of_elements_and_labels_that_come_first_are_detected() {
     assert!(PlainText::open(files.at("first.json")).unwrap().text().starts_with("a good film\na bad"));
     assert_eq!(TaggedTexts::open(files.at("tagged.json")).unwrap().records()[0].words, ["Go", "on"]);
     assert_eq!(Pairs::open(files.at("pairs.json")).unwrap().records()[0].target, "va");
-    // The decisions hold for each epoch.
+    // The decisions about the file hold in each epoch.
     let windowed = LabelledFiles::open(files.at("wide.json")).unwrap();
     for _ in 0..2 {
         assert_eq!(windowed.records().collect::<Result<Vec<_>>>().unwrap(), open("wide.json").records());
@@ -320,7 +320,7 @@ fn columns_values_and_lines_of_lists_are_records() {
         assert_eq!(texts(&found), expected, "{name}");
         assert_eq!(found.read_as().to_string(), note);
     }
-    // An object of lists is a record of words and tags.
+    // For tagged texts, an object of lists is one record.
     assert_eq!(TaggedTexts::open(files.at("words.json")).unwrap().records().len(), 1);
     assert_eq!(TaggedTexts::open(files.at("words.jsonl")).unwrap().records().len(), 2);
     let said = files.said(LabelledTexts::open(files.at("uneven.jsonl")));

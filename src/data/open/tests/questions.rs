@@ -1,4 +1,4 @@
-//! Answers to the records of files: all contents stay, in their order.
+//! Answers to the records of files: the output keeps all contents, in their order.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::data::TaggedText;
 use crate::data::{AnswerCell, Question, QuestionKind, Questions};
 
-/// The output, for the test to read.
+/// An output that the test can read.
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Vec<u8>>>);
 
@@ -21,7 +21,8 @@ impl std::io::Write for Sink {
     }
 }
 
-/// The file with an answer to each record: a label, or a tag `T` for each word; a record that cannot be asked has none.
+/// Returns the file with an answer to each record: a label, or a tag `T` for each word. A record without a text gets no
+/// answer.
 fn answered(mut questions: Questions, added: &[&str]) -> (String, Vec<String>) {
     let (sink, mut asked) = (Sink::default(), Vec::new());
     questions.write_to(Box::new(sink.clone()), added).unwrap();
@@ -88,14 +89,14 @@ fn tables_keep_their_columns_and_quotation_marks() {
     assert_eq!(asked[..2], ["4: so; \"fine\"", "5: two\nlines"]);
     assert!(asked[2].starts_with("7: a.csv:7: expected 3 columns"), "{asked:?}");
     assert_eq!(asked[3], "8: last");
-    // Without the column of labels, and in another order.
+    // The file has no column of labels, and another order of columns.
     let (text, _) = read("review,id\n\"a, b\",1\n", "b.csv", QuestionKind::Text, &trained);
     assert_eq!(text, "review,id,label,p\n\"a, b\",1,\"a,b\",0.5\n");
     // Tabs without quotation marks; the columns of a training without a header have numbers.
     let numbers = ReadOptions::new().text("2").label("1");
     let (text, asked) = read("x\ta \"b\nz\tc\n", "c.tsv", QuestionKind::Text, &numbers);
     assert_eq!((text.as_str(), &asked[0][..]), ("x\ta \"b\ta,b\t0.5\nz\tc\ta,b\t0.5\n", "1: a \"b"));
-    // A text a line, whatever the columns of the training.
+    // Each line is a text, whatever columns the training data had.
     let (text, asked) = read("a fine film\n\ndull\n", "d.txt", QuestionKind::Text, &numbers);
     assert_eq!(text, "a fine film\ta,b\t0.5\n\ndull\ta,b\t0.5\n");
     assert_eq!(asked, ["1: a fine film", "3: dull"]);
@@ -133,7 +134,7 @@ fn columns_get_a_tag_for_each_word() {
     let (text, asked) = words("# id 1\na x O\nb y B-A\n\n\nc z O\n\n# end\n", "a.conll");
     assert_eq!(text, "# id 1\na x O T\nb y B-A T\n\n\nc z O T\n\n# end\n");
     assert_eq!(asked, ["1: a b", "6: c"]);
-    // A header in another order than in the training.
+    // The header has another order of columns than the training data.
     let trained = ReadOptions::new();
     let trained = trained.or_note(&noted_columns("word\tpos\ttag\na\tX\tO\n\nb\tX\tO\n")).unwrap();
     let turned = "tag\tword\tpos\nO\ta\tX\nO\tb\tX\n\nO\tc\tX\n";
@@ -239,7 +240,7 @@ fn names_decide_which_column_is_asked() {
     let text = |text: &str, name: &str, note: &str| {
         read_as(text.as_bytes(), name, QuestionKind::Text, &noted(note), &["label", "p"])
     };
-    // Another name than in the training, where only one is known; a name takes precedence over the position of a number.
+    // The header has another known name for the text than the training data; a name takes precedence over a position.
     let [said, _] = text("id,text\n1,cat\n", "c.csv", r#"{"text":"review","label":"label"}"#);
     assert!(said.contains("text in `text`, since there is no `review`"), "{said}");
     let [said, _] = text("id,text\na1,cat\nb2,dog\n", "d.csv", r#"{"text":"1","label":"2"}"#);
@@ -281,7 +282,7 @@ fn line_ends_stay_and_encodings_are_told() {
         said.contains("UTF-16LE") && found == "id,text,label,p\r\n1,cat,\"a,b\",0.5\r\n",
         "{said} {found}"
     );
-    // A few bytes of no known encoding cost their records alone.
+    // A few bytes that are not valid in the encoding make only their own records malformed.
     let mut bad = b"id,text\n".to_vec();
     (0..40).for_each(|i| bad.extend(format!("{i},a cat\n").bytes()));
     bad.extend(b"40,a \xff\xfe cat\n41,dog\n");
@@ -300,7 +301,7 @@ fn a_mark_that_is_never_closed_costs_its_line() {
     );
     assert!(asked[0].contains("the lines behind it are read as records of their own"), "{asked:?}");
     assert_eq!(asked[1..], ["3: dog", "4: cow"]);
-    // The mark of a later line does not close it.
+    // A quotation mark in a later line does not close the open cell.
     let (_, asked) =
         read("id,text\n1,\"a cat\n2,dog\n3,\"a \"\"b\"\"\nc\"\n", "b.csv", QuestionKind::Text, &trained);
     assert_eq!(
@@ -323,7 +324,7 @@ fn fields_are_added_by_the_same_names_in_all_lines() {
     let nested = "{\"text\":\"a\",\"m\":{\"label\":3}}\n{\"text\":\"the \\\"label\\\"\"}\n";
     let (text, _) = read(nested, "b.jsonl", QuestionKind::Text, &ReadOptions::new());
     assert_eq!(text.matches(",\"label\":\"a,b\"").count(), 2, "{text}");
-    // A field that no earlier line had stays, and an error names it.
+    // A field that no earlier line had stays in the output, and an error names it.
     let late = "{\"text\":\"a\"}\n".repeat(1001) + "{\"text\":\"b\",\"label\":\"x\"}\n";
     let (text, asked) = read(&late, "c.jsonl", QuestionKind::Text, &ReadOptions::new());
     assert!(text.ends_with("{\"text\":\"b\",\"label\":\"x\",\"p\":null}\n"), "{}", &text[text.len() - 80..]);
@@ -360,7 +361,7 @@ fn columns_are_those_of_the_training() {
     let words = |text: &str, name: &str, options: &ReadOptions| {
         read_as(text.as_bytes(), name, QuestionKind::Words, options, &["tags"])
     };
-    // By the names that the training had, in another order.
+    // The columns are found by the names from the training data, in another order.
     let [said, text] = words("ner\tpos\ttoken\nO\tN\tcat\n", "a.tsv", &named);
     assert!(said.contains("words in column 3 (token), tags in column 1 (ner)"), "{said}");
     assert_eq!(text, "ner\tpos\ttoken\ttags\nO\tN\tcat\tT\n");
@@ -407,7 +408,7 @@ fn of_parquet(name: &str, asking: QuestionKind, added: &[&str]) -> (Vec<u8>, Vec
     let mut questions = Questions::open(path, &ReadOptions::new(), asking).unwrap();
     let (sink, mut all) = (Sink::default(), Vec::new());
     questions.write_to(Box::new(sink.clone()), added).unwrap();
-    // As the command does, several are read before one is answered.
+    // As in the command, several records are read before the first is answered.
     for question in questions.by_ref() {
         all.push(question.unwrap());
     }
@@ -418,7 +419,7 @@ fn of_parquet(name: &str, asking: QuestionKind, added: &[&str]) -> (Vec<u8>, Vec
         let tags = text.lines().map(|word| format!("T-{word}")).collect();
         let answer = match asking {
             QuestionKind::Words => vec![AnswerCell::Words(tags)],
-            // The first of them has no answer.
+            // The first record has no answer.
             _ if texts.is_empty() => Vec::new(),
             _ => vec![AnswerCell::Text(format!("about {}", text.len())), AnswerCell::Number(0.5)],
         };

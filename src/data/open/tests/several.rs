@@ -33,7 +33,7 @@ fn cells_of_tables_are_joined_by_one_tab() {
     );
     let read = |name: &str, options: &ReadOptions| {
         let found = open(&files, name, options).unwrap();
-        // Files that are read in each epoch have the same records.
+        // Files that are read anew in each epoch have the same records.
         let again = LabelledFiles::open_with([files.at(name)], options).unwrap();
         let again: Vec<LabelledText> = again.records().collect::<Result<_>>().unwrap();
         assert_eq!((&again[..], again.len()), (found.records(), 2));
@@ -47,7 +47,8 @@ fn cells_of_tables_are_joined_by_one_tab() {
     let expected = "`csv`, text in `premise` and `hypothesis`, label in `label`; line 1 is a header, since `premise` names a \
                     column";
     assert_eq!(said, expected);
-    // In the given order; numbers in a file with a header, which the name of the label shows.
+    // The columns are in the given order. Columns are given by number, though the file has a header, which the name of
+    // the label shows.
     let (first, _, said) = read("a.csv", &of_numbers(["4", "2"]));
     assert_eq!(first, pair("One tab\tA man, here", "yes"));
     assert!(
@@ -60,7 +61,7 @@ fn cells_of_tables_are_joined_by_one_tab() {
     let (first, second, said) = read("bare.csv", &of_numbers(["2", "4"]).label("3"));
     assert_eq!((first, second), (pair("good film\tI like it", "pos"), pair("dull film\tI hate it", "neg")));
     assert_eq!(said, "`csv`, text in column 2 and column 4, label in column 3; no header");
-    // The label is the only other column.
+    // The label is in the only remaining column.
     let (first, _, said) = read("two.tsv", &of_numbers(["1", "2"]));
     assert_eq!(first, pair("good film\tI like it", "pos"));
     assert!(said.contains("label in column 3"), "{said}");
@@ -69,7 +70,7 @@ fn cells_of_tables_are_joined_by_one_tab() {
 
     let three = ReadOptions::new().texts(["premise", "id", "hypothesis"]);
     assert_eq!(texts(&open(&files, "a.csv", &three).unwrap())[0].0, "A man, here\t1\tOne tab");
-    // A text of one column keeps its tabs; of no column it is detected.
+    // A text of one given column keeps its tabs; if no column is given, the column is detected.
     let one = ReadOptions::new().texts(["hypothesis"]);
     assert_eq!(one, ReadOptions::new().text("hypothesis"));
     assert_eq!(texts(&open(&files, "a.csv", &one).unwrap())[0], ("One\ttab", "yes"));
@@ -155,7 +156,7 @@ fn a_text_may_lack_some_of_its_columns() {
         let questions = Questions::open(files.at(name), &of_names(), QuestionKind::Text).unwrap();
         assert_eq!(asked(questions)[..3], ["\tb", "c\t", "d\te"], "{name}");
     }
-    // Both texts of a pair must be there, also in later questions.
+    // Both texts of a pair must have content, also in files to predict for.
     let pair = of_names().pair(true);
     let said = files.said(open(&files, "a.csv", &pair));
     assert!(said.starts_with("a.csv:2: expected something in column `premise`, got nothing"), "{said}");
@@ -280,13 +281,14 @@ fn a_note_keeps_the_columns_for_later_files() {
     let all = ["a.csv", "b.tsv", "c.jsonl"].map(|name| files.at(name));
     let found = LabelledTexts::open_with(all, &of_names()).unwrap();
     assert_eq!(texts(&found), [("a\tb", "y"), ("c\td", "n"), ("a\tb", "y"), ("a\tb", "y")]);
-    // A new setting takes precedence, also of a single column; the note of one column is unchanged.
+    // A new setting takes precedence over the note, also if it is a single column; the form of a note with one column
+    // is unchanged.
     let other = ReadOptions::new().text("premise").or_note(&note).unwrap();
     assert_eq!(other.to_note(), r#"{"text":"premise","label":"label","label_lists":true}"#);
     assert_eq!(ReadOptions::new().or_note(r#"{"text":[]}"#).unwrap().text, [""; 0]);
 }
 
-/// The question of each record, or the reason why there is none.
+/// The text to predict for of each record, or the reason why there is no text.
 fn asked(questions: Questions) -> Vec<String> {
     let text = |question: Result<crate::data::Question>| match question.unwrap().text {
         Ok(text) => text,
@@ -311,7 +313,7 @@ fn questions_are_texts_of_the_same_columns() {
             ("one.txt", b"a text alone\nand one more\n"),
         ],
     );
-    // As a training with a header, and as one without it.
+    // The options are from training data with a header, and from training data without one.
     let named = ReadOptions::new().or_note(r#"{"text":["premise","hypothesis"],"label":"label"}"#).unwrap();
     let numbered = ReadOptions::new().or_note(r#"{"text":["1","2"],"label":"3"}"#).unwrap();
     let read = |name: &str, options: &ReadOptions| {
@@ -341,7 +343,7 @@ fn questions_are_texts_of_the_same_columns() {
         "; the text of the training is in the columns `premise`, `hypothesis`; `data.text` sets others";
     assert!(said.contains(expected), "{said}");
     assert_eq!(read("bare.csv", &numbered).1, ["a\tb", "c\td"]);
-    // A text a line, with tabs of its own.
+    // Each line is a text that contains tabs.
     for options in [&named, &numbered, &of_names()] {
         assert_eq!(read("lines.txt", options).1, ["A man sleeps.\tHe is awake.", "No, he is.\tYes"]);
         assert_eq!(read("one.txt", options).1, ["a text alone", "and one more"]);
@@ -397,7 +399,7 @@ fn labels_may_be_lists() {
     let both = lists.clone().texts(["q", "r"]).label("tags");
     assert_eq!(texts(&read("two.jsonl", &both)), [("a\tb", "x\u{1f}")]);
 
-    // Without the option a list is no label, and a label is not empty.
+    // Without the option, a list is no valid label, and a label must not be empty.
     let advice = "`data.target = \"labels\"` in a config (`label_lists`) reads several labels per text";
     for options in [ReadOptions::new(), ReadOptions::new().label("labels")] {
         let said = files.said(open(&files, "a.jsonl", &options));

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use super::*;
 use crate::data::{DataSet, Files as InFiles, PlainFiles, Record};
 
-/// The records of paths in files are those in memory, in parts and out of them.
+/// Checks that [`InFiles`] has the same records as [`DataSet`], and the same held-out records and rest.
 fn same<R: Record + PartialEq + Debug>(paths: &[PathBuf], options: &ReadOptions) -> Result<DataSet<R>> {
     let (held, files) = (DataSet::<R>::open_with(paths, options)?, InFiles::<R>::open_with(paths, options)?);
     let records = |of: &InFiles<R>| of.records().collect::<Result<Vec<_>>>();
@@ -168,7 +168,7 @@ fn lines_of_parallel_files_never_shift() -> Result<()> {
             ("two.tsv", b"a\tb\nd\n"),
         ],
     );
-    // With any policy: a line that is skipped in one file alone would shift the others.
+    // A malformed line is an error with any policy: if it were skipped in only one file, later lines would not match.
     for policy in [MalformedLines::Error, MalformedLines::Skip, MalformedLines::Collect] {
         let options = ReadOptions::new().encoding(crate::data::Encoding::Utf8).malformed(policy);
         let said = files.said(TaggedTexts::open_with([files.at("bad")], &options));
@@ -176,7 +176,7 @@ fn lines_of_parallel_files_never_shift() -> Result<()> {
         let said = files.said(Pairs::open_with([files.at("p.{de,en}")], &options));
         assert!(said.starts_with("p.de:2: expected UTF-8"), "{said}");
     }
-    // The first error is the last item, whatever other files have.
+    // The first error is the last item, whatever the other files contain.
     let pairs = InFiles::<Pair>::open(files.at("*.tsv"))?;
     let found: Vec<Result<Pair>> = pairs.records().collect();
     assert!(found.len() == 2 && files.said(found.into_iter().last().unwrap()).starts_with("one.tsv:2:"));

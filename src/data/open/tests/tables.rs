@@ -1,4 +1,4 @@
-//! Tables: several files with headers of their own, headers that are unsure, and tables that are classes.
+//! Tables: several files that each have a header, first lines that may be headers, and tables that are classes.
 
 use super::*;
 
@@ -53,7 +53,8 @@ fn a_header_in_other_words_is_asked_for() {
         "other-words",
         &[
             ("es.csv", &lines("texto;etiqueta\n", "la pelicula")),
-            // Records: a label that occurs again, a text of several words, one that is not the shortest, and few records.
+            // These first lines are records: the label occurs again, the text has several words or is not the shortest,
+            // or there are few records.
             ("again.csv", &lines("texto;malo\n", "la pelicula")),
             ("words.csv", &lines("un texto;otro\n", "la pelicula")),
             ("long.csv", &lines("entretenimiento;otro\n", "la obra")),
@@ -119,7 +120,7 @@ fn encodings_are_read_or_named_and_never_mixed() {
     let cyrillic = encoding_rs::WINDOWS_1251.encode(&text).0.into_owned();
     let chinese = encoding_rs::GBK.encode("这部电影非常好看\t好\n不好看的电影\t坏\n").0.into_owned();
     let both: Vec<u8> = [b"caf\xe9 noir\ty\nna\xefve\ty\n".as_slice(), "café\tn\n".as_bytes()].concat();
-    // Behind the bytes that detection reads in a window.
+    // The malformed byte is behind the bytes that detection reads in a window.
     let late = ["plain text\ty\nmore text\tn\n".repeat(20_000).as_bytes(), b"caf\xe9\ty\n"].concat();
     let refuted = [
         "caf\u{e9} noir\ty\nna\u{ef}ve\tn\n".repeat(20_000).chars().map(|c| c as u8).collect(),
@@ -242,7 +243,7 @@ fn a_later_file_with_its_columns_in_another_order_is_refused() {
              column {text} that repeat and are shorter than those in column {label}; put the columns of all files in one order"
         );
         assert!(said.contains(&expected), "{said}");
-        // Columns that are set are not questioned.
+        // Columns that the user has set are not checked.
         let set = ReadOptions::new().text("1").label("2");
         assert_eq!(LabelledTexts::open_with([files.at(pattern)], &set).unwrap().records().len(), 40);
     }
@@ -269,7 +270,7 @@ fn lines_that_are_no_text_count() {
 #[test]
 fn which_column_has_the_labels_is_no_guess() {
     let lines = |line: &dyn Fn(usize) -> String| (0..60).map(line).collect::<String>();
-    // A few long classes before many short names; utterances and acts that both repeat; a class per text.
+    // The cases: a few long classes before many short names; utterances and acts that both repeat; a class per text.
     let classes = lines(&|i| format!("{}\tname {i}\n", ["A long name of a class", "Another one"][i % 2]));
     let acts = lines(&|i| format!("{}\tact number {}\n", ["ok", "uh huh", "well"][i % 3], i % 5));
     let unique = lines(&|i| format!("text {i}\tclass {i}\n"));
@@ -398,7 +399,7 @@ fn parts_of_two_languages_are_found_by_their_endings() {
     assert!(said("e/*.{de,en}").contains("expected `train.de` and `train.en`, got none"));
     // A file with the exact name of a part takes precedence over notes beside it.
     assert_eq!(name(&crate::data::DataPaths::find(files.at("f")).unwrap().train), "train.tsv");
-    // Extensions with languages decide, with a region or without.
+    // Extensions that are languages decide which file has the sources, with a region or without.
     let named = Files::new(
         "two-named",
         &[
