@@ -1,4 +1,5 @@
-//! The adaptive softmax: rare classes are in clusters that only rows with a label of the cluster compute.
+//! The adaptive softmax: rare classes are in clusters, and the loss computes a cluster only for rows with a label in the
+//! cluster.
 
 use super::layer::at_least_one;
 use crate::error::Error;
@@ -6,10 +7,11 @@ use crate::layers::{Instance, Layer, Linear};
 use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
-/// An adaptive softmax over many classes, ordered from the most frequent to the rarest; it costs about as much as the frequent classes
-/// alone (Grave et al., "Efficient softmax approximation for GPUs", 2017). The head computes the first cluster of classes and one class
-/// for each further cluster. A further cluster is computed only for rows whose label is in it, from narrower vectors the rarer it is:
-/// p(class) = softmax(x · W_head)_cluster · softmax((x · P_cluster) · W_cluster)_class.
+/// An adaptive softmax over many classes, which must be ordered from the most frequent to the rarest. Its loss costs about as
+/// much as a softmax over the frequent classes alone (Grave et al., "Efficient softmax approximation for GPUs", 2017). The head
+/// computes the first cluster of classes and one class for each further cluster. The loss computes a further cluster only for
+/// rows whose label is in it. The rarer the cluster, the narrower the vectors it is computed from: p(class) = softmax(x ·
+/// W_head)_cluster · softmax((x · P_cluster) · W_cluster)_class.
 ///
 /// ```
 /// use unpadded::layers::{AdaptiveSoftmax, Embedding};
