@@ -50,7 +50,7 @@ impl Program {
     }
 
     /// Checks that each carried state leads from a feed with one row per sequence to a variable of the same spec, and that no
-    /// feed has two states.
+    /// feed and no variable belongs to two states.
     pub(super) fn check_carried(&self) -> Result<()> {
         let (mut feeds, mut afters) = (HashSet::new(), HashSet::new());
         for (number, block) in self.blocks.iter().enumerate() {

@@ -71,7 +71,7 @@ enum Start {
     },
     XavierUniform(Gates),
     Orthogonal(Gates),
-    /// `width` numbers per gate.
+    /// The bias of an LSTM: `width` numbers per gate.
     LstmBias {
         forget: f64,
         width: usize,
@@ -448,7 +448,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + rest
 }
 
-/// The random numbers of one variable: Philox, with the program's seed as the key and a counter that starts at the hash of the
+/// The random numbers of one variable: Philox, with the program's seed as the key; the counter contains the hash of the
 /// variable's name.
 struct Random {
     seed: u64,

@@ -38,7 +38,7 @@ impl Program {
         if self.blocks.first().is_none_or(|root| root.parent.is_some()) {
             return Err(malformed("first block", "a root without a parent", "none, or one with a parent"));
         }
-        // A program without mistakes has no level that belongs to no variable.
+        // Each level belongs to a variable, and a variable has at most `MAX_LEVELS` levels.
         let most = self.vars.len().saturating_mul(MAX_LEVELS);
         if self.levels as usize > most {
             return Err(malformed("number of levels", format!("at most {most}"), self.levels.to_string()));
@@ -286,7 +286,7 @@ impl Program {
             (&gradient.inputs, &step.inputs),
             (&gradient.statics, &step.statics),
         ] {
-            // In reverse, so that of two pairs with the same inner variable the first pair is kept.
+            // In reverse: if two pairs have the same inner variable, the first pair is kept.
             let of_inner: HashMap<VarId, &VarPair> = pairs.iter().rev().map(|p| (p.inner, p)).collect();
             for pair in grads {
                 let of = self.has_var(pair.inner)?.gradient_of;
@@ -446,7 +446,8 @@ impl Program {
         if backward {
             return self.gradients(signature, desc, runs, &|slot| op.gradient(slot, &specs).storage);
         }
-        // If an update changes a variable in place, the variable must be kept from run to run.
+        // If an update changes selected rows in place, at a slot for tables, the variable must be a row-sparse parameter or its
+        // state.
         for (slot, vars) in signature.outputs.iter().zip(&outputs).filter(|(slot, _)| slot.updated) {
             for &var in vars {
                 let desc = self.has_var(var)?;
