@@ -71,8 +71,8 @@ pub struct Minimization {
 
 /// An optimizer: trains the parameters of a program.
 ///
-/// A custom optimizer returns its [`Options`] and the kind of an update operator from its registry; [`Self::minimize`] adds the
-/// state variables that the operator updates beside `param`; they start at zero.
+/// A custom optimizer returns its [`Options`] and the kind of an update operator from its registry; [`Optimizer::minimize`]
+/// adds the state variables that the operator updates beside `param`; they start at zero.
 pub trait Optimizer {
     /// The options that all optimizers have.
     fn options(&self) -> &Options;
