@@ -1,5 +1,5 @@
 //! The gradients of a convolution's filter, bias and padding rows. The gradient of a convolution's input is a convolution, too,
-//! with the [turned](Window::turned) window and the transposed filter of each tap.
+//! with the turned window and the transposed filter of each tap.
 
 use crate::kernels::float::{Assign, Float};
 use crate::kernels::gradient::picked_gradient;
