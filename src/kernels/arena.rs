@@ -221,8 +221,8 @@ impl<'a> Lane<'a> {
     /// Lends the regions `reads` for reading and the regions `writes` for writing.
     ///
     /// # Panics
-    /// If a region lies outside its buffer or this lane's part, or a written region overlaps any other or a written region lies
-    /// in a common buffer. Without the panic, such a mistake in the plan would be a data race.
+    /// If a region lies outside its buffer or this lane's part, or a written region overlaps another lent region or is in a
+    /// common buffer. Without the panic, such a mistake in the plan would be a data race.
     pub fn operands<'b>(
         &'b mut self,
         room: &'b mut OperandRoom,

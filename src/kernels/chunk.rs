@@ -1,4 +1,4 @@
-//! Chunked access for pointwise cells: rows are cut into chunks of one constant length, read from views and written back.
+//! Chunked access for pointwise cells: rows are read from views and written back in chunks of constant length.
 
 use super::float::{Assign, Float};
 use super::path::Arithmetic;

@@ -1,7 +1,7 @@
 //! Columns normalised to mean 0 and variance 1 over all rows, and the gradients.
 //!
-//! Sums over rows are computed in blocks of [`SUM_ROWS`] rows, so that their order depends on the shapes alone: threads divide
-//! the columns of sums, and the rows of all row-wise results.
+//! Sums over rows are computed in blocks of [`SUM_ROWS`] rows, so that the order of summation depends only on the shapes:
+//! threads divide the columns of sums, and the rows of all row-wise results.
 
 use super::float::{Assign, Float};
 use super::fork::join;
@@ -14,7 +14,7 @@ const COLUMNS: usize = 128;
 /// Below this many numbers a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 16;
 
-/// The mean and the scale that normalise each column.
+/// The mean and the scale by which each column is normalised.
 #[derive(Debug, Clone, Copy)]
 pub struct ColumnNorm<'a, T> {
     /// The number that is subtracted from each column.

@@ -376,7 +376,8 @@ mod tests {
     use super::*;
     use crate::kernels::numbers;
 
-    /// Sums over all alignments of labels to frames: returns ln of the sum, and the part of each class in each frame.
+    /// Enumerates all alignments of labels to frames; returns ln of the sum of their probabilities, and each class's share of
+    /// the sum in each frame.
     fn all_ways(likely: &[Vec<f64>], labels: &[usize], blank: usize) -> (f64, Vec<Vec<f64>>) {
         let (frames, classes) = (likely.len(), likely.first().map_or(1, Vec::len));
         let mut ways = Vec::new();
@@ -440,7 +441,7 @@ mod tests {
         }
     }
 
-    /// With probabilities and with logarithms.
+    /// Computed with probabilities and with logarithms.
     #[test]
     fn long_sequences_have_the_same_numbers_both_ways() {
         for (frames, labels, scale) in [(300, 40, 1.0), (300, 40, 12.0), (120, 110, 40.0), (50, 3, 100.0)] {

@@ -88,7 +88,7 @@ pub trait Float:
     const ONE: Self;
     /// Negative infinity, the identity of `max`.
     const NEG_INFINITY: Self;
-    /// The magnitude below which the optimizer's state is written as zero; 0 where nothing is flushed.
+    /// The magnitude below which the optimizer's state is written as zero; 0 for a type whose numbers are never flushed.
     const FLUSH_BELOW: Self;
     /// Whether loops over this type are compiled only for the portable path
     /// ([`Sweep::PORTABLE`](super::path::Sweep::PORTABLE)).
@@ -112,8 +112,7 @@ pub trait Float:
     fn max(self, other: Self) -> Self;
     /// The smaller number; if one of the two is NaN, the other.
     fn min(self, other: Self) -> Self;
-    /// `self·a + b` with one rounding. Slow where the CPU has no such instruction: loops take
-    /// [`Arithmetic::mul_add`].
+    /// `self·a + b` with one rounding. It is slow if the CPU has no such instruction; loops use [`Arithmetic::mul_add`].
     fn mul_add(self, a: Self, b: Self) -> Self;
     /// This number raised to a real power.
     fn powf(self, exponent: Self) -> Self;

@@ -1,6 +1,6 @@
 //! Sums over the rows of a batch: the gradients of a weight and of a bias.
 //!
-//! Their order of summation depends on the shapes alone, never on the number of threads.
+//! The order of summation depends only on the shapes, not on the number of threads.
 
 use std::ops::Range;
 

@@ -56,7 +56,7 @@ impl Path {
     }
 }
 
-/// The arithmetic of a path: `a·b + c` by a fused instruction where the path has one, never by a call into libm.
+/// The arithmetic of a path: `a·b + c` by a fused instruction if the path has one, but never by a call into libm.
 pub trait Arithmetic: Copy {
     /// `a·b + c`.
     fn mul_add<T: Float>(a: T, b: T, c: T) -> T;

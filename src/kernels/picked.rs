@@ -16,10 +16,10 @@ pub(super) struct PickedRows<'a, T> {
     pub(super) index: &'a [usize],
 }
 
-/// The rows of a view, in order, or rows picked by number.
+/// The rows of an operand: a view, or rows picked by number.
 #[derive(Clone, Copy)]
 pub(super) enum RowSource<'a, T> {
-    /// As they lie.
+    /// The rows of a view, in order.
     Lying(View<'a, T>),
     /// Rows picked by number.
     Picked(PickedRows<'a, T>),

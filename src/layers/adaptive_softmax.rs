@@ -115,7 +115,8 @@ impl Layer for AdaptiveSoftmax {
 }
 
 impl AdaptiveSoftmax {
-    /// The number of columns of the head. The sum does not overflow where the cutoffs ascend.
+    /// The number of columns of the head: classes below the first cutoff, and one per cluster. The sum does not overflow if the
+    /// cutoffs ascend.
     fn of_head(&self) -> usize {
         self.ends[0] + (self.ends.len() - 1)
     }
@@ -130,8 +131,8 @@ impl AdaptiveSoftmax {
         None
     }
 
-    /// Checks the cutoffs, and that given weights have one cluster for each cutoff: weights made for other cutoffs would compute
-    /// a softmax over other classes.
+    /// Checks the cutoffs, and that given weights have one cluster for each cutoff. Weights for other cutoffs would compute a
+    /// softmax over other classes.
     fn fits(&self, net: &Builder, weights: &AdaptiveWeights) -> Option<()> {
         self.ordered(net)?;
         let (cutoffs, clusters) = (self.ends.len() - 1, weights.clusters.len());
@@ -167,12 +168,13 @@ fn classes(net: &Builder, logits: Var, of: &str, expected: usize) -> Var {
 }
 
 impl Instance<AdaptiveSoftmax> {
-    /// −ln p(label) of each row of `x`, `[rows]`. A cluster's classes are computed only for the rows whose label is in the cluster.
+    /// Computes the loss −ln p(label) of each row of `x`, `[rows]`. A cluster's classes are computed only for the rows whose
+    /// label is in the cluster.
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold rows of floats, `labels` are not whole numbers in its rows, the cutoffs do not ascend, or
-    /// given weights ([`Builder::layer_with`]) were made for other cutoffs; when the program runs, if a label is not below the number of
-    /// classes; in a step block, if a memory reaches the labels.
+    /// If `x` has no LoD or does not hold rows of floats, `labels` are not whole numbers in its rows, the cutoffs do not
+    /// ascend, or given weights ([`Builder::layer_with`]) were made for other cutoffs; when the program runs, if a label is not
+    /// below the number of classes; in a step block, if the labels depend on a memory.
     #[track_caller]
     pub fn loss(&self, x: Var, labels: Var) -> Var {
         let Some(net) = Builder::of(x) else { return unknown_of(x) };

@@ -124,8 +124,8 @@ impl Layer for Linear {
     }
 
     fn run(&self, net: &Builder, x: Var, &(weight, bias): &Self::Weights) -> Var {
-        // Given weights, or weights that were made with other options, may have a bias where the options have none, or the
-        // reverse.
+        // Given weights, or weights that were made with other options, may have a bias that the options omit, or lack a bias
+        // that the options require.
         if bias.is_some() != self.bias.is_some() {
             let told = |there: bool| if there { "one" } else { "none" };
             let expected = format!("{}, as the options say", told(self.bias.is_some()));

@@ -61,9 +61,9 @@ impl Norm {
     /// out_ij = (x_ij − m_j) / √(v_j + epsilon) · gain_j + bias_j. While training, m and v are the mean and the variance over
     /// the rows of the batch, of all its sequences together; there is no padding. Beside the weights it has `mean` and
     /// `variance`, which start at 0 and 1 and are not learned: each training step moves them by `momentum` (0.1) of the way to
-    /// the batch's mean and variance, after the updates have checked all gradients. Inference and evaluation normalize by them,
-    /// so that a row's result does not depend on the rest of the batch. The running variance is divided by n − 1 rows, as in
-    /// PyTorch's `BatchNorm1d`.
+    /// the batch's mean and variance, after the updates have checked all gradients. Inference and evaluation normalize by the
+    /// running mean and variance, so that a row's result does not depend on the rest of the batch. The running variance is
+    /// divided by n − 1 rows, as in PyTorch's `BatchNorm1d`.
     ///
     /// A batch of no rows, or of one row, has no variance: while training, too, it is normalized by the running mean and
     /// variance, and does not move them. If several batches make a training step, each batch is normalized separately, and the

@@ -431,7 +431,7 @@ fn chance(net: &Builder, layer: &str, option: &str, rate: f64) -> Option<()> {
     None
 }
 
-/// Checks the width of an initial state. The memory that starts with it checks that it has one row per sequence.
+/// Checks the width of an initial state. The number of its rows, one per sequence, is checked when the memory is made.
 pub(super) fn state_width(net: &Builder, slot: &str, state: Var, like: &Spec, width: usize) -> Option<()> {
     let spec = net.spec(state)?;
     if spec.dtype == like.dtype && spec.batched() && spec.width() == width {

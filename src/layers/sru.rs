@@ -1,4 +1,4 @@
-//! The simple recurrent unit: its products depend on the input alone, so that the loop has no products.
+//! The simple recurrent unit: its products depend only on the input, so that the loop over steps has no products.
 
 use super::layer::{times, wide};
 use super::recurrent::{STATE, sequence_input, state_width};

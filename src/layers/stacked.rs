@@ -68,7 +68,7 @@ impl<L: RecurrentLayer> Stacked<L> {
         self.layers.saturating_mul(if self.bidirectional { 2 } else { 1 })
     }
 
-    /// Checks the number of entries of a list with one entry per layer and direction.
+    /// Checks that a list has one entry per layer, or two per bidirectional layer.
     fn counted(&self, net: &Builder, what: &str, got: usize) -> Option<()> {
         if got == self.count() {
             return Some(());

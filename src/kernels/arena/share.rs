@@ -121,7 +121,8 @@ pub struct LanePart<'a> {
 }
 
 impl LanePart<'_> {
-    /// Returns whether a region with rows belongs to these sequences, so that this lane may read it (or, if `write`, write it).
+    /// Returns whether a region with rows belongs to these sequences, so that this lane may read the region (or, if `write`,
+    /// write it).
     #[inline]
     pub(super) fn has(&self, region: &Region, write: bool) -> bool {
         let (row, end) = (region.row, region.row.saturating_add(region.extent.rows));

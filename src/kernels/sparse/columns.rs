@@ -97,7 +97,7 @@ impl<T: Float> Columns<T> {
         }
     }
 
-    /// Plans by sorting the entries, where a table would be larger than the entries.
+    /// Plans by sorting the entries, for matrices whose table of columns would be larger than the entries.
     fn sort(&mut self, x: CsrView<'_, T>) {
         self.row_of.clear();
         for r in 0..x.rows() {

@@ -16,8 +16,8 @@ const WORTH_A_THREAD: usize = 1 << 15;
 /// of threads.
 ///
 /// # Panics
-/// Unless `x` is R × K and `y` K × N; if a column of one of them is negative or not below K, N; if `y` is very wide (far more
-/// columns than entries) and has 2^32 entries.
+/// Unless `x` is R × K and `y` K × N; if a column index is negative, or not below K (of `x`) or N (of `y`); if `y` is very wide
+/// (far more columns than entries) and has 2^32 entries.
 pub fn csr_csr<T: Float>(
     x: CsrView<'_, T>,
     y: CsrView<'_, T>,

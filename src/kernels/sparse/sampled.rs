@@ -249,7 +249,7 @@ mod tests {
     use super::*;
     use crate::kernels::numbers;
 
-    /// The elements of a dense matrix where a sparse one has entries.
+    /// The elements of a dense matrix at the positions of a sparse matrix's entries.
     fn at_entries<T: Float>(dense: &[f64], pattern: CsrView<'_, T>) -> Vec<f64> {
         let row = |r| {
             pattern
@@ -290,7 +290,7 @@ mod tests {
             let (xs, ys, dcs) = (x.dense(), y.dense(), dc.dense());
             let dx = at_entries(&naive(&dcs, &turned(&ys, inner, width), [rows, width, inner]), x.view());
             let dy = at_entries(&naive(&turned(&xs, rows, inner), &dcs, [inner, rows, width]), y.view());
-            // The gradients of matrices whose columns are far apart.
+            // Matrices with the same entries but far larger column numbers have the same gradients.
             let far = |x: &Sparse<T>| {
                 let mut far = x.clone();
                 far.columns = width << 30;

@@ -123,7 +123,7 @@ impl OpenStep {
             .at(self.place.clone())
     }
 
-    /// Returns whether the step reads an outer variable.
+    /// Returns whether the step block reads an outer variable.
     pub(super) fn reads(&self, outer: VarId) -> bool {
         let mut pairs = self.desc.inputs.iter().chain(&self.desc.statics);
         pairs.any(|pair| pair.outer == outer)
