@@ -67,8 +67,8 @@ pub enum Share {
         /// Width of the buffer's rows.
         stride: usize,
     },
-    /// Each step has a run of rows for each sequence that has not ended: the runs of step `t` begin at row `base +
-    /// bounds[starts + t]`, and the run of sequence `i` begins `bounds[first + i]` rows later.
+    /// Each step has a run of rows for each sequence that has not ended: the runs of step `t` begin at row
+    /// `base + bounds[starts + t]`, and the run of sequence `i` begins `bounds[first + i]` rows later.
     SteppedRuns {
         /// The first row of step 0.
         base: usize,

@@ -1,5 +1,5 @@
-//! Depthwise convolutions, in which each column of the result depends on one column of the input: `out[t][c] = bias[c] + Σ_j
-//! x[t + offset(j)][c] · w[j][c]`.
+//! Depthwise convolutions, in which each column of the result depends on one column of the input:
+//! `out[t][c] = bias[c] + Σ_j x[t + offset(j)][c] · w[j][c]`.
 
 use crate::kernels::float::{Assign, Float};
 use crate::kernels::gradient::SUM_ROWS;

@@ -118,8 +118,8 @@ impl InputArgument for &[Var] {
 ///   result is unknown. If the parameters are not the slots and attributes themselves, the method's body computes the slots and
 ///   attributes: `fn slice(&self, x: Var, columns: Range<usize>) -> Var { let (from, to) = (columns.start, columns.end); }`.
 /// - **The receiver**: in this crate `impl Builder, Var { fn … }` defines a method of both types; the first parameter of the
-///   builder's method is the receiver of the variable's method: `net.grow(x, 1.0)` and `x.grow(1.0)`. In any other crate `pub
-///   trait BuildGrow, ApplyGrow { fn … }` declares two traits, the first implemented for `Builder`, the second for `Var`;
+///   builder's method is the receiver of the variable's method: `net.grow(x, 1.0)` and `x.grow(1.0)`. In any other crate
+///   `pub trait BuildGrow, ApplyGrow { fn … }` declares two traits, the first implemented for `Builder`, the second for `Var`;
 ///   callers import both. `Var` and the second trait may be left out, for an operator without one main input.
 /// - The documentation comes first, then `#[doc(alias = "…")]`, then `#[derive(…)]`, if there are any.
 #[macro_export]
