@@ -27,7 +27,8 @@ use crate::tensor::{DType, StorageKind};
 /// A call that does not fit is recorded with its source line and returns an unknown [`Var`]; [`Self::finish`] and
 /// [`Trainer::new`](crate::train::Trainer::new) return all recorded errors. Every operator records the line that appended it,
 /// and every error names that line. If a method of your own calls these methods directly, mark it `#[track_caller]`, so that
-/// errors name its caller's line. If it calls them in a closure (a layer with a step block), it uses [`Builder::part`], too.
+/// errors name its caller's line. If your method calls these methods in a closure (a layer with a step block), it must use
+/// [`Builder::part`], too.
 ///
 /// # By family
 ///
@@ -307,8 +308,8 @@ impl Builder {
     /// declares a feed with the levels of another variable.
     ///
     /// # Errors
-    /// If the name is taken, if it is called in a step block, or if there are too many dimensions or levels; if a row has 2^63
-    /// bytes or more.
+    /// If the name is taken, if the method is called in a step block, or if there are too many dimensions or levels; if a row
+    /// has 2^63 bytes or more.
     #[track_caller]
     pub fn feed(&self, name: &str, dtype: DType, dims: &[usize], lod_level: usize) -> Var {
         self.add_feed(name, |program| ragged(program, dtype, dims, lod_level))

@@ -49,8 +49,8 @@ impl Builder {
     /// dtype.
     ///
     /// # Errors
-    /// If the name is taken, if it is called in a step block, or if there are too many dimensions. [`Self::finish`] fails if
-    /// the state has no [`Self::carry`].
+    /// If the name is taken, if the method is called in a step block, or if there are too many dimensions. [`Self::finish`]
+    /// fails if the state has no [`Self::carry`].
     #[track_caller]
     pub fn carried_state_of(&self, name: &str, dtype: impl Into<DTypeSource>, dims: &[usize]) -> Var {
         let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
@@ -65,8 +65,8 @@ impl Builder {
     /// Sets the value of a [carried state](Self::carried_state) after the batch to `after`.
     ///
     /// # Errors
-    /// If `before` is no carried state, or has a `carry` already; if `after` has another dtype or shape than `before`; if it is
-    /// called in a step block.
+    /// If `before` is no carried state, or has a `carry` already; if `after` has another dtype or shape than `before`; if the
+    /// method is called in a step block.
     #[track_caller]
     pub fn carry(&self, before: Var, after: Var) {
         let Some(id) = self.known(before) else {

@@ -116,8 +116,8 @@ impl Builder {
         call(self)
     }
 
-    /// A free name for a layer in the open scope: `wish`, or `wish_2` and so on if it is taken; if `wish` is `None`, the kind
-    /// and a count.
+    /// A free name for a layer in the open scope: `wish`, or `wish_2` and so on if `wish` is taken; if `wish` is `None`, the
+    /// kind and a count.
     pub(crate) fn layer_name(&self, kind: &str, wish: Option<&str>) -> String {
         let State { program, scopes, .. } = &mut *self.state.borrow_mut();
         scopes.layer_name(program, kind, wish)

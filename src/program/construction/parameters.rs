@@ -124,7 +124,7 @@ impl Builder {
     /// training step run.
     ///
     /// # Errors
-    /// If the variables do not fit the operator, or if it is called in a step block.
+    /// If the variables do not fit the operator, or if the method is called in a step block.
     #[track_caller]
     pub(crate) fn append_update(
         &self,
