@@ -59,7 +59,7 @@ type MultiplyAdds = unsafe fn(rounds: usize, factors: &Factors, total: &mut [f32
 /// See [`MultiplyAdds`].
 #[inline(always)]
 unsafe fn multiply_adds<V: Vector>(rounds: usize, factors: &Factors, total: &mut [f32; MAX_LANES]) {
-    // SAFETY: the caller's promise, passed on; the arrays are as long as the widest vector.
+    // SAFETY: the caller guarantees that the CPU has the instructions; the arrays are as long as the widest vector.
     unsafe {
         let (scale, shift) = (V::load(factors.scale.as_ptr()), V::load(factors.shift.as_ptr()));
         // Each sum starts from a different value: the compiler would merge equal sums.
@@ -89,7 +89,7 @@ fn loop_on(path: Path) -> MultiplyAdds {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx2,fma")]
     unsafe fn wide(rounds: usize, factors: &Factors, total: &mut [f32; MAX_LANES]) {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees that the CPU has the instructions.
         unsafe { multiply_adds::<__m512>(rounds, factors, total) }
     }
     /// # Safety
@@ -97,7 +97,7 @@ fn loop_on(path: Path) -> MultiplyAdds {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn middle(rounds: usize, factors: &Factors, total: &mut [f32; MAX_LANES]) {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees that the CPU has the instructions.
         unsafe { multiply_adds::<__m256>(rounds, factors, total) }
     }
     match path {

@@ -385,7 +385,7 @@ macro_rules! tile_table {
             >(
                 t: &Tile,
             ) {
-                // SAFETY: the caller's promise, passed on.
+                // SAFETY: the caller guarantees what `tile` requires.
                 unsafe { tile::<$vector, ROWS, COLUMNS, VECTORS, TRANSPOSED>(t) }
             }
             match (size.vectors, size.rows, size.panels, transposed) {

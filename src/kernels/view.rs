@@ -143,7 +143,7 @@ impl<'a, T> View<'a, T> {
         assert!(from <= to && to <= self.extent.rows, "rows {from}..{to} of {}", self.extent.rows);
         let offset = if from == to { 0 } else { from * self.extent.stride };
         Self {
-            // SAFETY: a part of what the constructor vouched for; an empty range stays at the start.
+            // SAFETY: these rows are rows of this view; an empty range keeps the view's start.
             start: unsafe { self.start.add(offset) },
             extent: Extent2 { rows: to - from, ..self.extent },
             ..*self
@@ -158,7 +158,7 @@ impl<'a, T> View<'a, T> {
         assert!(from <= to && to <= self.extent.width, "columns {from}..{to} of {}", self.extent.width);
         let offset = if self.extent.rows == 0 { 0 } else { from };
         Self {
-            // SAFETY: a part of what the constructor vouched for.
+            // SAFETY: these columns are columns of this view.
             start: unsafe { self.start.add(offset) },
             extent: Extent2 { width: to - from, ..self.extent },
             ..*self
@@ -267,7 +267,7 @@ impl<'a, T> ViewMut<'a, T> {
         assert!(at <= self.extent.rows, "split at row {at} of {}", self.extent.rows);
         let rest = self.extent.rows - at;
         let offset = if rest == 0 { 0 } else { at * self.extent.stride };
-        // SAFETY: two disjoint parts of what this view owns.
+        // SAFETY: the two parts are disjoint parts of this view, which is consumed.
         let second = unsafe { self.start.add(offset) };
         (
             ViewMut { extent: Extent2 { rows: at, ..self.extent }, ..self },
@@ -283,7 +283,7 @@ impl<'a, T> ViewMut<'a, T> {
         assert!(from <= to && to <= self.extent.width, "columns {from}..{to} of {}", self.extent.width);
         let offset = if self.extent.rows == 0 { 0 } else { from };
         Self {
-            // SAFETY: a part of what this view owns.
+            // SAFETY: these columns are columns of this view, which is consumed.
             start: unsafe { self.start.add(offset) },
             extent: Extent2 { width: to - from, ..self.extent },
             ..self
@@ -298,7 +298,7 @@ impl<'a, T> ViewMut<'a, T> {
         let Extent2 { rows, width, stride } = self.extent;
         assert!(at <= width, "split at column {at} of {width}");
         let offset = if rows == 0 { 0 } else { at };
-        // SAFETY: two disjoint parts of what this view owns.
+        // SAFETY: the two parts are disjoint parts of this view, which is consumed.
         let second = unsafe { self.start.add(offset) };
         (
             ViewMut { extent: Extent2 { rows, width: at, stride }, ..self },

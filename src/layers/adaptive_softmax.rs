@@ -40,8 +40,9 @@ pub struct AdaptiveSoftmax {
 }
 
 impl AdaptiveSoftmax {
-    /// An adaptive softmax over `classes` classes, cut at the ascending `cutoffs`: the head has the classes below the first cutoff, each
-    /// cluster the classes up to the next cutoff, the last cluster the rest. Each cluster's vectors are a quarter as wide as the previous.
+    /// An adaptive softmax over `classes` classes, cut at the ascending `cutoffs`: the head has the classes below the first
+    /// cutoff, each cluster the classes up to the next cutoff, the last cluster the rest. The vectors of each cluster are a
+    /// quarter as wide as the vectors of the previous cluster.
     pub fn new(classes: usize, cutoffs: &[usize]) -> Self {
         let ends = cutoffs.iter().copied().chain([classes]).collect();
         Self { ends, divide: 4, head_bias: true, name: None }

@@ -19,8 +19,8 @@ pub struct Conv {
 }
 
 impl Conv {
-    /// A convolution to `channels` columns over the `length` rows around each row. The weight starts by [`init::xavier`], the bias
-    /// at zero. Rows beyond the ends of a sequence are zeros.
+    /// A convolution to `channels` columns over the `length` rows around each row. The weight is initialized by
+    /// [`init::xavier`], the bias with zeros. Rows beyond the ends of a sequence are zeros.
     pub fn new(length: usize, channels: usize) -> Self {
         let context = Context::new(length);
         Self { context, channels, bias: Some(init::zeros()), weight: None, padding: None, name: None }

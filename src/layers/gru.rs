@@ -33,8 +33,8 @@ pub enum Reset {
 pub type GruWeights = RecurrentWeights;
 
 impl Gru {
-    /// A GRU with `hidden` numbers of state. The input weight starts by [`init::xavier_gates`], the recurrent weight by
-    /// [`init::orthogonal_gates`], both biases at zero.
+    /// A GRU with `hidden` numbers of state. The input weight is initialized by [`init::xavier_gates`], the recurrent weight by
+    /// [`init::orthogonal_gates`], both biases with zeros.
     pub fn new(hidden: usize) -> Self {
         Self { options: Options::new(hidden, Self::GATES), reset: Reset::After, update: UpdateGate::Keeps }
     }

@@ -26,7 +26,7 @@ enum LinearTarget {
 }
 
 impl Linear {
-    /// A linear layer with `width` output columns. The weight starts by [`init::xavier`], the bias at zero.
+    /// A linear layer with `width` output columns. The weight is initialized by [`init::xavier`], the bias with zeros.
     pub fn new(width: usize) -> Self {
         Self { to: LinearTarget::Width(width), bias: Some(init::zeros()), weight: None, name: None }
     }

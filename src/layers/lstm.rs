@@ -43,8 +43,8 @@ impl From<RecurrentWeights> for LstmWeights {
 const USUAL: [Activation; 3] = [Activation::Sigmoid, Activation::Tanh, Activation::Tanh];
 
 impl Lstm {
-    /// An LSTM with `hidden` numbers of state. The input weight starts by [`init::xavier_gates`], the recurrent weight by
-    /// [`init::orthogonal_gates`], the bias of the forget gate at 1, the other biases at zero.
+    /// An LSTM with `hidden` numbers of state. The input weight is initialized by [`init::xavier_gates`], the recurrent weight
+    /// by [`init::orthogonal_gates`], the bias of the forget gate with 1, the other biases with 0.
     pub fn new(hidden: usize) -> Self {
         let options = Options::new(hidden, Self::GATES);
         let (peepholes, projection, cell_clip, activations) = (false, None, None, USUAL);

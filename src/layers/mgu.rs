@@ -17,8 +17,8 @@ pub struct Mgu {
 pub type MguWeights = RecurrentWeights;
 
 impl Mgu {
-    /// A minimal gated unit with `hidden` numbers of state. The input weight starts by [`init::xavier_gates`], the recurrent weight
-    /// by [`init::orthogonal_gates`], the bias at zero.
+    /// A minimal gated unit with `hidden` numbers of state. The input weight is initialized by [`init::xavier_gates`], the
+    /// recurrent weight by [`init::orthogonal_gates`], the bias with zeros.
     pub fn new(hidden: usize) -> Self {
         Self { options: Options::new(hidden, Self::GATES) }
     }

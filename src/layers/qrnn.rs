@@ -53,8 +53,8 @@ pub struct QrnnWeights {
 }
 
 impl Qrnn {
-    /// A QRNN with `hidden` numbers of state, a window of two rows and [`QrnnPool::Fo`]. The weight starts by [`init::xavier`], the
-    /// bias at zero.
+    /// A QRNN with `hidden` numbers of state, a window of two rows and [`QrnnPool::Fo`]. The weight is initialized by
+    /// [`init::xavier`], the bias with zeros.
     pub fn new(hidden: usize) -> Self {
         Self { hidden, window: 2, pool: QrnnPool::Fo, reverse: false, initial: None, name: None }
     }

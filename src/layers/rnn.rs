@@ -19,8 +19,8 @@ pub struct Rnn {
 pub type RnnWeights = RecurrentWeights;
 
 impl Rnn {
-    /// A plain recurrent layer with `hidden` numbers of state and the activation tanh. The input weight starts by
-    /// [`init::xavier`], the recurrent weight by [`init::orthogonal`], the bias at zero.
+    /// A plain recurrent layer with `hidden` numbers of state and the activation tanh. The input weight is initialized by
+    /// [`init::xavier`], the recurrent weight by [`init::orthogonal`], the bias with zeros.
     pub fn new(hidden: usize) -> Self {
         Self { options: Options::new(hidden, Self::GATES), activation: Activation::Tanh }
     }

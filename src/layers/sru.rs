@@ -30,7 +30,8 @@ pub struct SruWeights {
 }
 
 impl Sru {
-    /// An SRU with `hidden` numbers of state. The weight starts by [`init::xavier`], the weights of the state and the biases at zero.
+    /// An SRU with `hidden` numbers of state. The weight is initialized by [`init::xavier`], the weights of the state and the
+    /// biases with zeros.
     pub fn new(hidden: usize) -> Self {
         Self { hidden, reverse: false, initial: None, name: None }
     }

@@ -24,7 +24,7 @@ fn a_step_is_written_while_the_one_before_is_read() {
     assert!(operands.read::<f64>(0).is_none());
 }
 
-/// Regions are written through an address with the right to write, before and after the buffer moves: for Miri.
+/// Regions are written and read before and after the buffer moves; Miri checks that the addresses are valid for writing.
 #[test]
 fn what_was_written_is_lent_again() {
     let (mut arena, mut room) = (arena(), OperandRoom::default());
