@@ -3,7 +3,7 @@
 //!
 //! Sums run over e^score and not over logarithms: each row is divided by its largest number or by its sum, so that a step needs
 //! a product and no exponential. The probability that underflows is bounded (`vanished.rs`); if it could change the result, the
-//! sequence is computed again with logarithms. All arithmetic is in f64, whatever the inputs are.
+//! sequence is computed again with logarithms. All arithmetic is in f64, also for f32 inputs.
 
 mod best;
 mod marginals;

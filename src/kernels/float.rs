@@ -108,9 +108,9 @@ pub trait Float:
     fn tanh(self) -> Self;
     /// Magnitude.
     fn abs(self) -> Self;
-    /// The larger number; if one of the two is NaN, the other.
+    /// The larger number; if one of the two numbers is NaN, the other number.
     fn max(self, other: Self) -> Self;
-    /// The smaller number; if one of the two is NaN, the other.
+    /// The smaller number; if one of the two numbers is NaN, the other number.
     fn min(self, other: Self) -> Self;
     /// `self·a + b` with one rounding. It is slow if the CPU has no such instruction; loops use [`Arithmetic::mul_add`].
     fn mul_add(self, a: Self, b: Self) -> Self;

@@ -137,9 +137,9 @@ fn share<T: Float>(mut all: Gradients<'_, T>, threads: usize) {
     );
 }
 
-/// Prefetches the row [`AHEAD`] bytes behind the given row, so that it has arrived from memory when it is summed: the passes
-/// over a row wait for additions, and leave the memory idle. No row beyond the last row is prefetched, since another thread may
-/// be writing it.
+/// Prefetches the row that is [`AHEAD`] bytes after the given row, so that it has arrived from memory when it is summed: the
+/// passes over a row wait for additions, and leave the memory idle. No row beyond the last row is prefetched, since another
+/// thread may be writing it.
 #[inline(always)]
 fn ahead<T: Float>(rows: View<'_, T>, row: usize) {
     let next = row + (AHEAD / (rows.width() * size_of::<T>()).max(1)).max(1);

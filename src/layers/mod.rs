@@ -1,4 +1,4 @@
-//! Layers: operators with their parameters and the parameters' initializers.
+//! Layers: operators with parameters, and the initializers of the parameters.
 //!
 //! A layer is a plain struct of options and a method of [`Builder`] and [`Var`] that appends ordinary operators: `x.lstm(16)`,
 //! or `x.lstm(Lstm::new(16).peepholes())` with options. [`Builder::layer`](crate::Builder::layer) makes a value that can be

@@ -45,7 +45,8 @@ impl<L: RecurrentLayer> Stacked<L> {
         Self { variational_dropout: rate, ..self }
     }
 
-    /// Adds residual connections: each layer but the first adds its input to its output. (The first layer's input has a width of its own.)
+    /// Adds residual connections: each layer except the first adds its input to its output. (The first layer's input may have
+    /// another width than its output.)
     #[must_use]
     pub fn residual(self) -> Self {
         Self { residual: true, ..self }

@@ -12,7 +12,8 @@ pub struct ConvRows<'a, T> {
     pub x: View<'a, T>,
     /// The padding rows above and below each sequence, as [`Window::padding_rows`] counts them; `None` for zeros.
     pub padding: Option<View<'a, T>>,
-    /// The starts of the sequences, then the end of the last. The first sequence begins at row 0 of `x`, whatever its offset.
+    /// The starts of the sequences, then the end of the last. The first sequence begins at row 0 of `x`, even if the first
+    /// offset is not 0.
     pub offsets: &'a [usize],
     /// The rows that each row reads.
     pub window: Window,

@@ -1,4 +1,4 @@
-//! States that pass from batch to batch: how a builder makes them.
+//! The builder's methods for states that pass from batch to batch.
 
 use super::builder::{Builder, DTypeSource};
 use super::state::OpenState;

@@ -122,7 +122,7 @@ impl State {
         Ok(())
     }
 
-    /// The outermost variable behind a step's view.
+    /// The outermost outer variable of a view in a step block; `var` itself if it is no view.
     fn outermost(&self, var: VarId) -> VarId {
         self.open.iter().rev().fold(var, |seen, step| {
             let mut pairs = step.desc.inputs.iter().chain(&step.desc.statics);

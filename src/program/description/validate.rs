@@ -1,4 +1,4 @@
-//! Validation: the checks that a program from outside must pass before anything else reads it.
+//! Validation: the checks of a program from a file or a user, before other code reads the program.
 //!
 //! After [`Program::validate`], a program is safe to print, compare and save: every variable, block and level number exists,
 //! sizes do not overflow, blocks nest. A compiler requires more. One `recurrent` runs every step block and describes it

@@ -207,7 +207,7 @@ impl Cut<'_> {
         })
     }
 
-    /// Moves an operator outside of step blocks that reads rows of the sequences to the step.
+    /// Assigns an operator of the root block that reads rows of the sequences to the program `step`.
     fn of_rows(&mut self, op: OpDesc) -> Result<()> {
         let facts = self.facts(&op)?;
         let has_rows = |var: VarId| self.levels_of(var) == [self.level];
