@@ -1,42 +1,42 @@
 //! Sequence models over variable-length text, without padding.
 //!
-//! A batch is the rows of all its sequences one after another, with nested offsets beside it: a [`Variable`] with a
-//! [`Lod`]. A model is a [`Program`], plain data built by a [`Builder`] and run by an
-//! [`Executor`](executor::Executor) on the parameters of a [`Scope`](executor::Scope), which a
-//! [`Trainer`](train::Trainer) does for you. The [`guide`] begins with a
-//! first model, and answers frequent questions.
+//! A batch is a [`Variable`]: the rows of all its sequences one after another, and a [`Lod`], the nested offsets at which the
+//! sequences begin. A model is a [`Program`]: plain data that a [`Builder`] builds. An [`Executor`](executor::Executor) runs
+//! the program on the parameters in a [`Scope`](executor::Scope); a [`Trainer`](train::Trainer) has an executor and a scope of
+//! its own. The [`guide`] begins with a first model, and answers frequent questions.
 //!
 //! # The map
 //!
-//! [`prelude`] has the names that most programs use. The modules are stable: what may grow is marked `#[non_exhaustive]` and has
-//! constructors or setters.
+//! [`prelude`] has the names that most programs use. The modules are stable: types that may get more fields or variants are
+//! marked `#[non_exhaustive]` and have constructors or setters.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`data`] | files of text, vocabularies, batches |
-//! | [`layers`] | operators with their parameters and how these start |
-//! | [`ops`] | the operators that exist, and their options; each is a method of [`Builder`] and [`Var`] |
+//! | [`layers`] | operators with their parameters and the parameters' initializers |
+//! | [`ops`] | all operators and their options; each operator is a method of [`Builder`] and [`Var`] |
 //! | [`optimizer`] | update rules, schedules, clipping |
 //! | [`train`] | the training loop |
 //! | [`metrics`] | accuracy and the like, over ragged batches |
 //! | [`predict`] | prediction from a file, sessions, generation, beam search |
-//! | [`checkpoint`] | a training, or a model to predict with, in one file |
+//! | [`checkpoint`] | files that hold a training, or a model for prediction |
 //! | [`formats`] | weights in files of other frameworks |
 //! | [`store`] | the key-value store: several trainers of one model |
-//! | [`parallel`] | the processes of one training |
+//! | [`parallel`] | data-parallel training by several processes |
 //! | [`recipes`] | whole tasks from a config: classify, tag, language model, translate |
-//! | [`guide`] | no code: pages that teach, each example of which is a test |
+//! | [`guide`] | pages that teach; each example on them is a test |
 //!
-//! Below a training, each of these is used on its own as well:
+//! A [`Trainer`](train::Trainer) is built on these modules, which can also be used without it:
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`program`] | programs as data: variables, operators, step blocks, differentiation |
 //! | [`executor`] | compiles a program and runs it; listing, profile |
-//! | [`tensor`] | what a variable holds: dense, selected rows, csr, coo |
-//! | [`op`] | for who writes operators and update rules; may change more between releases |
+//! | [`tensor`] | the value of a variable: dense, selected rows, csr, coo |
+//! | [`op`] | for authors of operators and update rules; less stable than the other modules |
 //!
-//! `ARCHITECTURE.md` in the repository has the map of the sources, and follows a layer from its call to its update.
+//! `ARCHITECTURE.md` in the repository has the map of the source files, and follows a layer from the call that builds it to the
+//! update of its parameters.
 
 pub mod checkpoint;
 pub mod data;
@@ -73,7 +73,7 @@ mod wire;
 
 pub use error::{Error, ErrorKind, Place, Result};
 pub use lod::{Lod, SeqPos};
-/// Arrays: the input and the output of a [`Variable`].
+/// The crate `ndarray`: a [`Variable`] is made from its arrays and converts into them.
 pub use ndarray;
 pub use operator::{Mode, Registry};
 pub use printable::Printable;

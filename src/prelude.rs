@@ -1,4 +1,4 @@
-//! The names that most programs use, by one line: `use unpadded::prelude::*;`.
+//! The names that most programs use; `use unpadded::prelude::*;` imports all of them.
 //!
 //! ```
 //! use unpadded::prelude::*;

@@ -1,6 +1,7 @@
-//! Additive attention of one query per sequence over the rows of its sequence: a small perceptron computes the scores, a softmax
-//! the weights, and the result is the weighted sum of the values; one pass forward, one backward. The hyperbolic tangents have
-//! the size of the keys of all steps together, so backward recomputes them instead of reading them back.
+//! Additive attention of one query per sequence over the rows of its sequence: a perceptron with one hidden layer computes the
+//! scores, a softmax computes the weights, and the result is the weighted sum of the values. Forward and backward are one pass
+//! each. The hidden layer's hyperbolic tangents would take as much memory as the keys of all steps, so the backward pass
+//! computes them again.
 
 use std::ops::Range;
 
@@ -41,8 +42,8 @@ impl<T> Additive<'_, T> {
     }
 }
 
-/// `weights`, m × 1: the softmax over each sequence of Σ_c columns_c · tanh(query_c + key_c); `out`, n × e: the sums of the
-/// values by them, zeros for a sequence without keys.
+/// Computes `weights`, m × 1: the softmax, over each sequence, of Σ_c columns_c · tanh(query_c + key_c). Computes `out`, n × e:
+/// the sum of each sequence's values, weighted by `weights`; zeros for a sequence without keys.
 ///
 /// # Panics
 /// If a shape does not fit.
@@ -59,13 +60,13 @@ pub fn additive_attention<T: Float>(inputs: Additive<'_, T>, weights: ViewMut<'_
 pub struct AdditiveResult<'a, T> {
     /// The weights that [`additive_attention`] computed.
     pub weights: View<'a, T>,
-    /// The gradient of the attended values, if there is one.
+    /// The gradient of the attended values; `None` for zeros.
     pub dout: Option<View<'a, T>>,
-    /// The gradient of the weights, if there is one.
+    /// The gradient of the weights; `None` for zeros.
     pub dweights: Option<View<'a, T>>,
 }
 
-/// The target of a requested gradient, and whether the gradient is written or added.
+/// The target of a gradient, and whether the gradient is written or added; `None` if it is not requested.
 type GradientTarget<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
 /// The requested gradients; each has the shape of its input.
@@ -174,7 +175,8 @@ impl<T: Float> Sweep for Descend<'_, '_, T> {
 }
 
 impl<T: Float> Descend<'_, '_, T> {
-    /// Computes the gradients of the values, and of the scores, into the room: w · (dw − Σ w · dw).
+    /// Computes the gradients of the values; and the gradients of the scores, w · (dw − Σ w · dw), which it stores in the
+    /// scratch.
     #[inline(always)]
     fn weights<A: Arithmetic>(&mut self, sequence: usize, rows: Range<usize>) {
         let AdditiveResult { weights, dout, dweights } = self.result;

@@ -1,10 +1,11 @@
-//! The buffers of a running program, lent out several at a time with the overlaps checked.
+//! The buffers of a running program. Several regions are lent at a time, after a check that written regions overlap no other
+//! region.
 //!
-//! An operator reads some regions and writes others, often of the same buffer (step *t* of a memory is written
-//! while step *t − 1* is read), and the threads of a step loop write disjoint rows of the same buffers. Rust's
-//! slices cannot express this, so this file does: an [`Arena`] owns typed buffers, a [`Lane`] is the right to use all of
-//! them or only the rows of some sequences, and [`Lane::operands`] lends regions after checking that they lie inside
-//! the lane and that nothing written overlaps anything else. No caller outside this folder needs `unsafe`.
+//! An operator reads some regions and writes other regions, often of the same buffer: it writes step *t* of a memory and reads
+//! step *t − 1*. The threads of a step loop write disjoint rows of the same buffers. Rust's slices cannot express this, so this
+//! module does: an [`Arena`] owns typed buffers, a [`Lane`] is the right to use all buffers, or only the rows of some
+//! sequences, and [`Lane::operands`] lends regions after checking that they lie inside the lane and that nothing written
+//! overlaps anything else. Code outside of `src/kernels` needs no `unsafe`.
 
 mod memory;
 mod room;
@@ -21,8 +22,8 @@ use memory::Memory;
 use super::fork::join;
 use super::view::{Extent2, View, ViewMut};
 
-/// Types a buffer can hold: any bit pattern that was written as `T`, and all zeros, is a `T`. Sealed: a type of which
-/// zeros are no value would be undefined behaviour.
+/// The element types of buffers: all zeros must be a valid value. The trait is sealed, since a type for which zeros are invalid
+/// would be undefined behaviour.
 ///
 /// ```compile_fail
 /// impl unpadded::kernels::arena::Plain for &'static str {}
@@ -55,7 +56,7 @@ struct Buffer {
     memory: Memory,
     element: TypeId,
     size: usize,
-    /// The version of the buffer's values ([`Lane::version`]).
+    /// The version of the values ([`Lane::version`]).
     version: u64,
 }
 
@@ -86,8 +87,8 @@ pub struct Lane<'a> {
 // `Plain` types, which are Send and Sync.
 unsafe impl Send for Lane<'_> {}
 
-/// A lent region, its type erased. It is written only if it is among the `writes` of its room: the start of a read region may
-/// come from a shared slice.
+/// A lent region without its type. The region is written only if it is in the `writes` of an [`OperandRoom`]: the address of a
+/// read region may come from a shared slice.
 #[derive(Clone, Copy)]
 struct Raw {
     start: *mut u8,
@@ -96,7 +97,7 @@ struct Raw {
     taken: bool,
 }
 
-/// Room for the operands of one call, kept by the caller so that lending allocates nothing.
+/// Scratch for the operands of one call. The caller keeps it from call to call, so that lending allocates nothing.
 #[derive(Default)]
 pub struct OperandRoom {
     reads: Vec<Raw>,
@@ -106,7 +107,7 @@ pub struct OperandRoom {
 // SAFETY: between calls the room holds stale addresses that nothing reads: every lending clears it first.
 unsafe impl Send for OperandRoom {}
 
-/// The regions that an operator's call may read and write. Each written region is handed out once.
+/// The regions that a call of an operator may read and write. [`Self::write`] returns each written region once.
 pub struct Operands<'a> {
     reads: &'a [Raw],
     writes: &'a mut [Raw],
@@ -132,7 +133,7 @@ impl Arena {
         self.buffers.len() - 1
     }
 
-    /// Makes room for `elements` in a buffer; the elements that it holds stay, new elements are zero.
+    /// Grows a buffer to at least `elements` elements; existing elements are kept, new elements are zero.
     pub fn reserve(&mut self, buffer: usize, elements: usize) {
         self.buffers[buffer].reserve(elements);
     }
@@ -146,40 +147,40 @@ impl Arena {
         std::mem::swap(&mut self.buffers[buffer], &mut other.buffers[theirs]);
     }
 
-    /// Lets clones of this arena have its buffers in the same memory. A common buffer can be read; before it is written it has
-    /// to be made the arena's [own](Self::own).
+    /// Makes clones of this arena use its buffers' memory without a copy. Such common buffers can be read; before a common
+    /// buffer is written, [`Self::own`] must be called for it.
     pub fn make_common(&mut self) {
         for buffer in &mut self.buffers {
             buffer.memory.make_common();
         }
     }
 
-    /// Makes a buffer writable, by a copy if another arena shares it. The buffer gets a new [version](Lane::version).
+    /// Makes a buffer writable; copies it if another arena shares its memory. The buffer gets a new [version](Lane::version).
     pub fn own(&mut self, buffer: usize) {
         let buffer = &mut self.buffers[buffer];
         buffer.memory.make_own();
         buffer.version = VERSIONS.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Bytes held by all buffers, common ones among them.
+    /// The bytes of all buffers, common buffers included.
     pub fn bytes(&self) -> usize {
         self.buffers.iter().map(|b| b.memory.bytes()).sum()
     }
 
-    /// The right to use every buffer.
+    /// Returns a lane with the right to use every buffer.
     pub fn lane(&mut self) -> Lane<'_> {
         Lane { buffers: self.buffers.as_mut_ptr(), count: self.buffers.len(), part: None, life: PhantomData }
     }
 }
 
 impl<'a> Lane<'a> {
-    /// Sequences that this lane runs, if it is a part.
+    /// The sequences that this lane runs, if the lane is a part of a split loop; `None` if it may use every buffer.
     pub fn part(&self) -> Option<LanePart<'a>> {
         self.part
     }
 
-    /// Splits the lane at the cuts of the rank order: lane `i` has sequences `cuts[i]..cuts[i + 1]`. Each lane is handed
-    /// to `run` on a thread of the current rayon pool.
+    /// Splits the lane into lanes of successive sequences, by rank: lane `i` has the sequences `cuts[i]..cuts[i + 1]`. `run` is
+    /// called for each lane, on the threads of the current rayon pool.
     ///
     /// # Panics
     /// If this lane is a part itself, the cuts, the starts or the bounds of runs decrease, or the shares do not cover every
@@ -206,7 +207,7 @@ impl<'a> Lane<'a> {
         fork(buffers, self.count, cuts, steps, states, run)
     }
 
-    /// [`Arena::reserve`] while a lane is out.
+    /// As [`Arena::reserve`], but through a lane.
     ///
     /// # Panics
     /// If this lane is a part of a split loop.
@@ -217,11 +218,11 @@ impl<'a> Lane<'a> {
         buffer.reserve(elements);
     }
 
-    /// Lends `reads` and `writes`.
+    /// Lends the regions `reads` for reading and the regions `writes` for writing.
     ///
     /// # Panics
-    /// If a region lies outside its buffer or this lane's part, or a written region overlaps any other or lies in a
-    /// common buffer: a mistake in the plan that would otherwise be a data race.
+    /// If a region lies outside its buffer or this lane's part, or a written region overlaps another lent region or is in a
+    /// common buffer. Without the panic, such a mistake in the plan would be a data race.
     pub fn operands<'b>(
         &'b mut self,
         room: &'b mut OperandRoom,
@@ -239,8 +240,8 @@ impl<'a> Lane<'a> {
         Operands { reads: &room.reads, writes: &mut room.writes }
     }
 
-    /// Returns the version of a buffer's values; an equal version means equal values, provided that every writer calls
-    /// [`own`](Arena::own) first. 0 if no writer ever did.
+    /// Returns the version of a buffer's values; equal versions mean equal values, provided that every writer calls
+    /// [`own`](Arena::own) before it writes. The version is 0 if `own` was never called for the buffer.
     ///
     /// # Panics
     /// If there is no such buffer.
@@ -259,7 +260,7 @@ impl<'a> Lane<'a> {
         let (buffer, extent) = (self.buffer(region.buffer), region.extent);
         let start = buffer.memory.start();
         let raw = Raw { start, extent, element: buffer.element, taken: false };
-        // No numbers lie nowhere, also in a buffer that has room for none.
+        // A region without elements needs no memory, so it is accepted in an empty buffer, too.
         if extent.rows == 0 || extent.width == 0 {
             return raw;
         }
@@ -297,7 +298,7 @@ unsafe impl Send for Address {}
 // SAFETY: as above; it is only copied.
 unsafe impl Sync for Address {}
 
-/// Halves the lanes until one is left, which runs: `rayon::join` needs no allocation.
+/// Halves the list of lanes until one lane is left, which runs. `rayon::join` needs no allocation.
 fn fork<S: Send, E: Send>(
     buffers: Address,
     count: usize,
@@ -325,7 +326,7 @@ fn fork<S: Send, E: Send>(
 }
 
 impl<'a> Operands<'a> {
-    /// Operands over slices of the caller's, without an arena.
+    /// Starts operands over slices of the caller's, without an arena.
     pub fn lent(room: &'a mut OperandRoom) -> Lender<'a> {
         room.reads.clear();
         room.writes.clear();
@@ -349,10 +350,10 @@ impl<'a> Operands<'a> {
         self.read_is::<T>(i).then(|| unsafe { View::from_raw(raw.start.cast::<T>(), raw.extent) })
     }
 
-    /// Returns written region `i`, which is handed out once; `None` if it does not hold `T`.
+    /// Returns written region `i`, only once; `None` if it does not hold `T`.
     ///
     /// # Panics
-    /// If it was handed out before.
+    /// If the region was returned before.
     pub fn write<T: Plain>(&mut self, i: usize) -> Option<ViewMut<'a, T>> {
         if !self.write_is::<T>(i) {
             return None;
@@ -365,11 +366,11 @@ impl<'a> Operands<'a> {
         Some(unsafe { ViewMut::from_raw(raw.start.cast::<T>(), raw.extent) })
     }
 
-    /// Splits the operands by rows: operand `i`, counted over the reads and then the writes, is cut at row `cut(i)`. Where
-    /// `cut(i)` is `None`, both sides have the whole operand, which must be a read.
+    /// Splits the operands by rows: operand `i` is cut at row `cut(i)`, where `i` counts the reads first and then the writes.
+    /// If `cut(i)` is `None`, both sides have the whole operand, which must be a read.
     ///
     /// # Panics
-    /// If a write has no cut, was handed out, or a cut lies beyond the rows.
+    /// If a write has no cut or was returned before, or if a cut lies beyond the rows.
     pub fn split<'b>(
         &'b mut self,
         cut: impl Fn(usize) -> Option<usize>,

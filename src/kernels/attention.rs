@@ -1,8 +1,9 @@
-//! Softmax attention of the queries of one sequence over its keys, without the matrix of all scores: scores are computed tile
-//! by tile, and the running maximum and sum of the softmax are kept for each query.
+//! Softmax attention of the queries of one sequence over its keys, without a matrix of all scores. Scores are computed tile by
+//! tile; for each query, a running maximum and a running sum give the softmax.
 //!
 //! The forward pass follows Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018); the backward pass
-//! recomputes the weights from the logarithm of each row's sum, as in Dao et al., "FlashAttention" (2022).
+//! recomputes the weights from the logarithm of the sum of each query's exponentials, as in Dao et al., "FlashAttention"
+//! (2022).
 
 mod single;
 
@@ -16,28 +17,29 @@ use super::product::product;
 use super::products::{PackedMatrix, Transpose};
 use super::view::{View, ViewMut};
 
-/// Queries of a tile, and [`KEYS`]. Both decide the order of summation, and so the bits: they are the same on every machine.
+/// The queries of a tile. This number and [`KEYS`] decide the order of summation, and so the bits of results; so they are the
+/// same on every machine.
 const QUERIES: usize = 64;
 const KEYS: usize = 128;
-/// Partial sums and maxima of a row, side by side, as no vector is longer.
+/// The number of partial sums, or maxima, of a row: the elements of the longest vector.
 const LANES: usize = 16;
 
-/// The parameters of the scores: the score of query i and key j is scale · (q_i · k_j) + bias, if the query sees the key.
+/// The parameters of the scores: the score of query i and key j is scale · (q_i · k_j) + bias, if query i attends to key j.
 #[derive(Debug, Clone, Copy)]
 pub struct AttentionScores<'a, T> {
     /// The factor of each product of a query and a key.
     pub scale: T,
-    /// Query i sees the keys from i − `before` on …
+    /// Query i attends to the keys from i − `before` on …
     pub before: usize,
     /// … up to i + `after`.
     pub after: usize,
-    /// The bias of a score by j − i, from −r to r: empty, or 2r + 1 numbers; keys that are further away have the first or the
-    /// last number.
+    /// The bias of a score, by j − i from −r to r: 2r + 1 numbers, or empty for no bias. Keys at a larger distance have the
+    /// first or the last number.
     pub bias: &'a [T],
 }
 
 impl<T> AttentionScores<'_, T> {
-    /// Returns the keys of a range that at least one query of `queries` sees.
+    /// Returns the keys of a range that at least one query of `queries` attends to.
     fn seen(&self, queries: &Range<usize>, keys: &Range<usize>) -> Range<usize> {
         if queries.is_empty() {
             return keys.start..keys.start;
@@ -55,7 +57,7 @@ impl<T> AttentionScores<'_, T> {
     }
 }
 
-/// Scratch of attention, kept from call to call: a few tiles, and two numbers per query.
+/// The scratch of attention: a few tiles, and two numbers per query.
 pub struct AttentionRoom<T> {
     keys: PackedMatrix<T>,
     values: PackedMatrix<T>,
@@ -65,7 +67,7 @@ pub struct AttentionRoom<T> {
     tile: Vec<T>,
     other: Vec<T>,
     turned: Vec<T>,
-    /// Gradients of the keys and the values of a tile, transposed, and one of them turned back.
+    /// The gradients of a tile's keys and values, transposed, and room to transpose one of the two back.
     dk: Vec<T>,
     dv: Vec<T>,
     back: Vec<T>,
@@ -98,16 +100,16 @@ impl<T: Float> Default for AttentionRoom<T> {
 /// Queries, keys and values of one sequence and one head: n × d, m × d and m × e.
 #[derive(Clone, Copy)]
 pub struct AttentionInputs<'a, T> {
-    /// One row per query.
+    /// The queries, one row each.
     pub q: View<'a, T>,
-    /// One row per key.
+    /// The keys, one row each.
     pub k: View<'a, T>,
-    /// One row per key.
+    /// The values, one row per key.
     pub v: View<'a, T>,
 }
 
-/// Computes `out` = softmax(scores) · v, and for each query the logarithm of the sum of the exponentials of its scores. A query
-/// that sees no key has zeros in `out`.
+/// Computes `out` = softmax(scores) · v, and, in `log_sums`, ln Σ e^score of each query. If a query attends to no key, its row
+/// of `out` is zero.
 ///
 /// # Panics
 /// Unless the widths and rows fit: `out` is n × e, `log_sums` n × 1.
@@ -163,15 +165,15 @@ pub fn attention<T: Float>(
 pub struct AttentionResult<'a, T> {
     /// The attended values that [`attention`] computed.
     pub out: View<'a, T>,
-    /// The logarithms of the sums that [`attention`] computed.
+    /// The logarithms ln Σ e^score that [`attention`] computed.
     pub log_sums: View<'a, T>,
-    /// The gradient of `out`, if there is one.
+    /// The gradient of `out`; `None` for zeros.
     pub dout: Option<View<'a, T>>,
-    /// The gradient of `log_sums`, if there is one.
+    /// The gradient of `log_sums`; `None` for zeros.
     pub dlog_sums: Option<View<'a, T>>,
 }
 
-/// The requested gradients.
+/// The targets of the gradients, and whether each is written or added; `None` for a gradient that is not requested.
 pub struct AttentionGradients<'a, T> {
     /// The gradient of the queries.
     pub q: Option<(ViewMut<'a, T>, Assign)>,
@@ -179,7 +181,7 @@ pub struct AttentionGradients<'a, T> {
     pub k: Option<(ViewMut<'a, T>, Assign)>,
     /// The gradient of the values.
     pub v: Option<(ViewMut<'a, T>, Assign)>,
-    /// The gradient of the bias; always added.
+    /// The gradient of the bias, which is always added.
     pub bias: Option<&'a mut [T]>,
 }
 
@@ -298,7 +300,7 @@ pub fn attention_backward<T: Float>(
     }
 }
 
-/// A single query without a bias; `None` if there are others, or a bias.
+/// The inputs for the special case of a single query without a bias; `None` in other cases.
 fn single<'a, T: Float>(
     attended: AttentionInputs<'a, T>,
     scores: AttentionScores<'_, T>,
@@ -325,7 +327,7 @@ fn grown<T: Float>(room: &mut Vec<T>, len: usize) -> &mut [T] {
     &mut room[..len]
 }
 
-/// The transpose.
+/// Returns the transpose of `x`, stored in `room`.
 fn turn<'r, T: Float>(x: View<'_, T>, room: &'r mut Vec<T>) -> View<'r, T> {
     const BLOCK: usize = 16;
     let (height, width) = (x.rows(), x.width());
@@ -376,7 +378,7 @@ fn exponentials<T: Float, A: Arithmetic>(x: &mut [T], less: T) -> T {
 }
 
 impl<T: Float> AttentionScores<'_, T> {
-    /// Turns the products of a query into its scores, from key `first` on.
+    /// Converts a query's products with keys into scores; the first product is with key `first`.
     #[inline(always)]
     fn of<A: Arithmetic>(&self, products: &mut [T], query: usize, first: usize) {
         if self.bias.is_empty() {
@@ -389,7 +391,8 @@ impl<T: Float> AttentionScores<'_, T> {
     }
 }
 
-/// Turns products into weights that are not yet divided by their sum; the sum and the weighted values accumulate over the tiles.
+/// Converts products into weights that are not yet divided by their sum; the sum and the weighted values accumulate over the
+/// tiles.
 struct OnlineSoftmax<'a, T> {
     tile: ViewMut<'a, T>,
     queries: Range<usize>,
@@ -518,7 +521,7 @@ impl<T: Float> Sweep for Dots<'_, T> {
     }
 }
 
-/// Turns weights into gradients of scores: p · (dp − Σ p · dp).
+/// Converts weights p and their gradients dp into gradients of scores: p · (dp − Σ p · dp).
 struct Descend<'a, T> {
     weights: ViewMut<'a, T>,
     dweights: View<'a, T>,

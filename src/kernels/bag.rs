@@ -1,7 +1,7 @@
-//! Bags of rows of a table: their sum or maximum, without a copy of the rows, and the gradients.
+//! Bags of rows of a table: the sum, mean or maximum of each bag's rows, without a copy of the rows, and the gradients.
 //!
-//! The rows of a large table lie at random addresses, and waiting for each row would be slow. So rows are prefetched some rows
-//! ahead of the row that is added. Columns are summed in registers, over a few rows at a time.
+//! The rows of a large table lie at random addresses, and waiting for each row would be slow. So while a row is added, a row
+//! that comes some rows later is prefetched. Columns are summed in registers, over a few rows at a time.
 
 use std::ops::Range;
 
@@ -31,15 +31,16 @@ pub struct Bags<'a, T> {
     pub rows: &'a [i64],
     /// The start of each bag in `rows`, then the length of `rows`.
     pub starts: &'a [usize],
-    /// The factor of each row; 1 if missing. A maximum takes no factors.
+    /// The factor of each row; `None` for 1. A maximum accepts no factors.
     pub factors: Option<&'a [T]>,
 }
 
-/// How many rows ahead memory is prefetched.
+/// The number of rows between the row that is added and the row that is prefetched.
 const AHEAD: usize = 12;
-/// Rows that are added to one block of columns before the next block: their number fits into the nearest cache.
+/// The number of rows that are added to one block of columns before the next block of columns; their numbers in these columns
+/// stay in the nearest cache.
 const BLOCK: usize = 16;
-/// Columns of a block.
+/// The number of columns of a block.
 const WIDEST: usize = 64;
 
 impl<T: Float> Bags<'_, T> {
@@ -52,13 +53,13 @@ impl<T: Float> Bags<'_, T> {
         self.starts[bag]..self.starts[bag + 1]
     }
 
-    /// Row number `at` of all bags.
+    /// Returns the table's row at position `at` of [`Bags::rows`].
     #[inline(always)]
     fn row<'t>(&self, table: View<'t, T>, at: usize) -> &'t [T] {
         table.row(self.rows[at] as usize)
     }
 
-    /// Prefetches the row that comes [`AHEAD`] rows after `at`.
+    /// Prefetches the row that comes [`AHEAD`] positions after `at`.
     #[inline(always)]
     fn ask_ahead(&self, table: View<'_, T>, at: usize) {
         if let Some(&row) = self.rows.get(at + AHEAD) {
@@ -81,12 +82,12 @@ impl<T: Float> Bags<'_, T> {
     }
 }
 
-/// Computes `out[b]` = Σ f_e · table\[rows_e\] over the rows e of bag b, in their order, or the mean or the maximum; zeros for an
-/// empty bag. NaN counts as the largest number, so that it does not get lost.
+/// Computes `out[b]` = Σ f_e · table\[rows_e\] over the rows e of bag b, in their order, or the mean or the maximum; zeros for
+/// an empty bag. For the maximum, NaN counts as the largest number, so that it reaches the result.
 ///
 /// # Panics
-/// If a row is not in the table, or unless `out` has one row per bag, as wide as the table's rows, and `factors` one number per
-/// row.
+/// If a row is not in the table; if `out` does not have one row per bag, as wide as the table's rows; or if `factors` does not
+/// have one number per row.
 pub fn bag_forward<T: Float>(pool: BagPool, bags: Bags<'_, T>, table: View<'_, T>, out: ViewMut<'_, T>) {
     bags.check(out.rows());
     assert_eq!(out.width(), table.width(), "the width of a bag");
@@ -96,8 +97,8 @@ pub fn bag_forward<T: Float>(pool: BagPool, bags: Bags<'_, T>, table: View<'_, T
     }
 }
 
-/// Finds the first row that holds the maximum of each column of each bag, counted over all bags: `which[b · width + j]`.
-/// The entries of an empty bag are left unchanged. `best` is scratch for the maxima.
+/// Finds, for each column j of each bag b, the first row with the maximum: `which[b · width + j]` is its position in
+/// [`Bags::rows`]. The entries of an empty bag are left unchanged. `best` is scratch for the maxima.
 ///
 /// # Panics
 /// As [`bag_forward`]; or if `which` is shorter, or there are 2^32 rows or more.
@@ -136,14 +137,14 @@ pub enum BagShare<'a, T> {
     Whole,
     /// The gradient times the occurrence's factor.
     Factors(&'a [T]),
-    /// The gradient of the columns whose first maximum is this occurrence, as [`bag_first_maximum`] found.
+    /// The gradient in the columns whose first maximum is this occurrence, else 0. The numbers come from [`bag_first_maximum`].
     Maxima(&'a [u32]),
 }
 
 /// The gradient of the rows of a table.
 #[derive(Debug, Clone, Copy)]
 pub struct BagGradient<'a, T> {
-    /// The rows that occur, and where.
+    /// The distinct rows, each with the positions where it occurs.
     pub plan: &'a RowMerge,
     /// The bag of each occurrence.
     pub bags: &'a [u32],
@@ -158,7 +159,7 @@ pub enum BagTarget {
     Listed,
     /// The table's gradient itself; the given view begins at row `first`.
     Table {
-        /// The number of its first row.
+        /// The number of the given view's first row.
         first: usize,
     },
 }
@@ -211,7 +212,7 @@ impl<T: Float> Sum<'_, T> {
     }
 }
 
-/// The factor of each row. A type and not an `Option`, so that the loop over rows has no branch.
+/// The factor of each row. It is a type and not an `Option`, so that the loop over rows has no branch.
 trait Weigh<T> {
     fn factor(&self, at: usize) -> T;
 }
@@ -238,7 +239,7 @@ impl<T: Float> Weigh<T> for Factors<'_, T> {
     }
 }
 
-/// Rows to sum. A trait and not a closure: its method is sure to be inlined.
+/// Rows to sum. It is a trait and not a closure, so that its method is always inlined.
 trait Terms<T> {
     /// Returns `N` columns of row `at`, from `column` on, and the row's factor.
     fn term<const N: usize>(&self, at: usize, column: usize) -> (T, &[T; N]);
@@ -279,7 +280,8 @@ impl<T: Float, W: Weigh<T>> Terms<T> for Contribution<'_, T, W> {
     }
 }
 
-/// Returns `N` columns of a row; the constant lets their sums stay in registers. A slice of [`View::row`] would be checked twice.
+/// Returns `N` columns of a row. `N` is a constant so that the sums stay in registers. Slicing [`View::row`] would check the
+/// bounds twice.
 #[inline(always)]
 fn some<'v, T, const N: usize>(view: &View<'v, T>, row: usize, column: usize) -> &'v [T; N] {
     assert!(row < view.rows() && column + N <= view.width(), "row {row} of {}", view.rows());
@@ -317,7 +319,7 @@ fn add_rows<A: Arithmetic, T: Float>(
     }
 }
 
-/// Stores the sum for `N` columns, which stay in registers; returns `N`.
+/// Stores the sum of `N` columns, computed in registers; returns `N`.
 #[inline(always)]
 fn add_columns<A: Arithmetic, T: Float, const N: usize>(
     rows: Range<usize>,
@@ -413,7 +415,7 @@ impl<T: Float> Sweep for Dots<'_, T> {
     }
 }
 
-/// Σ x_j · y_j, in an order that depends on the width alone.
+/// Returns Σ x_j · y_j, summed in an order that depends only on the width.
 #[inline(always)]
 fn dot<A: Arithmetic, T: Float>(x: &[T], y: &[T]) -> T {
     const LANES: usize = 16;

@@ -1,7 +1,7 @@
 //! The peak read bandwidth of this machine's caches and memory, as a yardstick for profiles.
 //!
-//! No kernel of this crate is measured: contiguous numbers are read and summed with the widest instructions available,
-//! again and again, from as much memory as a level holds. Writing is not measured; it is not faster.
+//! No kernel of this crate is measured: contiguous numbers are read and summed with the widest instructions available, again
+//! and again, from as much memory as a level holds. Writing is not measured; writing is not faster than reading.
 
 use std::hint::black_box;
 use std::num::NonZero;
@@ -11,41 +11,43 @@ use std::time::{Duration, Instant};
 use super::cpu::asked;
 use super::path::{Arithmetic, Sweep, sweep};
 
-/// Sums that grow side by side: the lanes of eight vectors of AVX2, or of four of AVX-512.
+/// The number of independent sums: the elements of eight AVX2 vectors, or of four AVX-512 vectors.
 const SUMS: usize = 32;
 const SAMPLES: usize = 5;
-/// The shortest duration of a sample; a sample reads its memory at least once.
+/// The minimum duration of a sample; a sample reads its memory at least once.
 const SAMPLE: Duration = Duration::from_micros(800);
-/// The most bytes that are read from memory, so that measuring stays short; a larger third level holds them all.
+/// The maximum number of bytes for the measurement of memory, so that it stays short. A larger third-level cache holds all of
+/// these bytes; the bandwidth of memory is then measured too high.
 const MOST: usize = 128 << 20;
 
 /// The peak read bandwidth of several threads together, in bytes per second, and the sizes of the caches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Bandwidth {
-    /// Bandwidth from each thread's own cache, the second level.
+    /// Bandwidth of the second-level cache, which each core has for itself.
     pub l2: f64,
-    /// Bandwidth from the third level, which the threads share.
+    /// Bandwidth of the third-level cache, which the cores share.
     pub l3: f64,
-    /// Bandwidth from memory.
+    /// Bandwidth of memory.
     pub memory: f64,
-    /// The size of a second level, in bytes.
+    /// The size of one core's second-level cache, in bytes.
     pub l2_size: usize,
-    /// The part of the third level that these threads have, in bytes; 0 if there is none.
+    /// The bytes of the third-level cache that these threads have together; 0 if the CPU has no third level.
     pub l3_size: usize,
 }
 
-/// Measures the read bandwidth of each level with `threads` threads at once, or one per core if there are fewer cores.
+/// Measures the read bandwidth of each cache level and of memory, with `threads` threads at once, at most one per core.
 ///
 /// The result is the best of 5 samples of contiguous reads, with the instructions that the kernels use on this CPU. The first
-/// call measures on threads of its own, which takes about a tenth of a second and memory for twice the third level, at most
-/// 128 MiB, or for eight times the second level of each thread if that is more; later calls return the stored result.
+/// call with a number of threads measures on threads of its own, in about a tenth of a second; later calls return the stored
+/// result. The measurement needs memory of twice the third level, but at most 128 MiB; or of eight times each thread's second
+/// level, if that is more.
 pub fn bandwidth(threads: usize) -> Bandwidth {
     static KNOWN: Mutex<Vec<(usize, Bandwidth)>> = Mutex::new(Vec::new());
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let threads = threads.clamp(1, cores);
-    // The list stays valid if a thread panics. No thread of rayon's waits here for another task of its own: other threads
-    // measure.
+    // A panic leaves the list valid, so a poisoned lock is used. Measuring on new threads cannot deadlock: while it waits, a
+    // rayon thread takes no other task that would need this lock.
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, found)) = known.iter().find(|(of, _)| *of == threads) {
         return *found;
@@ -57,8 +59,9 @@ pub fn bandwidth(threads: usize) -> Bandwidth {
 }
 
 fn measure(threads: usize, l2_size: usize, l3_size: usize) -> Bandwidth {
-    // A thread's part of each level. Three times the second level is not in it, and in most third levels whatever the
-    // threads; twice the third level is in none, nor is eight times the second where there is no third.
+    // The bytes that each thread reads. Half of the second level fits into it. Three times the second level does not, but fits
+    // into most third levels, for any number of threads. Twice the third level fits into no cache; without a third level, nor
+    // does eight times the second level.
     let inner = l2_size / 2;
     let outer = l2_size * 3;
     let all = (l3_size.saturating_mul(2).min(MOST) / threads).max(l2_size * 8);
@@ -68,7 +71,7 @@ fn measure(threads: usize, l2_size: usize, l3_size: usize) -> Bandwidth {
     Bandwidth { l2: of(inner), l3: of(outer), memory: of(all), l2_size, l3_size }
 }
 
-/// Calls a function with each thread's number, on all threads at once; on fewer threads where the system starts no more.
+/// Calls a function with each thread's number, on `threads` threads at once, or on fewer if the system does not start as many.
 fn on_all<T: Send>(threads: usize, run: &(impl Fn(usize) -> T + Sync)) -> Vec<T> {
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads)
@@ -79,7 +82,7 @@ fn on_all<T: Send>(threads: usize, run: &(impl Fn(usize) -> T + Sync)) -> Vec<T>
     })
 }
 
-/// Returns the bytes per second of all threads together; each thread reads the first words of its own numbers.
+/// Returns the bytes per second of all threads together; each thread reads the first `words` of its own numbers.
 fn fastest(numbers: &[Vec<u64>], words: usize) -> f64 {
     let sample = || {
         let rates = on_all(numbers.len(), &|thread| {

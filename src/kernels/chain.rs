@@ -1,9 +1,9 @@
-//! Linear chains: a tag for each row of a sequence, scores of tags and of pairs of successive tags, and the sums and maxima
-//! over all paths of tags.
+//! Linear chains: each row of a sequence has a tag; tags and pairs of successive tags have scores; a path is one tag per row.
+//! The module computes sums and maxima over all paths.
 //!
-//! Sums run over the numbers themselves and not over their logarithms: each row is divided by its largest number or by its sum, so
-//! that a step costs a product and no exponential. The mass that underflows is bounded (`vanished.rs`); where it could change the
-//! result, a sequence is recomputed with logarithms. All arithmetic is in f64, whatever the inputs are.
+//! Sums run over e^score and not over logarithms: each row is divided by its largest number or by its sum, so that a step needs
+//! a product and no exponential. The probability that underflows is bounded (`vanished.rs`); if it could change the result, the
+//! sequence is computed again with logarithms. All arithmetic is in f64, also for f32 inputs.
 
 mod best;
 mod marginals;

@@ -1,16 +1,16 @@
-//! Chunked access for pointwise cells: rows are cut into chunks of one constant length, read from views and written back.
+//! Chunked access for pointwise cells: rows are read from views and written back in chunks of constant length.
 
 use super::float::{Assign, Float};
 use super::path::Arithmetic;
 use super::prefetch;
 use super::view::{View, ViewMut};
 
-/// Elements computed at once. They are read into local arrays of this length, so that the compiler sees that nothing
-/// overlaps and keeps each array in vector registers.
+/// The number of elements computed at once. They are read into local arrays of this length, so that the compiler knows that the
+/// arrays do not overlap and keeps each array in vector registers.
 pub(super) const CHUNK: usize = 32;
 
-/// Some columns of a row: a whole chunk of them, or the `len` that are left at its end. Which of the
-/// two is known when this is compiled, so that whole chunks are copied by plain vector loads and stores.
+/// Some columns of a row: a whole chunk, or the `len` columns that are left at the row's end. `WHOLE` distinguishes the two at
+/// compile time, so that whole chunks are copied by plain vector loads and stores.
 #[derive(Clone, Copy)]
 pub(super) struct Columns<const WHOLE: bool> {
     row: usize,
@@ -20,10 +20,10 @@ pub(super) struct Columns<const WHOLE: bool> {
 
 /// A pointwise kernel that runs chunk by chunk.
 pub(super) trait Chunks {
-    /// Computes some columns of a row.
+    /// Computes the columns `at` of a row.
     fn chunk<A: Arithmetic, const WHOLE: bool>(&mut self, at: Columns<WHOLE>);
 
-    /// All columns of all rows.
+    /// Computes all columns of all rows.
     #[inline(always)]
     fn each<A: Arithmetic>(&mut self, rows: usize, width: usize) {
         let whole = width - width % CHUNK;
@@ -68,9 +68,9 @@ impl<const WHOLE: bool> Columns<WHOLE> {
         out
     }
 
-    /// Prefetches the same columns of the next row, for each of `gates` gates, which are `width` apart. Backward reads from
-    /// memory, and a row takes long enough for the next row to arrive meanwhile. No row beyond the last is prefetched: another
-    /// thread may be writing it, and would have to wait.
+    /// Prefetches the same columns of the next row, for each of `gates` gates, which are `width` columns apart. The backward
+    /// pass reads from memory, and computing a row takes long enough for the next row to arrive. No row beyond the last row is
+    /// prefetched: another thread may be writing that row, and would have to wait.
     #[inline(always)]
     pub(super) fn ask<T: Float>(self, view: View<'_, T>, gates: usize, width: usize) {
         if WHOLE && self.row + 1 < view.rows() {
@@ -83,7 +83,7 @@ impl<const WHOLE: bool> Columns<WHOLE> {
         }
     }
 
-    /// Stores the columns in a view, `first` further to the right.
+    /// Stores the columns in a view, `first` columns further to the right.
     #[inline(always)]
     pub(super) fn write<T: Float>(self, out: &mut ViewMut<'_, T>, first: usize, chunk: &[T; CHUNK]) {
         let out = &mut out.row(self.row)[first + self.from..];
@@ -108,7 +108,8 @@ impl<const WHOLE: bool> Columns<WHOLE> {
     }
 }
 
-/// Returns the rows that hold the gates: an array of their own, or the rows where their gradient is to be written.
+/// Returns the rows that hold the gates: the given array, or, if `None`, the buffer of the gates' gradient, which still holds
+/// the gates.
 #[inline(always)]
 pub(super) fn lies<'a, T: Float>(apart: Option<View<'a, T>>, there: &'a Output<'_, T>) -> View<'a, T> {
     match (apart, there) {
@@ -118,11 +119,12 @@ pub(super) fn lies<'a, T: Float>(apart: Option<View<'a, T>>, there: &'a Output<'
     }
 }
 
-/// An optional output, and whether it is written or added to.
+/// An output, and whether it is written or added to; `None` if it is not requested.
 pub(super) type Output<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
-/// Computes the denominators of `sigmoid`. A CPU overlaps several rounds of a loop as short as this and [`tangents`]; in a loop
-/// that computes a whole cell, each round is longer than the CPU's window, and waits for its own results.
+/// Computes the denominators of `sigmoid`. This loop and [`tangents`] are so short that a CPU overlaps several rounds. In a
+/// loop that computes a whole cell, a round has more instructions than the CPU's reorder buffer, so each round would wait for
+/// its own results.
 #[inline(always)]
 pub(super) fn logistics<A: Arithmetic, T: Float>(x: &mut [T; CHUNK]) {
     for x in x {
@@ -130,7 +132,7 @@ pub(super) fn logistics<A: Arithmetic, T: Float>(x: &mut [T; CHUNK]) {
     }
 }
 
-/// The numerators of `tanh` in place, and its denominators.
+/// Replaces `x` by the numerators of `tanh`; returns the denominators.
 #[inline(always)]
 pub(super) fn tangents<A: Arithmetic, T: Float>(x: &mut [T; CHUNK]) -> [T; CHUNK] {
     let mut denominators = [T::ZERO; CHUNK];
@@ -151,7 +153,7 @@ pub(super) fn part<T: Float>(row: &[T], from: usize) -> [T; CHUNK] {
     out
 }
 
-/// Returns the columns of a row to write, without the filled-up ones.
+/// Writes the columns of a row, without the zeros that fill the last chunk.
 #[inline(always)]
 pub(super) fn put<T: Float>(row: &mut [T], from: usize, numbers: &[T; CHUNK], assign: Assign) {
     let row = &mut row[from..];
@@ -162,7 +164,7 @@ pub(super) fn put<T: Float>(row: &mut [T], from: usize, numbers: &[T; CHUNK], as
     }
 }
 
-/// The sum of partial sums, in their order.
+/// Returns the sum of the partial sums, added in order.
 #[inline(always)]
 pub(super) fn total<T: Float>(lanes: &[T; CHUNK]) -> T {
     lanes.iter().fold(T::ZERO, |sum, &x| sum + x)

@@ -1,7 +1,7 @@
 //! Columns normalised to mean 0 and variance 1 over all rows, and the gradients.
 //!
-//! Sums over rows are computed in blocks of [`SUM_ROWS`] rows, so that their order depends on the shapes alone: threads share
-//! the columns of sums, and the rows of all row-wise results.
+//! Sums over rows are computed in blocks of [`SUM_ROWS`] rows, so that the order of summation depends only on the shapes:
+//! threads divide the columns of sums, and the rows of all row-wise results.
 
 use super::float::{Assign, Float};
 use super::fork::join;
@@ -9,12 +9,12 @@ use super::gradient::SUM_ROWS;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::{View, ViewMut};
 
-/// Columns that are summed at once.
+/// The number of columns that are summed at once.
 const COLUMNS: usize = 128;
 /// Below this many numbers a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 16;
 
-/// The mean and the scale that normalise each column.
+/// The mean and the scale by which each column is normalised.
 #[derive(Debug, Clone, Copy)]
 pub struct ColumnNorm<'a, T> {
     /// The number that is subtracted from each column.
@@ -23,8 +23,8 @@ pub struct ColumnNorm<'a, T> {
     pub scale: &'a [T],
 }
 
-/// Computes the mean and the variance, Σ (x − mean)² / n, of each column; both are 0 without rows. Up to `threads` threads of
-/// rayon's pool compute it, with the same bits for any number of threads.
+/// Computes the mean and the variance, Σ (x − mean)² / n, of each column; both are 0 if there are no rows. Up to `threads`
+/// threads of rayon's pool divide the work; the bits do not depend on the number of threads.
 ///
 /// # Panics
 /// Unless `mean` and `variance` have one number per column.
@@ -73,8 +73,8 @@ pub fn norm_columns<T: Float>(
     );
 }
 
-/// `along[j] = Σ dout · (x − mean) · scale` and `all[j] = Σ dout`: the gradients of gain and bias. On up to `threads` threads of
-/// rayon's pool, with the same bits for any number of them.
+/// Computes the gradients of gain and bias: `along[j] = Σ dout · (x − mean) · scale` and `all[j] = Σ dout`. Up to `threads`
+/// threads of rayon's pool divide the work; the bits do not depend on the number of threads.
 ///
 /// # Panics
 /// If the shapes differ.
@@ -110,8 +110,8 @@ pub fn norm_columns_sums<T: Float>(
     );
 }
 
-/// The gradient of the rows, `dx = (dout − all − (x − mean) · scale · along) · scale · gain`, where `along` and `all` are
-/// means over the rows; or 0, where mean and scale do not depend on the rows.
+/// Computes the gradient of the rows, `dx = (dout − all − (x − mean) · scale · along) · scale · gain`. `along` and `all` are
+/// means over the rows, or 0 if mean and scale do not depend on the rows.
 ///
 /// # Panics
 /// If the shapes differ.

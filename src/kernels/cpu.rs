@@ -1,21 +1,23 @@
 //! The properties of the CPU that kernels depend on, and the block sizes that follow from them.
 //!
-//! The sizes of the second and the third cache and the vector units are queried once; nothing depends on the first cache.
-//! Each choice that depends on them is a method of [`Cpu`], with its reason. No choice changes a bit of any result: the tests
-//! assume other CPUs and compare.
+//! The sizes of the second-level and third-level caches and the vector instructions are queried once; the first-level cache is
+//! not used. Each choice of a size is a method of [`Cpu`], with its reason. No choice changes a bit of any result: the tests
+//! run the kernels for other CPUs and compare.
 //!
 //! # The model
-//! A product keeps its sums in registers and reads two operands over and over. Reading a number from a core's own cache
-//! (the second level) overlaps with the multiply-adds and costs nothing. A number that is *streamed* from further away costs
-//! nothing only if enough multiply-adds use it: the number of multiply-adds that the core computes while one number
-//! arrives, [`Cpu::shared`] from the cache that cores share and [`Cpu::memory`] from memory. So
+//! A product keeps its sums in registers and reads two operands over and over. Reading a number from a core's own cache (the
+//! second level) overlaps with the multiply-adds and costs nothing. A number that is *streamed* from further away costs nothing
+//! only if it is used in enough multiply-adds: as many as the core computes while one number arrives. These are [`Cpu::shared`]
+//! multiply-adds for a number from the cache that cores share, and [`Cpu::memory`] for a number from memory. So
 //!
-//! - an operand that is used often enough each time it is streamed is read as it is, however large;
-//! - any other operand is cut into parts that stay in half of a core's own cache, and each part is used up before the next;
-//! - where neither is possible, threads divide the operand between them instead of each streaming all of it.
+//! - if each number of an operand is used often enough each time it is streamed, the operand is read unchanged, however large
+//!   it is;
+//! - any other operand is cut into parts that stay in half of a core's own cache, and all products with a part are computed
+//!   before the next part is read;
+//! - if neither is possible, threads divide the operand, so that no thread streams all of it.
 //!
-//! A core's multiply-adds per cycle follow from its vectors. Bytes per cycle are taken from measurements with all cores
-//! busy: 8 from the shared cache and 3 from memory on AMD's Zen 3, about 3 and 2 on an Intel Xeon whose cores share a
+//! A core's multiply-adds per cycle follow from the length of its vectors. The bytes that arrive per cycle were measured with
+//! all cores busy: 8 from the shared cache and 3 from memory on AMD's Zen 3, about 3 and 2 on an Intel Xeon whose cores share a
 //! mesh. An unknown CPU is assumed to be like Zen 3.
 
 use std::ptr;
@@ -25,15 +27,15 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use super::path::Path;
 use super::tile::lanes;
 
-/// Bytes of the second and the third level, where the CPU does not report them.
+/// The bytes of the second-level and third-level cache that are assumed if the CPU does not report them.
 const USUAL: [usize; 2] = [1 << 20, 4 << 20];
 
 /// The caches and the speeds of a core: sizes in bytes, speeds in multiply-adds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cpu {
-    /// The second level, a core's own.
+    /// The second-level cache, which each core has for itself.
     pub l2: usize,
-    /// A core's share of the third level, which cores have in common; 0 if there is none.
+    /// One core's share of the third-level cache, which cores have in common; 0 if the CPU has no third level.
     pub l3: usize,
     /// Multiply-adds that a core computes while a number arrives from the cache that cores share.
     pub shared: usize,
@@ -50,18 +52,19 @@ pub(super) struct Block {
 
 impl Cpu {
     /// Returns the block size of a product of `rows` rows and panels of `width` columns. Each block of rows reads the panels
-    /// again, so it has enough rows that reading the panels from memory costs about an eighth of the multiply-adds, and few
-    /// enough that the results stay in cache. The rows are read again for each panel, and each number is used in `width`
-    /// multiply-adds each time: if that is too few to stream them, sums are cut so that the rows and the panel stay in half of
-    /// the core's own cache.
+    /// again. So a block has enough rows that reading the panels from memory takes about an eighth of the time of its
+    /// multiply-adds, and few enough that its results stay in cache. The block's rows are read again for each panel, and each
+    /// of their numbers is used in `width` multiply-adds each time. If these are too few to stream the rows, sums are cut into
+    /// shorter partial sums, so that the rows and the panel stay in half of the core's own cache.
     pub(super) fn product_block(&self, rows: usize, width: usize) -> Block {
         let block = (8 * self.memory).clamp(96, 384);
         let fits = self.l2 / 2 / size_of::<f32>() / (rows.min(block) + width);
         Block { rows: block, k: if width >= self.shared { usize::MAX } else { fits.max(256) } }
     }
 
-    /// Returns how many columns of `x` are packed at a time for the gradient of a weight, whose sums are over `rows`. Each number
-    /// is used in `width` multiply-adds per panel of `dy`. Each part packs `dy` again, so a part is as large as possible.
+    /// Returns how many columns of `x` are packed at a time for the gradient of a weight, which sums over `rows` rows. Each
+    /// packed number is used in `width` multiply-adds per panel of `dy`. `dy` is packed again for each part of the columns, so
+    /// a part is as large as possible.
     pub(super) fn gradient_columns(&self, rows: usize, width: usize) -> usize {
         let bytes = if width >= self.shared { self.l2 } else { self.l2 / 2 };
         (bytes / size_of::<f32>() / rows).max(64)
@@ -74,13 +77,14 @@ impl Cpu {
         fits.clamp(48, 384) / 24 * 24
     }
 
-    /// Returns the rows for which it pays to read and write a large matrix: reading and writing it then costs about an eighth of
-    /// the multiply-adds, one per row and number of the matrix. The rows are bounded, since their results need memory.
+    /// Returns the number of rows from which on a pass over a large matrix pays: reading and writing the matrix then takes
+    /// about an eighth of the time of the multiply-adds, one per row and number of the matrix. The number is bounded, since the
+    /// results of the rows need memory.
     pub fn rows_for_a_pass(&self) -> usize {
         (16 * self.memory).clamp(256, 768)
     }
 
-    /// Returns how many bytes a few successive calls may touch if each call is to find the previous call's results in the
+    /// Returns how many bytes a few successive calls may touch so that each call still finds the previous call's results in the
     /// core's own cache.
     pub fn chunk(&self) -> usize {
         self.l2 / 2
@@ -94,7 +98,7 @@ impl Cpu {
 
 static ASSUMED: AtomicPtr<Cpu> = AtomicPtr::new(ptr::null_mut());
 
-/// Returns the CPU that the kernels are cut for: this CPU, or the one that `assume` set.
+/// Returns the CPU whose properties decide block sizes: this CPU, or the CPU that `assume` set.
 pub fn cpu() -> Cpu {
     let assumed = ASSUMED.load(Ordering::Acquire);
     // SAFETY: a pointer that is not null was leaked by `assume`, and its CPU is never changed or freed.
@@ -107,7 +111,7 @@ pub fn asked() -> Cpu {
     *ASKED.get_or_init(ask)
 }
 
-/// Cuts everything in this process as if it ran on that CPU from now on: for tests. Results do not change.
+/// Makes all kernels of this process use the block sizes of the given CPU from now on, for tests. Results do not change.
 #[doc(hidden)]
 #[cfg(feature = "internals")]
 pub fn assume(cpu: Cpu) {
@@ -117,7 +121,7 @@ pub fn assume(cpu: Cpu) {
 fn ask() -> Cpu {
     let [l2, l3] = caches();
     let lanes = lanes(Path::best());
-    // Two units; Zen 4 has the instructions of vectors of 16, and runs each in two passes.
+    // A core has two units for multiply-adds. Zen 4 has AVX-512, but runs each instruction in two passes.
     let (each_cycle, shared, memory) = match (Path::best(), mesh()) {
         (Path::Avx512, true) => (2 * lanes, 3, 2),
         (Path::Avx512, false) => (lanes, 8, 3),
@@ -138,8 +142,8 @@ fn mesh() -> bool {
     false
 }
 
-/// Returns the bytes of the second and the third level; the third is divided by the cores that share it and that this process
-/// may use.
+/// Returns the bytes of the second and the third level; the third level is divided by the number of cores that share it, among
+/// the cores that this process may use.
 fn caches() -> [usize; 2] {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut found = [None; 2];
@@ -151,7 +155,7 @@ fn caches() -> [usize; 2] {
     }
     match found {
         [Some(second), Some(third)] => [second, third],
-        // A CPU that describes its second level and no third has none.
+        // If a CPU reports a second level but no third level, it has no third level.
         [Some(second), None] => [second, 0],
         [None, _] => USUAL,
     }

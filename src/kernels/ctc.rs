@@ -2,33 +2,34 @@
 //! the labels (Graves et al., "Connectionist temporal classification: labelling unsegmented sequence data with recurrent neural
 //! networks", 2006).
 //!
-//! States are the labels with a blank before, between and behind them. Sums run over the probabilities, divided by the sum of
-//! each frame; where underflow could change the result, a sequence is recomputed with logarithms. All arithmetic is in f64.
+//! The states of a sequence are its labels with a blank before, between and after them. Sums run over probabilities, which are
+//! divided by the sum of each frame; if underflow could change the result, the sequence is computed again with logarithms. All
+//! arithmetic is in f64.
 
 use super::chain::{SMALL, VanishedMass, log_sum_exp};
 use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::View;
 
-/// Scratch for one sequence, reused for the next.
+/// Scratch of [`ctc`] and [`ctc_gradient`], reused for the next sequence.
 #[derive(Debug, Default)]
 pub struct CtcRoom {
-    /// Probabilities of all classes in each frame.
+    /// The probability of each class in each frame.
     classes: Vec<f64>,
-    /// ln Σ e^logit of each frame.
+    /// The logarithm of Σ e^logit of each frame.
     totals: Vec<f64>,
     /// The class of each state.
     states: Vec<usize>,
-    /// 1 where state `s` may follow state `s − 2`, else 0; two more entries lie in front, as in all arrays by state.
+    /// For each state `s`: 1 if it may follow state `s − 2`, else 0. As in all arrays by state, two entries precede state 0.
     skips: Vec<f64>,
     /// The probability of each state's class in a frame.
     own: Vec<f64>,
-    /// Sums over the paths up to a state (`alpha`) and from a state on (`beta`), by frame and state.
+    /// By frame and state: sums over the paths up to the state (`alpha`), and over the paths from the state on (`beta`).
     alpha: Vec<f64>,
     beta: Vec<f64>,
 }
 
-/// Entries in front of the states of a frame, for the two missing states before the first.
+/// The number of entries before the states of a frame: state 0 has no two predecessors, so their entries are 0.
 const BEFORE: usize = 2;
 
 impl CtcRoom {
@@ -62,8 +63,8 @@ impl CtcRoom {
     }
 }
 
-/// Returns −ln of the probability that the frames of a sequence give its labels. Infinite without an alignment; NaN if a
-/// logit is.
+/// Returns −ln of the probability that the frames of a sequence give its labels. The result is infinite if no alignment exists,
+/// and NaN if a logit is NaN.
 pub fn ctc<T: Float>(
     logits: View<'_, T>,
     labels: impl Iterator<Item = usize>,
@@ -75,7 +76,7 @@ pub fn ctc<T: Float>(
 }
 
 /// Returns the loss as [`ctc`] does, and passes its gradient to `each`, frame by frame, one number per class. The gradient is
-/// zero where the loss is infinite, and NaN where the loss is.
+/// zero where the loss is infinite, and NaN where the loss is NaN.
 pub fn ctc_gradient<T: Float>(
     logits: View<'_, T>,
     labels: impl Iterator<Item = usize>,
@@ -139,7 +140,7 @@ struct CtcForward<'a, T> {
 }
 
 impl<T: Float> Sweep for CtcForward<'_, T> {
-    /// ln of the probability, and the bound on underflow if the sums are not logarithms.
+    /// The logarithm of the probability, and the bound on underflow; `None` if the scratch holds logarithms.
     type Output = (f64, Option<VanishedMass>);
     const PORTABLE: bool = T::PORTABLE;
 
@@ -250,7 +251,7 @@ fn log_forth<T: Float>(logits: View<'_, T>, room: &mut CtcRoom) -> (f64, Option<
     (total, None)
 }
 
-/// Returns the predecessors of a state, or its successors if `on`.
+/// Returns the predecessors of a state, or, if `on` is set, its successors.
 fn from(room: &CtcRoom, state: usize, on: bool) -> impl Iterator<Item = usize> + Clone {
     let count = room.states.len();
     let at = move |step: usize| if on { Some(state + step) } else { state.checked_sub(step) };
@@ -259,8 +260,8 @@ fn from(room: &CtcRoom, state: usize, on: bool) -> impl Iterator<Item = usize> +
     [at(0), at(1), at(2).filter(|_| far)].into_iter().flatten().filter(move |&other| other < count)
 }
 
-/// Turns probabilities into gradients, and returns whether underflow cannot have changed them. If it can, the caller recomputes
-/// the logarithms of the probabilities.
+/// Computes the gradients from the probabilities; returns whether it is certain that underflow did not change them. If not, the
+/// caller computes them again with logarithms.
 struct CtcBackward<'a> {
     room: &'a mut CtcRoom,
     classes: usize,
@@ -375,7 +376,8 @@ mod tests {
     use super::*;
     use crate::kernels::numbers;
 
-    /// Sums over all alignments of labels to frames: returns ln of the sum, and the part of each class in each frame.
+    /// Enumerates all alignments of labels to frames; returns ln of the sum of their probabilities, and each class's share of
+    /// the sum in each frame.
     fn all_ways(likely: &[Vec<f64>], labels: &[usize], blank: usize) -> (f64, Vec<Vec<f64>>) {
         let (frames, classes) = (likely.len(), likely.first().map_or(1, Vec::len));
         let mut ways = Vec::new();
@@ -439,7 +441,7 @@ mod tests {
         }
     }
 
-    /// With probabilities and with logarithms.
+    /// Computed with probabilities and with logarithms.
     #[test]
     fn long_sequences_have_the_same_numbers_both_ways() {
         for (frames, labels, scale) in [(300, 40, 1.0), (300, 40, 12.0), (120, 110, 40.0), (50, 3, 100.0)] {

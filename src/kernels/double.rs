@@ -1,8 +1,8 @@
 //! Products in f64, by the crate `matrixmultiply`.
 //!
-//! Its kernels have one sum per element, over k ascending, in parts of a fixed length; so an element's bits depend only on
-//! its row of the left side and its column of the right side. Its accumulation into `c` is not used: it would add the parts of a
-//! long sum to `c` one by one.
+//! The crate computes one sum per element, over k ascending, in parts of a fixed length. So an element's bits depend only on
+//! its row of the left matrix and its column of the right matrix. The crate's accumulation into `c` is not used: it would add
+//! the parts of a long sum to `c` one by one.
 
 use std::ops::Range;
 
@@ -15,9 +15,9 @@ use super::product::checked;
 use super::products::{GradientRoom, Gradients, PackedMatrix, Products, Transpose};
 use super::view::{View, ViewMut};
 
-/// The fewest columns per thread.
+/// The minimum number of columns per thread.
 pub(super) const PANEL: usize = 32;
-/// Rows of sums that wait before they are added.
+/// The number of rows whose sums are computed in scratch before they are added to `c`.
 const ADDED_ROWS: usize = 256;
 
 impl Products for f64 {
@@ -45,7 +45,7 @@ impl Products for f64 {
     }
 }
 
-/// [`PackedMatrix::put`] of a part that fits, row by row.
+/// [`PackedMatrix::put`] for f64, which copies row by row. The caller has checked that the part fits.
 pub(super) fn put(
     packed: &mut PackedMatrix<f64>,
     b: View<'_, f64>,
@@ -64,7 +64,7 @@ pub(super) fn put(
     }
 }
 
-/// [`product_panels`](super::product_panels).
+/// [`product_panels`](super::product_panels) for f64.
 pub(super) fn product(
     a: View<'_, f64>,
     b: &PackedMatrix<f64>,
@@ -78,7 +78,7 @@ pub(super) fn product(
     multiply((a, Transpose::No), b, bias, c.reborrow(), assign);
 }
 
-/// `c = bias + a·b` with the finished sums, or `c += …`, where `a` may lie transposed.
+/// `c = bias + a·b` with the finished sums, or `c += …`, where `a` may be stored transposed.
 ///
 /// # Panics
 /// Unless `a` is M × K, `b` K × N, `bias` N and `c` M × N.
@@ -122,7 +122,7 @@ fn multiply(
     }
 }
 
-/// The gradients of a weight and a bias.
+/// Computes the gradients of a weight and a bias.
 pub(super) fn gradients(mut all: Gradients<'_, f64>, threads: usize) {
     let Some(threads) = divided(&mut all, threads) else { return };
     if let Some((db, assign)) = all.db.take() {
@@ -131,7 +131,7 @@ pub(super) fn gradients(mut all: Gradients<'_, f64>, threads: usize) {
     share(all, threads);
 }
 
-/// Threads share the columns of the result.
+/// Divides the columns of the result among threads.
 fn share(all: Gradients<'_, f64>, threads: usize) {
     let n = all.dy.width();
     if threads < 2 || n < 2 {
@@ -150,7 +150,7 @@ fn share(all: Gradients<'_, f64>, threads: usize) {
     join(|| share(a, left), || share(b, threads - left));
 }
 
-/// Block of rows by block of rows.
+/// Adds the products of one block of rows after another.
 fn blocks(all: Gradients<'_, f64>) {
     let Gradients { x, dy, dw: (mut dw, assign, transpose), .. } = all;
     let mut picked = Vec::new();

@@ -1,7 +1,7 @@
-//! Any function of an element over whole views, compiled for the CPU's vectors.
+//! Functions of one element, applied to whole views and compiled for the CPU's vectors.
 //!
-//! A closure of plain arithmetic vectorises here; a function with `exp` or `tanh` is written as a
-//! [`super::path::Sweep`] instead, since the vector forms need its `A`.
+//! A closure of plain arithmetic vectorises here; a function with `exp` or `tanh` is written as a [`super::path::Sweep`]
+//! instead, since `exp_with` and `tanh_with` need the type `A` of a sweep.
 
 use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
@@ -59,7 +59,7 @@ impl<T: Float> Sweep for Finite<'_, T> {
     }
 }
 
-/// Checks whole blocks of elements: stopping at a single element would prevent vector code.
+/// Checks a block of elements at a time: a check that may stop after each element cannot be vector code.
 #[inline(always)]
 fn finite<T: Float>(x: &[T]) -> bool {
     let (parts, rest) = x.as_chunks::<64>();

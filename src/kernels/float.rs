@@ -1,4 +1,4 @@
-//! The two element types of all numerics, and the functions that generic operators may call on them.
+//! The element types f32 and f64, and the functions that generic operators may call on elements.
 
 use std::fmt::{Debug, Display};
 use std::iter::Sum;
@@ -42,7 +42,7 @@ impl Assign {
         to.iter_mut().zip(values.iter()).for_each(|(to, values)| self.put_row(to, values));
     }
 
-    /// Writes zeros, or leaves the output unchanged if the result is added.
+    /// Writes or adds a result of zeros: adding leaves the output unchanged.
     pub fn put_nothing<T: Float>(self, mut to: ViewMut<'_, T>) {
         if self == Assign::Write {
             to.fill(T::ZERO);
@@ -50,18 +50,17 @@ impl Assign {
     }
 }
 
-/// Returns whether `x` is larger; NaN is larger than any number, so that it does not get lost.
+/// Returns whether `x` is larger than `best`. NaN counts as larger than any number, so that a maximum shows it.
 #[inline(always)]
 pub fn exceeds<T: Float>(x: T, best: T) -> bool {
     let is_nan = |x: T| x.partial_cmp(&x).is_none();
     x > best || (is_nan(x) && !is_nan(best))
 }
 
-/// `f32` and `f64`: f32 for work, f64 to check it against.
+/// The element types: `f32` for training and prediction, `f64` to check `f32` results.
 ///
-/// The methods named as in `std` are `std`'s, exact and scalar. `exp_with`, `sigmoid_with` and `tanh_with` are for
-/// loops: in f32 they are polynomials that the compiler turns into vector code inside a [`super::path::Sweep`]; in
-/// f64 they call `std`.
+/// Methods with a name of `std` call `std`, for one element. `exp_with`, `sigmoid_with` and `tanh_with` are for loops: in f32
+/// they are polynomials that the compiler turns into vector code inside a [`super::path::Sweep`]; in f64 they call `std`.
 pub trait Float:
     Products
     + Copy
@@ -89,14 +88,15 @@ pub trait Float:
     const ONE: Self;
     /// Negative infinity, the identity of `max`.
     const NEG_INFINITY: Self;
-    /// The magnitude below which the optimizer's state is written as zero; 0 where nothing is flushed.
+    /// The magnitude below which the optimizer's state is written as zero; 0 for a type whose numbers are never flushed.
     const FLUSH_BELOW: Self;
-    /// Whether loops are compiled for the portable path alone ([`Sweep::PORTABLE`](super::path::Sweep::PORTABLE)).
+    /// Whether loops over this type are compiled only for the portable path
+    /// ([`Sweep::PORTABLE`](super::path::Sweep::PORTABLE)).
     const PORTABLE: bool;
 
-    /// The nearest value.
+    /// Returns the nearest value of this type.
     fn from_f64(value: f64) -> Self;
-    /// The same value.
+    /// Returns the same value as f64.
     fn to_f64(self) -> f64;
     /// e to this power.
     fn exp(self) -> Self;
@@ -108,18 +108,17 @@ pub trait Float:
     fn tanh(self) -> Self;
     /// Magnitude.
     fn abs(self) -> Self;
-    /// The larger number; the other number if one is NaN.
+    /// The larger number; if one of the two numbers is NaN, the other number.
     fn max(self, other: Self) -> Self;
-    /// The smaller number; the other number if one is NaN.
+    /// The smaller number; if one of the two numbers is NaN, the other number.
     fn min(self, other: Self) -> Self;
-    /// `self·a + b` with one rounding. Slow where the CPU has no such instruction: loops take
-    /// [`Arithmetic::mul_add`].
+    /// `self·a + b` with one rounding. It is slow if the CPU has no such instruction; loops use [`Arithmetic::mul_add`].
     fn mul_add(self, a: Self, b: Self) -> Self;
-    /// This to a real power.
+    /// This number raised to a real power.
     fn powf(self, exponent: Self) -> Self;
-    /// This to an integer power.
+    /// This number raised to an integer power.
     fn powi(self, exponent: i32) -> Self;
-    /// Neither infinite nor NaN.
+    /// Returns whether the number is neither infinite nor NaN.
     fn is_finite(self) -> bool;
 
     /// `exp`, vectorisable.
@@ -128,7 +127,8 @@ pub trait Float:
     fn sigmoid_with<A: Arithmetic>(self) -> Self;
     /// `tanh`, vectorisable.
     fn tanh_with<A: Arithmetic>(self) -> Self;
-    /// `1 + exp(-x)`, by which to divide for `sigmoid`, vectorisable: divisions are slow, and several may be one.
+    /// `1 + exp(-x)`, the denominator of `sigmoid`, vectorisable. Divisions are slow; with the denominators, a caller can
+    /// combine several divisions into one.
     fn logistic_with<A: Arithmetic>(self) -> Self;
     /// Numerator and denominator of `tanh`, vectorisable. The denominator is between 1 and 1e9.
     fn tangent_with<A: Arithmetic>(self) -> (Self, Self);

@@ -1,4 +1,4 @@
-//! Tiny numbers become zero where a memory or its gradient passes from step to step.
+//! Sets tiny numbers of a memory, or of a memory's gradient, to zero when they pass from step to step.
 //!
 //! A gradient that fades along a long sequence turns subnormal, and subnormal arithmetic is ten to thirty times
 //! slower. The threshold lies well above the smallest normal number, since a tiny normal gradient times a weight
@@ -8,7 +8,7 @@ use super::elementwise::update;
 use super::float::Float;
 use super::view::ViewMut;
 
-/// Sets elements below [`Float::FLUSH_BELOW`] in magnitude (1e-30 in f32; none in f64) to +0. NaN stays.
+/// Sets elements below [`Float::FLUSH_BELOW`] in magnitude (1e-30 in f32; in f64, no element) to +0. NaN stays.
 pub fn flush<T: Float>(x: ViewMut<'_, T>) {
     if T::FLUSH_BELOW > T::ZERO {
         update(x, |x| if x.abs() < T::FLUSH_BELOW { T::ZERO } else { x });

@@ -1,9 +1,9 @@
 //! The only use of rayon's `join`.
 //!
-//! `rayon::join` is generic over both closures and their results, and with every pair of closures its jobs, latches
-//! and unwinding are compiled again. [`join`] passes two `dyn` closures, so that all of this is compiled once.
+//! `rayon::join` is generic over both closures and their results, so its jobs, latches and unwinding are compiled again for
+//! every pair of closures. [`join`] passes two `dyn` closures, so that this code is compiled once.
 
-/// Runs two closures, on two threads of rayon's pool if another thread is idle, and returns both results.
+/// Runs two closures and returns both results. If another thread of rayon's pool is idle, the closures run at the same time.
 ///
 /// # Panics
 /// If a closure panics, once both have ended.

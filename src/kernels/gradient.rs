@@ -1,6 +1,6 @@
 //! Sums over the rows of a batch: the gradients of a weight and of a bias.
 //!
-//! Their order of summation depends on the shapes alone, never on the number of threads.
+//! The order of summation depends only on the shapes, not on the number of threads.
 
 use std::ops::Range;
 
@@ -15,21 +15,20 @@ use super::products::{BiasGradient, GradientRoom, Gradients, Transpose, WeightGr
 use super::tile::{self, PANEL_VECTORS, Tile, lanes, max_rows};
 use super::view::{Extent2, View, ViewMut};
 
-/// Below this many multiply-adds, or numbers to add, a second thread costs more than it gains.
+/// Below this many multiply-adds, or additions, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 20;
-/// Rows whose products are summed before the sum is added to the result. The number decides the bits, and is the same on every
-/// machine: a packed panel of this many rows stays in the nearest cache, and longer sums would lose digits.
+/// The number of rows whose products are summed before the sum is added to the result. It decides the bits, so it is the same
+/// on every machine. A packed panel of this many rows stays in the nearest cache; longer sums would lose precision.
 pub const SUM_ROWS: usize = 256;
-/// The number of panels of `dy` from which on `x` is packed, too: `x` is read once for each panel.
+/// If `dy` has at least this number of panels, `x` is packed, too, since `x` is read once per panel.
 const PACKED_FROM: usize = 3;
 
-/// Computes the gradients of [`affine`](super::affine): `dw = xᵀ·dy`, or `dw += xᵀ·dy`, where `x` and `dw` are given, and the
-/// column sums of `dy`, which cost little beside it. A transposed `dw` has the same numbers, rows as columns. Long sums are
-/// added in blocks of [`SUM_ROWS`] rows. Up to `threads` threads of rayon's pool are used, with the same bits for any number
-/// of threads.
+/// Computes the gradients of [`affine`](super::affine): `dw = xᵀ·dy`, or `dw += xᵀ·dy`, if `weight` is given, and the column
+/// sums of `dy` if `bias` is given. A transposed `dw` has the same numbers, with rows as columns. Long sums are added in blocks
+/// of [`SUM_ROWS`] rows. Up to `threads` threads of rayon's pool are used, with the same bits for any number of threads.
 ///
 /// # Panics
-/// Unless `x` is R × K, `dy` R × N, `dw` K × N (transposed N × K), and `db` of N numbers.
+/// Unless `x` is R × K, `dy` R × N, `dw` K × N (transposed: N × K), and `db` has N numbers.
 pub fn affine_gradient<T: Float>(
     dy: View<'_, T>,
     weight: Option<(View<'_, T>, WeightGradient<'_, T>)>,
@@ -46,7 +45,7 @@ pub fn affine_gradient<T: Float>(
     }
 }
 
-/// Computes [`affine_gradient`] for a weight that multiplies rows picked by number, on this thread.
+/// Computes [`affine_gradient`] for a weight that multiplies rows picked by number, on the calling thread only.
 pub(super) fn picked_gradient<T: Float>(
     dy: View<'_, T>,
     x: PickedRows<'_, T>,
@@ -57,10 +56,11 @@ pub(super) fn picked_gradient<T: Float>(
     T::gradients(Gradients { x: RowSource::Picked(x), dy, dw, db }, room, 1);
 }
 
-/// The instructions that a call runs with, and the CPU for whose caches it is cut.
+/// The vector instructions of a call, and the CPU whose properties decide its block sizes.
 pub(super) type PathCpu = (Path, Cpu);
 
-/// Returns how many of `threads` threads divide the sums; `None` if there is nothing to sum, and the gradients are complete.
+/// Returns how many of `threads` threads should divide the sums. `None` if there is nothing to sum; the gradients are then
+/// complete.
 ///
 /// # Panics
 /// As [`affine_gradient`].
@@ -82,7 +82,7 @@ pub(super) fn divided<T: Float>(all: &mut Gradients<'_, T>, threads: usize) -> O
     None
 }
 
-/// The gradients by tiles.
+/// Computes the gradients by tiles.
 pub(super) fn by_tiles(
     on: PathCpu,
     mut all: Gradients<'_, f32>,
@@ -91,7 +91,7 @@ pub(super) fn by_tiles(
 ) {
     let Some(threads) = divided(&mut all, threads) else { return };
     room.0.resize_with(room.0.len().max(threads), Vec::new);
-    // The sizes of one thread alone, so that no room grows when fewer threads have larger parts.
+    // The sizes for one thread with all columns, so that the scratch suffices for any number of threads.
     let Sizes { panel, left, turned } = Sizes::of(on, all.x, all.dy.width(), all.dw.2);
     let size = panel + left + turned + ALIGNMENT / size_of::<f32>();
     for room in room.0[..threads].iter_mut().filter(|room| room.len() < size) {
@@ -100,7 +100,7 @@ pub(super) fn by_tiles(
     share(on, all, &mut room.0[..threads]);
 }
 
-/// Threads share the result: its columns, as long as these are several panels, else its rows.
+/// Divides the result among threads: its columns if they are several panels, else its rows.
 fn share(on: PathCpu, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
     let (width, parts) = (PANEL_VECTORS * lanes(on.0), rooms.len());
     let (panels, k) = (all.dy.width().div_ceil(width), all.x.width());
@@ -136,7 +136,7 @@ fn share(on: PathCpu, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
     join(|| share(on, a, left), || share(on, b, right));
 }
 
-/// Numbers that a thread needs room for: a panel of `dy`, a part of `x`, a part of a transposed result.
+/// The sizes of a thread's scratch, in numbers: a panel of `dy`, a part of `x`, a part of a transposed result.
 struct Sizes {
     panel: usize,
     left: usize,
@@ -155,14 +155,15 @@ impl Sizes {
     }
 }
 
-/// The columns of `x` that are packed at a time.
+/// Returns how many columns of `x` are packed at a time.
 fn part((path, cpu): PathCpu, k: usize) -> usize {
     let most = cpu.gradient_columns(SUM_ROWS, PANEL_VECTORS * lanes(path));
     k.min(most).next_multiple_of(max_rows(path, PANEL_VECTORS))
 }
 
-/// Block of rows by block of rows; within it by parts of `x`'s columns, packed where that pays; and for each part by the panels
-/// of `dy`, which are packed. As they lie, the few columns that a tile reads are far apart, and fall into few places of a cache.
+/// Computes the gradients in three nested loops: over blocks of rows; over parts of the columns of `x`, which are packed if
+/// that pays; over packed panels of `dy`. Without packing, the few columns that a tile reads are far apart in memory, and
+/// collide in few sets of a cache.
 fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
     let Gradients { x, dy, dw: (mut dw, assign, transpose), mut db } = all;
     let (width, most) = (PANEL_VECTORS * lanes(path), max_rows(path, PANEL_VECTORS));
@@ -200,7 +201,7 @@ fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
                         let (dw, _) = dw.split_rows(part.start).1.split_rows(part.len());
                         multiply(path, left, panel, (dw, later(assign)), ahead);
                     }
-                    // The same products in a part that stays in the cache; only then rows become columns.
+                    // The products of a part are computed in scratch that stays in the cache, and are then transposed.
                     Transpose::Yes => {
                         let extent = Extent2 { rows: part.len(), width: columns.len(), stride: width };
                         multiply(path, left, panel, (ViewMut::strided(turned, extent), Assign::Write), ahead);
@@ -214,11 +215,11 @@ fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
     }
 }
 
-/// The left side of a product, whose columns a tile takes a few of.
+/// The left matrix of a product. A tile reads a few of its columns.
 #[derive(Clone, Copy)]
 enum LeftSide<'a> {
     AsItLies(View<'a, f32>),
-    /// The columns of each tile side by side, row by row: `rows` of them, `k` columns in all.
+    /// Packed: the columns of each tile are stored row by row, side by side; `rows` rows and `k` columns in total.
     Packed {
         columns: &'a [f32],
         rows: usize,
@@ -227,7 +228,8 @@ enum LeftSide<'a> {
 }
 
 impl<'a> LeftSide<'a> {
-    /// Packs columns for tiles of at most `most`: some rows at a time, so that cached lines are used before they are evicted.
+    /// Packs columns for tiles of at most `most` columns; some rows at a time, so that cache lines are used before they are
+    /// evicted.
     fn packed(x: RowSource<'_, f32>, to: &'a mut [f32], most: usize) -> Self {
         const ROWS: usize = 8;
         let (rows, k) = (x.rows(), x.width());
@@ -316,7 +318,7 @@ impl Sweep for Pack<'_> {
 }
 
 impl Pack<'_> {
-    /// A length that is known makes each row a few vectors.
+    /// Packs rows of `WIDTH` numbers: with a constant width, each row is a few vector moves.
     #[inline(always)]
     fn rows<const WIDTH: usize>(self) {
         let mut sums = [0.0; WIDTH];
@@ -336,7 +338,7 @@ impl Pack<'_> {
     }
 }
 
-/// Writes columns, in rows of `width`, to the rows of `to`, or adds them.
+/// Transposes: writes or adds columns, stored in rows of `width`, to the rows of `to`.
 struct Turn<'a> {
     from: &'a [f32],
     width: usize,
@@ -359,7 +361,7 @@ impl Sweep for Turn<'_> {
 }
 
 impl Turn<'_> {
-    /// A few rows at a time, so that both sides stay in the nearest cache.
+    /// Transposes a few rows at a time, so that source and target stay in the nearest cache.
     #[inline(always)]
     fn columns<const WIDTH: usize>(mut self) {
         const BLOCK: usize = 16;
@@ -473,7 +475,7 @@ impl<T: Float> Sweep for ColumnSums<'_, T> {
             let from = chunk * COLUMNS;
             let columns = self.dy.columns(from, from + db.len());
             let mut assign = self.assign;
-            // Without rows there is a sum, too.
+            // At least one round, so that the sum is written even if there are no rows.
             for row in (0..columns.rows().max(1)).step_by(SUM_ROWS) {
                 let mut block = [T::ZERO; COLUMNS];
                 for dy in columns.rows_range(row, columns.rows().min(row + SUM_ROWS)).iter() {

@@ -1,8 +1,8 @@
-//! The pointwise part of a GRU step that applies its reset gate after the recurrent product.
+//! The pointwise part of a step of a GRU whose reset gate acts after the recurrent product.
 //!
-//! With the input part `xw` and the recurrent part `hw`, each (r, z, n) and as wide as three states:
-//! `r = σ(x_r + h_r)`, `z = σ(x_z + h_z)`, `n = tanh(x_n + r·h_n)`, and `h` blends `n` with the old state by `z`.
-//! Backward computes the gates again from the same inputs.
+//! The inputs are the input's part `xw` = (x_r, x_z, x_n) and the recurrent part `hw` = (h_r, h_z, h_n), each as wide as three
+//! states. `r = σ(x_r + h_r)`, `z = σ(x_z + h_z)`, `n = tanh(x_n + r·h_n)`, and `h` blends `n` with the old state by `z`. The
+//! backward pass computes the gates again from the same inputs.
 
 use super::chunk::{CHUNK, Chunks, Columns, Output, lies};
 use super::float::{Assign, Float};
@@ -21,9 +21,9 @@ pub enum Blend {
 /// The inputs of a step.
 #[derive(Clone, Copy)]
 pub struct GruInputs<'a, T> {
-    /// The input's part of the gates with its bias, n × 3H.
+    /// The input's part of the gates, with the input's bias, n × 3H.
     pub xw: View<'a, T>,
-    /// The old state's part with its own bias, n × 3H.
+    /// The old state's part of the gates, with the state's bias, n × 3H.
     pub hw: View<'a, T>,
     /// The old state, n × H.
     pub h_prev: View<'a, T>,
@@ -83,7 +83,7 @@ impl<T: Float> Chunks for Forward<'_, T> {
     }
 }
 
-/// The gates, and the state's part of `n`.
+/// The gates r and z, the candidate n, and the state's part h_n of n (`sn`).
 struct Gates<T> {
     r: [T; CHUNK],
     z: [T; CHUNK],
@@ -125,9 +125,10 @@ fn shares<T: Float>(z: T, blend: Blend) -> (T, T) {
 /// The inputs of the backward pass.
 #[derive(Clone, Copy)]
 pub struct GruBackward<'a, T> {
-    /// The input's part, n × 3H, as forward had it; none: it lies where its gradient is to be written.
+    /// The input's part, n × 3H, as in the forward pass; `None` if it is in the buffer of its gradient, which overwrites it.
     pub xw: Option<View<'a, T>>,
-    /// The old state's part, n × 3H; none: it lies where its gradient is to be written.
+    /// The old state's part, n × 3H, as in the forward pass; `None` if it is in the buffer of its gradient, which overwrites
+    /// it.
     pub hw: Option<View<'a, T>>,
     /// The old state, n × H.
     pub h_prev: View<'a, T>,
@@ -137,7 +138,7 @@ pub struct GruBackward<'a, T> {
     pub blend: Blend,
 }
 
-/// Computes the gradients of `xw` and `hw` (n × 3H) and of `h_prev` (n × H, without the part that flows through `hw`).
+/// Computes the gradients of `xw` and `hw` (n × 3H) and of `h_prev` (n × H, without the gradient through `hw`).
 ///
 /// # Panics
 /// If a shape does not fit, or neither `xw` nor its gradient is given, or neither `hw` nor its gradient.

@@ -1,15 +1,15 @@
-//! The pointwise part of an LSTM step, forward and backward, in one pass each.
+//! The pointwise part of an LSTM step: the forward and the backward pass, each in one loop.
 //!
-//! With gate inputs `pre` = (i, f, g, o), each as wide as the state:
-//! `c = σ(f)·c_prev + σ(i)·tanh(g)` and `h = σ(o)·tanh(c)`. Nothing but `pre` and `c` is kept for backward, which
-//! computes the gates again: that costs less than writing and reading them.
+//! With gate inputs `pre` = (i, f, g, o), each as wide as the state: `c = σ(f)·c_prev + σ(i)·tanh(g)` and `h = σ(o)·tanh(c)`.
+//! The backward pass needs only `pre` and `c` from the forward pass: computing the gates again costs less than writing and
+//! reading them.
 
 use super::chunk::{CHUNK, Chunks, Columns, Output, lies, logistics, tangents};
 use super::float::{Assign, Float};
 use super::path::{Arithmetic, Path, Sweep, sweep_on};
 use super::view::{View, ViewMut};
 
-/// Computes `h` and `c` from the gates' inputs and the previous memory.
+/// Computes `h` and `c` from the gates' inputs `pre` and the previous cell state.
 ///
 /// # Panics
 /// Unless `pre` is n × 4H and all others n × H.
@@ -69,22 +69,23 @@ impl<T: Float> Chunks for Forward<'_, T> {
 /// The inputs of the backward pass.
 #[derive(Clone, Copy)]
 pub struct LstmBackward<'a, T> {
-    /// The gates' inputs, n × 4H, as forward had them; none: they lie where their gradient is to be written.
+    /// The gates' inputs, n × 4H, as in the forward pass; `None` if they are in the buffer of their gradient, which overwrites
+    /// them.
     pub pre: Option<View<'a, T>>,
-    /// The previous memory, n × H.
+    /// The previous cell state, n × H.
     pub c_prev: View<'a, T>,
-    /// The memory that forward wrote, n × H.
+    /// The cell state that the forward pass wrote, n × H.
     pub c: View<'a, T>,
-    /// Gradient of `h`, n × H; none is zero.
+    /// The gradient of `h`, n × H; `None` for zeros.
     pub dh: Option<View<'a, T>>,
-    /// Gradient of `c` from the later step, n × H; none is zero.
+    /// The gradient of `c` from the next step, n × H; `None` for zeros.
     pub dc: Option<View<'a, T>>,
 }
 
 /// Computes the gradients of `pre` (n × 4H) and of `c_prev` (n × H).
 ///
 /// # Panics
-/// If a shape does not fit, or the gates' inputs are neither given nor lie where their gradient is written.
+/// If a shape does not fit, or if neither the gates' inputs nor the buffer of their gradient is given.
 pub fn lstm_backward<T: Float>(inputs: LstmBackward<'_, T>, dpre: Output<'_, T>, dc_prev: Output<'_, T>) {
     match inputs.pre {
         Some(pre) => check(pre, inputs.c_prev),

@@ -1,32 +1,32 @@
-//! `exp`, `sigmoid` and `tanh` of f32 as polynomials that vectorise, and the same over slices.
+//! `exp`, `sigmoid` and `tanh` of f32 as polynomials that vectorise: for one element, and for slices.
 //!
-//! Errors are below 4 units in the last place, for subnormal results of `exp` and `tanh` too (`sigmoid` is 0 for most results
-//! that would be subnormal, which costs later arithmetic nothing). Infinities give the limits and NaN stays NaN. An
-//! element's bits do not depend on its position in a slice.
+//! Errors are below 4 units in the last place, for subnormal results of `exp` and `tanh` too (most subnormal results of
+//! `sigmoid` are 0 instead, since arithmetic with subnormal numbers is slow). The result for an infinity is the function's
+//! limit, and for NaN it is NaN. An element's bits do not depend on its position in a slice.
 
 use super::float::Float;
 use super::path::{Arithmetic, Path, Sweep, sweep_on};
 
-/// 1.5·2^23: adding it rounds to an integer and leaves that in the low bits.
+/// 1.5·2^23: adding this constant rounds a number to an integer, which is then in the low bits of the sum.
 const ROUND: f32 = 12_582_912.0;
-/// ln 2 in two parts, of which the first has few bits: its multiples are exact without a fused instruction.
+/// The first of two parts of ln 2. It has few bits, so that its multiples are exact without a fused multiply-add.
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 
-/// 2^k for a normal result.
+/// Returns 2^k, for a k whose result is a normal number.
 #[inline(always)]
 fn power_of_two(k: i32) -> f32 {
     f32::from_bits((k.wrapping_add(127) as u32) << 23)
 }
 
-/// The `k` and `e^r - 1` of `e^x = 2^k·e^r`, for x of moderate size.
+/// Returns `k` and `e^r - 1`, where `e^x = 2^k·e^r`, for x of moderate size.
 #[inline(always)]
 fn reduce<A: Arithmetic>(x: f32) -> (i32, f32) {
     let t = A::mul_add(x, std::f32::consts::LOG2_E, ROUND);
     let n = t - ROUND;
     let k = (t.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
     let r = A::mul_add(n, -LN2_LOW, A::mul_add(n, -LN2_HIGH, x));
-    // Its coefficients by twos: Horner's rule would have each step wait for the one before.
+    // The polynomial is evaluated in pairs of coefficients: with Horner's rule, each step would wait for the previous step.
     let r2 = r * r;
     let high = A::mul_add(1.987_569_1e-4, r, 1.398_2e-3);
     let middle = A::mul_add(8.333_452e-3, r, 4.166_579_6e-2);
@@ -38,7 +38,7 @@ fn reduce<A: Arithmetic>(x: f32) -> (i32, f32) {
 /// e to the power of x.
 #[inline(always)]
 pub fn exp<A: Arithmetic>(x: f32) -> f32 {
-    // Compared such that NaN passes; beyond the bounds the result is 0 or infinite anyway.
+    // The comparisons let NaN pass. Beyond the bounds the result is 0 or infinite in any case.
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -104.0 { -104.0 } else { x };
     let (k, p) = reduce::<A>(x);
@@ -46,12 +46,12 @@ pub fn exp<A: Arithmetic>(x: f32) -> f32 {
     (p + 1.0) * power_of_two(half) * power_of_two(k.wrapping_sub(half))
 }
 
-/// `1 + exp(-x)`, the denominator of `sigmoid`; infinite where the quotient would be far below the normal numbers. A product
-/// of it with another denominator is infinite sooner, where the quotient is below 1e-29 and becomes 0.
+/// `1 + exp(-x)`, the denominator of `sigmoid`; infinite where `sigmoid` would be far below the normal numbers. The product
+/// with another denominator may overflow to infinity earlier: a quotient below 1e-29 then becomes 0.
 #[inline(always)]
 pub fn logistic<A: Arithmetic>(x: f32) -> f32 {
-    // Compared such that NaN passes. From 2^128 on the power is infinite, and below 2^-126 it would vanish beside 1: one
-    // factor is enough.
+    // The comparisons let NaN pass. One factor 2^k is enough: from 2^128 on the result is infinite, and a power below 2^-126
+    // does not change a sum with 1.
     let x = if x > 87.0 { 87.0 } else { x };
     let x = if x < -89.0 { -89.0 } else { x };
     let (k, p) = reduce::<A>(-x);
@@ -96,13 +96,13 @@ pub fn exp_in_place<T: Float>(x: &mut [T]) {
 mod tests {
     use super::*;
 
-    /// `1 / (1 + exp(-x))`, by its denominator.
+    /// Computes `1 / (1 + exp(-x))` from the denominator.
     fn sigmoid<A: Arithmetic>(x: f32) -> f32 {
         1.0 / logistic::<A>(x)
     }
     use crate::kernels::path::{Fma, MulAdd};
 
-    /// How many units in the last place of an f32 `x` lies from the exact `y`.
+    /// Returns the distance of `x` from the exact value `y`, in units in the last place of f32.
     fn ulps(x: f32, y: f64) -> f64 {
         let near = y as f32;
         if x == near {

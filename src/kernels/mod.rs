@@ -1,4 +1,5 @@
-//! The only `unsafe` in the crate: products, vector maths, gather and scatter, disjoint writes, random numbers.
+//! Numeric kernels, the only module with `unsafe` code: products, vector maths, gather and scatter, disjoint writes, random
+//! numbers.
 //!
 //! Everything here works on slices and [`View`]s and knows nothing of tensors, programs or operators. Each fast
 //! kernel has a naive twin in its tests.
@@ -77,8 +78,8 @@ pub use random::philox;
 pub use rows::{RowMerge, gather_rows};
 pub use view::{Extent2, View, ViewMut};
 
-/// Returns how many of `threads` threads divide work that is worth dividing from `worth` on. Each thread gets at least half of
-/// `worth`, so that threads beyond the need stay asleep.
+/// Returns how many of `threads` threads should share the work: one if `work` is below `worth`. Each thread gets at least
+/// `worth` / 2, so that threads that are not needed stay asleep.
 pub fn helpers(work: usize, worth: usize, threads: usize) -> usize {
     if work < worth { 1 } else { (work / worth).saturating_mul(2).clamp(1, threads.max(1)) }
 }

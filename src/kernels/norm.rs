@@ -1,7 +1,8 @@
-//! Rows normalised to mean 0 and variance 1, or to mean square 1, and the gradients.
+//! Normalisation of rows to mean 0 and variance 1 (layer norm) or to mean square 1 (root mean square norm), and the gradients.
 //!
-//! A row is read from memory once and stays in the nearest cache for the passes over it. Sums over a row run in a fixed
-//! number of lanes and sums over rows in blocks of [`SUM_ROWS`] rows, so that their order depends on the shapes alone.
+//! A row is read from memory once, and stays in the nearest cache for all passes over the row. Sums over a row are computed in
+//! a fixed number of partial sums, and sums over rows in blocks of [`SUM_ROWS`] rows, so that the order of summation depends
+//! only on the shapes.
 
 use super::float::{Assign, Float};
 use super::fork::join;
@@ -10,9 +11,9 @@ use super::path::{Arithmetic, Sweep, sweep};
 use super::prefetch;
 use super::view::{View, ViewMut};
 
-/// Sums that grow side by side: enough vectors that none waits for its predecessor.
+/// The number of independent partial sums: enough vectors that no addition waits for the previous addition.
 const LANES: usize = 32;
-/// How far ahead of the summed row memory is prefetched, in bytes; at least one row.
+/// The distance from the summed row to the prefetched row, in bytes; at least one row.
 const AHEAD: usize = 8192;
 /// Below this many numbers a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 16;
@@ -33,11 +34,12 @@ pub struct RowNorm<'a, T> {
     pub centre: Centre,
     /// The number that is added to the variance, or to the mean square.
     pub epsilon: T,
-    /// The factor of each column after normalisation; 1 if missing.
+    /// The factor of each column after normalisation; `None` for 1.
     pub gain: Option<&'a [T]>,
 }
 
-/// The targets of the requested gradients of [`norm_rows`].
+/// The targets of the gradients of [`norm_rows`], and whether each is written or added; `None` for a gradient that is not
+/// requested.
 pub struct RowNormGradients<'a, T> {
     /// The gradient of the rows.
     pub dx: Option<(ViewMut<'a, T>, Assign)>,
@@ -47,7 +49,7 @@ pub struct RowNormGradients<'a, T> {
     pub dbias: Option<(&'a mut [T], Assign)>,
 }
 
-/// Computes `out = (x − m) / √(v + epsilon) · gain + bias`, row by row.
+/// Computes `out = (x − m) / √(v + epsilon) · gain + bias`, row by row: m is the mean or 0, v the mean of (x − m)².
 ///
 /// # Panics
 /// If the shapes differ.
@@ -59,7 +61,7 @@ pub fn norm_rows<T: Float>(x: View<'_, T>, norm: RowNorm<'_, T>, bias: Option<&[
     sweep(Normalised { x, norm, bias, out });
 }
 
-/// Computes the gradients of [`norm_rows`], on up to `threads` threads of rayon's pool, with the same bits for any number of
+/// Computes the gradients of [`norm_rows`], on up to `threads` threads of rayon's pool; the bits do not depend on the number of
 /// threads. `room` is scratch, kept from call to call.
 ///
 /// # Panics
@@ -83,7 +85,7 @@ pub fn norm_rows_gradient<T: Float>(
     let blocks = rows.div_ceil(SUM_ROWS);
     let size = if summed { blocks * 2 * width } else { 0 };
     room.clear();
-    // A gain of ones, where there is none.
+    // The gain if `norm` has none: ones.
     room.resize(width, T::ONE);
     room.resize(width + size, T::ZERO);
     let (ones, sums) = room.split_at_mut(width);
@@ -96,7 +98,7 @@ pub fn norm_rows_gradient<T: Float>(
         if assign == Assign::Write {
             side.fill(T::ZERO);
         }
-        // Summed separately first: the finished sum is added to the target.
+        // The blocks' sums are added up before the total is added to the target.
         let mut blocks = sums.chunks_exact_mut((2 * width).max(1));
         let Some(all) = blocks.next() else { continue };
         for block in blocks {
@@ -106,7 +108,7 @@ pub fn norm_rows_gradient<T: Float>(
     }
 }
 
-/// Halves the rows between threads, at the end of a block of sums.
+/// Divides the rows among threads, by halving at the ends of blocks.
 fn share<T: Float>(mut all: Gradients<'_, T>, threads: usize) {
     let blocks = all.x.rows().div_ceil(SUM_ROWS);
     if threads < 2 || blocks < 2 {
@@ -135,8 +137,9 @@ fn share<T: Float>(mut all: Gradients<'_, T>, threads: usize) {
     );
 }
 
-/// Prefetches the row [`AHEAD`] bytes behind the given row, so that it has arrived from memory at its turn: the passes over a row
-/// wait for their sums, and nothing else reads meanwhile. No row beyond the last is prefetched: another thread may write there.
+/// Prefetches the row that is [`AHEAD`] bytes after the given row, so that it has arrived from memory when it is summed: the
+/// passes over a row wait for additions, and leave the memory idle. No row beyond the last row is prefetched, since another
+/// thread may be writing it.
 #[inline(always)]
 fn ahead<T: Float>(rows: View<'_, T>, row: usize) {
     let next = row + (AHEAD / (rows.width() * size_of::<T>()).max(1)).max(1);
@@ -148,7 +151,7 @@ fn ahead<T: Float>(rows: View<'_, T>, row: usize) {
     }
 }
 
-/// Sums all lanes, by halves.
+/// Returns the sum of all lanes: adds the second half to the first until one lane is left.
 #[inline(always)]
 fn whole<T: Float>(lanes: [T; LANES]) -> T {
     let [a, b] = half::<T, 4, 2>(half::<T, 8, 4>(half::<T, 16, 8>(half::<T, LANES, 16>(lanes))));
@@ -165,7 +168,7 @@ fn half<T: Float, const FROM: usize, const TO: usize>(lanes: [T; FROM]) -> [T; T
     sums
 }
 
-/// Returns some columns of a row; the last columns are filled up.
+/// Returns [`LANES`] columns of a row; missing columns at the row's end are `with`.
 #[inline(always)]
 fn filled<T: Float>(row: &[T], with: T) -> [T; LANES] {
     let mut out = [with; LANES];
@@ -173,7 +176,8 @@ fn filled<T: Float>(row: &[T], with: T) -> [T; LANES] {
     out
 }
 
-/// Sums side by side: of numbers, or of their squares. Methods, since a closure would not be compiled for the vectors.
+/// Independent partial sums of numbers, or of squares. They have methods, since a closure would not be compiled for the CPU's
+/// vectors.
 #[derive(Clone, Copy)]
 struct Sums<T>([T; LANES]);
 
@@ -291,7 +295,7 @@ struct Gradients<'a, T> {
     epsilon: T,
     gain: &'a [T],
     dx: Option<(ViewMut<'a, T>, Assign)>,
-    /// The sums of each block of rows: for the gain, then for the bias; empty if neither is requested.
+    /// For each block of rows, the gradient of the gain, then the gradient of the bias; empty if neither is requested.
     sums: &'a mut [T],
 }
 
@@ -318,7 +322,7 @@ impl<T: Float> Sweep for Gradients<'_, T> {
             };
             let Some((dx, assign)) = &mut self.dx else { continue };
             ahead(dx.as_view(), row);
-            // The mean of the gradients, and how far each moves along the normalised row.
+            // The two terms that are subtracted from g · gain: its mean, and its projection on the normalised row.
             let all = if centre == Centre::Mean { all * share } else { T::ZERO };
             let along = along * scale * scale * share;
             Moved { mean, scale, all, along }.put::<A>(x, dout, gain, dx.row(row), *assign);
@@ -368,7 +372,7 @@ impl<T: Float> Moved<T> {
     }
 }
 
-/// Sums over the columns of a row: of g · gain, and of g · gain · (x − mean).
+/// Computes two sums over the columns of a row: of g · gain, and of g · gain · (x − mean).
 struct RowSums<T> {
     mean: T,
     scale: T,
@@ -385,7 +389,7 @@ impl<T: Float> RowSums<T> {
         }
     }
 
-    /// Returns the sums, and adds the terms to the gradients of gain and bias.
+    /// Returns the two sums, and adds the row's terms to the gradients of gain and bias.
     #[inline(always)]
     fn add_with<A: Arithmetic>(
         &mut self,

@@ -1,10 +1,10 @@
 //! The vector instructions that the kernels run with, chosen once at run time.
 //!
-//! A kernel is plain generic code marked `#[inline(always)]`: a [`Sweep`]. [`sweep`] runs it inside a function that
-//! is compiled for the CPU's vector instructions, so that the same source becomes AVX-512, AVX2, NEON and portable code.
-//! Nothing here is unsafe to use: an operator that needs its own fused loop writes a [`Sweep`] and gets the same code.
+//! A kernel is plain generic code marked `#[inline(always)]`: a [`Sweep`]. The function [`sweep`] runs the kernel inside a
+//! function that is compiled for the CPU's vector instructions, so that the same source becomes AVX-512, AVX2, NEON and
+//! portable code. Callers need no `unsafe`: an operator with a fused loop of its own implements [`Sweep`].
 //!
-//! Results have the same bits in every run on one path; two paths differ in rounding, since only some have a fused
+//! On one path, every run gives the same bits. Results on two paths differ in rounding, since only some paths have a fused
 //! multiply-add.
 
 use std::sync::OnceLock;
@@ -56,17 +56,17 @@ impl Path {
     }
 }
 
-/// The arithmetic of a path: `a·b + c` by a fused instruction where the path has one, never by a call into libm.
+/// The arithmetic of a path: `a·b + c` by a fused instruction if the path has one, but never by a call into libm.
 pub trait Arithmetic: Copy {
     /// `a·b + c`.
     fn mul_add<T: Float>(a: T, b: T, c: T) -> T;
 }
 
-/// One rounding.
+/// A fused multiply-add, with one rounding.
 #[derive(Debug, Clone, Copy)]
 pub struct Fma;
 
-/// Two roundings.
+/// A product and a sum, with two roundings.
 #[derive(Debug, Clone, Copy)]
 pub struct MulAdd;
 
@@ -84,13 +84,13 @@ impl Arithmetic for MulAdd {
     }
 }
 
-/// A loop that is compiled for every path. Mark `run` and everything that it calls `#[inline(always)]`; without it the loop is
+/// A loop that is compiled for every path. Mark `run` and everything that it calls `#[inline(always)]`; otherwise the loop is
 /// correct, but not vectorised.
 pub trait Sweep {
     /// The result of the loop.
     type Output;
-    /// Whether the loop is compiled for the portable path alone, as every loop over f64 is: f64 exists to check f32, and
-    /// each further path is code that everybody compiles. A loop over `T: Float` sets `T::PORTABLE`.
+    /// Whether the loop is compiled only for the portable path, as every loop over f64 is: f64 only checks f32, and each
+    /// further path would take compile time. A loop over `T: Float` sets `T::PORTABLE`.
     const PORTABLE: bool;
     /// The loop.
     fn run<A: Arithmetic>(self) -> Self::Output;
@@ -105,10 +105,10 @@ pub fn sweep<S: Sweep>(kernel: S) -> S::Output {
 /// Runs a loop on one path; a [portable](Sweep::PORTABLE) loop always runs on the portable path.
 ///
 /// # Panics
-/// If this CPU cannot run it.
+/// If this CPU cannot run the path.
 #[inline]
 pub fn sweep_on<S: Sweep>(path: Path, kernel: S) -> S::Output {
-    // A constant, so that the other paths are not compiled for such a loop.
+    // The condition is a constant, so that the other paths are not compiled for such a loop.
     if const { S::PORTABLE } {
         return kernel.run::<MulAdd>();
     }

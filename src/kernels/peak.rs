@@ -1,7 +1,7 @@
 //! The peak rate of multiply-adds of this machine, as a yardstick for profiles.
 //!
-//! No kernel of this crate is measured: no product, no memory, only multiply-adds from register to register, enough of them
-//! at a time that none waits for another. No kernel can be faster.
+//! No kernel of this crate is measured, and memory is not read: the loop has only multiply-adds from register to register, and
+//! enough independent ones that none waits for another. No kernel can be faster.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -11,18 +11,18 @@ use super::float::Float;
 use super::path::Path;
 use super::tile::{Array, MAX_LANES, Vector, lanes};
 
-/// Sums that grow side by side. A unit starts a multiply-add each cycle and finishes it some four later, and a CPU has
-/// two such units, ARM's largest four; with the two factors of all sums these fit into its registers.
+/// The number of independent sums. A unit starts a multiply-add each cycle and finishes it about four cycles later; a core has
+/// two such units, the largest ARM cores have four. The sums and their two factors fit into the registers.
 const SUMS: usize = if cfg!(target_arch = "aarch64") { 24 } else { 13 };
 const SAMPLES: usize = 20;
-/// Multiply-adds of each sum in a sample, which takes about a millisecond.
+/// The number of multiply-adds of each sum in a sample; a sample takes about a millisecond.
 const ROUNDS: usize = 200_000;
 
 /// Returns the peak floating-point operations per second of one thread, a multiply-add counted as two.
 ///
 /// It is the best of 20 samples of independent multiply-adds of full vectors that stay in registers, with the instructions that
 /// the kernels use on this CPU. The first call measures in f32, which takes some twenty milliseconds; later calls return the
-/// stored result. In f64 the result is half of it, as a bound: a vector holds half as many numbers.
+/// stored result. For f64 the function returns half of the f32 result, since a vector holds half the count of f64 numbers.
 pub fn peak<T: Float>() -> f64 {
     static PEAK: OnceLock<f64> = OnceLock::new();
     *PEAK.get_or_init(|| measure(Path::best())) * size_of::<f32>() as f64 / size_of::<T>() as f64
@@ -45,21 +45,21 @@ fn measure(path: Path) -> f64 {
     (2 * lanes(path) * SUMS * ROUNDS) as f64 / best.max(1e-9)
 }
 
-/// The factors of a round, which replaces every sum by `sum * scale + shift`, by lanes of a vector.
+/// The factors of a round, by lane of a vector: a round replaces every sum by `sum * scale + shift`.
 struct Factors {
     scale: [f32; MAX_LANES],
     shift: [f32; MAX_LANES],
 }
 
-/// A loop of `rounds` multiply-adds of each sum. It stores their total by lanes, so that the compiler cannot remove any of them.
-/// The CPU must have the path's instructions.
+/// A loop of `rounds` multiply-adds of each sum. It stores the total of the sums, by lane, so that the compiler cannot remove
+/// the loop. The CPU must have the path's instructions.
 type MultiplyAdds = unsafe fn(rounds: usize, factors: &Factors, total: &mut [f32; MAX_LANES]);
 
 /// # Safety
 /// See [`MultiplyAdds`].
 #[inline(always)]
 unsafe fn multiply_adds<V: Vector>(rounds: usize, factors: &Factors, total: &mut [f32; MAX_LANES]) {
-    // SAFETY: the caller's promise, passed on; the arrays are as long as the widest vector.
+    // SAFETY: the caller guarantees that the CPU has the instructions; the arrays are as long as the widest vector.
     unsafe {
         let (scale, shift) = (V::load(factors.scale.as_ptr()), V::load(factors.shift.as_ptr()));
         // Each sum starts from a different value: the compiler would merge equal sums.
@@ -80,7 +80,7 @@ unsafe fn multiply_adds<V: Vector>(rounds: usize, factors: &Factors, total: &mut
     }
 }
 
-/// Returns the loop of a path.
+/// Returns the loop that is compiled for a path.
 fn loop_on(path: Path) -> MultiplyAdds {
     #[cfg(target_arch = "x86_64")]
     use std::arch::x86_64::{__m256, __m512};
@@ -89,7 +89,7 @@ fn loop_on(path: Path) -> MultiplyAdds {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx2,fma")]
     unsafe fn wide(rounds: usize, factors: &Factors, total: &mut [f32; MAX_LANES]) {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees that the CPU has the instructions.
         unsafe { multiply_adds::<__m512>(rounds, factors, total) }
     }
     /// # Safety
@@ -97,7 +97,7 @@ fn loop_on(path: Path) -> MultiplyAdds {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn middle(rounds: usize, factors: &Factors, total: &mut [f32; MAX_LANES]) {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees that the CPU has the instructions.
         unsafe { multiply_adds::<__m256>(rounds, factors, total) }
     }
     match path {

@@ -3,25 +3,25 @@
 use super::float::Float;
 use super::view::View;
 
-/// Rows picked by number: first the rows of `x`, then the rows of `beside`; every higher number is a row of zeros.
+/// Rows picked by number: first the rows of `x`, then the rows of `beside`; every higher number means a row of zeros.
 #[derive(Clone, Copy)]
 pub(super) struct PickedRows<'a, T> {
-    /// The rows that are numbered first.
+    /// The rows with the numbers from 0 on.
     pub(super) x: View<'a, T>,
-    /// The rows that are numbered next, of the same width.
+    /// The rows with the next numbers, as wide as `x`; `None` if there are none.
     pub(super) beside: Option<View<'a, T>>,
-    /// Zeros, at least one for each column.
+    /// At least one zero per column: the row of zeros.
     pub(super) zeros: &'a [T],
-    /// The number of each row.
+    /// The number of each picked row.
     pub(super) index: &'a [usize],
 }
 
-/// Rows as they lie, or picked.
+/// The rows of an operand: a view, or rows picked by number.
 #[derive(Clone, Copy)]
 pub(super) enum RowSource<'a, T> {
-    /// As they lie.
+    /// The rows of a view, in order.
     Lying(View<'a, T>),
-    /// Picked by number.
+    /// Rows picked by number.
     Picked(PickedRows<'a, T>),
 }
 
@@ -45,7 +45,7 @@ impl<'a, T: Float> RowSource<'a, T> {
         }
     }
 
-    /// Returns the numbers in a row.
+    /// Returns the number of columns.
     pub(super) fn width(&self) -> usize {
         match self {
             RowSource::Lying(x) => x.width(),

@@ -1,4 +1,4 @@
-//! Prefetching of memory. Only x86-64 prefetches: other CPUs have no stable intrinsic.
+//! Prefetching of memory. On CPUs other than x86-64 the functions do nothing, since Rust has no stable intrinsic for them.
 
 macro_rules! prefetch {
     ($(#[$doc:meta])* $name:ident, $hint:ident) => {
@@ -26,11 +26,11 @@ prefetch! {
     to_read_later, _MM_HINT_T1
 }
 prefetch! {
-    /// Prefetches the line of this element into the nearest cache, to be written.
+    /// Prefetches the line of this element into the nearest cache, for writing.
     to_write, _MM_HINT_ET0
 }
 
-/// Bytes that come from memory at once.
+/// The bytes of a cache line.
 const LINE: usize = 64;
 
 /// Prefetches all lines of a row into the nearest cache.
@@ -40,14 +40,14 @@ pub fn ask<T>(row: &[T]) {
     for byte in (0..size_of_val(row)).step_by(LINE) {
         to_read(start.wrapping_byte_add(byte));
     }
-    // A row that begins within a line ends in one more line.
+    // A row that does not begin at the start of a line may end in one more line.
     if !start.addr().is_multiple_of(LINE) {
         to_read(start.wrapping_byte_add(size_of_val(row).saturating_sub(1)));
     }
 }
 
-/// Prefetches the lines of `N` elements into the nearest cache, except for a line that only their end may reach. The memory need
-/// not exist.
+/// Prefetches the lines of `N` elements into the nearest cache, except for a last line that is reached only if the elements do
+/// not begin at the start of a line. The memory need not exist.
 #[inline(always)]
 pub(super) fn ask_some<T, const N: usize>(start: *const T) {
     for line in 0..(N * size_of::<T>()).div_ceil(LINE) {

@@ -1,9 +1,9 @@
-//! `c = a·b` for a `b` that stays the same over many products: the weights of a step, packed once a batch.
+//! `c = a·b` for a matrix `b` that many products have in common, such as the weights of a step: `b` is packed once per batch.
 //!
-//! In f32 `b` is copied into panels of columns as wide as two vector registers, or three; `a` is read as it lies. In f64, which
-//! exists to check f32, the crate `matrixmultiply` multiplies (`double.rs`). The bits of an element of `c` depend on its row
-//! of `a`, its column of `b` and the [`Path`], and on nothing else: not on the other rows, nor on their number, nor on the
-//! columns of a thread. So a sequence's results are independent of its batch.
+//! In f32, `b` is copied into panels of columns, two or three vector registers wide; `a` is read without a copy. In f64, which
+//! only checks f32, the crate `matrixmultiply` computes the product (`double.rs`). The bits of an element of `c` depend on its
+//! row of `a`, its column of `b` and the [`Path`], and on nothing else: not on other rows, the number of rows, or the division
+//! of columns among threads. So the results of a sequence do not depend on the other sequences of its batch.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -16,12 +16,12 @@ use super::products::{PackedMatrix, Transpose};
 use super::tile::{self, MAX_LANES, Size, Tile};
 use super::view::{View, ViewMut};
 
-/// Rows and columns of sums that wait before they are added: they have room on the stack.
+/// The number of rows whose sums are computed on the stack before they are added to `c`.
 const ADDED_ROWS: usize = 96;
 const MAX_COLUMNS: usize = 3 * MAX_LANES;
 /// Below this many multiply-adds, twenty microseconds, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 19;
-/// Panels start on a cache line.
+/// The alignment of a panel's start, in bytes: a cache line.
 pub(super) const ALIGNMENT: usize = 64;
 
 impl<T: Float> Default for PackedMatrix<T> {
@@ -44,14 +44,14 @@ impl<T: Float> PackedMatrix<T> {
         Self { path, ..Self::new() }
     }
 
-    /// Replaces the matrix by `b`, or by its transpose; the allocation is reused.
+    /// Replaces the matrix by `b`, or by the transpose of `b`; the allocation is reused.
     pub fn pack(&mut self, b: View<'_, T>, transpose: Transpose) {
         let (k, n) = transpose.shape((b.rows(), b.width()));
         self.resize(k, n);
         self.put(b, transpose, (0, 0));
     }
 
-    /// Sets the shape to K × N, for [`Self::put`] to fill; the allocation is reused.
+    /// Sets the shape to K × N; [`Self::put`] then fills the matrix. The allocation is reused.
     pub fn resize(&mut self, k: usize, n: usize) {
         (self.k, self.n) = (k, n);
         self.width = T::panel_width(self.path, n);
@@ -67,33 +67,33 @@ impl<T: Float> PackedMatrix<T> {
         }
     }
 
-    /// Copies `b`, or its transpose, to row `row` and column `column` of the packed matrix. So matrices side by side, or below
-    /// each other, are packed one by one.
+    /// Copies `b`, or the transpose of `b`, into the packed matrix, from row `row` and column `column` on. So a matrix of
+    /// several blocks is packed block by block.
     ///
     /// # Panics
-    /// Unless `b` fits there.
+    /// If `b` reaches beyond the packed matrix.
     pub fn put(&mut self, b: View<'_, T>, transpose: Transpose, (row, column): (usize, usize)) {
         let (rows, columns) = transpose.shape((b.rows(), b.width()));
         assert!(row + rows <= self.k && column + columns <= self.n, "a part of a matrix to pack");
         T::put(self, b, transpose, (row, column));
     }
 
-    /// Rows of the matrix: the length of every sum.
+    /// The number of rows K of the matrix: the length of every sum.
     pub fn k(&self) -> usize {
         self.k
     }
 
-    /// Columns of the matrix.
+    /// The number of columns N of the matrix.
     pub fn n(&self) -> usize {
         self.n
     }
 
-    /// Columns of a panel; the last panel may be partly empty.
+    /// The number of columns of a panel; the last panel may be partly empty.
     pub fn panel_width(&self) -> usize {
         self.width
     }
 
-    /// Number of panels.
+    /// The number of panels.
     pub fn panels(&self) -> usize {
         self.n.div_ceil(self.panel_width())
     }
@@ -104,18 +104,18 @@ impl<T: Float> PackedMatrix<T> {
         (panels.start * width).min(self.n)..(panels.end * width).min(self.n)
     }
 
-    /// Returns all numbers, and the room behind them.
+    /// Returns the packed numbers, with any spare elements at the end.
     pub(super) fn numbers(&self) -> &[T] {
         &self.data[self.start..]
     }
 
-    /// Returns all numbers and the room behind them, to be filled.
+    /// Returns the packed numbers, with any spare elements at the end, for writing.
     pub(super) fn numbers_mut(&mut self) -> &mut [T] {
         &mut self.data[self.start..]
     }
 }
 
-/// Copies a part that fits into panels, for [`PackedMatrix::put`].
+/// [`PackedMatrix::put`] for f32, which copies into panels. The caller has checked that the part fits.
 pub(super) fn put_in_panels(
     packed: &mut PackedMatrix<f32>,
     b: View<'_, f32>,
@@ -145,14 +145,15 @@ pub(super) fn put_in_panels(
     }
 }
 
-/// Returns the index of the first cache line in an array that has a line to spare.
+/// Returns the index of the first element that starts a cache line; the array must have a spare line.
 pub(super) fn aligned<T>(data: &[T]) -> usize {
-    // Where the allocator's address is not known (an interpreter), alignment is only speed.
+    // In an interpreter such as Miri the address may be unknown. Alignment affects only the speed.
     let spare = ALIGNMENT / size_of::<T>();
     Some(data.as_ptr().align_offset(ALIGNMENT)).filter(|&start| start <= spare).unwrap_or(0)
 }
 
-/// Copies rows of `b` to columns of a panel of `width`, from column `first` on; in blocks, so that both sides stay in cache.
+/// Copies rows of `b` to columns of a panel of `width` columns, from column `first` on; in blocks, so that source and target
+/// stay in cache.
 fn pack_transposed(b: View<'_, f32>, panel: &mut [f32], (width, first): (usize, usize)) {
     const BLOCK: usize = 16;
     for (block, to) in panel.chunks_mut(width * BLOCK).enumerate() {
@@ -166,7 +167,7 @@ fn pack_transposed(b: View<'_, f32>, panel: &mut [f32], (width, first): (usize, 
     }
 }
 
-/// Computes `c = a·b`, or `c += a·b` with the finished sums.
+/// Computes `c = a·b`, or adds the finished sums to `c`.
 ///
 /// # Panics
 /// Unless `a` is M × K, `b` K × N and `c` M × N.
@@ -174,8 +175,9 @@ pub fn product<T: Float>(a: View<'_, T>, b: &PackedMatrix<T>, c: ViewMut<'_, T>,
     product_panels(a, b, 0..b.panels(), None, c, assign);
 }
 
-/// Computes `c = bias + a·b` with the finished sums, or `c += …`; without a bias it equals [`product`]. Up to `threads` threads
-/// of rayon's pool share the columns, with the same bits: for few rows, which cannot be divided.
+/// Computes `c = bias + a·b`, or adds the finished sums to `c`; without a bias, the result is the result of [`product`]. Up to
+/// `threads` threads of rayon's pool divide the columns, for products whose rows are too few to divide; the bits do not depend
+/// on the number of threads.
 ///
 /// # Panics
 /// Unless `a` is M × K, `b` K × N, `bias` N and `c` M × N.
@@ -212,7 +214,7 @@ fn share_columns<T: Float>(
     );
 }
 
-/// Computes the columns of the product that a range of panels holds, so that threads may share the columns; `c` and `bias` have
+/// Computes the columns of [`affine`] that a range of panels holds, so that threads can divide the columns. `c` and `bias` have
 /// only these columns ([`PackedMatrix::columns`]).
 ///
 /// # Panics
@@ -247,7 +249,7 @@ pub(super) fn checked<T: Float>(
     columns
 }
 
-/// Computes [`product_panels`] by tiles, cut for a given CPU.
+/// Computes [`product_panels`] by tiles, with the block sizes for a given CPU.
 pub(super) fn product_by_tiles(
     cpu: Cpu,
     a: View<'_, f32>,
@@ -270,7 +272,7 @@ pub(super) fn product_by_tiles(
     let bias = bias.map_or(std::ptr::null(), <[f32]>::as_ptr);
     let block = cpu.product_block(rows, width);
     let cuts = k.div_ceil(block.k).max(1);
-    // Sums that are added to `c` are kept apart until they are finished.
+    // Sums that are to be added to `c` are computed in scratch until they are finished.
     let mut room = MaybeUninit::<[f32; ADDED_ROWS * MAX_COLUMNS]>::uninit();
     let apart = assign == Assign::Add && cuts > 1;
     for rows in even_blocks(rows, if apart { block.rows.min(ADDED_ROWS) } else { block.rows }) {

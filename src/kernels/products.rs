@@ -8,12 +8,12 @@ use super::path::Path;
 use super::picked::RowSource;
 use super::view::{View, ViewMut};
 
-/// Whether a matrix is taken as it lies or transposed.
+/// Whether a stored matrix or its transpose is the operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transpose {
-    /// As it lies.
+    /// The stored matrix.
     No,
-    /// Rows as columns.
+    /// The transpose of the stored matrix.
     Yes,
 }
 
@@ -36,7 +36,8 @@ impl Transpose {
     }
 }
 
-/// A right-hand matrix, K × N, in panels of columns: in f32 the panels lie one after another, in f64 the matrix lies row by row.
+/// A right-hand matrix, K × N, in panels of columns: in f32 one panel after another is stored, in f64 the matrix is stored row
+/// by row.
 #[derive(Debug)]
 pub struct PackedMatrix<T> {
     pub(super) data: Vec<T>,
@@ -48,12 +49,12 @@ pub struct PackedMatrix<T> {
     pub(super) path: Path,
 }
 
-/// Scratch of weight gradients, kept from call to call. For each thread: a panel of `dy`, some columns of `x`, and for a
-/// transposed result a part of it before transposition.
+/// Scratch of weight gradients, kept from call to call. For each thread it holds a panel of `dy`, some columns of `x`, and, if
+/// the result is transposed, a part of the result before transposition.
 #[derive(Debug, Default)]
 pub struct GradientRoom<T>(pub(super) Vec<Vec<T>>);
 
-/// The gradient of a weight, whether it is written or added, and whether the weight lies transposed.
+/// The gradient of a weight, whether it is written or added, and whether the weight is stored transposed.
 pub type WeightGradient<'a, T> = (ViewMut<'a, T>, Assign, Transpose);
 /// The gradient of a bias, and whether it is written or added.
 pub(super) type BiasGradient<'a, T> = (&'a mut [T], Assign);
@@ -68,9 +69,9 @@ pub struct Gradients<'a, T> {
 
 /// The products of an element type. Sealed: only `f32` and `f64` have them.
 pub trait Products: Sized {
-    /// Columns of a panel of a packed matrix of `n` columns.
+    /// Returns the number of columns per panel of a packed matrix with `n` columns.
     fn panel_width(path: Path, n: usize) -> usize;
-    /// Copies a part that fits, for [`PackedMatrix::put`].
+    /// Implements [`PackedMatrix::put`], for a part that fits.
     fn put(packed: &mut PackedMatrix<Self>, b: View<'_, Self>, transpose: Transpose, at: (usize, usize));
     /// Computes [`product_panels`](super::product_panels).
     fn product(

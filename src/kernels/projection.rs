@@ -2,20 +2,20 @@
 //!
 //! out_j = 1/√k · Σ_e v_e · s(c_e, j), over the entries e of a row, in columns c_e with values v_e, where s is 1 or −1 with
 //! equal probability: D. Achlioptas, "Database-friendly random projections: Johnson-Lindenstrauss with binary coins", Journal
-//! of Computer and System Sciences 66, 2003. The sign is a bit of a counter's random number, so that it depends on seed,
-//! column and j alone: a column may have any number, and no vocabulary need be known.
+//! of Computer and System Sciences 66, 2003. The sign is a bit of a counter-based random number, so it depends only on seed,
+//! column and j. So columns may have any numbers, and the number of columns need not be known.
 
 use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::random::philox;
 
-/// Signs per call of the counter's function.
+/// The number of signs that [`signs`] returns at once.
 const SIGNS: usize = 128;
-/// Signs per word.
+/// The number of signs per word.
 const WORD: usize = 32;
 
-/// Projects a sparse row: `out[j]` = 1/√k · Σ_e `values[e]` · s(`indices[e]`, j), k = `out.len()`, added in the order of the
-/// entries; zeros for a row without entries. A column may occur more than once.
+/// Projects a sparse row: `out[j]` = 1/√k · Σ_e `values[e]` · s(`indices[e]`, j), where k = `out.len()` and the terms are added
+/// in the order of the entries. A row without entries gives zeros. A column may occur more than once.
 ///
 /// ```
 /// use unpadded::kernels::projection::project_csr_row;
@@ -33,8 +33,8 @@ pub fn project_csr_row<T: Float>(indices: &[i64], values: &[T], seed: u64, out: 
     sweep(Project { indices, values, seed, out });
 }
 
-/// Computes the gradient of the values: `dvalues[e]` = 1/√k · Σ_j s(`indices[e]`, j) · `dout[j]`, in an order that depends on k
-/// alone.
+/// Computes the gradient of the values: `dvalues[e]` = 1/√k · Σ_j s(`indices[e]`, j) · `dout[j]`, summed in an order that
+/// depends only on k.
 ///
 /// # Panics
 /// Unless there is one value for each index.
@@ -54,7 +54,7 @@ fn signs(seed: u64, column: i64, part: usize) -> [u32; SIGNS / WORD] {
 /// Returns 1 or −1 for each bit of a word.
 #[inline(always)]
 fn spread<T: Float>(word: u32) -> [T; WORD] {
-    // A shift and a table of bits for each lane: this becomes vector code.
+    // A constant bit for each element, so that the compiler makes vector code.
     std::array::from_fn(|bit| if word & (1 << bit) == 0 { T::ONE } else { -T::ONE })
 }
 
@@ -123,7 +123,7 @@ impl<T: Float> Sweep for Gradient<'_, T> {
                 }
                 half /= 2;
             }
-            // Without numbers there is no scale either.
+            // For k = 0 the scale 1/√k does not exist.
             *dvalue = if self.dout.is_empty() { T::ZERO } else { scale * sums[0] };
         }
     }

@@ -1,8 +1,8 @@
-//! Random numbers as a function of the position of their use, not of earlier draws.
+//! Random numbers that depend only on the position of their use, not on earlier draws.
 //!
-//! Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011) turns a
-//! counter and a key into four words. Seed, step, operator, sequence and position are chained through it into a row's
-//! key, and the column counts: so a token's dropout mask is the same in any batch and on any number of threads.
+//! Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011) turns a counter and a
+//! key into four words. Seed, step, operator, sequence and position are hashed by Philox into the key of a row; the column is
+//! in the counter. So a token's dropout mask is the same in any batch and on any number of threads.
 
 use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
@@ -36,7 +36,8 @@ pub fn uniform01<T: Float>(seed: u64, counter: [u32; 4]) -> T {
 
 #[inline(always)]
 fn from_word<T: Float>(word: u32) -> T {
-    // 24 bits: exact in f32, and never rounded up to 1. Through i32, which has vector conversions everywhere.
+    // 24 bits are exact in f32, and never rounded up to 1. The conversion is from i32, for which every CPU has vector
+    // instructions.
     T::from_f64(f64::from((word >> 8) as i32) * (1.0 / f64::from(1 << 24)))
 }
 
@@ -47,7 +48,7 @@ pub struct RowStream {
     pub seed: u64,
     /// The training step.
     pub step: u64,
-    /// The operator's unique number.
+    /// The number of the operator, which is unique in its program.
     pub operator: u64,
     /// The sequence's number, which does not depend on its batch.
     pub sequence: u64,
@@ -56,7 +57,7 @@ pub struct RowStream {
 }
 
 impl RowStream {
-    /// The key and three words of the counter; the fourth counts columns.
+    /// Returns the key and three words of the counter; the fourth word counts columns.
     fn key(&self) -> ([u32; 2], [u32; 3]) {
         let chain =
             |a: u64, b: u64, key| philox([a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32], key);
@@ -83,8 +84,8 @@ pub fn fill_uniform<T: Float>(stream: RowStream, out: &mut [T]) {
     sweep(Fill { key, row, out });
 }
 
-/// Fills a row with numbers in 0..1 of 53 random bits, each from two words: for uses that 24 bits are too coarse for. A shorter
-/// row is the start of a longer row.
+/// Fills a row with numbers in 0..1 of 53 random bits, each from two words, for uses that need more than 24 bits. A shorter row
+/// is the start of a longer row.
 ///
 /// ```
 /// use unpadded::kernels::random::{RowStream, fill_uniform_53};
@@ -120,7 +121,8 @@ impl<T: Float> Sweep for Fill<'_, T> {
     fn run<A: Arithmetic>(self) {
         const BLOCKS: usize = 32;
         for (chunk, out) in self.out.chunks_mut(4 * BLOCKS).enumerate() {
-            // Word by word, so that the blocks become the lanes of a vector; all of them, for a fixed length.
+            // One array per word of the blocks, so that blocks become the lanes of a vector. All blocks are computed, for a
+            // constant length.
             let mut words = [[0; BLOCKS]; 4];
             let [w0, w1, w2, w3] = &mut words;
             for i in 0..BLOCKS {

@@ -1,4 +1,4 @@
-//! Rows by number: gather, scatter, add, and merge duplicates in a fixed order.
+//! Gathers rows by number, and merges rows with equal numbers in a fixed order.
 
 use std::ops::Range;
 
@@ -17,9 +17,9 @@ pub fn gather_rows<T: Copy>(src: View<'_, T>, index: &[usize], mut out: ViewMut<
     }
 }
 
-/// The plan for merging a row-sparse gradient: the rows that occur in a batch, and the positions where they occur.
+/// The plan for merging a gradient of selected rows: the distinct rows of a batch, each with the positions where it occurs.
 ///
-/// It is scratch that is reused for every batch; once grown it allocates nothing.
+/// The plan is scratch that is reused for every batch; once it has grown, planning allocates nothing.
 #[derive(Debug, Clone, Default)]
 pub struct RowMerge {
     ids: Vec<i64>,
@@ -30,19 +30,19 @@ pub struct RowMerge {
     spare_order: Vec<u32>,
 }
 
-/// Turns signed order into unsigned order.
+/// The bit that is flipped, so that the order of signed ids is the order of unsigned keys.
 const SIGN: u64 = 1 << 63;
-/// Bits of a position in a batch.
+/// The number of bits of a position in a batch.
 const PLACE_BITS: u32 = u32::BITS;
 
-/// Some bits of a key, by which it is sorted in one pass.
+/// Some bits of a key, by which one pass of the radix sort sorts.
 struct Digit {
     shift: u32,
     bits: u32,
 }
 
 impl Digit {
-    /// The most bits of a digit: the counts of its values stay in the nearest cache.
+    /// The maximum number of bits of a digit: the counts of all its values stay in the nearest cache.
     const MOST: u32 = 11;
 
     /// Returns the digits of `bits` bits from bit `from` on, lowest first.
@@ -51,7 +51,7 @@ impl Digit {
         (0..bits).step_by(each as usize).map(move |at| Self { shift: from + at, bits: each.min(bits - at) })
     }
 
-    /// Calls `put` with each key's index and its position in a stable sort by this digit.
+    /// Calls `put` with each key's index, and the key's position after a stable sort by this digit.
     fn each(&self, keys: &[u64], mut put: impl FnMut(usize, usize)) {
         let digit = |key: u64| (key >> self.shift) as usize & ((1 << self.bits) - 1);
         let mut next = [0u32; 1 << Self::MOST];
@@ -111,14 +111,14 @@ impl RowMerge {
         self.starts.push(ids.len());
     }
 
-    /// Sorts the keys and with them the order, stably, digit by digit; only bits in which keys differ are sorted.
+    /// Sorts the keys, and `order` with them, by a stable radix sort; bits in which all keys agree are skipped.
     fn sort(&mut self) {
         let Self { keys, order, spare_keys, spare_order, .. } = self;
         let first = keys.first().copied().unwrap_or(0);
         let bits = u64::BITS - keys.iter().fold(0, |bits, &key| bits | (key ^ first)).leading_zeros();
         spare_keys.resize(keys.len(), 0);
         if bits <= PLACE_BITS {
-            // The differing bits and the position fit into one number, so that half as many bytes are moved.
+            // The differing bits and the position fit into one number, so that each pass moves half the bytes.
             let differing = (1 << bits) - 1;
             for (place, key) in keys.iter_mut().enumerate() {
                 *key = (*key & differing) << PLACE_BITS | place as u64;
@@ -155,15 +155,16 @@ impl RowMerge {
         &self.order[self.starts[i]..self.starts[i + 1]]
     }
 
-    /// Returns how many occurrences the distinct ids before the `i`-th have in total; `i` may be the number of ids.
+    /// Returns how many occurrences the first `i` distinct ids have in total.
     ///
     /// # Panics
-    /// If there are fewer than `i`.
+    /// If there are fewer than `i` distinct ids.
     pub fn occurrences_before(&self, i: usize) -> usize {
         self.starts[i]
     }
 
-    /// Merges rows: `out[i]` = the sum of the rows of `values` at [`Self::occurrences`] of `i`, added in their order.
+    /// Merges rows: `out[i]` = the sum of the rows of `values` at [`Self::occurrences`] of `i`, added in the order of the
+    /// occurrences.
     ///
     /// # Panics
     /// Unless `values` has the planned number of rows and `out` one row for every distinct id, equally wide.
@@ -171,7 +172,8 @@ impl RowMerge {
         self.merge_range(values, 0..self.ids().len(), out);
     }
 
-    /// Merges the rows of a range of the distinct ids, so that threads may share the work; `out` has a row for each id.
+    /// As [`Self::merge`], for a range of the distinct ids, so that threads can divide the work; `out` has one row for each id
+    /// of the range.
     ///
     /// # Panics
     /// As [`Self::merge`].

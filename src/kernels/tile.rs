@@ -1,9 +1,10 @@
-//! The innermost loop of the packed products in f32: a few rows times one or more column panels, sums held in registers.
+//! The innermost loop of the packed products in f32: a few rows times one or more panels of columns, with the sums in
+//! registers.
 //!
-//! One generic source, [`tile`], over a [`Vector`] type; a macro wraps each size in a function compiled for its
-//! instructions. The left side is read as it lies, or transposed: then the sums run down its columns. Every output element
-//! has one sum, started at 0 and extended by `a[i][k]·b[k][j]` for k ascending. A sum may stop at any k, be stored, and continue
-//! from there: neither a stop nor the size of a tile changes an element's bits.
+//! One generic source, [`tile`], over a [`Vector`] type; a macro wraps each size in a function that is compiled for the
+//! vector's instructions. The left matrix is read by rows, or transposed, by columns. Every output element has one sum, started
+//! at 0 and extended by `a[i][k]·b[k][j]` for k ascending. A sum may be stored after any k and continued later. Neither a stop
+//! nor the size of a tile changes an element's bits.
 
 use std::mem::MaybeUninit;
 
@@ -12,34 +13,34 @@ use super::prefetch;
 
 /// The usual number of vectors side by side in a panel of columns.
 pub(super) const PANEL_VECTORS: usize = 2;
-/// Elements of the widest vector.
+/// The number of elements of the widest vector.
 pub(super) const MAX_LANES: usize = 16;
 
-/// Rows × panels of one product.
+/// The operands of a tile: rows of `a`, panels of `b` and elements of `c`.
 pub(super) struct Tile {
-    /// Length of the sums.
+    /// The length of the sums.
     pub(super) k: usize,
-    /// First row of `a`, or of a transposed tile first column.
+    /// The first row of `a`; for a transposed tile, the first column.
     pub(super) a: *const f32,
-    /// Elements between rows of `a` as it lies.
+    /// The number of elements between the starts of two stored rows of `a`.
     pub(super) a_stride: usize,
-    /// First panel of `b`.
+    /// The first panel of `b`.
     pub(super) b: *const f32,
-    /// Elements between panels of `b`.
+    /// The number of elements between the starts of two panels of `b`.
     pub(super) b_stride: usize,
-    /// First element of `c`.
+    /// The first element of `c`.
     pub(super) c: *mut f32,
-    /// Elements between rows of `c`.
+    /// The number of elements between the starts of two rows of `c`.
     pub(super) c_stride: usize,
-    /// Columns of `c` that exist; the panels may be wider.
+    /// The number of columns of `c`; the panels may be wider.
     pub(super) columns: usize,
-    /// The stored sums of the same columns from which the sums continue; null where the sums begin.
+    /// The stored sums that are continued; null if the sums start at 0.
     pub(super) from: *const f32,
-    /// Elements between rows of `from`.
+    /// The number of elements between the starts of two rows of `from`.
     pub(super) from_stride: usize,
-    /// The bias of each column, the same for every row; null for none.
+    /// The bias of each column; null for no bias.
     pub(super) bias: *const f32,
-    /// Adds the result to `c` instead of replacing it.
+    /// Whether the result is added to `c` instead of replacing it.
     pub(super) add: bool,
 }
 
@@ -55,7 +56,7 @@ pub(super) struct Size {
     pub(super) vectors: usize,
 }
 
-/// Returns the elements of a vector.
+/// Returns the number of elements of a path's vectors.
 pub(super) fn lanes(path: Path) -> usize {
     match path {
         Path::Avx512 => 16,
@@ -64,13 +65,13 @@ pub(super) fn lanes(path: Path) -> usize {
     }
 }
 
-/// Returns the tile of a size within [`max_rows`] and [`max_panels`], of rows as they lie.
+/// Returns the tile that reads rows of `a`. The size must be within [`max_rows`] and [`max_panels`].
 pub(super) fn of_rows(path: Path, size: Size) -> TileFn {
     sized(path, size, false)
 }
 
-/// Returns the tile of `rows` columns of `a`, read as rows, within [`max_rows`], × one panel of [`PANEL_VECTORS`]. Its sums begin
-/// at 0 and have no bias.
+/// Returns the tile that reads `rows` columns of `a`, at most [`max_rows`], as rows, and one panel of [`PANEL_VECTORS`]
+/// vectors. Its sums start at 0 and have no bias.
 pub(super) fn of_columns(path: Path, rows: usize) -> TileFn {
     sized(path, Size { rows, panels: 1, vectors: PANEL_VECTORS }, true)
 }
@@ -87,7 +88,8 @@ fn sized(path: Path, size: Size, transposed: bool) -> TileFn {
     }
 }
 
-/// Returns the vectors of a panel for a matrix of `columns` columns: the columns that fill up the last panel are lost work.
+/// Returns the number of vectors per panel for a matrix of `columns` columns. The choice keeps the last panel's empty columns
+/// few, since computing them is lost work.
 pub(super) fn panel_vectors(path: Path, columns: usize) -> usize {
     let filled = |vectors: usize| columns.div_ceil(vectors * lanes(path)) * vectors;
     if matches!(path, Path::Avx512 | Path::Neon) && filled(3) < filled(PANEL_VECTORS) {
@@ -97,7 +99,7 @@ pub(super) fn panel_vectors(path: Path, columns: usize) -> usize {
     }
 }
 
-/// Returns the most rows of a tile whose panels have `vectors` vectors.
+/// Returns the maximum number of rows of a tile whose panels have `vectors` vectors.
 pub(super) fn max_rows(path: Path, vectors: usize) -> usize {
     match (path, vectors) {
         (Path::Avx512 | Path::Neon, PANEL_VECTORS) => 12,
@@ -106,7 +108,8 @@ pub(super) fn max_rows(path: Path, vectors: usize) -> usize {
     }
 }
 
-/// Returns the most panels of a tile of `rows` rows: few rows have more panels, so that enough sums grow at a time.
+/// Returns the maximum number of panels of a tile of `rows` rows. With few rows there are more panels, so that there are enough
+/// independent sums.
 pub(super) fn max_panels(path: Path, vectors: usize, rows: usize) -> usize {
     match (path, vectors, rows) {
         (Path::Avx512 | Path::Neon, PANEL_VECTORS, 1) => 4,
@@ -118,7 +121,7 @@ pub(super) fn max_panels(path: Path, vectors: usize, rows: usize) -> usize {
     }
 }
 
-/// A register of elements. Its methods must run inside a function that has its instructions.
+/// A vector register of f32 elements. Its methods must run inside a function that is compiled for its instructions.
 pub(super) trait Vector: Copy {
     const LANES: usize;
     unsafe fn splat(value: f32) -> Self;
@@ -141,13 +144,14 @@ unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize,
     // columns, which the caller vouches for. In `room` each vector has its place, which is written before it is read.
     unsafe {
         let zero = V::splat(0.0);
-        // All code that touches the sums must be short loops of two levels: the compiler unrolls them, and keeps the sums in
-        // registers. In memory a tile is half as fast: so where not all columns exist, they go through `room`.
+        // All code that touches the sums must be short loops of at most two levels, which the compiler unrolls, so that the
+        // sums stay in registers. With sums in memory a tile is half as fast; so if not all columns exist, the sums are loaded
+        // and stored through `room`.
         let mut sums = [[zero; COLUMNS]; ROWS];
         let mut room = MaybeUninit::<[[V; COLUMNS]; ROWS]>::uninit();
         let room = room.as_mut_ptr().cast::<f32>();
         let width = COLUMNS * V::LANES;
-        // Without elements (k = 0) there may be nothing to point into.
+        // For k = 0 there may be no element for a pointer to point to.
         let mut rows = [t.a; ROWS];
         for (i, row) in rows.iter_mut().enumerate() {
             *row = t.a.wrapping_add(i * t.a_stride);
@@ -333,9 +337,9 @@ macro_rules! neon_vector {
             const LANES: usize = $lanes;
             #[inline(always)]
             unsafe fn splat(mut value: f32) -> Self {
-                // Only keeps the number in a register: else the compiler fills a vector by `ld1r`, which occupies one of
-                // the units that multiply. So `fmla` takes the number as an element.
-                // SAFETY: it is empty; and every 64-bit ARM has the instructions.
+                // This keeps the number in a register, so that `fmla` reads it as an element of a vector. Otherwise the
+                // compiler fills a vector by `ld1r`, which occupies one of the units that multiply. SAFETY: the assembly is
+                // empty, and every 64-bit ARM has the instructions.
                 unsafe {
                     asm!("/* {0:v} */", inout(vreg) value, options(pure, nomem, nostack, preserves_flags));
                     std::arch::aarch64::$splat(value)
@@ -381,7 +385,7 @@ macro_rules! tile_table {
             >(
                 t: &Tile,
             ) {
-                // SAFETY: the caller's promise, passed on.
+                // SAFETY: the caller guarantees what `tile` requires.
                 unsafe { tile::<$vector, ROWS, COLUMNS, VECTORS, TRANSPOSED>(t) }
             }
             match (size.vectors, size.rows, size.panels, transposed) {
@@ -393,7 +397,7 @@ macro_rules! tile_table {
     };
 }
 
-/// The sizes that fill 32 registers.
+/// The tile sizes for CPUs with 32 vector registers.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! wide_table {
     ($name:ident, $vector:ty, [$($feature:meta)?]) => {
@@ -411,7 +415,7 @@ macro_rules! wide_table {
     };
 }
 
-/// The sizes that fill 16 registers.
+/// The tile sizes for CPUs with 16 vector registers.
 macro_rules! narrow_table {
     ($name:ident, $vector:ty, [$($feature:meta)?]) => {
         tile_table!(

@@ -1,13 +1,13 @@
-//! Rows with a stride, which every kernel and operator reads and writes.
+//! Views: rows of elements with a stride, the inputs and outputs of every kernel and operator.
 //!
-//! A [`View`] is `rows` × `width` elements whose rows lie `stride` elements apart, so that a range of columns of a
-//! wider matrix (a feature split, a packed layout) is a view and not a copy. Views are made from slices, or, where
-//! several parts of one buffer are read and written together, by [`super::arena::Arena`], which checks that they
-//! do not overlap.
+//! A [`View`] is `rows` × `width` elements; the starts of two rows are `stride` elements apart, so that a range of columns of a
+//! wider matrix (a feature split, a packed layout) is a view and not a copy. Views are made from slices, or, if several regions
+//! of one buffer are read and written together, by [`super::arena::Arena`], which checks that written regions do not overlap
+//! others.
 
 use std::marker::PhantomData;
 
-/// The shape of a view; the view's owner keeps the start.
+/// The shape and stride of a view, without its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Extent2 {
     /// Number of rows.
@@ -19,21 +19,21 @@ pub struct Extent2 {
 }
 
 impl Extent2 {
-    /// Returns the number of elements from the first to the last, gaps included; 0 if there are none.
+    /// Returns the number of elements from the first to the last, gaps between rows included; 0 for a view without elements.
     pub fn span(&self) -> usize {
         if self.rows == 0 || self.width == 0 {
             return 0;
         }
-        // Saturating: no slice is that long, so that a check against a length refuses it.
+        // Saturating: no slice has the maximum length, so a check against a slice's length refuses the view.
         (self.rows - 1).saturating_mul(self.stride).saturating_add(self.width)
     }
 
-    /// Sets the stride of rows without elements to 0, so that no row lies beyond the start.
+    /// Sets the stride to 0 if rows have no elements, so that every row starts at the view's start.
     fn settled(self) -> Self {
         Self { stride: if self.width == 0 { 0 } else { self.stride }, ..self }
     }
 
-    /// Panics unless `len` elements hold the view: the check that every safe constructor makes.
+    /// Panics unless the view fits into `len` elements; every safe constructor calls this check.
     fn check(&self, len: usize) {
         assert!(
             self.stride >= self.width || self.rows <= 1,
@@ -45,7 +45,7 @@ impl Extent2 {
     }
 }
 
-/// Rows that are read.
+/// A view for reading.
 #[derive(Clone, Copy)]
 pub struct View<'a, T> {
     start: *const T,
@@ -53,7 +53,7 @@ pub struct View<'a, T> {
     life: PhantomData<&'a [T]>,
 }
 
-/// Rows that are written.
+/// A view for writing.
 pub struct ViewMut<'a, T> {
     start: *mut T,
     extent: Extent2,
@@ -143,7 +143,7 @@ impl<'a, T> View<'a, T> {
         assert!(from <= to && to <= self.extent.rows, "rows {from}..{to} of {}", self.extent.rows);
         let offset = if from == to { 0 } else { from * self.extent.stride };
         Self {
-            // SAFETY: a part of what the constructor vouched for; an empty range stays at the start.
+            // SAFETY: these rows are rows of this view; an empty range keeps the view's start.
             start: unsafe { self.start.add(offset) },
             extent: Extent2 { rows: to - from, ..self.extent },
             ..*self
@@ -158,7 +158,7 @@ impl<'a, T> View<'a, T> {
         assert!(from <= to && to <= self.extent.width, "columns {from}..{to} of {}", self.extent.width);
         let offset = if self.extent.rows == 0 { 0 } else { from };
         Self {
-            // SAFETY: a part of what the constructor vouched for.
+            // SAFETY: these columns are columns of this view.
             start: unsafe { self.start.add(offset) },
             extent: Extent2 { width: to - from, ..self.extent },
             ..*self
@@ -249,7 +249,7 @@ impl<'a, T> ViewMut<'a, T> {
         })
     }
 
-    /// Sets every element.
+    /// Sets every element to `value`.
     pub fn fill(&mut self, value: T)
     where
         T: Copy,
@@ -267,7 +267,7 @@ impl<'a, T> ViewMut<'a, T> {
         assert!(at <= self.extent.rows, "split at row {at} of {}", self.extent.rows);
         let rest = self.extent.rows - at;
         let offset = if rest == 0 { 0 } else { at * self.extent.stride };
-        // SAFETY: two disjoint parts of what this view owns.
+        // SAFETY: the two parts are disjoint parts of this view, which is consumed.
         let second = unsafe { self.start.add(offset) };
         (
             ViewMut { extent: Extent2 { rows: at, ..self.extent }, ..self },
@@ -283,7 +283,7 @@ impl<'a, T> ViewMut<'a, T> {
         assert!(from <= to && to <= self.extent.width, "columns {from}..{to} of {}", self.extent.width);
         let offset = if self.extent.rows == 0 { 0 } else { from };
         Self {
-            // SAFETY: a part of what this view owns.
+            // SAFETY: these columns are columns of this view, which is consumed.
             start: unsafe { self.start.add(offset) },
             extent: Extent2 { width: to - from, ..self.extent },
             ..self
@@ -298,7 +298,7 @@ impl<'a, T> ViewMut<'a, T> {
         let Extent2 { rows, width, stride } = self.extent;
         assert!(at <= width, "split at column {at} of {width}");
         let offset = if rows == 0 { 0 } else { at };
-        // SAFETY: two disjoint parts of what this view owns.
+        // SAFETY: the two parts are disjoint parts of this view, which is consumed.
         let second = unsafe { self.start.add(offset) };
         (
             ViewMut { extent: Extent2 { rows, width: at, stride }, ..self },

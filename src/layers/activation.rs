@@ -2,7 +2,7 @@
 
 use crate::program::Var;
 
-/// An activation function, applied to every number, for the options of layers.
+/// An activation function, which a layer applies to every number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Activation {

@@ -1,4 +1,5 @@
-//! The adaptive softmax: rare classes are in clusters that only rows with a label of the cluster compute.
+//! The adaptive softmax: rare classes are in clusters, and the loss computes a cluster only for rows with a label in the
+//! cluster.
 
 use super::layer::at_least_one;
 use crate::error::Error;
@@ -6,10 +7,11 @@ use crate::layers::{Instance, Layer, Linear};
 use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
-/// An adaptive softmax over many classes, ordered from the most frequent to the rarest; it costs about as much as the frequent classes
-/// alone (Grave et al., "Efficient softmax approximation for GPUs", 2017). The head computes the first cluster of classes and one class
-/// for each further cluster. A further cluster is computed only for rows whose label is in it, from narrower vectors the rarer it is:
-/// p(class) = softmax(x · W_head)_cluster · softmax((x · P_cluster) · W_cluster)_class.
+/// An adaptive softmax over many classes, which must be ordered from the most frequent to the rarest. Its loss costs about as
+/// much as a softmax over the frequent classes alone (Grave et al., "Efficient softmax approximation for GPUs", 2017). The head
+/// computes the first cluster of classes and one class for each further cluster. The loss computes a further cluster only for
+/// rows whose label is in it. The rarer the cluster, the narrower the vectors it is computed from: p(class) = softmax(x ·
+/// W_head)_cluster · softmax((x · P_cluster) · W_cluster)_class.
 ///
 /// ```
 /// use unpadded::layers::{AdaptiveSoftmax, Embedding};
@@ -38,8 +40,9 @@ pub struct AdaptiveSoftmax {
 }
 
 impl AdaptiveSoftmax {
-    /// An adaptive softmax over `classes` classes, cut at the ascending `cutoffs`: the head has the classes below the first cutoff, each
-    /// cluster the classes up to the next cutoff, the last cluster the rest. Each cluster's vectors are a quarter as wide as the previous.
+    /// An adaptive softmax over `classes` classes, cut at the ascending `cutoffs`: the head has the classes below the first
+    /// cutoff, each cluster the classes up to the next cutoff, the last cluster the rest. The vectors of each cluster are a
+    /// quarter as wide as the vectors of the previous cluster.
     pub fn new(classes: usize, cutoffs: &[usize]) -> Self {
         let ends = cutoffs.iter().copied().chain([classes]).collect();
         Self { ends, divide: 4, head_bias: true, name: None }
@@ -113,7 +116,8 @@ impl Layer for AdaptiveSoftmax {
 }
 
 impl AdaptiveSoftmax {
-    /// The number of columns of the head. The sum does not overflow where the cutoffs ascend.
+    /// The number of columns of the head: classes below the first cutoff, and one per cluster. The sum does not overflow if the
+    /// cutoffs ascend.
     fn of_head(&self) -> usize {
         self.ends[0] + (self.ends.len() - 1)
     }
@@ -128,8 +132,8 @@ impl AdaptiveSoftmax {
         None
     }
 
-    /// Checks the cutoffs, and that given weights have one cluster for each cutoff: weights made for other cutoffs would compute
-    /// a softmax over other classes.
+    /// Checks the cutoffs, and that given weights have one cluster for each cutoff. Weights for other cutoffs would compute a
+    /// softmax over other classes.
     fn fits(&self, net: &Builder, weights: &AdaptiveWeights) -> Option<()> {
         self.ordered(net)?;
         let (cutoffs, clusters) = (self.ends.len() - 1, weights.clusters.len());
@@ -165,12 +169,13 @@ fn classes(net: &Builder, logits: Var, of: &str, expected: usize) -> Var {
 }
 
 impl Instance<AdaptiveSoftmax> {
-    /// −ln p(label) of each row of `x`, `[rows]`. A cluster's classes are computed only for the rows whose label is in the cluster.
+    /// Computes the loss −ln p(label) of each row of `x`, `[rows]`. A cluster's classes are computed only for the rows whose
+    /// label is in the cluster.
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold rows of floats, `labels` are not whole numbers in its rows, the cutoffs do not ascend, or
-    /// given weights ([`Builder::layer_with`]) were made for other cutoffs; when the program runs, if a label is not below the number of
-    /// classes; in a step block, if a memory reaches the labels.
+    /// If `x` has no LoD or does not hold rows of floats, `labels` are not whole numbers in its rows, the cutoffs do not
+    /// ascend, or given weights ([`Builder::layer_with`]) were made for other cutoffs; when the program runs, if a label is not
+    /// below the number of classes; in a step block, if the labels depend on a memory.
     #[track_caller]
     pub fn loss(&self, x: Var, labels: Var) -> Var {
         let Some(net) = Builder::of(x) else { return unknown_of(x) };

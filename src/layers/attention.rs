@@ -1,4 +1,4 @@
-//! Multi-head attention: projections around [`dot_attention`](Builder::dot_attention).
+//! Multi-head attention: the projections before and after [`dot_attention`](Builder::dot_attention).
 
 use super::layer::wide;
 use crate::builder_methods;
@@ -20,8 +20,8 @@ pub struct Attention {
     name: Option<String>,
 }
 
-/// The parameters of an [`Attention`]: layers that project queries, keys, values and the output, and the table of numbers by head
-/// and distance that are added to the scores.
+/// The parameters of an [`Attention`]: the layers that project to queries, keys, values and output, and the table of relative
+/// position biases.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AttentionWeights {
@@ -33,12 +33,13 @@ pub struct AttentionWeights {
     pub value: Instance<Linear>,
     /// The projection of the attended values to the output.
     pub out: Instance<Linear>,
-    /// `[heads, 2r + 1]`: the learned numbers added to the scores, by head and distance.
+    /// The relative position biases `[heads, 2r + 1]`, added to the scores by head and distance from −r to r; `None` without
+    /// [`Attention::relative`].
     pub relative: Option<Var>,
 }
 
 impl Attention {
-    /// Self-attention within each sequence, with `heads` heads, as wide as its input, with biases.
+    /// Self-attention within each sequence, with `heads` heads and biases; the output is as wide as the input.
     pub fn new(heads: usize) -> Self {
         let scores = DotAttention::heads(heads);
         Self {
@@ -53,14 +54,14 @@ impl Attention {
         }
     }
 
-    /// Sets the width: the numbers per row in all heads together, and in the output (default: the input's width).
+    /// Sets the width: the numbers per row of the output, and of all heads together (default: the input's width).
     #[must_use]
     pub fn width(self, width: usize) -> Self {
         Self { width: Some(width), ..self }
     }
 
-    /// Makes it cross-attention to the rows of `memory`, such as an encoder's output. The layer's input has as many sequences as
-    /// `memory`, of any lengths, or one row for each sequence.
+    /// Makes the layer cross-attention to the rows of `memory`, such as an encoder's output. The layer's input has as many
+    /// sequences as `memory` (of any lengths), or has one row per sequence of `memory`.
     #[must_use]
     pub fn over(self, memory: Var) -> Self {
         Self { memory: Some(memory), ..self }
@@ -84,8 +85,8 @@ impl Attention {
         Self { rotary: true, ..self }
     }
 
-    /// Adds relative position biases: to each score a learned number by head and by distance from query to key, clipped at `radius`
-    /// rows. The numbers start at zero.
+    /// Adds relative position biases: a learned number for each head and distance from query to key is added to the score.
+    /// Distances are clipped to ±`radius` rows. The biases start at zero.
     #[must_use]
     pub fn relative(self, radius: usize) -> Self {
         Self { relative: Some(radius), ..self }
@@ -172,10 +173,11 @@ impl Layer for Attention {
 }
 
 builder_methods! { Attention, Builder, Var;
-    /// Multi-head attention (Vaswani et al., 2017) within each sequence of `x`, or to the rows of a memory m:
-    /// attend(x·W_q, m·W_k, m·W_v)·W_o, by [`dot_attention`](Self::dot_attention). Parameters: `query.weight`, `key.weight` and
-    /// `value.weight` `[in, width]`, `out.weight` `[width, width]`, each with a `bias` `[width]`, and `relative` if it is requested. The
-    /// output has the rows and the LoD of `x`; rows that see no key get the output's bias.
+    /// Multi-head attention (Vaswani et al., 2017) within each sequence of `x`, or to the rows of a memory m: attend(x·W_q,
+    /// m·W_k, m·W_v)·W_o, by [`dot_attention`](Self::dot_attention). Parameters: `query.weight`, `key.weight` and
+    /// `value.weight` `[in, width]`, `out.weight` `[width, width]`, each with a `bias` `[width]`, and `relative` if
+    /// [`Attention::relative`](crate::layers::Attention::relative) is set. The output has the rows and the LoD of `x`; rows
+    /// that see no key get the output's bias.
     ///
     /// ```
     /// use unpadded::{Builder, DType};

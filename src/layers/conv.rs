@@ -19,8 +19,8 @@ pub struct Conv {
 }
 
 impl Conv {
-    /// A convolution to `channels` columns over the `length` rows around each row. The weight starts by [`init::xavier`], the bias
-    /// at zero. Rows beyond the ends of a sequence are zeros.
+    /// A convolution to `channels` columns over the `length` rows around each row. The weight is initialized by
+    /// [`init::xavier`], the bias with zeros. Rows beyond the ends of a sequence are zeros.
     pub fn new(length: usize, channels: usize) -> Self {
         let context = Context::new(length);
         Self { context, channels, bias: Some(init::zeros()), weight: None, padding: None, name: None }
@@ -57,7 +57,8 @@ impl Conv {
         Self { bias: None, ..self }
     }
 
-    /// Learns the rows beyond the ends of a sequence (default: zeros).
+    /// Makes the rows beyond the ends of a sequence a parameter, `padding`, with this initializer (default: the rows are
+    /// zeros).
     #[must_use]
     pub fn padding_init(self, padding: Initializer) -> Self {
         Self { padding: Some(padding), ..self }
@@ -83,7 +84,8 @@ impl Conv {
 }
 
 impl Layer for Conv {
-    /// The weight `[length · in / groups, channels]`, the bias `[channels]` and the padding rows `[above + below, in]`.
+    /// The weight `[length · in / groups, channels]`, the bias `[channels]` and the padding rows `[above + below, in]`: as many
+    /// above and below a sequence as the window reaches beyond its ends.
     type Weights = (Var, Option<Var>, Option<Var>);
 
     fn kind(&self) -> &str {
@@ -126,10 +128,10 @@ impl Layer for Conv {
 }
 
 builder_methods! { Conv, Builder, Var;
-    /// A convolution over the rows of each sequence of the last level: row t is Σ_j x_(t + start + j · dilation) · W_j + b, over
-    /// `length` rows around it, or before it if it is causal; the LoD stays, and rows beyond the ends are zeros. Parameters:
-    /// `weight` `[length · in / groups, channels]`, `bias` `[channels]`, and `padding` where the rows beyond the ends are learnt.
-    /// [`sequence_conv_with`](Self::sequence_conv_with) has the whole formula.
+    /// A convolution over the rows of each sequence of the last level: row t is Σ_j x_(t + start + j · dilation) · W_j + b,
+    /// over `length` rows around row t (causal: row t and rows before it). The output has the LoD of `x`; rows beyond the ends
+    /// are zeros. Parameters: `weight` `[length · in / groups, channels]`, `bias` `[channels]`, and `padding` if the rows
+    /// beyond the ends are learned. [`sequence_conv_with`](Self::sequence_conv_with) has the whole formula.
     ///
     /// ```
     /// use unpadded::{Builder, DType};

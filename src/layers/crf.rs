@@ -8,10 +8,10 @@ use crate::layers::{Instance, Layer};
 use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
-/// A linear-chain conditional random field (CRF): it learns a score for each transition between tags; its input is the scores of each
-/// row's tags (Lafferty, McCallum and Pereira, "Conditional random fields: probabilistic models for segmenting and labeling sequence data",
-/// 2001; on top of an LSTM: Huang, Xu and Yu, "Bidirectional LSTM-CRF models for sequence tagging", 2015). Its output is
-/// the likeliest path of tags of each sequence.
+/// A linear-chain conditional random field (CRF): it learns a score for each transition between tags; its input `[rows, tags]`
+/// has a score for each tag of each row (Lafferty, McCallum and Pereira, "Conditional random fields: probabilistic models for
+/// segmenting and labeling sequence data", 2001; on top of an LSTM: Huang, Xu and Yu, "Bidirectional LSTM-CRF models for
+/// sequence tagging", 2015). Its output is the likeliest path of tags for each sequence.
 ///
 /// ```
 /// use unpadded::data::{TagScheme, Vocabulary};
@@ -32,8 +32,8 @@ use crate::program::{Builder, Var};
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// Parameter: `transitions` `[tags + 2, tags]`, from a tag (the row) to the next tag (the column); the last two rows are the scores of a
-/// sequence's first tag and last tag. The scores start at zero.
+/// Parameter: `transitions` `[tags + 2, tags]`. Row i, column j has the score of tag j after tag i; row `tags` has the scores
+/// of a sequence's first tag, row `tags + 1` the scores of its last tag. The scores start at zero.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Crf {
     forbidden: Vec<i64>,
@@ -48,8 +48,8 @@ impl Crf {
     }
 
     /// Forbids the transitions where `mask` `[tags + 2, tags]`, in the layout of the parameter, is minus infinity:
-    /// [`TagScheme::transitions`](crate::data::TagScheme::transitions) makes the mask of a tag scheme. The loss of a forbidden transition
-    /// is infinite, so the tags to learn from must not contain one.
+    /// [`TagScheme::transitions`](crate::data::TagScheme::transitions) makes the mask of a tag scheme. The loss of a sequence
+    /// with a forbidden transition is infinite, so the tags of the training data must not contain a forbidden transition.
     #[must_use]
     pub fn forbidding(self, mask: &Array2<f32>) -> Self {
         let places = mask.iter().zip(0..).filter(|(score, _)| **score == f32::NEG_INFINITY);

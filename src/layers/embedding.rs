@@ -21,7 +21,7 @@ pub struct Embedding {
     name: Option<String>,
 }
 
-/// The rows of the table that are in memory.
+/// The rows of the table that are in memory: all rows, or the rows that training has touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rows {
     All,
@@ -29,8 +29,8 @@ enum Rows {
 }
 
 impl Embedding {
-    /// An embedding table of `vocabulary` rows of `width` numbers. The numbers start normally distributed with a standard deviation of
-    /// 1/√width, so that a row's length is about 1.
+    /// An embedding table of `vocabulary` rows of `width` numbers. The numbers start normally distributed with a standard
+    /// deviation of 1/√width, so that a row's norm is about 1.
     pub fn new(vocabulary: usize, width: usize) -> Self {
         let (sparse, padding, dtype, weight, name) = (false, None, DType::F32, None, None);
         Self { vocabulary, width, sparse, padding, dtype, weight, rows: Rows::All, name }
@@ -42,9 +42,10 @@ impl Embedding {
         Self { sparse: true, ..self }
     }
 
-    /// Makes the table row-sparse: only the rows that training has touched are in memory and in checkpoints, so that the vocabulary may
-    /// be as large as the range of a hash of words. The table is a [row-sparse parameter](Builder::row_sparse_parameter), which starts
-    /// with other numbers than a dense table. The gradient is [sparse](Self::sparse).
+    /// Makes the table row-sparse: only the rows that training has touched are in memory and in checkpoints, so that ids may be
+    /// hashes of words and the vocabulary as large as the hash's range. The table is a [row-sparse
+    /// parameter](Builder::row_sparse_parameter): its first values have the distribution of a dense table, but are other
+    /// numbers. The gradient is [sparse](Self::sparse).
     ///
     /// ```
     /// use unpadded::layers::Embedding;
@@ -111,7 +112,8 @@ impl Layer for Embedding {
 }
 
 impl Embedding {
-    /// Makes the table of a layer of this kind; its shape does not depend on an input.
+    /// Makes the table for a layer of this kind; `None` if an option does not fit. The table's shape does not depend on an
+    /// input.
     pub(super) fn table(&self, net: &Builder, kind: &str) -> Option<Var> {
         let &Embedding { vocabulary, width, padding, dtype, ref weight, rows, .. } = self;
         wide(net, kind, width)?;
@@ -158,7 +160,8 @@ impl Embedding {
 }
 
 builder_methods! { Embedding, Builder, Var;
-    /// The row of each id, out_i = weight\[ids_i\], in the LoD of the ids. Parameter: `weight` `[vocabulary, width]`.
+    /// Looks up the row of each id: out_i = weight\[ids_i\]. The output has the LoD of the ids. Parameter: `weight`
+    /// `[vocabulary, width]`.
     ///
     /// ```
     /// use unpadded::layers::Embedding;
@@ -172,7 +175,7 @@ builder_methods! { Embedding, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `ids` are no ids, the table is empty, or the padding id is outside it.
+    /// If `ids` does not hold ids, the table is empty, or the padding id is not below `vocabulary`.
     pub fn embedding(&self, ids: Var, options: Embedding) -> Var {
         self.layer(options).run(self, ids)
     }

@@ -1,4 +1,4 @@
-//! The embedding bag layer: a table of vectors, looked up by the ids of a bag and pooled.
+//! The embedding bag layer: looks up the rows of a table for the ids of each bag, and pools them to one row per bag.
 
 use super::embedding::Embedding;
 use crate::builder_methods;
@@ -28,19 +28,20 @@ impl EmbeddingBag {
         Self { pool, ..self }
     }
 
-    /// Weighs the ids: the row of each id is multiplied by its weight, `[rows]` in the LoD of the ids. For sums only.
+    /// Multiplies the row of each id by a weight. `weights` has one number per id, `[rows]`, and the LoD of the ids. Only with
+    /// sum pooling.
     #[must_use]
     pub fn weighted(self, weights: Var) -> Self {
         Self { weights: Some(weights), ..self }
     }
 
-    /// Makes the gradient sparse: it holds only the rows that were looked up, each once.
+    /// Makes the gradient sparse: it holds each row that was looked up, once.
     #[must_use]
     pub fn sparse(self) -> Self {
         Self { table: self.table.sparse(), ..self }
     }
 
-    /// Sets the padding id, which does not count in the pooling. Its row starts at zero.
+    /// Sets the padding id: pooling skips it, and its row starts at zero.
     #[must_use]
     pub fn padding(self, id: usize) -> Self {
         Self { table: self.table.padding(id), ..self }
@@ -92,9 +93,10 @@ impl Layer for EmbeddingBag {
 }
 
 builder_methods! { EmbeddingBag, Builder, Var;
-    /// The sum, mean or maximum of the rows of each bag of ids, a sequence of the last level, without storing the rows: computes
-    /// the same as an [`embedding`](Self::embedding) and a [`sequence_pool`](Self::sequence_pool), in a fraction of the time and
-    /// memory. Parameter: `weight` `[vocabulary, width]`. [`lookup_bag`](Self::lookup_bag) has the formulas.
+    /// The sum, mean or maximum of the table's rows for each bag of ids; a bag is a sequence of the last level. The result is
+    /// the result of an [`embedding`](Self::embedding) and a [`sequence_pool`](Self::sequence_pool), but the looked-up rows are
+    /// not stored, which takes a fraction of the time and memory. Parameter: `weight` `[vocabulary, width]`.
+    /// [`lookup_bag`](Self::lookup_bag) has the formulas.
     ///
     /// ```
     /// use unpadded::layers::EmbeddingBag;
@@ -109,7 +111,8 @@ builder_methods! { EmbeddingBag, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `ids` are no ids or have no LoD, the table is empty, the padding id is outside it, or the weights do not fit.
+    /// If `ids` does not hold ids or has no LoD, the table is empty, the padding id is not below `vocabulary`, or the weights
+    /// do not fit.
     pub fn embedding_bag(&self, ids: Var, options: EmbeddingBag) -> Var {
         self.layer(options).run(self, ids)
     }

@@ -1,4 +1,4 @@
-//! The highway layer: for each number of a row, a gate decides which share passes unchanged.
+//! The highway layer: for each number of a row, a gate mixes a transformed number with the unchanged number.
 
 use crate::builder_methods;
 use crate::error::Error;
@@ -21,7 +21,8 @@ impl Default for Highway {
 }
 
 impl Highway {
-    /// A highway layer as wide as its input, with ReLU as f and gates that start at σ(−1), so that most of a row passes at first.
+    /// A highway layer as wide as its input, with ReLU as f. The gates' bias starts at −1, so that g starts around σ(−1) ≈ 0.27
+    /// and most of x passes unchanged.
     pub fn new() -> Self {
         Self { activation: Activation::Relu, gate_bias: -1.0, name: None }
     }
@@ -46,7 +47,7 @@ impl Highway {
 }
 
 impl Layer for Highway {
-    /// The layer that computes the gates, and the layer that computes the change.
+    /// The layer of the gates (W_g, b_g), and the layer inside f (W, b).
     type Weights = [Instance<Linear>; 2];
 
     fn kind(&self) -> &str {
@@ -70,14 +71,14 @@ impl Layer for Highway {
 
     fn run(&self, _: &Builder, x: Var, [gate, change]: &Self::Weights) -> Var {
         let g = gate.of(x).sigmoid();
-        // x + g · (f − x) has one product less than the weighted sum.
+        // x + g · (f − x) has one product less than g · f + (1 − g) · x.
         x + g * (self.activation.of(change.of(x)) - x)
     }
 }
 
 builder_methods! { Highway, Builder, Var;
-    /// A highway layer, y = g ∘ f(x · W + b) + (1 − g) ∘ x, with g = σ(x · W_g + b_g), row by row: the LoD stays. Parameters:
-    /// `gate.weight` and `change.weight` `[width, width]`, `gate.bias` and `change.bias` `[width]`.
+    /// A highway layer, y = g ∘ f(x · W + b) + (1 − g) ∘ x, with g = σ(x · W_g + b_g), row by row. The output has the LoD of
+    /// `x`. Parameters: `gate.weight` and `change.weight` `[width, width]`, `gate.bias` and `change.bias` `[width]`.
     ///
     /// ```
     /// use unpadded::layers::Highway;

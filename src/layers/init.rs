@@ -19,7 +19,7 @@ pub fn zeros() -> Initializer {
     Initializer::new(initialize::ZEROS, Attributes::new())
 }
 
-/// The same number everywhere.
+/// The number `value` everywhere.
 pub fn constant(value: f64) -> Initializer {
     Initializer::new(initialize::CONSTANT, Attributes::new().with("value", value))
 }
@@ -34,18 +34,19 @@ pub fn normal(std: f64) -> Initializer {
     Initializer::new(initialize::NORMAL, Attributes::new().with("std", std))
 }
 
-/// Xavier (Glorot) initialization: uniform in ±√(6 / (in + out)), which keeps the variance from layer to layer.
+/// Xavier (Glorot) initialization: uniform in ±√(6 / (in + out)), so that outputs have about the variance of inputs, in every
+/// layer.
 #[doc(alias = "glorot")]
 pub fn xavier() -> Initializer {
     xavier_gates(1)
 }
 
-/// [`xavier`] for the weights of `gates` gates side by side, each with its own fans.
+/// [`xavier`] for the weights of `gates` gates side by side; `out` is the width of one gate.
 pub fn xavier_gates(gates: usize) -> Initializer {
     Initializer::new(initialize::XAVIER_UNIFORM, Attributes::new().with("blocks", gates))
 }
 
-/// An orthogonal matrix: a vector multiplied by it keeps its length.
+/// An orthogonal matrix: multiplying a vector by a square orthogonal matrix does not change the vector's norm.
 pub fn orthogonal() -> Initializer {
     orthogonal_gates(1)
 }
@@ -60,7 +61,8 @@ pub fn lstm_bias(forget: f64) -> Initializer {
     Initializer::new(initialize::LSTM_BIAS, Attributes::new().with("forget", forget))
 }
 
-/// The bias `[GH]` of a cell with G gates: the H numbers of each gate start at its value, in the gates' order.
+/// The bias `[GH]` of a cell with G gates: `values` has one number per gate, in the gates' order, at which the H biases of the
+/// gate start.
 ///
 /// ```
 /// use unpadded::DType;
@@ -76,8 +78,9 @@ pub fn gate_biases(values: &[f64]) -> Initializer {
 /// Chrono initialization: the bias `[4H]` of an LSTM that remembers for up to `t_max` steps (Tallec & Ollivier 2018, "Can
 /// recurrent neural networks warp time?").
 ///
-/// For each of the H numbers, a number u is drawn uniformly in 1..`t_max` − 1. The forget gate's bias is ln u, the input gate's −ln u, so
-/// that a number of the cell state is kept for about u steps; the other biases are 0. `t_max` is at least 2, where all biases start at 0.
+/// For each of the H numbers, a number u is drawn uniformly in 1..`t_max` − 1. The forget gate's bias starts at ln u and the
+/// input gate's bias at −ln u, so that a number of the cell state is kept for about u steps; the other biases start at 0.
+/// `t_max` must be at least 2; at 2 all biases start at 0.
 ///
 /// ```
 /// use unpadded::DType;
@@ -92,7 +95,8 @@ pub fn chrono(t_max: usize) -> Initializer {
     Initializer::new(initialize::CHRONO, Attributes::new().with("t_max", t_max))
 }
 
-/// A table of embeddings: normally distributed around 0, and zeros in the row of the padding id.
+/// A table of embeddings: normally distributed around 0 with standard deviation `std`, and zeros in the row of the padding id,
+/// if there is a padding id.
 pub fn embedding(std: f64, padding: Option<usize>) -> Initializer {
     let attributes = Attributes::new().with("std", std);
     Initializer::new(

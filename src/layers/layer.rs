@@ -1,4 +1,4 @@
-//! Layers as values: their options and their weights in a program.
+//! Layers as values: a layer's options, and its weights in a program.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,8 +9,9 @@ use crate::error::{Error, ErrorKind};
 use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var, Vars};
 
-/// A layer: operators with parameters of their own, such as [`Linear`](crate::layers::Linear), [`Lstm`](crate::layers::Lstm) or
-/// your own type, which may hold other layers. [`Builder::layer`] makes an [`Instance`] that can be called many times.
+/// A layer: operators with parameters of their own, such as [`Linear`](crate::layers::Linear) or [`Lstm`](crate::layers::Lstm).
+/// Implement it for a type of your own, which may contain other layers. [`Builder::layer`] makes an [`Instance`] that can be
+/// called many times.
 ///
 /// ```
 /// use unpadded::layers::{Instance, Layer, Linear};
@@ -52,39 +53,40 @@ pub trait Layer {
     /// The parameters of the layer.
     type Weights: Clone;
 
-    /// The prefix of the parameters' names, before a count: `highway` in `highway_0.weight`. Empty if all parameters belong
-    /// to layers that it holds; these are then named as if they were layers of their own.
+    /// The prefix of the parameters' names, before a count: `highway` in `highway_0.weight`. Empty if all parameters belong to
+    /// layers inside this layer; the parameters of an inner layer then have the names that they would have outside this layer.
     fn kind(&self) -> &str;
 
-    /// The prefix of the parameters' names that its options set, instead of kind and count.
+    /// The prefix of the parameters' names, if the layer's options set one; `None` means the kind and a count.
     fn name(&self) -> Option<&str> {
         None
     }
 
-    /// Makes its parameters for the input `x`. `None` if `x` is unknown ([`Builder::spec`]) or does not fit; a misfit is
-    /// recorded ([`Builder::refuse`]).
+    /// Makes the layer's parameters for the input `x`. Returns `None` if `x` is unknown ([`Builder::spec`]), or if `x` does not
+    /// fit, after recording the error ([`Builder::refuse`]).
     fn weights(&self, net: &Builder, x: Var) -> Option<Self::Weights>;
 
-    /// Appends its operators and returns the output.
+    /// Appends the layer's operators and returns the output.
     fn run(&self, net: &Builder, x: Var, weights: &Self::Weights) -> Var;
 }
 
 /// A layer that also returns the states of sequences after their last step.
 pub trait Stateful: Layer {
-    /// The states, each with one row per sequence.
+    /// The variables of the states; each has one row per sequence.
     type States;
 
-    /// Appends its operators; returns the output after every step, in the rows and LoD of `x`, and the final states.
+    /// Appends the layer's operators. Returns the output after every step, with the rows and the LoD of `x`, and the states
+    /// after each sequence's last step.
     fn states(&self, net: &Builder, x: Var, weights: &Self::Weights) -> (Var, Self::States);
 
-    /// States that are all the variable `var`.
+    /// Returns states in which every state is the variable `var`.
     fn all_states(&self, var: Var) -> Self::States;
 }
 
-/// A recurrent layer: states pass from step to step of a sequence, and the first state is the output:
-/// [`Lstm`](crate::layers::Lstm), [`Gru`](crate::layers::Gru), [`Rnn`](crate::layers::Rnn), [`Mgu`](crate::layers::Mgu),
-/// [`Sru`](crate::layers::Sru), [`Qrnn`](crate::layers::Qrnn). Implement it for your own layer to stack it or to run it in both
-/// directions ([`Stacked`](crate::layers::Stacked)).
+/// A recurrent layer: its states pass from step to step of a sequence, and its output is the first state. The recurrent layers
+/// of this crate are [`Lstm`](crate::layers::Lstm), [`Gru`](crate::layers::Gru), [`Rnn`](crate::layers::Rnn),
+/// [`Mgu`](crate::layers::Mgu), [`Sru`](crate::layers::Sru), [`Qrnn`](crate::layers::Qrnn). Implement the trait for a layer of
+/// your own to stack the layer or to run it in both directions ([`Stacked`](crate::layers::Stacked)).
 pub trait RecurrentLayer: Stateful<States: Vars + Copy> + Clone {
     /// The same layer in the other direction.
     #[must_use]
@@ -95,7 +97,8 @@ pub trait RecurrentLayer: Stateful<States: Vars + Copy> + Clone {
     fn starting_from(self, initial: Self::States) -> Self;
 }
 
-/// A layer in a program. Its weights are made for the input of its first call; later calls and copies share them.
+/// A layer in a program. The first call makes the weights, for the width of its input; later calls and copies of the instance
+/// have the same weights.
 ///
 /// ```
 /// use unpadded::layers::Lstm;
@@ -134,18 +137,18 @@ impl<L: Layer + fmt::Debug> fmt::Debug for Instance<L> {
 }
 
 struct LayerWeights<W> {
-    /// The number of its builder.
+    /// The number of the builder that made the instance.
     builder: u64,
-    /// The scope of its parameters.
+    /// The scope in which the parameters are named.
     scope: String,
     weights: RefCell<Weights<W>>,
 }
 
 enum Weights<W> {
-    /// The weights are made at the first call.
+    /// No weights yet: the first call makes them.
     None,
     Made(W),
-    /// An error was recorded.
+    /// The first call recorded an error, so there are no weights.
     Refused,
 }
 
@@ -160,7 +163,7 @@ impl Builder {
         Instance { layer, shared: Rc::new(shared) }
     }
 
-    /// Makes an instance of a layer with existing weights: imported, or of another layer.
+    /// Makes an instance of a layer with existing weights, such as imported weights or the weights of another layer.
     pub fn layer_with<L: Layer>(&self, layer: L, weights: impl Into<L::Weights>) -> Instance<L> {
         let weights = RefCell::new(Weights::Made(weights.into()));
         let shared = LayerWeights { builder: self.number(), scope: self.scope_name(), weights };
@@ -172,7 +175,7 @@ impl<L: Layer> Instance<L> {
     /// Appends the layer's operators to the innermost open step block; returns the output for `x`.
     ///
     /// # Errors
-    /// If `x` or an option does not fit.
+    /// If `x` or an option of the layer does not fit.
     #[track_caller]
     pub fn of(&self, x: Var) -> Var {
         match Builder::of(x) {
@@ -190,7 +193,7 @@ impl<L: Layer> Instance<L> {
         Instance { layer: change(self.layer.clone()), shared: Rc::clone(&self.shared) }
     }
 
-    /// The weights, once the layer was called.
+    /// The weights; `None` before the first call, or if the first call recorded an error.
     pub fn weights(&self) -> Option<L::Weights> {
         match &*self.shared.weights.borrow() {
             Weights::Made(weights) => Some(weights.clone()),
@@ -198,7 +201,7 @@ impl<L: Layer> Instance<L> {
         }
     }
 
-    /// [`Self::of`], appended to the block of `net`.
+    /// As [`Self::of`], but appends the operators to the block of `net`.
     #[track_caller]
     pub(super) fn run(&self, net: &Builder, x: Var) -> Var {
         self.append(net, x, |layer, weights| layer.run(net, x, weights))
@@ -247,8 +250,8 @@ impl<L: Layer> Instance<L> {
 }
 
 impl<L: Stateful> Instance<L> {
-    /// The output for `x` after every step, and the states after each sequence's last step, one row per sequence. An empty
-    /// sequence has its initial states.
+    /// Returns the output for `x` after every step, and the states after each sequence's last step, one row per sequence. The
+    /// states of an empty sequence are its initial states.
     ///
     /// # Errors
     /// As [`Self::of`].
@@ -270,7 +273,7 @@ impl<L: Stateful> Instance<L> {
     }
 }
 
-/// Checks the width of a layer's output.
+/// Checks that the width of a layer's output is at least 1.
 #[track_caller]
 pub(super) fn wide(net: &Builder, layer: &str, width: usize) -> Option<()> {
     at_least_one(net, "width", layer, width)

@@ -1,4 +1,4 @@
-//! The linear layer: a product with a weight matrix, and a bias.
+//! The linear layer: x · W + b.
 
 use super::layer::wide;
 use crate::builder_methods;
@@ -7,7 +7,7 @@ use crate::layers::{Embedding, Instance, Layer, init};
 use crate::operator::Extent;
 use crate::program::{Builder, Initializer, Var};
 
-/// Options of [`Builder::linear`]. A width alone converts into them.
+/// Options of [`Builder::linear`]. A number converts into options with this width.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Linear {
     to: LinearTarget,
@@ -19,21 +19,21 @@ pub struct Linear {
 /// The output of a linear layer.
 #[derive(Debug, Clone, PartialEq)]
 enum LinearTarget {
-    /// Rows of this many numbers, by a weight of the layer's own.
+    /// This many columns, with a weight of the layer's own.
     Width(usize),
-    /// One number for each row of an embedding's table, by the table itself.
+    /// One column for each row of an embedding's table; the weight is the transposed table.
     Words(Instance<Embedding>),
 }
 
 impl Linear {
-    /// A linear layer with `width` output columns. The weight starts by [`init::xavier`], the bias at zero.
+    /// A linear layer with `width` output columns. The weight is initialized by [`init::xavier`], the bias with zeros.
     pub fn new(width: usize) -> Self {
         Self { to: LinearTarget::Width(width), bias: Some(init::zeros()), weight: None, name: None }
     }
 
-    /// A linear layer tied to an embedding: x · Wᵀ + b with its table W `[vocabulary, width]`, one output column per word, as a
-    /// language model ties the weights of input and output (Press and Wolf, 2017). The table is not copied; its gradient is dense,
-    /// the sum over both uses.
+    /// A linear layer with tied weights: x · Wᵀ + b, where W `[vocabulary, width]` is the embedding's table. The output has one
+    /// column per word: the logits of a language model with the weights of its input (Press and Wolf, 2017). The table is not
+    /// copied. Its gradient is dense: the sum of the gradients as embedding and as weight.
     ///
     /// ```
     /// use unpadded::layers::{Embedding, Linear};
@@ -55,7 +55,7 @@ impl Linear {
         Self { bias: None, ..self }
     }
 
-    /// Sets the initializer of the weight `[in, out]`. A tied layer refuses it: the embedding initializes the table.
+    /// Sets the initializer of the weight `[in, out]`. For a tied layer this is an error: the embedding initializes the table.
     #[must_use]
     pub fn weight_init(self, weight: Initializer) -> Self {
         Self { weight: Some(weight), ..self }
@@ -124,7 +124,8 @@ impl Layer for Linear {
     }
 
     fn run(&self, net: &Builder, x: Var, &(weight, bias): &Self::Weights) -> Var {
-        // Weights that were given, or that were made with other options.
+        // Given weights, or weights that were made with other options, may have a bias that the options omit, or lack a bias
+        // that the options require.
         if bias.is_some() != self.bias.is_some() {
             let told = |there: bool| if there { "one" } else { "none" };
             let expected = format!("{}, as the options say", told(self.bias.is_some()));
@@ -144,7 +145,7 @@ impl Layer for Linear {
 }
 
 builder_methods! { Linear, Builder, Var;
-    /// x · W + b, row by row: the LoD stays. Parameters: `weight` `[in, out]`, `bias` `[out]`.
+    /// x · W + b, row by row. The output has the LoD of `x`. Parameters: `weight` `[in, out]`, `bias` `[out]`.
     ///
     /// ```
     /// use unpadded::{Builder, DType};

@@ -1,5 +1,5 @@
-//! The LSTM layer: two products, a sum and the pointwise cell, in a step block. With peepholes, a clipped cell state
-//! or other activations than sigmoid and tanh, the cell is composed of plain operators instead.
+//! The LSTM layer: a step block with two products, a sum and the operator `lstm_cell`. With peepholes, a clipped cell state or
+//! activations other than sigmoid and tanh, the cell is composed of several plain operators instead.
 
 use crate::error::Error;
 use crate::layers::activation::Activation;
@@ -21,15 +21,16 @@ pub struct Lstm {
     activations: [Activation; 3],
 }
 
-/// The weights of an LSTM: the weights of the gates i, f, g, o side by side, and the weights that its options add.
+/// The weights of an LSTM with H numbers of state: the weights of the gates i, f, g, o side by side, and the weights of its
+/// options.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct LstmWeights {
     /// `w_ih` `[in, 4H]`, `w_hh` `[H, 4H]` (`[P, 4H]` with a projection to P numbers) and biases `[4H]`.
     pub gates: RecurrentWeights,
-    /// `[3H]`, for the gates i, f, o.
+    /// The peephole weights `[3H]` of the gates i, f, o; `None` without [`Lstm::peepholes`].
     pub peepholes: Option<Var>,
-    /// `[H, P]`.
+    /// The weight `[H, P]` that projects the hidden state to P numbers; `None` without [`Lstm::projection`].
     pub projection: Option<Var>,
 }
 
@@ -42,8 +43,8 @@ impl From<RecurrentWeights> for LstmWeights {
 const USUAL: [Activation; 3] = [Activation::Sigmoid, Activation::Tanh, Activation::Tanh];
 
 impl Lstm {
-    /// An LSTM with `hidden` numbers of state. The input weight starts by [`init::xavier_gates`], the recurrent weight by
-    /// [`init::orthogonal_gates`], the bias of the forget gate at 1, the other biases at zero.
+    /// An LSTM with `hidden` numbers of state. The input weight is initialized by [`init::xavier_gates`], the recurrent weight
+    /// by [`init::orthogonal_gates`], the bias of the forget gate with 1, the other biases with 0.
     pub fn new(hidden: usize) -> Self {
         let options = Options::new(hidden, Self::GATES);
         let (peepholes, projection, cell_clip, activations) = (false, None, None, USUAL);
@@ -56,8 +57,9 @@ impl Lstm {
         Self { forget_bias, ..self }
     }
 
-    /// Chrono initialization ([`init::chrono`]): the biases start so that the cell state remembers for up to `t_max` steps, at least 2
-    /// (Tallec & Ollivier 2018). The last call of this or [`Self::gate_biases`] counts; either disables [`Self::forget_bias`].
+    /// Chrono initialization ([`init::chrono`]): the biases start so that the cell state remembers for up to `t_max` steps, at
+    /// least 2 (Tallec & Ollivier 2018). Of this method and [`Self::gate_biases`], the last call counts; each of the two
+    /// disables [`Self::forget_bias`].
     ///
     /// ```
     /// # use unpadded::layers::Lstm;
@@ -75,8 +77,8 @@ impl Lstm {
         self
     }
 
-    /// Adds peepholes: the gates read the cell state, number by number: i and f the old state, o the new state (Gers and
-    /// Schmidhuber, 2000). Adds the parameter `peephole` `[3H]`, which starts at zero.
+    /// Adds peepholes: each gate adds a weight times the cell state, number by number. Gates i and f read the old cell state,
+    /// gate o the new one (Gers and Schmidhuber, 2000). The weights are the parameter `peephole` `[3H]`, which starts at zero.
     #[must_use]
     pub fn peepholes(self) -> Self {
         Self { peepholes: true, ..self }
@@ -89,14 +91,14 @@ impl Lstm {
         Self { projection: Some(width), ..self }
     }
 
-    /// Clips the new cell state to ±`bound`, before anything reads it.
+    /// Clips the new cell state to ±`bound`: the gate o (with peepholes), the output and the next step read the clipped state.
     #[must_use]
     pub fn cell_clip(self, bound: f64) -> Self {
         Self { cell_clip: Some(bound), ..self }
     }
 
-    /// Sets the activations of the gates (default: sigmoid), of the candidate g and of the cell state on its way to
-    /// the output (default: tanh).
+    /// Sets the activations of the gates i, f, o (default: sigmoid), of the candidate g (default: tanh), and of the cell state
+    /// before the output gate multiplies it (default: tanh).
     #[must_use]
     pub fn activations(self, gates: Activation, candidate: Activation, output: Activation) -> Self {
         Self { activations: [gates, candidate, output], ..self }
@@ -109,8 +111,8 @@ impl Lstm {
         self
     }
 
-    /// Appends a step as plain operators; returns the next hidden state, before a projection, and the next cell state. `pre` are
-    /// the gates before their activations, `peepholes` the weights of i, f and o.
+    /// Appends a step as plain operators; returns the next hidden state, before any projection, and the next cell state. `pre`
+    /// holds the gates before their activations, `peepholes` the peephole weights of i, f and o.
     fn composed(&self, pre: Var, c: Var, peepholes: Option<[Var; 3]>) -> [Var; 2] {
         let [gate, candidate, output] = self.activations;
         let [i, f, g, o] = pre.split([self.options.hidden; 4]);
@@ -125,7 +127,7 @@ impl Lstm {
         [open(o, 2, c) * output.of(c), c]
     }
 
-    /// Checks that a weight is given exactly if the options ask for it, and that it has the right shape.
+    /// Checks that a weight is present exactly if the layer's options require it, and that its shape is right.
     fn asked(
         &self,
         net: &Builder,

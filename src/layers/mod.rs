@@ -1,16 +1,17 @@
-//! Layers: operators with their parameters and the parameters' initializers.
+//! Layers: operators with parameters, and the initializers of the parameters.
 //!
-//! A layer is a plain struct of options and a method of [`Builder`] and [`Var`] that appends ordinary
-//! operators: `x.lstm(16)`, or `x.lstm(Lstm::new(16).peepholes())` with options. [`Builder::layer`](crate::Builder::layer)
-//! makes a value that can be called several times with the same weights. The recurrent layers are ordinary
-//! [`Builder::recurrent`](crate::Builder::recurrent) blocks: your own cell, written like them, is compiled like them.
+//! A layer is a plain struct of options and a method of [`Builder`] and [`Var`] that appends ordinary operators: `x.lstm(16)`,
+//! or `x.lstm(Lstm::new(16).peepholes())` with options. [`Builder::layer`](crate::Builder::layer) makes a value that can be
+//! called several times with the same weights. The recurrent layers are ordinary
+//! [`Builder::recurrent`](crate::Builder::recurrent) blocks: a cell of your own, written as such a block, is compiled in the
+//! same way.
 //!
 //! A layer of your own is a `#[track_caller]` function that appends operators in a [`Builder::part`](crate::Builder::part), or
-//! a type that implements [`Layer`] if it has to be a value with weights. Either way its operators and errors name the line that
-//! called the layer, wherever they are appended.
+//! a type that implements [`Layer`] if the layer has to be a value with weights. In both cases its operators and errors name
+//! the line that called the layer.
 //!
 //! Parameters are named by layer and count (`lstm_0.weight_ih`, `lstm_1.weight_ih`) or by the layer's own name
-//! (`named("encoder")`), and start by [`init`].
+//! (`named("encoder")`). Their first values are computed by initializers ([`init`]).
 
 pub mod init;
 

@@ -10,7 +10,7 @@ use crate::program::{Builder, Initializer, Var};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Norm {
     kind: Kind,
-    /// The momentum that the options set, if any.
+    /// The momentum that the options set; `None` for the default.
     momentum: Option<f64>,
     epsilon: f64,
     gain: Option<Initializer>,
@@ -33,11 +33,11 @@ enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct NormWeights {
-    /// The factor of each column.
+    /// The factor of each column; `None` if the options omit it.
     pub gain: Option<Var>,
-    /// The number added to each column.
+    /// The number added to each column; `None` if the options omit it.
     pub bias: Option<Var>,
-    /// The running mean and variance of a batch norm, which inference normalizes by.
+    /// The running mean and variance, by which a batch norm normalizes at inference; `None` for other norms.
     pub running: Option<(Var, Var)>,
 }
 
@@ -58,14 +58,16 @@ impl Norm {
 
     /// Batch norm: each column by its mean and variance over all rows of the batch. The gain starts at 1, the bias at 0.
     ///
-    /// out_ij = (x_ij − m_j) / √(v_j + epsilon) · gain_j + bias_j. While training, m and v are the mean and the variance over the rows
-    /// of the batch, of all its sequences together; no padding counts. Beside the weights it has `mean` and `variance`, which start
-    /// at 0 and 1 and are not learned: each training step moves them by `momentum` (0.1) of the way to the batch's mean and variance,
-    /// after the updates have checked all gradients. Inference and evaluation normalize by them, so that a row's result does not depend
-    /// on the rest of the batch. The running variance is divided by n − 1 rows, as in PyTorch's `BatchNorm1d`.
+    /// out_ij = (x_ij − m_j) / √(v_j + epsilon) · gain_j + bias_j. While training, m and v are the mean and the variance over
+    /// the rows of the batch, of all its sequences together; there is no padding. Beside the weights it has `mean` and
+    /// `variance`, which start at 0 and 1 and are not learned: each training step moves them by `momentum` (0.1) of the way to
+    /// the batch's mean and variance, after the updates have checked all gradients. Inference and evaluation normalize by the
+    /// running mean and variance, so that a row's result does not depend on the rest of the batch. The running variance is
+    /// divided by n − 1 rows, as in PyTorch's `BatchNorm1d`.
     ///
-    /// A batch of no rows, or of one row, has no variance: it is normalized by the running mean and variance while training, too, and
-    /// does not move them. If several batches make a step, each is normalized by itself, and the last batch moves the running values.
+    /// A batch of no rows, or of one row, has no variance: while training, too, it is normalized by the running mean and
+    /// variance, and does not move them. If several batches make a training step, each batch is normalized separately, and the
+    /// last batch moves the running mean and variance.
     ///
     /// ```
     /// use ndarray::array;
@@ -97,7 +99,8 @@ impl Norm {
         Self { epsilon, ..self }
     }
 
-    /// Sets the momentum of a batch norm, from 0 to 1: how far each step moves the running mean and variance. Other norms refuse it.
+    /// Sets the momentum of a batch norm, from 0 to 1: how far each step moves the running mean and variance. For other norms
+    /// it is an error.
     #[must_use]
     pub fn momentum(self, momentum: f64) -> Self {
         Self { momentum: Some(momentum), ..self }
@@ -202,8 +205,8 @@ impl Layer for Norm {
 
 builder_methods! { Norm, Builder, Var;
     /// Normalizes rows or columns to mean 0 and variance 1, then scales them: [`Norm::layer`](crate::layers::Norm::layer),
-    /// [`rms`](crate::layers::Norm::rms) or [`batch`](crate::layers::Norm::batch). The LoD stays. Parameters: `gain` and `bias`
-    /// `[width]`; batch norm has the running `mean` and `variance` beside them.
+    /// [`rms`](crate::layers::Norm::rms) or [`batch`](crate::layers::Norm::batch). The output has the LoD of `x`. Parameters:
+    /// `gain` and `bias` `[width]`; batch norm also has the states `mean` and `variance`.
     ///
     /// ```
     /// use unpadded::layers::Norm;

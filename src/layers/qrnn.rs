@@ -11,11 +11,11 @@ use crate::program::{Builder, Recurrence, Step, Var, Vars};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QrnnPool {
-    /// h = f ∘ h_prev + (1 − f) ∘ z: a forget gate.
+    /// h = f ∘ h_prev + (1 − f) ∘ z: a forget gate f only.
     F,
-    /// c = f ∘ c_prev + (1 − f) ∘ z, h = o ∘ c: an output gate too.
+    /// c = f ∘ c_prev + (1 − f) ∘ z, h = o ∘ c: a forget gate f and an output gate o.
     Fo,
-    /// c = f ∘ c_prev + i ∘ z, h = o ∘ c: an input gate of its own.
+    /// c = f ∘ c_prev + i ∘ z, h = o ∘ c: a forget gate f, an output gate o and an input gate i.
     Ifo,
 }
 
@@ -48,13 +48,13 @@ pub struct QrnnWeights {
     /// `[window · in, parts · H]`: the filters of the candidate z and of the pooling's gates among f, o and i, side by side; from top
     /// to bottom the rows of the window, the current row last.
     pub weight: Var,
-    /// `[parts · H]`.
+    /// The biases `[parts · H]` of the candidate and the gates, in the order of the weight's columns.
     pub bias: Var,
 }
 
 impl Qrnn {
-    /// A QRNN with `hidden` numbers of state, a window of two rows and [`QrnnPool::Fo`]. The weight starts by [`init::xavier`], the
-    /// bias at zero.
+    /// A QRNN with `hidden` numbers of state, a window of two rows and [`QrnnPool::Fo`]. The weight is initialized by
+    /// [`init::xavier`], the bias with zeros.
     pub fn new(hidden: usize) -> Self {
         Self { hidden, window: 2, pool: QrnnPool::Fo, reverse: false, initial: None, name: None }
     }
@@ -121,7 +121,7 @@ impl Qrnn {
             let (z, f) = (part(0).tanh(), part(1).sigmoid());
             let c = match self.pool {
                 QrnnPool::Ifo => f * before + part(3).sigmoid() * z,
-                // One product less than in the weighted sum.
+                // z + f · (before − z) has one product less than f · before + (1 − f) · z.
                 QrnnPool::F | QrnnPool::Fo => z + f * (before - z),
             };
             let out = if self.pool == QrnnPool::F { c } else { part(2).sigmoid() * c };
@@ -186,10 +186,11 @@ impl RecurrentLayer for Qrnn {
 }
 
 builder_methods! { Qrnn, Builder, Var;
-    /// The output of a quasi-recurrent network after every step, in the rows and LoD of `x` (Bradbury et al., "Quasi-recurrent neural
-    /// networks", 2017): candidate z = tanh(W_z ∗ x), gates f = σ(W_f ∗ x) and o = σ(W_o ∗ x), convolutions over the row itself and earlier
-    /// rows; c = f ∘ c_prev + (1 − f) ∘ z, h = o ∘ c, or as [`QrnnPool`](crate::layers::QrnnPool) defines. Runs over the sequences of the
-    /// last LoD level, without a product at each step. Parameters: `weight` `[window · in, 3H]`, `bias` `[3H]`.
+    /// The output of a quasi-recurrent network after every step, in the rows and LoD of `x` (Bradbury et al., "Quasi-recurrent
+    /// neural networks", 2017): candidate z = tanh(W_z ∗ x), gates f = σ(W_f ∗ x) and o = σ(W_o ∗ x), where ∗ is a convolution
+    /// over the row itself and earlier rows; then c = f ∘ c_prev + (1 − f) ∘ z and h = o ∘ c, or another formula of
+    /// [`QrnnPool`](crate::layers::QrnnPool). Runs over the sequences of the last LoD level, without a product at each step.
+    /// Parameters: `weight` `[window · in, 3H]`, `bias` `[3H]`.
     ///
     /// ```
     /// use unpadded::layers::{Qrnn, Stacked};

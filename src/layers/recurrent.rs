@@ -13,13 +13,14 @@ use crate::program::{Builder, Initializer, Recurrence, Step, Var, Vars};
 /// transposes: [`from_torch`](crate::layers::from_torch).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RecurrentWeights {
-    /// `[in, G·H]`.
+    /// The input's weight `[in, G·H]`.
     pub w_ih: Var,
-    /// `[H, G·H]`.
+    /// The state's weight `[H, G·H]`.
     pub w_hh: Var,
-    /// `[G·H]`, added to the input's product.
+    /// The bias `[G·H]` of the input's product; `None` without biases.
     pub b_ih: Option<Var>,
-    /// `[G·H]`, added to the state's product; a GRU's reset gate that acts after the product multiplies its part of n, too.
+    /// The bias `[G·H]` of the state's product; `None` if the layer has only one bias, or none. In a GRU with
+    /// [`Reset::After`](crate::layers::Reset::After), the reset gate multiplies the bias of n, too.
     pub b_hh: Option<Var>,
 }
 
@@ -35,7 +36,7 @@ pub(super) struct Options<const STATES: usize> {
     pub(super) initial: Option<[Var; STATES]>,
     pub(super) input: Initializer,
     pub(super) recurrent: Initializer,
-    /// The initializer of the bias of the input's product; `None` is the cell's default.
+    /// The initializer of the bias of the input's product; `None` for the cell's default.
     pub(super) input_bias: Option<Initializer>,
     pub(super) zoneout: [f64; STATES],
     pub(super) recurrent_dropout: f64,
@@ -60,7 +61,7 @@ impl<const STATES: usize> Options<STATES> {
     }
 }
 
-/// The code of one recurrent layer: names, weights and the cell.
+/// The differences between the recurrent layers: names, weights and the cell.
 pub(super) trait Cell<const STATES: usize> {
     /// The prefix of the parameters' names.
     const KIND: &'static str;
@@ -76,14 +77,15 @@ pub(super) trait Cell<const STATES: usize> {
         [self.options().hidden; STATES]
     }
 
-    /// The name and the initializer of each bias, if there is one: of the input's product and of the state's product.
+    /// The name and the initializer of the bias of the input's product, and of the state's product; `None` for a bias that the
+    /// cell does not have.
     fn biases(&self) -> [Option<(&'static str, Initializer)>; 2];
 
-    /// Makes its parameters for the input `x`.
+    /// Makes the layer's parameters for the input `x`; `None` if `x` is unknown or does not fit.
     fn make(&self, net: &Builder, x: Var) -> Option<Self::Weights>;
 
-    /// Appends the layer's operators. `wanted` selects the result: the output after every step, final memories, or both. `None`
-    /// if something does not fit or is unknown.
+    /// Appends the layer's operators. `wanted` selects the result: the output after every step, final memories, or both.
+    /// Returns `None` if an input does not fit or is unknown.
     fn run<O: Vars>(
         &self,
         net: &Builder,
@@ -126,8 +128,9 @@ macro_rules! recurrent_layer {
                 self
             }
 
-            /// Sets the initial bias of each gate, in the order of the gates; with two biases, of the input's product. It has no
-            /// effect with given weights ([`Builder::layer_with`](crate::Builder::layer_with)).
+            /// Sets the initial bias of each gate, in the order of the gates; if the layer has two biases, the numbers are for
+            /// the bias of the input's product. This has no effect with given weights
+            /// ([`Builder::layer_with`](crate::Builder::layer_with)).
             #[must_use]
             pub fn gate_biases(mut self, starts: [f64; <$layer as Cell<$states>>::GATES]) -> Self {
                 self.options.input_bias = Some($crate::layers::init::gate_biases(&starts));
@@ -142,8 +145,8 @@ macro_rules! recurrent_layer {
                 self
             }
 
-            /// Sets the recurrent dropout rate: variational dropout of the state where its weight multiplies it. While training, the
-            /// same numbers of the state are dropped at every step of a sequence
+            /// Sets the recurrent dropout rate: variational dropout of the state before its product with the state's weight.
+            /// While training, the same numbers of the state are dropped at every step of a sequence
             /// ([`Builder::variational_dropout`](crate::Builder::variational_dropout)).
             #[must_use]
             pub fn recurrent_dropout(mut self, rate: f64) -> Self {
@@ -264,7 +267,7 @@ pub(super) fn weights<const STATES: usize, C: Cell<STATES>>(
     Some(RecurrentWeights { w_ih, w_hh, b_ih, b_hh })
 }
 
-/// The columns of the state's weight and bias for each range of gates.
+/// Slices the state's weight and bias: returns their columns for each range of gates.
 pub(super) fn sliced<const N: usize>(
     net: &Builder,
     weights: RecurrentWeights,
@@ -278,7 +281,7 @@ pub(super) fn sliced<const N: usize>(
 
 /// The inputs of a cell at one step.
 pub(super) struct CellInputs<const STATES: usize> {
-    /// The input's product.
+    /// The input's product, with its bias: G·H numbers per row.
     pub(super) from_input: Var,
     /// The first state after recurrent dropout, to be multiplied by its weight.
     pub(super) h: Var,
@@ -331,9 +334,9 @@ pub(super) fn run<const STATES: usize, C: Cell<STATES>, O: Vars>(
 }
 
 builder_methods! { Builder;
-    /// Zoneout (Krueger et al., 2016), the state after a step: while training, each number keeps its value in `before` with
-    /// probability `rate` and takes its value in `after` otherwise; at inference it is the expected value. Composed as
-    /// before + (1 − rate) · dropout(after − before).
+    /// Zoneout of a state (Krueger et al., 2016): while training, each number keeps its value in `before` with probability
+    /// `rate`, and takes its value in `after` otherwise. At inference the result is the expected value. The formula is before +
+    /// (1 − rate) · dropout(after − before).
     ///
     /// ```
     /// use ndarray::array;
@@ -351,7 +354,7 @@ builder_methods! { Builder;
     /// ```
     ///
     /// # Errors
-    /// If the two do not have the same rows of floats, or `rate` is not in [0, 1).
+    /// If `before` and `after` do not have the same rows of floats, or `rate` is not in [0, 1).
     pub fn zoneout(&self, before: Var, after: Var, rate: f64) -> Var {
         let change = self.sub(after, before);
         if self.spec_of_tensor(change).is_none() {
@@ -380,7 +383,8 @@ pub(super) fn checked<const STATES: usize, C: Cell<STATES>>(
     Some(spec)
 }
 
-/// The number of columns of all gates together; records an error if it overflows. The columns of fewer gates then cannot overflow.
+/// The number of columns of all gates together; `None` after recording an error if it overflows. Without that error, no column
+/// of fewer gates overflows either.
 fn gate_columns<const STATES: usize, C: Cell<STATES>>(net: &Builder, cell: &C) -> Option<usize> {
     let hidden = cell.options().hidden;
     cell.widths().into_iter().try_for_each(|width| wide(net, C::KIND, width))?;
@@ -399,7 +403,7 @@ pub(super) fn sequence_input(net: &Builder, layer: &str, x: Var) -> Option<Spec>
     Some(spec)
 }
 
-/// Checks the shape of a weight that was given.
+/// Checks the shape of a given weight.
 pub(super) fn weight_shape(
     net: &Builder,
     slot: &str,
@@ -416,7 +420,8 @@ pub(super) fn weight_shape(
     None
 }
 
-/// Checks a rate of the layer's options: the operator that reads it would name itself, which the user did not write.
+/// Checks a rate of the layer's options. Otherwise the error would name the operator that reads the rate, which the user did
+/// not write.
 fn chance(net: &Builder, layer: &str, option: &str, rate: f64) -> Option<()> {
     if (0.0..1.0).contains(&rate) {
         return Some(());
@@ -426,7 +431,7 @@ fn chance(net: &Builder, layer: &str, option: &str, rate: f64) -> Option<()> {
     None
 }
 
-/// Checks the width of an initial state. The memory that starts with it checks that it has one row per sequence.
+/// Checks the width of an initial state. The number of its rows, one per sequence, is checked when the memory is made.
 pub(super) fn state_width(net: &Builder, slot: &str, state: Var, like: &Spec, width: usize) -> Option<()> {
     let spec = net.spec(state)?;
     if spec.dtype == like.dtype && spec.batched() && spec.width() == width {

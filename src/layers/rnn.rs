@@ -1,4 +1,4 @@
-//! The plain recurrent layer: two products, a sum and a function, in a step block.
+//! The plain recurrent layer: a step block with two products, a sum and an activation.
 
 use crate::layers::activation::Activation;
 use crate::layers::init;
@@ -19,8 +19,8 @@ pub struct Rnn {
 pub type RnnWeights = RecurrentWeights;
 
 impl Rnn {
-    /// A plain recurrent layer with `hidden` numbers of state and the activation tanh. The input weight starts by
-    /// [`init::xavier`], the recurrent weight by [`init::orthogonal`], the bias at zero.
+    /// A plain recurrent layer with `hidden` numbers of state and the activation tanh. The input weight is initialized by
+    /// [`init::xavier`], the recurrent weight by [`init::orthogonal`], the bias with zeros.
     pub fn new(hidden: usize) -> Self {
         Self { options: Options::new(hidden, Self::GATES), activation: Activation::Tanh }
     }
@@ -75,9 +75,8 @@ impl Cell<1> for Rnn {
 
 recurrent_methods! {
     Rnn, [h: Var];
-    /// The state of a plain recurrent layer after every step, h = f(x·W_ih + h·W_hh + b), in the rows and LoD of `x`.
-    /// Runs over the sequences of the last LoD level. Parameters: `weight_ih` `[in, H]`, `weight_hh` `[H, H]`, `bias`
-    /// `[H]`.
+    /// The state of a plain recurrent layer after every step, h = f(x·W_ih + h·W_hh + b), with the rows and the LoD of `x`.
+    /// Runs over the sequences of the last LoD level. Parameters: `weight_ih` `[in, H]`, `weight_hh` `[H, H]`, `bias` `[H]`.
     ///
     /// ```
     /// use unpadded::layers::{Activation, Rnn};

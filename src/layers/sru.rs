@@ -1,4 +1,4 @@
-//! The simple recurrent unit: its products depend on the input alone, so that the loop has no products.
+//! The simple recurrent unit: its products depend only on the input, so that the loop over steps has no products.
 
 use super::layer::{times, wide};
 use super::recurrent::{STATE, sequence_input, state_width};
@@ -20,8 +20,8 @@ pub struct Sru {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct SruWeights {
-    /// `[in, 3H]`: the candidate, the forget gate and the reset gate side by side; `[in, 4H]` with the projection W_x of the input
-    /// to the output, where the input is not H wide.
+    /// `[in, 3H]`: the weights of the candidate, the forget gate and the reset gate side by side. If the input is not H wide,
+    /// `[in, 4H]`: also the projection W_x of the input to H numbers.
     pub weight: Var,
     /// `[2H]`: the weights v_f and v_r of the state in the two gates.
     pub of_state: Var,
@@ -30,7 +30,8 @@ pub struct SruWeights {
 }
 
 impl Sru {
-    /// An SRU with `hidden` numbers of state. The weight starts by [`init::xavier`], the weights of the state and the biases at zero.
+    /// An SRU with `hidden` numbers of state. The weight is initialized by [`init::xavier`], the weights of the state and the
+    /// biases with zeros.
     pub fn new(hidden: usize) -> Self {
         Self { hidden, reverse: false, initial: None, name: None }
     }
@@ -53,7 +54,8 @@ impl Sru {
         Self { name: Some(name.to_owned()), ..self }
     }
 
-    /// The number of matrices in the weight and of their columns together; records an error if it overflows.
+    /// The number of matrices in the weight, and the number of their columns together; `None` after recording an error if it
+    /// overflows.
     fn columns(&self, net: &Builder, input: &Spec) -> Option<(usize, usize)> {
         wide(net, "sru", self.hidden)?;
         let parts = if input.width() == self.hidden { 3 } else { 4 };

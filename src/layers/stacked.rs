@@ -6,7 +6,7 @@ use crate::layers::layer::{Instance, Layer, RecurrentLayer, Stateful};
 use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
-/// Options of [`Builder::stacked`]: several recurrent layers of one kind, each over the output of the layer before.
+/// Options of [`Builder::stacked`]: several recurrent layers of one kind, each of which reads the output of the previous layer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stacked<L: RecurrentLayer> {
     layer: L,
@@ -19,7 +19,8 @@ pub struct Stacked<L: RecurrentLayer> {
 }
 
 impl<L: RecurrentLayer> Stacked<L> {
-    /// A stack of `layers` layers with the options of `layer`, each with weights of its own, each over the output of the layer before.
+    /// A stack of `layers` layers with the options of `layer`. Each layer has weights of its own and reads the output of the
+    /// previous layer.
     pub fn new(layer: L, layers: usize) -> Self {
         let (bidirectional, dropout, variational_dropout, residual, initial) = (false, 0.0, 0.0, false, None);
         Self { layer, layers, bidirectional, dropout, variational_dropout, residual, initial }
@@ -44,30 +45,31 @@ impl<L: RecurrentLayer> Stacked<L> {
         Self { variational_dropout: rate, ..self }
     }
 
-    /// Adds residual connections: each layer but the first adds its input to its output. (The first layer's input has a width of its own.)
+    /// Adds residual connections: each layer except the first adds its input to its output. (The first layer's input may have
+    /// another width than its output.)
     #[must_use]
     pub fn residual(self) -> Self {
         Self { residual: true, ..self }
     }
 
-    /// Sets the initial states, one row per sequence: one entry per layer, or for each layer first the forward and then the
-    /// backward direction (default: zeros).
+    /// Sets the initial states, one row per sequence (default: zeros). `states` has one entry per layer; if the layers are
+    /// bidirectional, two entries per layer: first the forward, then the backward direction.
     #[must_use]
     pub fn initial(self, states: Vec<L::States>) -> Self {
         Self { initial: Some(states), ..self }
     }
 }
 
-/// The largest number of layers: a larger number is a mistake.
+/// The maximum number of layers; a larger number is an error.
 const MOST: usize = 1 << 16;
 
 impl<L: RecurrentLayer> Stacked<L> {
-    /// The number of layers, counted in every direction.
+    /// The number of layers; a bidirectional layer counts as two.
     fn count(&self) -> usize {
         self.layers.saturating_mul(if self.bidirectional { 2 } else { 1 })
     }
 
-    /// Checks the number of entries of a list with one entry per layer and direction.
+    /// Checks that a list has one entry per layer, or two per bidirectional layer.
     fn counted(&self, net: &Builder, what: &str, got: usize) -> Option<()> {
         if got == self.count() {
             return Some(());
@@ -85,7 +87,7 @@ impl<L: RecurrentLayer> Stacked<L> {
             net.refuse(Error::new("layers", expected, got));
             return None;
         }
-        // With one layer no operator reads the first rate, but an invalid rate is still an error.
+        // With one layer no operator reads the rate of dropout, but an invalid rate is still an error.
         let rates = [("dropout", self.dropout), ("variational_dropout", self.variational_dropout)];
         if let Some((name, rate)) = rates.into_iter().find(|(_, rate)| !(0.0..1.0).contains(rate)) {
             let (what, expected) = (format!("`{name}` of layers"), "a number from 0 to below 1");
@@ -100,7 +102,7 @@ impl<L: RecurrentLayer> Stacked<L> {
 }
 
 impl<L: RecurrentLayer> Layer for Stacked<L> {
-    /// The instances layer by layer, the forward direction before the backward direction.
+    /// The instances, layer by layer; in a bidirectional layer, the forward direction before the backward direction.
     type Weights = Vec<Instance<L>>;
 
     fn kind(&self) -> &str {
@@ -118,7 +120,8 @@ impl<L: RecurrentLayer> Layer for Stacked<L> {
 }
 
 impl<L: RecurrentLayer> Stateful for Stacked<L> {
-    /// The states layer by layer; with both directions, the forward direction's states before the backward direction's.
+    /// The states, layer by layer; in a bidirectional layer, the forward direction's states before the backward direction's
+    /// states.
     type States = Vec<L::States>;
 
     fn states(&self, net: &Builder, x: Var, layers: &Self::Weights) -> (Var, Vec<L::States>) {
@@ -145,7 +148,7 @@ impl<L: RecurrentLayer> Stateful for Stacked<L> {
                 }
                 let (out, last) = layer.with(|_| options).run_states(net, input);
                 if net.errors() > before {
-                    // The other direction and the layers above would report the same error again.
+                    // Stop here: the other direction and the later layers would report the same error again.
                     return unknown();
                 }
                 outputs.push(out);
@@ -197,8 +200,8 @@ builder_methods! { Stacked, Builder, Var;
 }
 
 impl Builder {
-    /// [`Builder::stacked`], and the states of every layer after each sequence's last step, one row per sequence; with both
-    /// directions, the forward direction's states before the backward direction's.
+    /// As [`Builder::stacked`], but also returns the states of every layer after each sequence's last step, one row per
+    /// sequence. In a bidirectional layer, the forward direction's states come before the backward direction's states.
     ///
     /// # Errors
     /// As [`Builder::stacked`].
@@ -207,8 +210,8 @@ impl Builder {
         self.layer(options).run_states(self, x)
     }
 
-    /// [`Builder::bidirectional`], and the states of the forward and the backward direction after their last steps, one row
-    /// per sequence.
+    /// As [`Builder::bidirectional`], but also returns the states of the forward and the backward direction after their last
+    /// steps, one row per sequence.
     ///
     /// # Errors
     /// As [`Builder::stacked`].

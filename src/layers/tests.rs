@@ -75,7 +75,7 @@ fn recurrent_layers_keep_rows_and_give_final_states() {
     for name in ["encoder.weight_ih", "encoder.weight_hh", "encoder.bias"] {
         assert!(program.find(name).is_some(), "{name}");
     }
-    // Only the step, the products, the sum and the cell, no other operator.
+    // The layer appends a loop, products, a sum and the cell, and no other operator.
     let kinds: std::collections::BTreeSet<&str> =
         program.blocks().flat_map(|(_, b)| &b.ops).map(|op| op.kind.as_str()).collect();
     assert_eq!(
@@ -184,7 +184,7 @@ fn operators_name_the_line_that_called_the_layer() {
     at(line!() + 1, &|net, _| {
         net.embedding(ids(net), Embedding::new(9, 4));
     });
-    // A copy that the step itself appends, for an output that no operator of the step wrote.
+    // The step block appends a copy itself, since no operator of the step computes the output.
     at(line!() + 1, &|net, x| {
         net.recurrent(x, |_, x_t| x_t);
     });
@@ -278,7 +278,7 @@ fn final_states_of_stacked_and_bidirectional_layers() {
     for state in states.iter().flatten() {
         assert_eq!(net.spec(*state).unwrap().to_string(), "f32[batch, 4]");
     }
-    // The states where a decoder starts.
+    // The initial states of a decoder.
     let y = net.stacked(x, Stacked::new(Gru::new(4), 4).initial(states));
     assert_eq!(net.spec(y).unwrap().width(), 4);
 }
@@ -325,7 +325,7 @@ fn a_tied_layer_has_no_weight_of_its_own() {
     let ids = net.feed("ids", DType::I64, &[], 1);
     let x = net.feed("x", DType::F32, &[4], 1);
     let table = net.layer(Embedding::new(9, 4).sparse());
-    // The first call makes the table.
+    // The table exists only after the embedding's first call.
     let logits = x.linear(Linear::tied(&table));
     let again = table.of(ids).linear(Linear::tied(&table).without_bias());
     assert_eq!(net.describe(logits), "`linear`: f32[rows1, 9] lod(1)");
@@ -354,7 +354,7 @@ fn numbers_that_overflow_are_refused() {
     );
     let qrnn = QrnnWeights { weight, bias };
     let sru = SruWeights { weight, of_state: bias, bias };
-    // At once: it is the error of the last call.
+    // Asked at once, since it is the error of the last call.
     let said = |var: Var| var.refused().to_string();
     for (error, expected) in [
         (
@@ -415,7 +415,7 @@ fn an_adaptive_softmax_takes_the_weights_of_its_cutoffs_alone() {
     refused(AdaptiveWeights { head: of(12, &[4, 7]).head, ..of(12, &[3, 7]) }, &columns("head", 5));
     refused(of(13, &[3, 8]), &columns("cluster 1", 4));
     refused(of(13, &[3, 7]), &columns("cluster 2", 5));
-    // Cutoffs are checked where no weights are made, too.
+    // Cutoffs are checked for given weights, too.
     let unordered = net.layer_with(AdaptiveSoftmax::new(12, &[7, 3]), of(12, &[3, 7]));
     let error = unordered.of(x).refused().to_string();
     assert!(error.contains("classes of layer `adaptive_softmax`: expected cutoffs that ascend"), "{error}");

@@ -1,4 +1,4 @@
-//! PyTorch's weights, by its names and in its layout, for layers of this crate.
+//! Loads weights with PyTorch's names and layout into layers of this crate.
 
 use ndarray::{Array2, ArrayView2, Ix2};
 
@@ -21,8 +21,8 @@ pub fn from_torch<T: Clone>(weight: ArrayView2<'_, T>) -> Array2<T> {
 }
 
 /// Sets the parameters of the recurrent layer named `layer` (`"lstm_0"`) in the scope from PyTorch's tensors: `read` returns
-/// the tensor of a name. `suffix` is PyTorch's suffix of a layer and direction, `"_l0"` or `"_l1_reverse"`. Where
-/// this layer has one `bias`, it becomes the sum of PyTorch's two biases, which are only ever added.
+/// the tensor of a name. `suffix` is PyTorch's suffix of a layer and direction, `"_l0"` or `"_l1_reverse"`. If the layer of
+/// this crate has one `bias`, its value is the sum of PyTorch's two biases, which PyTorch only adds.
 ///
 /// ```
 /// use ndarray::array;

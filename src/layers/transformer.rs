@@ -1,4 +1,5 @@
-//! A transformer block: attention and a feed-forward part of two linear layers, each with a norm before and a residual connection.
+//! A transformer block: attention and a feed-forward network of two linear layers, each with a norm before it and a residual
+//! connection around it.
 
 use crate::builder_methods;
 use crate::layers::{Attention, Instance, Layer, Linear, Norm};
@@ -20,17 +21,17 @@ pub struct TransformerBlock {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TransformerWeights {
-    /// Self-attention within each sequence.
+    /// The norm and the self-attention within each sequence.
     pub attention: (Instance<Norm>, Instance<Attention>),
-    /// Cross-attention to the rows of a memory.
+    /// The norm and the cross-attention to the rows of a memory; `None` without [`TransformerBlock::over`].
     pub over: Option<(Instance<Norm>, Instance<Attention>)>,
-    /// The feed-forward part, row by row.
+    /// The norm and the two linear layers of the feed-forward network.
     pub feed_forward: (Instance<Norm>, Instance<Linear>, Instance<Linear>),
 }
 
 impl TransformerBlock {
-    /// A transformer block with this self-attention; a number is a number of heads. The inner width is four times the width, and a
-    /// layer norm is before each part.
+    /// A transformer block with this self-attention; a number converts into an attention with that many heads. The inner width
+    /// is four times the width; a layer norm precedes each attention and the feed-forward network.
     pub fn new(attention: impl Into<Attention>) -> Self {
         Self {
             attention: attention.into(),
@@ -43,13 +44,13 @@ impl TransformerBlock {
         }
     }
 
-    /// Adds cross-attention to a memory after the self-attention, as in a decoder: give an [`Attention::over`].
+    /// Adds cross-attention after the self-attention, as in a decoder: `memory` is an attention with [`Attention::over`].
     #[must_use]
     pub fn over(self, memory: Attention) -> Self {
         Self { over: Some(memory), ..self }
     }
 
-    /// Sets the inner width, between the two linear layers (default: four times the width).
+    /// Sets the inner width: the numbers per row between the two linear layers (default: four times the width).
     #[must_use]
     pub fn hidden(self, hidden: usize) -> Self {
         Self { hidden: Some(hidden), ..self }
@@ -61,13 +62,14 @@ impl TransformerBlock {
         Self { norm, ..self }
     }
 
-    /// Places the norms after the sums instead of before the parts, as in the first paper.
+    /// Places each norm after the residual sum, as in Vaswani et al. (2017), instead of before the attention or the
+    /// feed-forward network.
     #[must_use]
     pub fn norm_after(self) -> Self {
         Self { norm_after: true, ..self }
     }
 
-    /// Sets the dropout rate of each part's output, and between the two linear layers.
+    /// Sets the dropout rate of the outputs of attention and feed-forward network, and between the two linear layers.
     #[must_use]
     pub fn dropout(self, rate: f64) -> Self {
         Self { dropout: rate, ..self }
@@ -132,12 +134,12 @@ impl Layer for TransformerBlock {
 }
 
 builder_methods! { TransformerBlock, Builder, Var;
-    /// A transformer block (Vaswani et al., "Attention is all you need", 2017), in the rows and LoD of `x`:
-    /// y = x + attention(norm(x)), then y + gelu(norm(y)·W₁ + b₁)·W₂ + b₂, with the norms before the parts (Xiong et al., "On layer
-    /// normalization in the transformer architecture", 2020). Only its [`Attention`] uses positions: causal, rotary, relative or a
-    /// window. Parameters: the parameters of [`Attention`] under `attention` and, with a
-    /// memory, `over`; `inner` `[width, 4 · width]` and `outer` `[4 · width, width]`, each a weight and a bias; a gain and a bias for each
-    /// norm.
+    /// A transformer block (Vaswani et al., "Attention is all you need", 2017), in the rows and LoD of `x`: y = x +
+    /// attention(norm(x)), then y + gelu(norm(y)·W₁ + b₁)·W₂ + b₂, with the norms before attention and feed-forward network
+    /// (Xiong et al., "On layer normalization in the transformer architecture", 2020). Only its [`Attention`] uses positions:
+    /// causal, rotary, relative or a window. Parameters: the parameters of [`Attention`] under `attention` and, with a memory,
+    /// `over`; `inner` `[width, 4 · width]` and `outer` `[4 · width, width]`, each a weight and a bias; a gain and a bias for
+    /// each norm.
     ///
     /// ```
     /// use unpadded::layers::{Attention, TransformerBlock};

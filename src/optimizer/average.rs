@@ -7,13 +7,14 @@ use crate::program::description::initialize::ZEROS;
 use crate::program::{Append, Initializer, Program, Role};
 use crate::tensor::StorageKind;
 
-/// The operator of an average.
+/// The kind of the operator that computes an average.
 const AVERAGE_WEIGHTS: &str = "average_weights";
 
-/// Appends the average of a parameter with this gradient.
+/// Appends the operator and the state `NAME.average` that average the parameter `param` over training steps.
 ///
 /// # Errors
-/// If the gradient is selected rows: the average would move every row of the table at every step. If the attributes do not fit.
+/// If the parameter is row-sparse or its gradient is selected rows: the average would move every row of the table at every
+/// step. If the attributes do not fit.
 pub(crate) fn average(
     program: &mut Program,
     registry: &Registry,
@@ -41,7 +42,7 @@ pub(crate) fn average(
     program.append(registry, BlockId(0), request).map(drop).map_err(|e| e.variable(name))
 }
 
-/// The parameters that a program averages, each with its average.
+/// The names of the parameters that a program averages, each with the name of its average.
 pub(crate) fn averages(program: &Program) -> impl Iterator<Item = (&str, &str)> {
     let ops = program.root().ops.iter().filter(|op| op.kind == AVERAGE_WEIGHTS);
     ops.filter_map(|op| {

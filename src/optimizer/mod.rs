@@ -1,8 +1,8 @@
 //! Optimizers: settings that append update operators to a program.
 //!
-//! An [`Optimizer`] is a front end. The rules themselves are operators (`sgd`, `adagrad`, `adam`, …), one for each
-//! parameter, that [`Optimizer::minimize`] appends behind the backward operators and the clipping. So a program carries its own
-//! training, and can be printed, saved and resumed with it.
+//! An [`Optimizer`] holds settings only. Update rules are operators (`sgd`, `adagrad`, `adam`, …): [`Optimizer::minimize`]
+//! appends one per parameter, after the backward operators and the clipping. So a printed or saved program includes its
+//! training, which can be resumed.
 //!
 //! ```
 //! use unpadded::optimizer::{Adam, Optimizer, Schedule};
@@ -49,30 +49,30 @@ use crate::program::description::initialize::ZEROS;
 use crate::program::{Append, Initializer, Program, Role, backward};
 use crate::tensor::{DType, StorageKind};
 
-/// An update operator by kind, with its own settings.
+/// An update operator: its kind and its attributes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UpdateRule {
-    /// The operator's kind. It has the inputs `grad` and `rate`, and updates `param` and any state.
+    /// The operator's kind. The operator has the inputs `grad` and `rate`, and updates `param` and any state variables.
     pub kind: &'static str,
-    /// Its attributes without `mode`, which comes from the [`Options`].
+    /// The operator's attributes, except `mode`, which comes from the [`Options`].
     pub attributes: Attributes,
 }
 
 /// The variables that [`Optimizer::minimize`] appended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Minimization {
-    /// Each parameter that is trained, with its gradient (after clipping, once the updates have run).
+    /// Each trained parameter with its gradient. Clipping changes gradients in place, so after a run they are clipped.
     pub gradients: Vec<(VarId, VarId)>,
     /// The learning rate of the step.
     pub rate: VarId,
-    /// The norm of all gradients together before clipping, if they are clipped.
+    /// The global norm of all gradients before global-norm clipping scales them; `None` without global-norm clipping.
     pub norm: Option<VarId>,
 }
 
 /// An optimizer: trains the parameters of a program.
 ///
-/// A custom optimizer returns its [`Options`] and the kind of an update operator from its registry; the state that the
-/// operator updates beside `param` is created here, starting at zero.
+/// A custom optimizer returns its [`Options`] and the kind of an update operator from its registry; [`Optimizer::minimize`]
+/// adds the state variables that the operator updates beside `param`; they start at zero.
 pub trait Optimizer {
     /// The options that all optimizers have.
     fn options(&self) -> &Options;
@@ -80,16 +80,16 @@ pub trait Optimizer {
     /// The operator that updates a parameter.
     ///
     /// # Errors
-    /// If its settings contradict each other.
+    /// If the optimizer's settings contradict each other.
     fn rule(&self) -> Result<UpdateRule>;
 
-    /// Appends the backward operators of `loss`, then the learning rate, clipping, and an update of every trainable
-    /// variable that the loss depends on. On an error the program is as it was.
+    /// Appends the backward operators of `loss`, then the learning rate, clipping, and an update of every trainable variable
+    /// that the loss depends on. On an error the program is unchanged.
     ///
     /// # Errors
-    /// If the loss is not a scalar or depends on no trainable variable; if a setting is out of range; if a gradient
-    /// is stored as selected rows, and the rule, being exact, would have to move the other rows at once, or they owe their moves
-    /// and nothing in the program reads the parameter.
+    /// If the loss is not a scalar or depends on no trainable variable; if a setting is out of range; if a gradient is stored
+    /// as selected rows, the mode is exact, and either the rule would have to move the other rows at once, or the other rows
+    /// move only when they are next read and no operator of the program reads the parameter.
     #[track_caller]
     fn minimize(&self, program: &mut Program, registry: &Registry, loss: VarId) -> Result<Minimization> {
         let caller = Location::caller();
@@ -103,11 +103,11 @@ pub trait Optimizer {
         Ok(minimized)
     }
 
-    /// The second half of [`Self::minimize`], for gradients that come from elsewhere: pairs of a variable and its
-    /// gradient, both of the root block. On an error the program is as it was.
+    /// [`Self::minimize`] without the backward operators, for given gradients. `gradients` are pairs of a variable and its
+    /// gradient, both of the root block. On an error the program is unchanged.
     ///
     /// # Errors
-    /// As [`Self::minimize`]; and if there is no pair.
+    /// As [`Self::minimize`]; and if `gradients` is empty.
     #[track_caller]
     fn update(
         &self,
@@ -167,7 +167,7 @@ fn append(
     let mut history = None;
     let mut owing = Vec::new();
     for &(param, grad) in &gradients {
-        // Set for row-sparse parameters alone, so that custom rules need not support it.
+        // The attribute `storage` is set only for row-sparse parameters, so that custom rules need not support it.
         let row_sparse = program.var(param).is_row_sparse();
         let name = program.var(param).name.clone();
         let mut attributes = options.grouped(&name, &every);
@@ -227,7 +227,7 @@ fn append(
     Ok(Minimization { gradients, rate, norm })
 }
 
-/// Appends gradient clipping behind the gradients, in place.
+/// Appends operators that clip gradients in place.
 #[derive(Clone, Copy)]
 struct Clip<'a> {
     registry: &'a Registry,
@@ -240,7 +240,7 @@ impl<'a> Clip<'a> {
         Append { role: Role::Update, caller: self.caller.to_string(), ..Append::forward(kind) }
     }
 
-    /// Clips every number by itself.
+    /// Clips every number of every gradient to −limit … limit.
     fn value(&self, program: &mut Program, limit: f64) -> Result<()> {
         for &(param, grad) in self.gradients {
             let storage = program.spec(grad)?.storage.to_string();
@@ -255,7 +255,7 @@ impl<'a> Clip<'a> {
         Ok(())
     }
 
-    /// Clips by the norm of all gradients together, and returns this norm.
+    /// Clips by the norm of all gradients of `self` together, and returns the variable of this norm.
     fn norm(&self, program: &mut Program, max_norm: f64) -> Result<VarId> {
         let clip = Append {
             inputs: vec![("grads", self.gradients.iter().map(|&(_, grad)| grad).collect())],
@@ -278,13 +278,13 @@ impl<'a> Clip<'a> {
     }
 }
 
-/// The output slot with the update up to which each row of a parameter is settled.
+/// The output slot of the state that has, for each row of a parameter, the number of updates that the row has received.
 const SETTLED: &str = "settled";
 
-/// Adds the state with the last updates of the program, which no update has written yet.
+/// Adds the history: the state variable with the learning rates of the last updates. It starts at zero, for no updates.
 fn add_history(program: &mut Program) -> Result<VarId> {
     let spec = Spec::fixed(DType::F64, &HISTORY_SHAPE)?;
-    // Each optimizer of a program has rates of its own.
+    // If several optimizers train a program, each has a history of its own.
     let name = |number: usize| match number {
         0 => "learning_rate.history".to_owned(),
         more => format!("learning_rate.history_{more}"),
@@ -293,7 +293,7 @@ fn add_history(program: &mut Program) -> Result<VarId> {
     own(program, free.unwrap_or_else(|| name(0)), spec, Initializer::new(ZEROS, Attributes::new()))
 }
 
-/// Adds a state variable for a parameter, starting at zero.
+/// Adds a state variable `PARAM.SLOT` for a parameter, starting at zero.
 fn state(program: &mut Program, param: VarId, slot: &str, spec: Spec) -> Result<VarId> {
     let name = format!("{}.{slot}", program.var(param).name);
     own(program, name, spec, Initializer::new(ZEROS, Attributes::new()))

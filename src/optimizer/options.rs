@@ -17,20 +17,20 @@ pub struct Options {
     pub schedule: Schedule,
     /// Whether the state [`RATE_SCALE`](super::RATE_SCALE) multiplies the rate.
     pub adjustable: bool,
-    /// Gradient clipping by value: the maximum magnitude of a gradient's numbers.
+    /// Gradient clipping by value: the maximum magnitude of a gradient's numbers; `None` for no such clipping.
     pub clip_value: Option<f64>,
-    /// Gradient clipping by norm: the maximum norm of each gradient by itself.
+    /// Gradient clipping by norm: the maximum norm of each parameter's gradient; `None` for no such clipping.
     pub clip_norm: Option<f64>,
-    /// Gradient clipping by global norm: the maximum norm of all gradients together.
+    /// Gradient clipping by global norm: the maximum norm of all gradients together; `None` for no such clipping.
     pub max_norm: Option<f64>,
-    /// The update mode for gradients of selected rows (default: exact).
+    /// The update mode for gradients that are selected rows (default: exact).
     pub mode: SparseMode,
-    /// Parameters with settings of their own.
+    /// The parameter groups, which override settings for some of the parameters.
     pub groups: Vec<Group>,
 }
 
 impl Options {
-    /// A constant rate, nothing clipped, exact, all parameters alike.
+    /// Options with a constant learning rate, no clipping, exact updates and no parameter groups.
     pub fn new(rate: f64) -> Self {
         Self {
             rate,
@@ -50,7 +50,7 @@ impl Options {
         groups.fold(attributes.clone(), |attributes, group| group.over(attributes))
     }
 
-    /// Checks that each parameter that a group names is trained.
+    /// Checks that every name in a group is the name of a trained parameter.
     pub(super) fn check_groups(&self, trained: &[&str]) -> Result<()> {
         for group in &self.groups {
             let Members::Named(names) = &group.which else { continue };
@@ -64,8 +64,9 @@ impl Options {
     }
 }
 
-/// A parameter group with its own settings, by [`group`](super::Sgd::group) of any optimizer. Options that it does not set are
-/// the optimizer's. The settings are attributes of the update operators, so a program contains them.
+/// A parameter group with its own settings, by [`group`](super::Sgd::group) of any optimizer. For a setting that the group
+/// leaves out, the optimizer's setting applies. The settings are attributes of the update operators, so a program contains
+/// them.
 ///
 /// ```
 /// use unpadded::optimizer::{AdamW, Group, Optimizer};
@@ -124,7 +125,7 @@ impl fmt::Debug for Members {
     }
 }
 
-/// Predicates are equal if they are the same object.
+/// Two predicates are equal if they are one object.
 impl PartialEq for Members {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -136,7 +137,8 @@ impl PartialEq for Members {
 }
 
 impl Group {
-    /// A group of the parameters with these names. Each has to be trained.
+    /// A group of the parameters with these names. The optimizer returns an error if a name is not the name of a trained
+    /// parameter.
     pub fn of<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         Self::new(Members::Named(names.into_iter().map(Into::into).collect()))
     }
@@ -156,9 +158,9 @@ impl Group {
         Self { rate: Some(factor), ..self }
     }
 
-    /// Gradual unfreezing: the parameters do not move in the first `steps` steps of the training. Their gradients are computed, clipped with
-    /// all others, and enter the moments of the rule meanwhile (Howard and Ruder, "Universal language model fine-tuning for text
-    /// classification", 2018, arXiv:1801.06146).
+    /// Gradual unfreezing: the parameters do not move in the first `steps` steps of the training. In these steps their
+    /// gradients are still computed, clipped with all other gradients, and added to the moments of the update rule (Howard and
+    /// Ruder, "Universal language model fine-tuning for text classification", 2018, arXiv:1801.06146).
     #[doc(alias = "unfreeze")]
     #[doc(alias = "freeze")]
     #[must_use]

@@ -6,8 +6,9 @@ use crate::program::description::initialize::CONSTANT;
 use crate::program::{Initializer, OpDesc, Program, SlotVars, VarDesc, VarKind, VarRole};
 use crate::tensor::DType;
 
-/// The name of the state that scales the learning rate of every step, if an optimizer is [`adjustable`](super::Sgd::adjustable):
-/// an f32 scalar, 1 at the start. It is saved with the training. Between steps it may be set to any finite number from 0.
+/// The name of the state that scales the learning rate of every step, if an optimizer is
+/// [`adjustable`](super::Sgd::adjustable): an f32 scalar, 1 at the start. The state is saved with the training. Between steps
+/// you may set it to any finite number that is not negative.
 ///
 /// ```
 /// use unpadded::executor::{Executor, Run, Scope};
@@ -31,15 +32,16 @@ use crate::tensor::DType;
 /// ```
 pub const RATE_SCALE: &str = "learning_rate.scale";
 
-/// The operator that computes it.
+/// The kind of the operator that computes the learning rate.
 pub(super) const LEARNING_RATE: &str = "learning_rate";
-/// Its input for the scale of the rate.
+/// The input slot of `learning_rate` for the scale.
 const SCALE: &str = "scale";
 
-/// Lets the state [`RATE_SCALE`] multiply a learning rate. It is the last variable of the program if it was not there.
+/// Makes the state [`RATE_SCALE`] multiply the learning rate `rate`. If the program has no such state, the state is added as
+/// its last variable.
 ///
 /// # Errors
-/// If no `learning_rate` computes it, or another variable has the name.
+/// If no operator `learning_rate` computes `rate`, or a variable of this name is no persistent f32 scalar.
 pub(crate) fn adjustable(program: &mut Program, rate: VarId) -> Result<()> {
     let at = place(program, rate)?;
     let spec = Spec::fixed(DType::F32, &[])?;
@@ -62,16 +64,17 @@ pub(crate) fn adjustable(program: &mut Program, rate: VarId) -> Result<()> {
     Ok(())
 }
 
-/// The base rate of a learning rate.
+/// The base of a learning rate: the rate before schedule and scale.
 ///
 /// # Errors
-/// If no `learning_rate` computes it.
+/// If no operator `learning_rate` computes `rate`.
 pub(crate) fn base_rate(program: &Program, rate: VarId) -> Result<f64> {
     program.root().ops[place(program, rate)?].attributes.float("base")
 }
 
-/// Copies the base rate, the schedule and the scale of learning rates from the operators at the same positions in another
-/// program. Learning rates without a counterpart are unchanged.
+/// Copies the settings of learning rates (base rate, schedule, scale) from the program `from`. Two operators `learning_rate`
+/// correspond if they have the same position in their root blocks; a learning rate of `program` without a counterpart is
+/// unchanged.
 pub(crate) fn take_rate(from: &Program, program: &mut Program) {
     let is_rate = |op: &OpDesc| op.kind == LEARNING_RATE;
     for (at, ours) in from.root().ops.iter().enumerate().filter(|(_, op)| is_rate(op)) {
@@ -81,7 +84,7 @@ pub(crate) fn take_rate(from: &Program, program: &mut Program) {
         if ours.input(SCALE).is_empty() {
             theirs.inputs.retain(|bound| bound.slot != SCALE);
         } else if let Some(rate) = rate {
-            // A scale that cannot be added remains a difference.
+            // If the scale cannot be added, `program` has none, and the programs differ.
             adjustable(program, rate).ok();
         }
     }
@@ -99,7 +102,7 @@ fn place(program: &Program, rate: VarId) -> Result<usize> {
     })
 }
 
-/// Adds a variable of the optimizer.
+/// Adds a state variable of the optimizer: persistable, not trainable, in the root block.
 pub(super) fn own(
     program: &mut Program,
     name: String,

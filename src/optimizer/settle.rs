@@ -1,33 +1,35 @@
-//! The `settle` operators before the readers of a parameter whose rows may owe moves.
+//! Inserts operators `settle`: each makes the moves that rows of a parameter have missed, before another operator reads these
+//! rows.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::{Attributes, BlockId, Registry, Spec, VarId};
 use crate::ops::settle_attributes;
 use crate::program::{Append, OpDesc, Program, RECURRENT, Role, StepDesc};
 
-/// A parameter whose rows may owe moves.
+/// A parameter with rows that may have missed moves, because its gradients are selected rows and its mode is exact.
 pub(super) struct Owing {
     pub(super) param: VarId,
-    /// The states of its rule, in the order of the slots.
+    /// The state variables of its update rule, in the order of the slots.
     pub(super) states: Vec<VarId>,
-    /// The state with the update up to which each row is settled.
+    /// The state that has, for each row, the number of updates that the row has received.
     pub(super) settled: VarId,
     pub(super) kind: &'static str,
     pub(super) attributes: Attributes,
 }
 
-/// The rows that an operator reads.
+/// The rows of a parameter that an operator reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rows {
-    /// The rows whose numbers a variable of the root block has.
+    /// The rows whose numbers are the values of this variable.
     Of(VarId),
     All,
 }
 
-/// Puts a `settle` before every operator of the root block that reads one of the parameters, or whose steps do.
+/// Inserts a `settle` before every forward operator of the root block that reads one of the parameters, itself or in its step
+/// block.
 ///
 /// # Errors
-/// If no operator reads a parameter: its rows would owe moves forever.
+/// If no operator reads a parameter: its missed moves would never be made.
 pub(super) fn before_readers(
     program: &mut Program,
     registry: &Registry,
@@ -36,9 +38,9 @@ pub(super) fn before_readers(
     caller: &str,
 ) -> Result<()> {
     let mut unread: Vec<VarId> = owing.iter().map(|owing| owing.param).collect();
-    // The last position first, so that earlier positions stay valid.
+    // From the last position to the first, so that an insertion does not change the positions that are still to be visited.
     for at in (0..program.root().ops.len()).rev() {
-        // Cloned: a step block may read several parameters, and the first `settle` takes its position.
+        // Cloned, since a step block may read several parameters, and the first `settle` is inserted at the reader's position.
         let reader = program.root().ops[at].clone();
         if reader.role != Role::Forward {
             continue;
@@ -136,7 +138,8 @@ fn rows_read(
     Ok(())
 }
 
-/// Translates the rows of a step block to the variables outside of it.
+/// Translates rows whose numbers are a variable of a step block to the variable around the block; all rows if no step input or
+/// static input has these numbers.
 fn outside(program: &Program, step: &StepDesc, rows: Rows) -> Rows {
     let Rows::Of(ids) = rows else { return Rows::All };
     if program.var(ids).block != step.block {

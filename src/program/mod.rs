@@ -1,7 +1,7 @@
 //! Programs as plain data: variables, operators and blocks.
 //!
-//! A program can be read, printed, saved and compared without any known operator. Only building, differentiating and running
-//! it look up operators by kind in a [`Registry`](crate::operator::Registry).
+//! A program can be read, printed, saved and compared without any known operator. Only building, differentiating and running a
+//! program look up operators by kind in a [`Registry`](crate::operator::Registry).
 
 pub(crate) mod construction;
 pub(crate) mod description;

@@ -1,4 +1,4 @@
-//! Programs in files: one section of the file framing that checkpoints use too.
+//! Programs in files: a program is one section in the file format of checkpoints.
 
 use std::io::Read;
 use std::path::Path;
@@ -37,16 +37,16 @@ impl Program {
         wire::write_atomically(path.as_ref(), |writer| writer.write_section(SECTION, &body))
     }
 
-    /// Reads a program from a file, also from a file with more sections. No operator needs to be known.
+    /// Reads a program from a file, which may have other sections, too. Reading needs no registry of operators.
     ///
     /// # Errors
-    /// If the file is damaged, foreign or of a future version, or holds no well-formed program.
+    /// If the file is damaged, of another format or of a future version, or holds no well-formed program.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::load_file(path.as_ref()).at_caller()
     }
 
-    /// As [`Self::load`], compiled once and not by every crate that calls it.
+    /// [`Self::load`] without the generic path, so that the code is compiled once and not in every crate that calls it.
     fn load_file(path: &Path) -> Result<Self> {
         Self::read(wire::open(path)?)
     }
@@ -54,7 +54,8 @@ impl Program {
     /// Returns the bytes that [`Self::save`] writes.
     ///
     /// # Errors
-    /// If the program is not well formed, longer than 16 MiB, or a literal is nested deeper than can be read back.
+    /// If the program is not well formed, if it is longer than 16 MiB, or if lists in a literal are nested deeper than the
+    /// reader accepts.
     #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut writer = Writer::new(Vec::new())?;
@@ -104,7 +105,7 @@ impl Program {
         Self::of_stored(record::from_bytes(body).at_caller()?)
     }
 
-    /// A program that was read.
+    /// Converts a stored program, and checks it.
     #[track_caller]
     pub(crate) fn of_stored(stored: StoredProgram) -> Result<Self> {
         let malformed = |e: Error| {

@@ -9,17 +9,18 @@ struct Line([u8; 64]);
 
 #[derive(Clone)]
 enum Lines {
-    /// Memory of one buffer.
+    /// Memory that belongs to one buffer.
     Own(Vec<Line>),
     /// Memory that the buffers of several arenas share and only read.
     Common(Arc<Vec<Line>>),
 }
 
-/// Lines of memory with their address. While a lane is out, no reference to the lines is made: not even a shared one,
-/// which would read beside the writes of other threads and end the right of a lent address to write.
+/// Lines of memory with their address. While a lane exists, no reference to the lines is made, not even a shared reference: it
+/// would be a read beside the writes of other threads, and would invalidate lent addresses for writing.
 pub(super) struct Memory {
     lines: Lines,
-    /// The start of the lines. For own lines it comes from `Vec::as_mut_ptr`, after the last operation that moved them.
+    /// The start of the lines. For own lines the address comes from `Vec::as_mut_ptr`, called after the last operation that
+    /// moved the lines.
     start: *mut u8,
     bytes: usize,
 }
@@ -30,7 +31,7 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Returns memory without bytes.
+    /// Returns empty memory.
     pub(super) fn new() -> Self {
         Self::of(Lines::Own(Vec::new()))
     }
@@ -41,12 +42,12 @@ impl Memory {
         memory
     }
 
-    /// Stores the address of the lines, after they changed.
+    /// Updates `start`; must be called after the lines were moved or replaced.
     fn settle(&mut self) {
         let count;
         (self.start, count) = match &mut self.lines {
             Lines::Own(lines) => (lines.as_mut_ptr().cast(), lines.len()),
-            // Only read, as `is_common` reports.
+            // This address is never written through, since `is_common` is true.
             Lines::Common(lines) => (lines.as_ptr().cast::<u8>().cast_mut(), lines.len()),
         };
         self.bytes = count * size_of::<Line>();
@@ -64,7 +65,7 @@ impl Memory {
         self.bytes
     }
 
-    /// Returns whether other buffers may have the same memory, so that it is only read.
+    /// Returns whether other buffers may have the same memory; the memory must then not be written.
     #[inline]
     pub(super) fn is_common(&self) -> bool {
         matches!(self.lines, Lines::Common(_))
@@ -77,7 +78,7 @@ impl Memory {
         }
     }
 
-    /// Makes common memory the buffer's own: by a copy, unless no other buffer shares it any more.
+    /// Makes common memory the buffer's own: copies it, unless no other buffer shares it any more.
     pub(super) fn make_own(&mut self) {
         if let Lines::Common(lines) = &mut self.lines {
             *self = Self::of(Lines::Own(Arc::unwrap_or_clone(std::mem::take(lines))));

@@ -11,9 +11,9 @@ pub struct Region {
     pub row: usize,
     /// The first column.
     pub column: usize,
-    /// Rows, columns, and the width of the buffer's rows.
+    /// The number of rows and columns of the region, and the stride: the width of the buffer's rows.
     pub extent: Extent2,
-    /// The step whose rows these are, in a step loop that is split over lanes.
+    /// The step whose rows the region holds, in a step loop that is split over lanes.
     pub step: usize,
 }
 
@@ -43,10 +43,10 @@ impl Region {
     }
 }
 
-/// How the lanes of a split loop share a buffer.
+/// How the rows of a buffer are divided among the lanes of a split loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// All lanes read it, none writes it.
+    /// All lanes read the buffer, and no lane writes it.
     Frozen,
     /// Row `base + starts[t] + i` belongs to sequence `i` at step `t`; rows are `stride` wide.
     Stepped {
@@ -60,21 +60,21 @@ pub enum Share {
         /// Width of the buffer's rows.
         stride: usize,
     },
-    /// Each sequence has a run of rows: the run of sequence `i` begins at `bounds[first + i]`, in the [bounds](StepRows::bounds).
+    /// Each sequence has a run of rows: the run of sequence `i` begins at row `bounds[first + i]`, with [`StepRows::bounds`].
     Runs {
-        /// The place of the first sequence's bound.
+        /// The index of the first sequence's bound in the bounds.
         first: usize,
         /// Width of the buffer's rows.
         stride: usize,
     },
-    /// Each step has the runs of rows of the sequences that still run: the runs of step `t` begin at row
-    /// `base + bounds[starts + t]`, and the run of sequence `i` begins `bounds[first + i]` rows after it.
+    /// Each step has a run of rows for each sequence that has not ended: the runs of step `t` begin at row
+    /// `base + bounds[starts + t]`, and the run of sequence `i` begins `bounds[first + i]` rows later.
     SteppedRuns {
         /// The first row of step 0.
         base: usize,
-        /// The place of the first step's bound.
+        /// The index of the first step's bound in the bounds.
         starts: usize,
-        /// The place of the first sequence's bound.
+        /// The index of the first sequence's bound in the bounds.
         first: usize,
         /// Width of the buffer's rows.
         stride: usize,
@@ -84,17 +84,16 @@ pub enum Share {
 /// The assignment of buffer rows to the sequences and steps of a split loop.
 #[derive(Clone, Copy)]
 pub struct StepRows<'a> {
-    /// First row of each step, and one more for the end.
+    /// The first row of each step, then the end of the last step.
     pub starts: &'a [usize],
-    /// How each buffer is shared.
+    /// How the rows of each buffer are divided among the lanes.
     pub shares: &'a [Share],
-    /// The starts and ends of the runs of rows of all buffers that have runs.
+    /// The bounds of the runs of all buffers with [`Share::Runs`] or [`Share::SteppedRuns`].
     pub bounds: &'a [usize],
 }
 
 impl StepRows<'_> {
-    /// Returns whether lanes of `sequences` sequences in total have disjoint rows: no row belongs to two sequences, or to
-    /// two steps.
+    /// Returns whether no row belongs to two of `sequences` sequences or to two steps, so that lanes have disjoint rows.
     pub(super) fn are_apart(&self, sequences: usize) -> bool {
         let sorted = |first: usize, len: usize| {
             let end = first.saturating_add(len).saturating_add(1);
@@ -110,19 +109,20 @@ impl StepRows<'_> {
     }
 }
 
-/// A lane's part of a split loop: sequences `from..to` of the rank order.
+/// The sequences of a lane of a split loop: `from..to`, by rank.
 #[derive(Clone, Copy)]
 pub struct LanePart<'a> {
     /// First sequence.
     pub from: usize,
     /// One past the last sequence.
     pub to: usize,
-    /// The rows that these sequences have.
+    /// The assignment of rows to sequences and steps.
     pub steps: StepRows<'a>,
 }
 
 impl LanePart<'_> {
-    /// Returns whether a region that has rows lies in this part.
+    /// Returns whether a region with rows belongs to these sequences, so that this lane may read the region (or, if `write`,
+    /// write it).
     #[inline]
     pub(super) fn has(&self, region: &Region, write: bool) -> bool {
         let (row, end) = (region.row, region.row.saturating_add(region.extent.rows));
@@ -142,7 +142,7 @@ impl LanePart<'_> {
                     && end <= bounds[first + self.to]
             }
             Share::SteppedRuns { base, starts, first, stride } => {
-                // A step after the last would read the numbers of another list.
+                // The starts of a step after the last step would belong to another list of bounds.
                 let steps = self.steps.starts.len().saturating_sub(1);
                 let begin = base.saturating_add(bounds[starts + region.step]);
                 region.step < steps

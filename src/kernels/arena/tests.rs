@@ -1,4 +1,4 @@
-//! Tests of the checks of lending.
+//! The checks of lent regions.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn a_step_is_written_while_the_one_before_is_read() {
     assert!(operands.read::<f64>(0).is_none());
 }
 
-/// Regions are written through an address with the right to write, before and after the buffer moves: for Miri.
+/// Regions are written and read before and after the buffer moves; Miri checks that the addresses are valid for writing.
 #[test]
 fn what_was_written_is_lent_again() {
     let (mut arena, mut room) = (arena(), OperandRoom::default());
@@ -143,7 +143,7 @@ fn a_lane_does_not_reach_another_lanes_rows() {
     arena.lane().split(&[0, 1, 3], steps, &mut [(), ()], &run).unwrap();
 }
 
-/// Runs of two and one row of two sequences, in one buffer, and again for each step in another.
+/// Two sequences have runs of two rows and of one row: once in the first buffer, and at each step in the second buffer.
 fn of_runs(from_first: bool) -> Result<Vec<f32>, Box<dyn std::any::Any + Send>> {
     std::panic::catch_unwind(|| {
         let mut arena = arena();
@@ -248,7 +248,7 @@ fn a_common_buffer_is_not_written() {
     arena.lane().operands(&mut room, &[], &[region(0, 0, 2, 0, 4, 4)]);
 }
 
-/// A buffer that was made the arena's own may be written, and has a new version; an exchange keeps the version.
+/// After `own`, a buffer may be written and has a new version; an exchange keeps the version.
 #[test]
 fn versions_tell_values_apart() {
     let (mut first, mut other) = (arena(), arena());

@@ -1,4 +1,5 @@
-//! Softmax attention of a single query, such as the state of a decoder: tiles and packed keys would cost more than the products.
+//! Softmax attention of a single query, such as the state of a decoder: for one query, tiles and packed keys would cost more
+//! than the products.
 
 use std::ops::Range;
 
@@ -7,7 +8,7 @@ use crate::kernels::float::{Assign, Float};
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::{View, ViewMut};
 
-/// One query, the keys and values of its sequence, and which of them it sees.
+/// One query, the keys and values of its sequence, and the range of keys that the query attends to.
 pub(super) struct Single<'a, T> {
     pub(super) query: &'a [T],
     pub(super) keys: View<'a, T>,
@@ -16,7 +17,7 @@ pub(super) struct Single<'a, T> {
     pub(super) seen: Range<usize>,
 }
 
-/// The results of [`Single::attend`], and their gradients, where given.
+/// The results of [`Single::attend`], and the gradients of the results; `None` for zeros.
 pub(super) struct SingleResult<'a, T> {
     pub(super) out: &'a [T],
     pub(super) log_sum: T,
@@ -24,7 +25,7 @@ pub(super) struct SingleResult<'a, T> {
     pub(super) dlog_sum: Option<T>,
 }
 
-/// The target of a requested gradient, and whether the gradient is written or added.
+/// The target of a gradient, and whether the gradient is written or added; `None` if it is not requested.
 type AttentionTarget<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
 impl<T: Float> Single<'_, T> {
@@ -33,7 +34,8 @@ impl<T: Float> Single<'_, T> {
         sweep(Attend { single: self, out, room })
     }
 
-    /// Computes the requested gradients of query, keys and values; keys that the query does not see have no gradient.
+    /// Computes the requested gradients of query, keys and values; keys that the query does not attend to have a gradient of
+    /// zero.
     pub(super) fn descend(
         self,
         result: SingleResult<'_, T>,
@@ -43,7 +45,7 @@ impl<T: Float> Single<'_, T> {
         sweep(Descend { single: self, result, gradients, room });
     }
 
-    /// Computes the scores of the keys that the query sees.
+    /// Computes the scores of the keys that the query attends to.
     #[inline(always)]
     fn scores<A: Arithmetic>(&self, room: &mut Vec<T>) {
         room.clear();
@@ -126,7 +128,8 @@ impl<T: Float> Sweep for Descend<'_, '_, '_, T> {
         let [dq, mut dk, mut dv] = gradients;
         let (k, v, seen) = (single.keys, single.values, single.seen.clone());
         let SingleResult { out, log_sum, dout, dlog_sum } = result;
-        // The term common to all scores: from the attended values, minus the gradient of the logarithm of the sum.
+        // The term that the gradients of all scores have in common: Σ dout · out, minus the gradient of the logarithm of the
+        // sum.
         let reaches = dout.map_or(T::ZERO, |dout| dot::<T, A>(dout, out)) - dlog_sum.unwrap_or(T::ZERO);
         single.scores::<A>(room);
         for gradient in [&mut dk, &mut dv] {

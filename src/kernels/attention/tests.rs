@@ -3,7 +3,7 @@
 use super::*;
 use crate::kernels::numbers;
 
-/// Sizes, and the keys that a query sees.
+/// The sizes of an attention, and the range of keys that a query attends to.
 #[derive(Clone, Copy)]
 struct Case {
     n: usize,
@@ -31,12 +31,12 @@ fn cases() -> Vec<Case> {
         Case { n: 300, m: 300, d: 5, e: 4, before: 20, after: 3, ..all },
         Case { n: 140, m: 260, d: 16, e: 16, radius: Some(4), ..all },
         Case { n: 150, m: 150, d: 6, e: 7, after: 0, radius: Some(200), ..all },
-        // A query behind the last key sees no key.
+        // A query after the last key attends to no key.
         Case { n: 20, m: 3, before: 1, after: 0, radius: Some(0), ..all },
     ]
 }
 
-/// All weights, then the sums and their gradients.
+/// The results and the gradients, computed with all weights in memory.
 struct Plain {
     out: Vec<f64>,
     log_sums: Vec<f64>,

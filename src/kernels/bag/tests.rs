@@ -5,7 +5,8 @@ use crate::kernels::numbers;
 use crate::kernels::view::Extent2;
 
 const HEIGHT: usize = 40;
-/// Bags of no, one, few and many rows, with rows that repeat; one bag is longer than the prefetched rows, and than a block.
+/// The starts of bags with no, one, few and many rows, some of them repeated. One bag has more rows than [`AHEAD`] and than
+/// [`BLOCK`].
 const STARTS: [usize; 7] = [0, 0, 1, 4, 4, 64, 70];
 
 fn rows() -> Vec<i64> {
@@ -52,7 +53,7 @@ impl Case {
         out
     }
 
-    /// The column `j` of the rows of each bag.
+    /// The numbers in column `j`, bag by bag.
     fn column(&self, j: usize) -> impl Iterator<Item = Vec<f64>> {
         STARTS.windows(2).map(move |bag| {
             let column = |&row: &i64| self.table().row(row as usize)[j];
@@ -143,7 +144,7 @@ fn rows_get_the_sum_over_their_occurrences() {
                     assert!(near(got, expected), "width {width}, row {id}: {got} for {expected}");
                 }
             }
-            // In two parts, added to a table that is not zero.
+            // The gradient in two parts, added to a table that is not zero.
             let mut table = vec![1.0; HEIGHT * width];
             let (middle, all) = (plan.ids().len() / 2, plan.ids().len());
             let first = plan.ids()[middle] as usize;

@@ -11,18 +11,18 @@ use crate::kernels::float::Float;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::View;
 
-/// Scratch for finding the best paths of a sequence, reused for the next.
+/// Scratch of [`best_paths`], reused for the next sequence.
 #[derive(Debug, Default)]
 pub struct BestPaths {
-    /// The highest scores of paths that end in each tag, best first, at this row and at the previous row.
+    /// The highest scores of paths that end in each tag, best first: at this row (`now`) and at the previous row (`before`).
     now: Vec<f64>,
     before: Vec<f64>,
     /// The number of paths that end in each tag.
     counts: Vec<usize>,
     counts_before: Vec<usize>,
-    /// The predecessor of each path, by row, tag and rank.
+    /// The predecessor of each path, by row, tag and rank: its tag and rank in the previous row.
     back: Vec<u32>,
-    /// The ends of the best paths, and the scores of these.
+    /// The score of each of the best paths, and its last tag and rank.
     ends: Vec<(f64, usize)>,
     path: Vec<usize>,
     /// The next candidate paths, one per preceding tag.
@@ -30,7 +30,8 @@ pub struct BestPaths {
 }
 
 impl BestPaths {
-    /// Reserves memory to trace the paths back over `rows` rows of `per_row` paths each; with many tags and paths it may fail.
+    /// Reserves memory to trace the paths back over `rows` rows of `per_row` paths each; an error if there is not enough
+    /// memory.
     fn reserve(&mut self, rows: usize, per_row: usize) -> Result<()> {
         let too_much = || {
             let expected = "a sequence whose rows · tags · paths, 4 bytes each, fit into memory";
@@ -47,7 +48,8 @@ impl BestPaths {
     }
 }
 
-/// An entry of a list of paths, best first, that continue with the same pair of tags. The greatest entry is taken next.
+/// The next path of a list of paths that continue with the same pair of tags. Among the lists, the path that compares greatest
+/// is taken next.
 #[derive(Debug)]
 struct NextPath {
     score: f64,
@@ -58,7 +60,7 @@ struct NextPath {
 
 impl Ord for NextPath {
     fn cmp(&self, other: &Self) -> Ordering {
-        // No score is NaN. Of equal scores the smaller number is first.
+        // No score is NaN. Of equal scores, the path with the smaller `at` is taken first.
         self.score.partial_cmp(&other.score).unwrap_or(Ordering::Equal).then(other.at.cmp(&self.at))
     }
 }
@@ -79,9 +81,9 @@ impl Eq for NextPath {}
 
 /// Finds the `most` paths of the highest scores, best first, and passes the rank, the score and the tags of each to `each`.
 ///
-/// Of equal paths, the path with the smaller tag at the last position where they differ comes first. There are fewer paths if the
-/// others are forbidden; if all paths are, the only path has tag 0 everywhere, and the score minus infinity. A NaN score counts
-/// as forbidden.
+/// Of equal paths, the path with the smaller tag at the last position where they differ comes first. Forbidden paths are not
+/// passed, so there may be fewer than `most`. If all paths are forbidden, one path is passed, with tag 0 everywhere and the
+/// score minus infinity. A path with a NaN score counts as forbidden.
 ///
 /// # Errors
 /// If there is no memory to trace the paths back: 4 bytes for each row, tag and path.
@@ -122,8 +124,8 @@ pub fn best_paths<T: Float>(
     Ok(())
 }
 
-/// Merges lists of paths, each best first, into the `most` best paths, best first. Each tag has a list: its start (a multiple of
-/// `most`), its length, and the score that its paths continue with.
+/// Merges lists of paths, each best first, into the `most` best paths, best first. A list is given by its start (a multiple of
+/// `most`), its length, and the score that is added to all its paths.
 fn merge(
     next: &mut BinaryHeap<NextPath>,
     (scores, counts, most): (&[f64], &[usize], usize),

@@ -1,4 +1,5 @@
-//! Sums over all paths: the logarithm of the sum, the probability of each tag in each row, and of each pair of tags.
+//! Sums over all paths: the logarithm of the sum of e^score, the probability of each tag in each row, and the probability of
+//! each pair of successive tags.
 
 use super::transitions::{LANES, Transitions};
 use super::vanished::{SMALL, VanishedMass};
@@ -6,28 +7,28 @@ use crate::kernels::float::Float;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::View;
 
-/// Scratch for one sequence, reused for the next.
+/// Scratch of [`log_sum`] and [`marginals`], reused for the next sequence.
 #[derive(Debug, Default)]
 pub struct ChainRoom {
-    /// e^score over the largest of its row; with logarithms, the scores.
+    /// e^score of each row and tag, divided by the largest of the row; in a computation with logarithms, the scores.
     rows: Vec<f64>,
-    /// Sums over paths that end in a tag, divided by the sum of the row (`alpha`), and over paths from the tag on, divided by the
-    /// largest (`beta`). Their logarithms, if numbers underflow.
+    /// By row and tag: sums over the paths up to the tag, divided by the row's sum (`alpha`), and sums over the paths from the
+    /// tag on, divided by the row's largest (`beta`). In a computation with logarithms, the logarithms of the sums.
     alpha: Vec<f64>,
     beta: Vec<f64>,
-    /// The sums of each row before division.
+    /// The sum of each row of `alpha` before the division.
     sums: Vec<f64>,
     step: Vec<f64>,
 }
 
-/// Sums over sequences of the probability of each pair of tags, `[tags + 2, tags]` with the ends behind the pairs; rows filled
-/// up.
+/// The probability of each pair of successive tags, summed over rows and sequences: `[tags + 2, tags]`, where the last two rows
+/// are the first tag and the last tag of sequences. Rows are padded to a multiple of the vector length.
 #[derive(Debug, Clone, Default)]
 pub struct PairSums {
     stride: usize,
-    /// Sums that are still to be multiplied by e^score.
+    /// Sums of pairs without the factor e^score of the transition, which [`Self::get`] multiplies.
     scaled: Vec<f64>,
-    /// Complete sums.
+    /// Sums with all factors, which are added to the scaled sums.
     whole: Vec<f64>,
 }
 
@@ -41,7 +42,7 @@ impl PairSums {
         self.whole.resize((transitions.tags + 2) * self.stride, 0.0);
     }
 
-    /// Adds to the numbers of a row of scores.
+    /// Adds `more` to the sum at row `row` and column `tag`.
     pub fn add(&mut self, row: usize, tag: usize, more: f64) {
         self.whole[row * self.stride + tag] += more;
     }
@@ -62,7 +63,7 @@ impl PairSums {
         }
     }
 
-    /// Returns the sum for a row of scores and a tag.
+    /// Returns the sum at row `row` and column `tag`.
     pub fn get(&self, transitions: &Transitions, row: usize, tag: usize) -> f64 {
         let place = row * self.stride + tag;
         let scaled = self.scaled.get(place).map_or(0.0, |sum| sum * transitions.forth[place]);
@@ -76,11 +77,11 @@ pub fn log_sum<T: Float>(transitions: &Transitions, rows: View<'_, T>, room: &mu
     sweep(LogSum { transitions, rows, room }).0
 }
 
-/// Computes the probability of each tag in each row and passes it to `each` row by row; adds the probability of each pair of
+/// Computes the probabilities of tags and passes them to `each`, row by row. Adds the probability of each pair of successive
 /// tags, times a weight, to `pairs`.
 ///
-/// The probabilities are zero if no path is allowed, and NaN if the sum is NaN; then all pairs that are not forbidden become NaN,
-/// so that a NaN in one sequence is not lost in the sums of the others.
+/// The probabilities are zero if all paths are forbidden, and NaN if the sum is NaN. In the latter case, all pairs that are not
+/// forbidden become NaN, so that the sums over all sequences show the NaN.
 pub fn marginals<T: Float>(
     transitions: &Transitions,
     rows: View<'_, T>,
@@ -119,7 +120,7 @@ pub fn marginals<T: Float>(
 #[inline(always)]
 fn product<A: Arithmetic>(x: &[f64], table: &[f64], stride: usize, out: &mut [f64]) {
     let mut at = 0;
-    // Two chunks at a time, so that the processor need not wait for one sum to have the next term.
+    // Two chunks at a time: the CPU adds to one chunk's sums while it waits for the other's.
     while at + 2 * LANES <= stride {
         columns::<A, { 2 * LANES }>(x, table, (stride, at), out);
         at += 2 * LANES;
@@ -158,7 +159,7 @@ fn least(x: &[f64]) -> f64 {
     least.into_iter().fold(f64::INFINITY, f64::min)
 }
 
-/// Returns the sum, in an order that depends on the length alone.
+/// Returns the sum, computed in an order that depends only on the length.
 #[inline(always)]
 fn sum(x: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
@@ -175,7 +176,7 @@ struct LogSum<'a, T> {
 }
 
 impl<T: Float> Sweep for LogSum<'_, T> {
-    /// ln of the sum, and the bound on underflow if the sums of the room are not logarithms.
+    /// The logarithm of the sum, and the bound on underflow; `None` if the scratch holds logarithms.
     type Output = (f64, Option<VanishedMass>);
     const PORTABLE: bool = T::PORTABLE;
 
@@ -250,7 +251,7 @@ impl<T: Float> Sweep for LogSum<'_, T> {
                 vanished.some(small * tags as f64);
             }
             if of_row < SMALL {
-                // The sum may have underflowed, or no path is allowed.
+                // Either the sum underflowed, or all paths are forbidden.
                 return log_sums(transitions, rows, room);
             }
             let scale = 1.0 / of_row;
@@ -301,7 +302,7 @@ fn log_sums<T: Float>(
     (log_sum_exp((0..tags).map(|tag| last[tag] + transitions.end(tag)[1])), None)
 }
 
-/// Computes sums over paths from each tag on, and returns whether underflow cannot have changed them.
+/// Computes the sums over the paths from each tag on; returns whether it is certain that underflow did not change them.
 struct BackwardSums<'a> {
     transitions: &'a Transitions,
     room: &'a mut ChainRoom,
@@ -349,7 +350,8 @@ impl Sweep for BackwardSums<'_> {
                     vanished.step(growth[1], most.ln());
                 }
             }
-            // Underflow is weighted by the part that the paths through this row have in all pairs of ends and starts.
+            // Underflow is compared with Σ alpha · beta of this row, which is small if likely starts and likely ends of paths
+            // hardly meet.
             let part: f64 =
                 alpha[at..at + stride].iter().zip(&beta[at..at + stride]).map(|(a, b)| a * b).sum();
             if part.min(part * sums[row]) < SMALL {
@@ -361,7 +363,7 @@ impl Sweep for BackwardSums<'_> {
     }
 }
 
-/// Turns alpha into the probability of each tag.
+/// Multiplies alpha and beta, which gives the probability of each tag.
 struct Multiplied<'a, 'b> {
     transitions: &'a Transitions,
     room: &'a mut ChainRoom,
@@ -411,7 +413,7 @@ impl Sweep for Multiplied<'_, '_> {
     }
 }
 
-/// Computes the probabilities, where alpha and the rows are logarithms.
+/// Computes the probabilities if alpha and the rows are logarithms.
 #[inline(never)]
 fn by_logarithms(
     transitions: &Transitions,

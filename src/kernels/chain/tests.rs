@@ -114,7 +114,7 @@ fn numbers_that_are_none_stay_so() {
         marginals(&transitions, View::new(&scores, 3, 2), &mut room, None, |_, likely| {
             assert!(likely.iter().all(|x| x.is_nan()));
         });
-        // Also the sums of pairs, over sequences before and behind; what is forbidden has none.
+        // The sums of pairs are right, too, over several sequences; forbidden pairs have a sum of zero.
         let (one_less, mut sums) = (of(&[0.0; 8], 2, &[1]), PairSums::default());
         sums.start(&one_less);
         for scores in [[0.0; 6], scores, [0.0; 6]] {
@@ -136,7 +136,7 @@ fn numbers_that_are_none_stay_so() {
 fn the_best_paths_are_the_best_of_all() {
     let mut room = BestPaths::default();
     for (tags, count, scale, pair_scale, forbidden) in cases() {
-        // Of few values, so that paths are equal.
+        // The scores have few different values, so that several paths have equal scores.
         let scores: Vec<f64> =
             numbers::<f64>(count * tags, 3).iter().map(|x| scale * (2.0 * x).round()).collect();
         let pairs: Vec<f64> =
@@ -177,7 +177,7 @@ fn the_best_paths_are_the_best_of_all() {
 
 #[test]
 fn thousands_of_paths_are_found_in_time_and_too_many_are_refused() {
-    // Quadratic in the number of paths, this would take minutes.
+    // An algorithm that is quadratic in the number of paths would take minutes.
     let (tags, count, most) = (60, 12, 4096);
     let (scores, pairs) = (numbers::<f64>(count * tags, 3), numbers::<f64>((tags + 2) * tags, 9));
     let (transitions, mut room) = (of(&pairs, tags, &[]), BestPaths::default());
@@ -189,7 +189,8 @@ fn thousands_of_paths_are_found_in_time_and_too_many_are_refused() {
     assert!(error.contains("rows · tags · paths") && error.contains("12 rows of"), "{error}");
 }
 
-/// Scores between which powers are lost: of a pair that is not forbidden, and of rows whose ends hardly meet.
+/// Scores so far apart that e^score underflows: for a pair that is not forbidden, and for rows whose likely starts and ends
+/// hardly meet.
 #[test]
 fn scores_far_below_others_still_count() {
     let no = f64::NEG_INFINITY;

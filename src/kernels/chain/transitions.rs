@@ -4,28 +4,30 @@ use super::vanished::SMALL;
 use crate::kernels::float::Float;
 use crate::kernels::view::View;
 
-/// Columns of tables are filled up to a multiple of this, so that a step has no remainder.
+/// The number of columns of each table is rounded up to a multiple of this number, so that loops over vectors have no
+/// remainder.
 pub(super) const LANES: usize = 16;
 
-/// Scores of successive tags, prepared for any number of sequences.
+/// The scores of pairs of successive tags, prepared once for any number of sequences.
 #[derive(Debug, Default)]
 pub struct Transitions {
     pub(super) tags: usize,
-    /// The length of a row: the tags, filled up.
+    /// The length of a row of a table: the number of tags, rounded up to a multiple of [`LANES`].
     pub(super) stride: usize,
-    /// The scores, one row per preceding tag; then the scores of the first tag, and of the last tag. Minus infinity forbids, and
-    /// fills up.
+    /// The scores, one row per preceding tag; then the scores of the first tag, and of the last tag. Minus infinity means
+    /// forbidden, and fills the rest of each row.
     pub(super) scores: Vec<f64>,
-    /// e^score over the largest of each kind: by the preceding tag, by the following tag, of the first tag, and of the last.
+    /// e^score, divided by the largest of its kind: of pairs with one row per preceding tag (`forth`) or per following tag
+    /// (`back`), of the first tag, and of the last tag.
     pub(super) forth: Vec<f64>,
     pub(super) back: Vec<f64>,
     pub(super) first: Vec<f64>,
     pub(super) last: Vec<f64>,
     /// The largest scores: of pairs, of the first tag, and of the last one.
     pub(super) most: [f64; 3],
-    /// ln of the largest growth of a step, forward and backward: the largest sums of rows.
+    /// The logarithm of the largest growth of a step, forward and backward: the largest sum of a row of `forth`, of `back`.
     pub(super) growth: [f64; 2],
-    /// The smallest number above 0.
+    /// The smallest number above 0 in `forth`, `first` and `last`; the smallest normal f64 if such a number may underflow.
     pub(super) least: f64,
 }
 
@@ -76,7 +78,7 @@ impl Transitions {
         self.growth = [growth(&self.forth), growth(&self.back)];
         let all = self.forth.iter().chain(&self.first).chain(&self.last);
         self.least = all.copied().filter(|&x| x > 0.0).fold(1.0, f64::min);
-        // A score so far below the largest that its power is lost is no forbidden one.
+        // The e^score of a transition that is not forbidden may underflow, even to 0.
         for (scores, most) in [(pairs, self.most[0]), (first, self.most[1]), (last, self.most[2])] {
             if scores.iter().any(|&score| score > f64::NEG_INFINITY && (score - most).exp() < SMALL) {
                 self.least = f64::MIN_POSITIVE;

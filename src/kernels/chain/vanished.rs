@@ -1,21 +1,21 @@
 //! A bound on the probability mass that underflows to zero.
 
-/// A bound on the mass that underflowed, relative to the sum of the remaining numbers. The lost mass would have grown at each
-/// step by at most the largest growth of the step; the remaining sum grows by its actual growth. So the bound is exact where
-/// nothing underflows, and safe elsewhere.
+/// A bound on the probability mass that underflowed, relative to the sum of the remaining numbers. At each step, the lost mass
+/// would have grown by at most the largest growth of any number; the remaining sum grows by its actual growth. So the bound is
+/// 0 if nothing underflows, and an upper bound otherwise.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::kernels) struct VanishedMass {
-    /// ln of the current bound, and of its maximum so far.
+    /// The logarithms of the current bound, and of the largest bound so far.
     now: f64,
     most: f64,
-    /// The largest part that underflowed at one step.
+    /// The largest part of the sum that underflowed at one step.
     once: f64,
 }
 
-/// f64 numbers below this may underflow in the next product.
+/// A number below this may underflow in the next product (f64).
 pub(in crate::kernels) const SMALL: f64 = 1e-290;
 
-/// ln of the part of a sum that is negligible.
+/// The logarithm of the largest part of a sum that is negligible.
 const UNSEEN: f64 = -32.0;
 
 impl VanishedMass {
@@ -47,7 +47,7 @@ impl VanishedMass {
         self.most > f64::NEG_INFINITY
     }
 
-    /// Returns whether the underflow is negligible, even beside `part` of the sum.
+    /// Returns whether the underflow is negligible, even relative to `part` times the sum.
     pub(in crate::kernels) fn is_unseen(self, part: f64) -> bool {
         !self.anything() || self.most - part.ln() < UNSEEN
     }

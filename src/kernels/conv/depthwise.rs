@@ -1,4 +1,5 @@
-//! Convolutions of each column by itself: `out[t][c] = bias[c] + Σ_j x[t + offset(j)][c] · w[j][c]`.
+//! Depthwise convolutions, in which each column of the result depends on one column of the input:
+//! `out[t][c] = bias[c] + Σ_j x[t + offset(j)][c] · w[j][c]`.
 
 use crate::kernels::float::{Assign, Float};
 use crate::kernels::gradient::SUM_ROWS;
@@ -10,7 +11,7 @@ use super::super::fork::join;
 use super::rows::ConvRows;
 use super::window::Source;
 
-/// Columns that are summed at once, in registers.
+/// The number of columns that are summed at once, in registers.
 const COLUMNS: usize = 64;
 /// Below this many multiply-adds a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 19;
@@ -132,7 +133,7 @@ impl<T: Float> Sweep for Sums<'_, '_, T> {
         for from in (0..width).step_by(COLUMNS) {
             let columns = from..width.min(from + COLUMNS);
             let mut assign = assign;
-            // Without rows there is a sum, too.
+            // At least one round, so that the sum is written even if there are no rows.
             for start in (0..dy.rows().max(1)).step_by(SUM_ROWS) {
                 let block = start..dy.rows().min(start + SUM_ROWS);
                 for tap in 0..rows.window.taps {
@@ -154,8 +155,8 @@ impl<T: Float> Sweep for Sums<'_, '_, T> {
     }
 }
 
-/// Computes the gradient of each padding row: the sum of `dy[t] · w[j]` over all rows and taps that read it; `dy.x` holds the
-/// gradient of the result.
+/// Computes the gradient of each padding row: the sum of `dy[t] · w[j]` over all rows t and taps j that read the padding row.
+/// `dy.x` holds the gradient of the result.
 ///
 /// # Panics
 /// If the shapes do not fit.

@@ -1,4 +1,4 @@
-//! A convolution, block by block of rows.
+//! The forward pass of a convolution, one block of rows at a time.
 
 use crate::kernels::cpu::cpu;
 use crate::kernels::float::{Assign, Float};
@@ -14,9 +14,9 @@ pub struct ConvRoom<T> {
     tile: Vec<T>,
 }
 
-/// Computes `out = bias + Σ_j x[t + offset(j)] · W_j` for every row t, or `out += …`: each group of columns by its own weights,
-/// with the rows of the window side by side. Up to `threads` threads share the columns of the result. An element's bits do not
-/// depend on other sequences.
+/// Computes `out = bias + Σ_j x[t + offset(j)] · W_j` for every row t, or `out += …`. The rows of the window are copied side by
+/// side; each group of columns is multiplied by its own weights. Up to `threads` threads divide the columns of the result. An
+/// element's bits do not depend on other sequences.
 ///
 /// # Panics
 /// Unless there are G weights of K × N, the rows of `x` are G · K / taps wide, and `out` has as many rows of G · N numbers, as

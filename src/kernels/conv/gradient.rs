@@ -1,5 +1,5 @@
-//! The gradients of a convolution's filter, bias and padding rows. The gradient of its input is a convolution itself, with the
-//! window turned and the filter of each tap transposed.
+//! The gradients of a convolution's filter, bias and padding rows. The gradient of a convolution's input is a convolution, too,
+//! with the turned window and the transposed filter of each tap.
 
 use crate::kernels::float::{Assign, Float};
 use crate::kernels::gradient::picked_gradient;
@@ -31,9 +31,9 @@ struct ThreadRoom<T> {
     index: Vec<usize>,
 }
 
-/// Computes `dW_j = Σ_t x[t + offset(j)]ᵀ · dy[t]` for every tap, the taps below each other, separately for each of `groups`
-/// groups of columns; and the column sums of `dy`. Threads share the rows of the result, with the same bits for any number of
-/// threads.
+/// Computes `dW_j = Σ_t x[t + offset(j)]ᵀ · dy[t]` for every tap, separately for each of `groups` groups of columns; the
+/// results of the taps are below each other. Also computes the column sums of `dy`. Threads divide the rows of the result; the
+/// bits do not depend on the number of threads.
 ///
 /// # Panics
 /// Unless `dy` has as many rows as `x`, both can be divided into the groups, and the gradients have the shapes of filter
@@ -63,7 +63,7 @@ pub fn conv_gradient<T: Float>(
     shares.divide((dw, 0), db, &mut room.threads[..threads]);
 }
 
-/// The inputs that all threads share.
+/// The inputs, which all threads read.
 #[derive(Clone, Copy)]
 struct Shares<'a, T> {
     rows: ConvRows<'a, T>,
@@ -74,7 +74,8 @@ struct Shares<'a, T> {
 }
 
 impl<T: Float> Shares<'_, T> {
-    /// Halves the rows of the gradient until each thread has some; the first is row `first` of the whole gradient.
+    /// Halves the rows of the gradient until each thread has some rows. The first of the given rows is row `first` of the whole
+    /// gradient.
     fn divide(
         self,
         (dw, first): (ViewMut<'_, T>, usize),
@@ -134,9 +135,9 @@ impl<T: Float> ConvRows<'_, T> {
     }
 }
 
-/// Computes the gradient of each padding row: the sum, over all rows and taps that read it, of `dy · W_jᵀ`. `weights` are the
-/// weights of the turned window, as for the gradient of `x`; `dy.x` holds the gradient of the result. The rows are summed first,
-/// so that the products are few.
+/// Computes the gradient of each padding row: the sum of `dy · W_jᵀ` over all rows and taps j that read the padding row.
+/// `weights` are the weights of the turned window, as for the gradient of `x`; `dy.x` holds the gradient of the result. The
+/// rows of `dy` are summed before the products, so that there are few products.
 ///
 /// # Panics
 /// If the shapes do not fit.

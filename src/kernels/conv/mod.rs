@@ -1,9 +1,10 @@
-//! Convolutions over sequences of any length that lie one after the other: nothing is padded.
+//! Convolutions over sequences of any length, stored one after the other without padding.
 //!
-//! Row t of a sequence is a product of the rows that its [`Window`] reads, side by side, with the filter. A block of rows at a
-//! time has these rows copied side by side into a tile that stays in the core's own cache, whatever sequences they belong to,
-//! and is then multiplied like any other matrix. Each copied number is used in one multiply-add per column of the filter. A row
-//! outside of a sequence reads as zeros, or as a padding row of the caller's.
+//! Row t of the result is the product of a matrix, the filter, with a vector: the rows that the [`Window`] of row t reads, side
+//! by side. For a block of rows at a time, which may belong to several sequences, these vectors are copied into a tile that
+//! stays in the core's own cache; the tile is then multiplied like any other matrix. Each copied number is used in one
+//! multiply-add per column of the filter. A row outside of a sequence counts as zeros, or as a padding row that the caller
+//! gives.
 
 mod depthwise;
 mod forward;

@@ -10,16 +10,17 @@ use super::window::{Source, Window};
 pub struct ConvRows<'a, T> {
     /// The rows of all sequences.
     pub x: View<'a, T>,
-    /// The padding rows above and below each sequence, as [`Window::padding_rows`] counts them; zeros if missing.
+    /// The padding rows above and below each sequence, as [`Window::padding_rows`] counts them; `None` for zeros.
     pub padding: Option<View<'a, T>>,
-    /// The starts of the sequences, then the end of the last. The first sequence begins at row 0 of `x`, whatever its offset.
+    /// The starts of the sequences, then the end of the last. The first sequence begins at row 0 of `x`, even if the first
+    /// offset is not 0.
     pub offsets: &'a [usize],
     /// The rows that each row reads.
     pub window: Window,
 }
 
 impl<'a, T: Float> ConvRows<'a, T> {
-    /// Returns the rows in a range of columns.
+    /// Returns the same rows with only a range of columns.
     #[must_use]
     pub fn columns(&self, from: usize, to: usize) -> Self {
         let padding = self.padding.map(|padding| padding.columns(from, to));

@@ -12,7 +12,7 @@ struct Case {
     window: Window,
     lengths: &'static [usize],
     groups: usize,
-    /// Widths of a group of the input and of the output.
+    /// The widths of one group of the input and of the output.
     group: (usize, usize),
 }
 

@@ -1,15 +1,15 @@
-//! The window of a convolution: the rows of its sequence that each row reads.
+//! The window of a convolution: which rows of the sequence each row of the result depends on.
 
 use std::ops::Range;
 
-/// The rows of its sequence that a convolution reads for row t: t + start, t + start + step, …
+/// The rows of a sequence that a convolution reads for row t of the result: t + start, t + start + step, …
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// The offset of the first row from row t.
+    /// The offset of the first row, relative to row t (negative: earlier).
     pub start: isize,
-    /// The distance of successive rows.
+    /// The distance of successive rows of the window.
     pub step: isize,
-    /// The number of rows.
+    /// The number of rows of the window.
     pub taps: usize,
 }
 
@@ -23,29 +23,31 @@ pub(super) enum Source {
 }
 
 impl Window {
-    /// Returns the row that tap `tap` reads, counted from row t.
+    /// Returns the offset of the row that tap `tap` reads, relative to row t.
     pub fn offset(&self, tap: usize) -> isize {
         self.start + tap as isize * self.step
     }
 
-    /// Returns how many rows above a sequence its first row reads.
+    /// Returns how many rows before the start of a sequence the window of its first row reaches.
     pub fn above(&self) -> usize {
         let first = self.start.min(self.offset(self.taps.saturating_sub(1)));
         first.min(0).unsigned_abs()
     }
 
-    /// Returns how many rows below a sequence its last row reads.
+    /// Returns how many rows after the end of a sequence the window of its last row reaches.
     pub fn below(&self) -> usize {
         let last = self.start.max(self.offset(self.taps.saturating_sub(1)));
         last.max(0).unsigned_abs()
     }
 
-    /// Returns the number of padding rows: the rows above a sequence, then the rows below.
+    /// Returns the number of padding rows: the rows above and below a sequence together. Padding rows are numbered from the
+    /// rows above to the rows below.
     pub fn padding_rows(&self) -> usize {
         self.above() + self.below()
     }
 
-    /// Returns the turned window: the rows of the result that read a row, tap by tap, as for the gradient of the row.
+    /// Returns the turned window: for row t of the input, the rows of the result whose windows contain row t. It is the window
+    /// of the gradient of the input.
     #[must_use]
     pub fn turned(self) -> Self {
         Self { start: -self.start, step: -self.step, taps: self.taps }

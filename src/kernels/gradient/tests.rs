@@ -243,7 +243,7 @@ fn bias_gradients_match_the_naive_sum() {
     }
 }
 
-/// Cutting the rows of a batch into several calls does not change a bit, if each cut is between two blocks.
+/// Dividing the rows of a batch over several calls changes no bit if every cut is at the end of a block of [`SUM_ROWS`] rows.
 #[test]
 fn sums_go_on_from_call_to_call_by_whole_blocks() {
     sums_go_on::<f32>();

@@ -188,7 +188,7 @@ fn parts_pack_as_the_whole<T: Float>(path: Path, len: fn(&PackedMatrix<T>) -> us
 
 #[test]
 fn bits_depend_on_neither_rows_nor_columns() {
-    // Enough for a second thread; of the two widths one is in panels of two vectors, one of three.
+    // The products are large enough for a second thread. One width has panels of two vectors, the other panels of three.
     for n in [150, 140] {
         for path in Path::available() {
             same_bits::<f32>(path, (57, 1100, n));
@@ -212,7 +212,8 @@ fn a_row_has_the_same_bits_in_a_batch_of_any_size() {
             c
         };
         let whole = run(0, most);
-        // All sizes where they are cheap, else those around some of the parts that rows are cut into.
+        // All numbers of rows if the product is small; otherwise the numbers up to 80, and the numbers near multiples of 576,
+        // at which rows are cut.
         let sizes = (1..=most).filter(|rows| k * n < 20 || *rows < 80 || rows % 576 < 10);
         for rows in sizes {
             let from = (rows * 7919) % (most - rows + 1);

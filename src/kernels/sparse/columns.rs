@@ -1,4 +1,4 @@
-//! The transposed product, `xᵀ·d`: entries by columns, only those that occur.
+//! The transposed product `xᵀ·d`, computed by the columns of `x` that have entries.
 
 use super::dense::Rows;
 use super::{CsrView, place};
@@ -6,21 +6,22 @@ use crate::kernels::float::{Assign, Float};
 use crate::kernels::rows::RowMerge;
 use crate::kernels::view::{View, ViewMut};
 
-/// The most columns per entry for which columns are counted in a table; beyond it, the entries are sorted.
+/// The maximum number of columns per entry for which entries are counted in a table of all columns; with more columns, the
+/// entries are sorted.
 const COLUMNS_AN_ENTRY: usize = 4;
 
-/// The columns that occur in a sparse matrix, ascending, each with its entries in ascending order of rows: the plan of `xᵀ·d`.
+/// The plan of `xᵀ·d`: the columns of `x` that have entries, ascending, each with its entries in ascending order of rows.
 ///
-/// It is scratch that is reused for every batch; once grown it allocates nothing.
+/// The plan is scratch that is reused for every batch; once it has grown, planning allocates nothing.
 #[derive(Debug, Clone)]
 pub struct Columns<T> {
     ids: Vec<i64>,
     starts: Vec<i64>,
     rows: Vec<i64>,
     values: Vec<T>,
-    /// Rows of the matrix.
+    /// The number of rows of `x`.
     height: usize,
-    /// Columns of the matrix.
+    /// The number of columns of `x`.
     width: usize,
     next: Vec<u32>,
     row_of: Vec<u32>,
@@ -44,7 +45,7 @@ impl<T> Default for Columns<T> {
 }
 
 impl<T: Float> Columns<T> {
-    /// Plans the products of `xᵀ`.
+    /// Plans products `xᵀ·d`.
     ///
     /// # Panics
     /// If there are 2^32 entries or rows or more, or a column is negative or not below the number of columns of `x`.
@@ -58,7 +59,8 @@ impl<T: Float> Columns<T> {
         self.starts.push(0);
         self.rows.resize(entries, 0);
         self.values.resize(entries, T::ZERO);
-        // A smaller matrix may have more columns that occur, or be sorted: there is room for either from here on.
+        // A later matrix with fewer entries may have more columns with entries, or may be sorted: reserve memory for both
+        // cases.
         let most = entries.min(x.columns());
         self.ids.reserve(most);
         self.starts.reserve(most + 1);
@@ -95,7 +97,7 @@ impl<T: Float> Columns<T> {
         }
     }
 
-    /// Plans by sorting the entries, where a table would be larger than the entries.
+    /// Plans by sorting the entries, for matrices whose table of columns would be larger than the entries.
     fn sort(&mut self, x: CsrView<'_, T>) {
         self.row_of.clear();
         for r in 0..x.rows() {
@@ -115,20 +117,20 @@ impl<T: Float> Columns<T> {
         }
     }
 
-    /// Returns the columns that occur, ascending.
+    /// Returns the columns that have entries, ascending.
     pub fn ids(&self) -> &[i64] {
         &self.ids
     }
 
     /// Returns `xᵀ` without its empty rows: row `i` is column `ids[i]` of `x`.
     pub fn transposed(&self) -> CsrView<'_, T> {
-        // Empty before anything was planned.
+        // There are no starts before the first plan.
         let starts = if self.starts.is_empty() { &[0] } else { &self.starts[..] };
         CsrView::new(self.height, starts, &self.rows, &self.values)
     }
 
-    /// Computes row `i` of `out` = row `ids[i]` of `xᵀ·d`, or adds it; on up to `threads` threads, with the same bits for any
-    /// number.
+    /// Computes row `i` of `out` = row `ids[i]` of `xᵀ·d`, or adds it to `out`. Up to `threads` threads divide the work; the
+    /// bits do not depend on the number of threads.
     ///
     /// # Panics
     /// Unless `d` has the rows of `x`, and `out` one for each id, equally wide.
@@ -137,7 +139,7 @@ impl<T: Float> Columns<T> {
         super::csr_dense(x, d, out, assign, threads);
     }
 
-    /// Adds `xᵀ·d` to `out`, which has a row for each column of `x`; rows of columns that do not occur are not touched.
+    /// Adds `xᵀ·d` to `out`, which has a row for each column of `x`. Rows of columns without entries are not touched.
     ///
     /// # Panics
     /// Unless `d` has the rows of `x`, and `out` one for each of its columns, equally wide.

@@ -9,12 +9,12 @@ use crate::kernels::helpers;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::{View, ViewMut};
 
-/// Below this many multiply-adds a second thread costs more than it gains. An entry costs about as much as [`ENTRY`] of them
-/// beside its own.
+/// Below this many multiply-adds a second thread costs more than it gains. An entry costs about [`ENTRY`] multiply-adds in
+/// addition to its own multiply-adds.
 const WORTH_A_THREAD: usize = 1 << 18;
 const ENTRY: usize = 16;
 
-/// Computes `out = x·y`, or `out += x·y`, on up to `threads` threads, with the same bits for any number of threads.
+/// Computes `out = x·y`, or `out += x·y`, on up to `threads` threads; the bits do not depend on the number of threads.
 ///
 /// # Panics
 /// Unless `x` is R × K, `y` K × N and `out` R × N; or if a column of `x` is not below K.
@@ -30,15 +30,15 @@ pub fn csr_dense<T: Float>(
     Rows { x, y, out, assign, ids: None, first: 0 }.run_on(threads);
 }
 
-/// Some rows of a product.
+/// The product of some rows of `x`.
 pub(super) struct Rows<'a, T> {
     pub(super) x: CsrView<'a, T>,
     pub(super) y: View<'a, T>,
     pub(super) out: ViewMut<'a, T>,
     pub(super) assign: Assign,
-    /// The row of the result for each row of `x`, ascending; none if row `i` of `x` yields row `i`.
+    /// For each row of `x`, the number of the result's row, ascending; `None` if row `i` of `x` gives row `i` of the result.
     pub(super) ids: Option<&'a [i64]>,
-    /// The number of the first row of `out`, if there are ids.
+    /// The number of the result's row that is the first row of `out`; used only with `ids`.
     pub(super) first: usize,
 }
 
@@ -73,7 +73,7 @@ impl<T: Float> Rows<'_, T> {
 }
 
 impl<T: Float> Rows<'_, T> {
-    /// The width decides which loop runs; a unit of columns fills a line of the nearest cache.
+    /// Selects the loop by the width of `y`; a unit of columns fills a line of the nearest cache.
     fn run(self) {
         match self.y.width() {
             0 => {}
@@ -82,7 +82,7 @@ impl<T: Float> Rows<'_, T> {
             3 => self.each::<FewVectors<2, 2>>(),
             4 => self.each::<FewVectors<4, 1>>(),
             5..8 => self.each::<FewVectors<4, 2>>(),
-            // A constant condition: each float compiles its own loops only.
+            // The condition is a constant, so that each element type compiles only its own loops.
             width => {
                 if const { size_of::<T>() > 4 } {
                     self.each::<Wide<8>>();
@@ -102,7 +102,7 @@ impl<T: Float> Rows<'_, T> {
     }
 }
 
-/// A product with one column.
+/// A product with a `y` of one column.
 struct Vector<'a, T>(Rows<'a, T>);
 
 impl<T: Float> Sweep for Vector<'_, T> {
@@ -145,7 +145,7 @@ struct Column<'a, T> {
 impl<T: Float> Column<'_, T> {
     #[inline(always)]
     fn at(self, index: i64) -> T {
-        // A negative index becomes a huge row, which is refused.
+        // A negative index becomes a huge row number, which the check refuses.
         let row = index as usize;
         if row >= self.rows {
             beyond(index, self.rows);
@@ -155,7 +155,7 @@ impl<T: Float> Column<'_, T> {
     }
 }
 
-/// The loop for one kind of width: each loop is compiled separately, so that the loops do not compete for registers.
+/// The loop for one class of widths. Each loop is compiled separately, so that the loops do not compete for registers.
 struct WidthLoop<'a, T, B> {
     rows: Rows<'a, T>,
     blocks: PhantomData<B>,
@@ -176,7 +176,8 @@ impl<T: Float, B: Blocks> Sweep for WidthLoop<'_, T, B> {
     }
 }
 
-/// How the columns of a row are cut. A function given as a closure would not be compiled for the CPU's vectors.
+/// The division of a row's columns into vectors. It is a trait and not a closure, since a closure would not be compiled for the
+/// CPU's vectors.
 trait Blocks {
     fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], assign: Assign);
 }
@@ -191,7 +192,7 @@ impl<const L: usize, const V: usize> Blocks for FewVectors<L, V> {
     }
 }
 
-/// `L` or more, four vectors of them at a time.
+/// Rows of at least `L` columns, computed in blocks of four vectors of `L` columns.
 struct Wide<const L: usize>;
 
 impl<const L: usize> Blocks for Wide<L> {
@@ -217,9 +218,9 @@ struct Row<'a, T> {
 }
 
 impl<T: Float> Row<'_, T> {
-    /// Computes the columns of `V` vectors of `L` from a column on, or the columns that are left: then the last vector ends with
-    /// the last column, and overlaps its predecessor. Entries are added to `K` sums in turn, as a single sum would wait for
-    /// itself.
+    /// Computes `V` vectors of `L` columns, from column `from` on. If fewer columns are left, the last vector ends with the
+    /// last column and overlaps the previous vector. Entries are added to `K` partial sums in turn: with a single sum, each
+    /// addition would wait for the previous one.
     #[inline(always)]
     fn block<A: Arithmetic, const L: usize, const V: usize, const K: usize>(
         self,
@@ -257,7 +258,7 @@ impl<T: Float> Row<'_, T> {
     }
 }
 
-/// A whole vector, so that it is stored by as many instructions as it fills registers.
+/// Stores or adds a whole vector: with a constant length, one instruction per register.
 #[inline(always)]
 fn put<T: Float, const L: usize>(out: &mut [T], sums: &[T; L], assign: Assign) {
     let Some(out) = out.first_chunk_mut::<L>() else { return };
@@ -267,7 +268,7 @@ fn put<T: Float, const L: usize>(out: &mut [T], sums: &[T; L], assign: Assign) {
     }
 }
 
-/// `sums += value · y[index]`: vectors of `L` columns side by side, the last of them from `last` on.
+/// `sums += value · y[index]`: `V` vectors of `L` columns side by side; the last vector begins at column `last`.
 #[inline(always)]
 fn add<A: Arithmetic, T: Float, const L: usize, const V: usize>(
     sums: &mut [[T; L]; V],
@@ -276,7 +277,7 @@ fn add<A: Arithmetic, T: Float, const L: usize, const V: usize>(
     index: i64,
     value: T,
 ) {
-    // What is negative is far beyond.
+    // A negative index becomes a huge row number, which the check refuses.
     let row = index as usize;
     if row >= y.rows() {
         beyond(index, y.rows());
@@ -294,14 +295,14 @@ fn add<A: Arithmetic, T: Float, const L: usize, const V: usize>(
     }
 }
 
-/// Panics outside of the loops, which would otherwise keep the arguments of the message in registers.
+/// Panics in a function of its own: inside the loops, the arguments of the message would occupy registers.
 #[cold]
 #[inline(never)]
 pub(super) fn beyond(column: i64, columns: usize) -> ! {
     panic!("column {column} of a sparse matrix of {columns}");
 }
 
-/// Adds up the sums of all turns, two at a time.
+/// Adds up the `K` partial sums: adds the second half to the first half until one sum is left.
 #[inline(always)]
 fn total<T: Float, const L: usize, const V: usize, const K: usize>(
     mut sums: [[[T; L]; V]; K],

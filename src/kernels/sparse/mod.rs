@@ -1,16 +1,16 @@
-//! Sparse matrices by rows: products with dense matrices and with each other, and their gradients.
+//! Sparse matrices in csr form: products with dense and with sparse matrices, and the gradients of these products.
 //!
 //! | file | what it computes |
 //! |---|---|
 //! | `dense.rs` | sparse · dense |
-//! | `columns.rs` | transposed sparse · dense, only the columns that occur |
+//! | `columns.rs` | transposed sparse · dense, only the columns that have entries |
 //! | `product.rs` | sparse · sparse |
 //! | `room.rs` | scratch of sparse · sparse |
 //! | `sampled.rs` | gradients at the entries of a sparse factor |
-//! | `pattern.rs` | canonical form; two matrices entry by entry |
+//! | `pattern.rs` | canonical form; functions of two matrices, entry by entry |
 //!
-//! Each element of a result has one order of summation, which depends on the entries of its row (of its column, where the
-//! sparse matrix is transposed) and on the width of the dense factor; never on threads or on other rows.
+//! The order of summation of an element depends on the entries of its row (if the sparse matrix is transposed, of its column)
+//! and on the width of the dense factor, but never on threads or other rows.
 
 mod columns;
 mod dense;
@@ -26,7 +26,8 @@ pub use product::csr_csr;
 pub use room::SparseRoom;
 pub use sampled::{sampled_left, sampled_product, sampled_right};
 
-/// A sparse matrix by rows, borrowed: each row has a range of columns (in any order, maybe repeated) and their values.
+/// A borrowed csr matrix: each row has a range of entries, each a column and a value. Columns may be in any order, and may
+/// repeat.
 #[derive(Debug, Clone, Copy)]
 pub struct CsrView<'a, T> {
     columns: usize,
@@ -35,7 +36,8 @@ pub struct CsrView<'a, T> {
     values: &'a [T],
 }
 
-/// The output of a sparse result: vectors that keep their memory from call to call. Each kernel clears and fills them.
+/// The output of a kernel with a csr result: vectors that each kernel clears and fills, so that their memory is kept from call
+/// to call.
 #[derive(Debug)]
 pub struct CsrMut<'a, T> {
     /// The start of each row's entries, then the number of entries.
@@ -47,11 +49,12 @@ pub struct CsrMut<'a, T> {
 }
 
 impl<'a, T> CsrView<'a, T> {
-    /// Row `r` has the entries `indptr[r]..indptr[r + 1]`. The first may be greater than 0: a range of the rows of a larger
-    /// matrix.
+    /// A matrix whose row `r` has the entries `indptr[r]..indptr[r + 1]`. `indptr[0]` may be above 0, for a range of the rows
+    /// of a larger matrix.
     ///
     /// # Panics
-    /// If `indptr` is empty, begins below 0, falls, or ends beyond the entries, or there is not one value an index.
+    /// If `indptr` is empty, begins below 0, decreases, or ends beyond the entries; if `indices` and `values` have different
+    /// lengths.
     pub fn new(columns: usize, indptr: &'a [i64], indices: &'a [i64], values: &'a [T]) -> Self {
         assert_eq!(indices.len(), values.len(), "indices and values of a sparse matrix");
         let (Some(&first), Some(&last)) = (indptr.first(), indptr.last()) else {
@@ -113,7 +116,7 @@ impl<'a, T> CsrView<'a, T> {
         }
     }
 
-    /// The same entries under other columns.
+    /// The same matrix with other column indices.
     fn renamed(&self, columns: usize, indices: &'a [i64]) -> Self {
         assert_eq!(indices.len(), self.entries(), "columns of entries");
         Self { columns, indices, ..*self }
@@ -131,7 +134,8 @@ impl<'a, T> CsrView<'a, T> {
         (self.indptr[r] - self.indptr[0]) as usize
     }
 
-    /// Returns the row before which `part` of `parts` of the work lies, where an entry and a row count one unit each.
+    /// Returns the first row of part `part` of `parts` equal parts of the work, where each entry and each row is one unit of
+    /// work.
     pub(crate) fn divided(&self, part: usize, parts: usize) -> usize {
         let all = (self.entries() + self.rows()) as u128;
         let goal = (all * part as u128 / parts as u128) as usize;
@@ -144,7 +148,8 @@ impl<'a, T> CsrView<'a, T> {
     }
 }
 
-/// Converts an index to a position; a negative index becomes a position beyond every array, so that its use is refused.
+/// Converts an index to a position; a negative index becomes a position beyond the end of every array, so that a bounds check
+/// refuses it.
 #[inline(always)]
 fn place(index: i64) -> usize {
     usize::try_from(index).unwrap_or(usize::MAX)

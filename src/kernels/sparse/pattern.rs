@@ -1,4 +1,4 @@
-//! Canonical form, and two matrices entry by entry.
+//! The canonical form of a csr matrix, and functions of two matrices, entry by entry.
 
 use super::room::SparseRoom;
 use super::{CsrMut, CsrView};
@@ -49,7 +49,7 @@ pub fn canonical<T: Float>(x: CsrView<'_, T>, mut out: CsrMut<'_, T>, room: &mut
             let pairs = &mut room.pairs;
             pairs.clear();
             pairs.extend(indices.iter().copied().zip(0..));
-            // By column, then by position: no two pairs are equal.
+            // Sorted by column, then by position; no two pairs are equal, so an unstable sort suffices.
             pairs.sort_unstable();
             let mut last = None;
             for &(column, at) in &*pairs {
@@ -64,10 +64,10 @@ pub fn canonical<T: Float>(x: CsrView<'_, T>, mut out: CsrMut<'_, T>, room: &mut
     }
 }
 
-/// Evaluates f(x, y) for several pairs; the last slice is the output.
+/// A function f(x, y) that is evaluated for several pairs per call; the last slice is the output.
 type Combine<'a, T> = &'a dyn Fn(&[T], &[T], &mut [T]);
 
-/// Entries whose values are pending: `f` is evaluated for 64 pairs per call.
+/// The arguments of entries whose values are still to be computed: `f` is evaluated for 64 pairs per call.
 struct Pairs<'a, T> {
     f: Combine<'a, T>,
     x: [T; 64],
@@ -80,7 +80,7 @@ impl<'a, T: Float> Pairs<'a, T> {
         Self { f, x: [T::ZERO; 64], y: [T::ZERO; 64], len: 0 }
     }
 
-    /// Appends an entry to the result; its value may stay pending.
+    /// Appends an entry to the result; its value may be computed later.
     fn push(&mut self, column: i64, x: T, y: T, out: &mut CsrMut<'_, T>) {
         out.indices.push(column);
         (self.x[self.len], self.y[self.len]) = (x, y);
@@ -90,7 +90,7 @@ impl<'a, T: Float> Pairs<'a, T> {
         }
     }
 
-    /// Evaluates the pending values.
+    /// Computes the values of all entries that were appended without a value.
     fn finish(&mut self, out: &mut CsrMut<'_, T>) {
         let done = out.values.len();
         out.values.resize(done + self.len, T::ZERO);
@@ -99,8 +99,8 @@ impl<'a, T: Float> Pairs<'a, T> {
     }
 }
 
-/// Computes `f(x, y)` for each entry that `x` or `y` stores, with 0 for a missing entry. Both are canonical, so the result is.
-/// `f` evaluates several pairs per call.
+/// Computes `f(x, y)` for each entry that `x` or `y` stores, with 0 for a missing entry. `x` and `y` must be canonical; the
+/// result then is canonical, too. `f` evaluates several pairs per call.
 ///
 /// # Panics
 /// If the shapes differ.
@@ -130,8 +130,8 @@ pub fn union<T: Float>(x: CsrView<'_, T>, y: CsrView<'_, T>, f: Combine<'_, T>, 
     pairs.finish(&mut out);
 }
 
-/// Computes `f(x, y)` for each entry that both `x` and `y` store. Both are canonical, so the result is. `f` evaluates several
-/// pairs per call.
+/// Computes `f(x, y)` for each entry that both `x` and `y` store. `x` and `y` must be canonical; the result then is canonical,
+/// too. `f` evaluates several pairs per call.
 ///
 /// # Panics
 /// If the shapes differ.

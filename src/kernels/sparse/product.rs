@@ -1,5 +1,5 @@
 //! Sparse · sparse: each row of the result is a sum of sparse rows (Gustavson, "Two fast algorithms for sparse matrices",
-//! 1978), computed in a row of sums that is as wide as the right factor, or as the columns of the right factor that occur.
+//! 1978), computed in a row of sums with one sum per column of the right factor, or per column that has entries.
 
 use super::super::fork::join;
 use super::room::{Narrow, SparseRoom, ThreadSums};
@@ -11,12 +11,13 @@ use crate::kernels::path::{Arithmetic, Sweep, sweep};
 /// Below this many multiply-adds a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 15;
 
-/// Computes `out = x·y`, canonical whatever the order of the entries of `x` and `y`, with an entry wherever a product of two
-/// entries is added, even if the sum is 0. Up to `threads` threads are used, with the same bits for any number of threads.
+/// Computes `out = x·y`, in canonical form, for `x` and `y` with entries in any order. The result has an entry wherever two
+/// entries are multiplied, even if the sum is 0. Up to `threads` threads divide the work; the bits do not depend on the number
+/// of threads.
 ///
 /// # Panics
-/// Unless `x` is R × K and `y` K × N; if a column of one of them is negative or not below K, N; if `y` is very wide (far more
-/// columns than entries) and has 2^32 entries.
+/// Unless `x` is R × K and `y` K × N; if a column index is negative, or not below K (of `x`) or N (of `y`); if `y` is very wide
+/// (far more columns than entries) and has 2^32 entries.
 pub fn csr_csr<T: Float>(
     x: CsrView<'_, T>,
     y: CsrView<'_, T>,
@@ -42,7 +43,7 @@ pub fn csr_csr<T: Float>(
     let threads = helpers(usize::try_from(sum).unwrap_or(usize::MAX), WORTH_A_THREAD, threads);
     let parts = SparseRoom::parts(parts, threads);
     let CsrMut { indptr, indices, values } = out;
-    // The first part is computed in the result itself, the others are appended to it.
+    // The first thread computes its rows in the result itself; the rows of the other threads are appended.
     let swap = |part: &mut ThreadSums<T>, indptr: &mut _, indices: &mut _, values: &mut _| {
         std::mem::swap(&mut part.indptr, indptr);
         std::mem::swap(&mut part.indices, indices);
@@ -63,9 +64,9 @@ pub fn csr_csr<T: Float>(
 struct Multiply<'a, T> {
     x: CsrView<'a, T>,
     y: CsrView<'a, T>,
-    /// The original numbers of the columns of `y`; none if they are not renumbered.
+    /// The original number of each column of `y`; `None` if the columns are not renumbered.
     ids: Option<&'a [i64]>,
-    /// Multiply-adds up to each of the rows, and up to their end.
+    /// The number of multiply-adds before each row, and before the end.
     work: &'a [u64],
     /// One part per thread.
     parts: &'a mut [ThreadSums<T>],
@@ -99,7 +100,7 @@ impl<T: Float> Sweep for Multiply<'_, T> {
         let ThreadSums { sums, indptr, indices, values } = &mut self.parts[0];
         CsrMut { indptr, indices, values }.begin();
         sums.reach(self.y.columns());
-        // From there on nearly every block is added to.
+        // A row with more multiply-adds than this touches nearly every block.
         let all = self.y.columns() as u64 / 8;
         for r in 0..self.x.rows() {
             let (columns, factors) = self.x.row(r);

@@ -1,4 +1,5 @@
-//! Scratch of sparse · sparse: the sums of one row, and renumbered columns where a sum per column would be too much.
+//! Scratch of sparse · sparse: the sums of one row. If a sum for every column would take too much memory, columns are
+//! renumbered.
 
 use super::dense::beyond;
 use super::{CsrView, place};
@@ -6,23 +7,23 @@ use crate::kernels::float::Float;
 use crate::kernels::path::Arithmetic;
 use crate::kernels::rows::RowMerge;
 
-/// The most columns per entry of the matrix for which a row of sums has a sum for each column; up to [`ALWAYS`] columns it always
-/// has.
+/// The maximum number of columns per entry for which a row of sums has a sum for every column. With at most [`ALWAYS`] columns,
+/// it always has.
 const COLUMNS_AN_ENTRY: usize = 4;
 const ALWAYS: usize = 1 << 16;
-/// Columns that share a mark.
+/// The number of columns with a common mark.
 const BLOCK: usize = 256;
 
-/// Scratch of products of sparse matrices, kept from call to call. It grows with rows, entries and threads; with the columns
-/// only up to a few for each entry.
+/// Scratch of products of sparse matrices, kept from call to call. Its size grows with rows, entries and threads. It grows with
+/// the number of columns only up to a few columns per entry.
 #[derive(Debug, Default)]
 pub struct SparseRoom<T> {
     /// One part per thread.
     pub(super) parts: Vec<ThreadSums<T>>,
     pub(super) narrow: Narrow,
-    /// Multiply-adds up to each row.
+    /// The number of multiply-adds before each row.
     pub(super) work: Vec<u64>,
-    /// Column and position of the entries of a row.
+    /// The column and the position of each entry of a row.
     pub(super) pairs: Vec<(i64, usize)>,
 }
 
@@ -36,20 +37,20 @@ pub(super) struct ThreadSums<T> {
 }
 
 impl<T: Float> SparseRoom<T> {
-    /// The first `count` parts.
+    /// Returns the first `count` parts; makes parts that are missing.
     pub(super) fn parts(parts: &mut Vec<ThreadSums<T>>, count: usize) -> &mut [ThreadSums<T>] {
         parts.resize_with(parts.len().max(count), ThreadSums::default);
         &mut parts[..count]
     }
 }
 
-/// A row of sums. An untouched sum is -0, which no other sum ever is: so no separate marks are needed.
+/// A row of sums. An untouched sum is -0, and a sum that was added to is never -0, so sums need no marks of their own.
 #[derive(Debug, Default)]
 pub(super) struct Sums<T> {
     sums: Vec<T>,
     /// The number of sums in use.
     columns: usize,
-    /// 1 for each [`BLOCK`] of columns that was added to.
+    /// For each [`BLOCK`] of columns: 1 if a sum in it was added to, else 0.
     blocks: Vec<u8>,
 }
 
@@ -64,7 +65,8 @@ impl<T: Float> Sums<T> {
         }
     }
 
-    /// Adds `factor` times a row. Blocks are marked if `MARK`, or else by [`Self::mark_all`].
+    /// Adds `factor` times a row. If `MARK`, the blocks that are added to are marked; else the caller must call
+    /// [`Self::mark_all`].
     #[inline(always)]
     pub(super) fn add<A: Arithmetic, const MARK: bool>(
         &mut self,
@@ -75,7 +77,7 @@ impl<T: Float> Sums<T> {
         assert!(self.sums.len().min(self.blocks.len() * BLOCK) >= columns);
         let (sums, blocks) = (self.sums.as_mut_ptr(), self.blocks.as_mut_ptr());
         for (&column, &value) in indices.iter().zip(values) {
-            // A negative column becomes a huge position, which is refused.
+            // A negative column becomes a huge position, which the check refuses.
             let at = column as usize;
             if at >= columns {
                 beyond(column, columns);
@@ -83,7 +85,7 @@ impl<T: Float> Sums<T> {
             // SAFETY: `at` is a column, and each has a sum and a block.
             unsafe {
                 let sum = &mut *sums.add(at);
-                // Adding 0 turns -0 into 0, and leaves all else unchanged.
+                // Adding 0 changes -0 to 0, and leaves any other number unchanged.
                 *sum = A::mul_add(factor, value, *sum) + T::ZERO;
                 if MARK {
                     *blocks.add(at / BLOCK) = 1;
@@ -97,7 +99,7 @@ impl<T: Float> Sums<T> {
         self.blocks[..self.columns.div_ceil(BLOCK)].fill(1);
     }
 
-    /// Appends each column that was added to, ascending, and its sum; leaves all as before.
+    /// Appends each column that was added to, ascending, and its sum; resets sums and marks.
     #[inline(always)]
     pub(super) fn take(&mut self, indices: &mut Vec<i64>, values: &mut Vec<T>) {
         let untouched = (-0.0f64).to_bits();
@@ -112,7 +114,8 @@ impl<T: Float> Sums<T> {
             else {
                 return;
             };
-            // Each sum is written to the next position, which advances if the sum counts: a branch would be mispredicted.
+            // Every sum is written to the next position, which advances only if the sum was touched: a branch would be
+            // mispredicted.
             let mut count = 0;
             for (at, sum) in sums.iter_mut().enumerate() {
                 to_indices[count].write((b * BLOCK + at) as i64);
@@ -128,7 +131,7 @@ impl<T: Float> Sums<T> {
         }
     }
 
-    /// Adds `factor` times a row without marks: [`Self::clear`] undoes it.
+    /// Adds `factor` times a row without marking blocks; [`Self::clear`] resets these sums.
     #[inline(always)]
     pub(super) fn add_unmarked<A: Arithmetic>(&mut self, factor: T, (indices, values): (&[i64], &[T])) {
         let sums = &mut self.sums[..self.columns];
@@ -153,7 +156,7 @@ impl<T: Float> Sums<T> {
     }
 }
 
-/// The columns of a matrix that occur, numbered without gaps.
+/// The columns of a matrix that have entries, renumbered without gaps.
 #[derive(Debug, Default)]
 pub(super) struct Narrow {
     merge: RowMerge,
@@ -167,7 +170,7 @@ impl Narrow {
         x.columns() > x.entries().saturating_mul(COLUMNS_AN_ENTRY).max(ALWAYS)
     }
 
-    /// Returns the matrix with its occurring columns renumbered without gaps, and the original column of each number.
+    /// Returns the matrix with its columns renumbered, and the original column of each new number.
     ///
     /// # Panics
     /// If a column is negative or not below the number of columns of `x`, or there are 2^32 entries.
@@ -176,7 +179,8 @@ impl Narrow {
         (x.renamed(self.merge.ids().len(), &self.indices), self.merge.ids())
     }
 
-    /// Renumbers the columns of two matrices by the columns that occur in `x`; all other columns of `y` share the last number.
+    /// Renumbers the columns of two matrices by the columns of `x` that have entries; all other columns of `y` get one further
+    /// number, the highest.
     ///
     /// # Panics
     /// As [`Self::of`], for both matrices.

@@ -1,4 +1,4 @@
-//! Gradients of sparse factors: products, but only the elements where the factor has an entry.
+//! Gradients of sparse factors: products of which only the elements at the factor's entries are computed.
 
 use super::super::fork::join;
 use super::room::{Narrow, SparseRoom, ThreadSums};
@@ -8,21 +8,21 @@ use crate::kernels::helpers;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::View;
 
-/// Below this many multiply-adds a second thread costs more than it gains. An entry costs about as much as [`ENTRY`] of them
-/// beside its own.
+/// Below this many multiply-adds a second thread costs more than it gains. An entry costs about [`ENTRY`] multiply-adds in
+/// addition to its own multiply-adds.
 const WORTH_A_THREAD: usize = 1 << 18;
 const ENTRY: usize = 16;
-/// Elements that are multiplied at once.
+/// The number of elements that are multiplied at once.
 const LANES: usize = 16;
 
-/// Computes `out[e] = a[r] · b[c]`, or adds it, for every entry `e` of `x`, in row `r` and column `c`.
+/// Computes the dot product `out[e] = a[r] · b[c]`, or adds it, for every entry `e` of `x`, in row `r` and column `c`.
 ///
-/// It is the gradient of `x` in `x·b`, if `a` is the gradient of the result. Up to `threads` threads are used, with the same bits
-/// for any number of threads.
+/// This is the gradient of `x` in `x·b` if `a` is the gradient of the result. Up to `threads` threads divide the work; the bits
+/// do not depend on the number of threads.
 ///
 /// # Panics
-/// Unless `a` has the rows of `x`, `b` its columns, both are equally wide, and `out` has one number an entry; or if a column of
-/// `x` is not below its columns.
+/// Unless `a` has one row per row of `x`, `b` one row per column of `x`, `a` and `b` are equally wide, and `out` has one number
+/// per entry; or if a column index is not below the number of columns of `x`.
 pub fn sampled_product<T: Float>(
     x: CsrView<'_, T>,
     a: View<'_, T>,
@@ -37,7 +37,7 @@ pub fn sampled_product<T: Float>(
     Sampled { x, a, b, out, assign }.share(helpers(work, WORTH_A_THREAD, threads));
 }
 
-/// Some rows of a sampled product.
+/// The sampled product of some rows of `x`.
 struct Sampled<'a, T> {
     x: CsrView<'a, T>,
     a: View<'a, T>,
@@ -83,7 +83,7 @@ impl<T: Float> Sweep for Sampled<'_, T> {
     }
 }
 
-/// Returns the sum of products; each lane is summed first.
+/// Returns the dot product; each lane has a partial sum.
 #[inline(always)]
 fn dot<A: Arithmetic, T: Float>(a: &[T], b: &[T]) -> T {
     let mut sums = [[T::ZERO; LANES]; 2];
@@ -122,8 +122,8 @@ fn dot<A: Arithmetic, T: Float>(a: &[T], b: &[T]) -> T {
 /// row `r` and column `k`.
 ///
 /// # Panics
-/// Unless `x` is R × K, `y` K × N, `dc` R × N, and `out` has one number for each entry of `x`; if a column of one of them is
-/// beyond; if `y` is very wide and has 2^32 entries.
+/// Unless `x` is R × K, `y` K × N, `dc` R × N, and `out` has one number for each entry of `x`; if a column index of `x` or `y`
+/// is not below its number of columns; if `y` is very wide and has 2^32 entries.
 pub fn sampled_left<T: Float>(
     x: CsrView<'_, T>,
     y: CsrView<'_, T>,
@@ -211,7 +211,7 @@ struct Right<'a, T> {
     columns: &'a Columns<T>,
     y: CsrView<'a, T>,
     dc: CsrView<'a, T>,
-    /// The gradient, which is added to.
+    /// The gradient to which the products are added.
     out: &'a mut [T],
     part: &'a mut ThreadSums<T>,
 }
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
     use crate::kernels::numbers;
 
-    /// The elements of a dense matrix where a sparse one has entries.
+    /// The elements of a dense matrix at the positions of a sparse matrix's entries.
     fn at_entries<T: Float>(dense: &[f64], pattern: CsrView<'_, T>) -> Vec<f64> {
         let row = |r| {
             pattern
@@ -290,7 +290,7 @@ mod tests {
             let (xs, ys, dcs) = (x.dense(), y.dense(), dc.dense());
             let dx = at_entries(&naive(&dcs, &turned(&ys, inner, width), [rows, width, inner]), x.view());
             let dy = at_entries(&naive(&turned(&xs, rows, inner), &dcs, [inner, rows, width]), y.view());
-            // The gradients of matrices whose columns are far apart.
+            // Matrices with the same entries but far larger column numbers have the same gradients.
             let far = |x: &Sparse<T>| {
                 let mut far = x.clone();
                 far.columns = width << 30;

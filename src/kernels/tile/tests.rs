@@ -33,7 +33,7 @@ fn in_double(a: &[f32], b: &[f32], rows: usize) -> [Vec<f64>; 2] {
     })
 }
 
-/// The columns that exist: the first of the last panel, all, and those between, at every place of a vector.
+/// Numbers of existing columns: one of the last panel, all, and numbers between that end at every position of a vector.
 fn tails(first: usize, width: usize) -> impl Iterator<Item = usize> {
     (1..=width)
         .filter(move |columns| *columns == width || columns % 5 < 2)
@@ -129,7 +129,7 @@ fn every_tile_matches_the_sums_in_double() {
     }
 }
 
-/// Neither where a sum is cut nor the size of the tile changes a bit.
+/// Neither the position at which a sum is cut nor the size of the tile changes a bit.
 #[test]
 fn bits_depend_on_neither_cuts_nor_sizes() {
     let (k, columns) = (50, 7);

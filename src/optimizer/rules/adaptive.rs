@@ -1,4 +1,4 @@
-//! Adaptive optimizers: steps in units of the previous gradients.
+//! Adaptive optimizers: the step of each number is divided by the size of its previous gradients.
 
 use super::{Attributes, Decay, Group, Optimizer, Options, Schedule, SparseMode, UpdateRule};
 use crate::error::Result;
@@ -13,16 +13,16 @@ pub struct Adagrad {
 }
 
 impl Adagrad {
-    /// With epsilon 1e-10 and no decay.
+    /// Adagrad with learning rate `rate`, epsilon 1e-10 and no decay.
     pub fn new(rate: f64) -> Self {
         Self { options: Options::new(rate), epsilon: 1e-10, rate_decay: 0.0, decay: Decay::default() }
     }
 }
 
 setting! { Adagrad:
-    /// Sets epsilon, which is added to the root of the sum.
+    /// Sets epsilon, which is added to the root of the sum of squared gradients.
     epsilon,
-    /// Divides the rate by 1 + t times this at step t.
+    /// Sets the decay of the learning rate: step t = 0, 1, … divides the rate by 1 + t · `rate_decay`.
     rate_decay,
 }
 
@@ -38,13 +38,13 @@ pub struct RmsProp {
 }
 
 impl RmsProp {
-    /// With alpha 0.99, epsilon 1e-8, no momentum and no decay.
+    /// RMSProp with learning rate `rate`, alpha 0.99, epsilon 1e-8, no momentum and no decay.
     pub fn new(rate: f64) -> Self {
         let (options, decay) = (Options::new(rate), Decay::default());
         Self { options, alpha: 0.99, epsilon: 1e-8, momentum: 0.0, centred: false, decay }
     }
 
-    /// Divides by the standard deviation of the gradients, instead of their root mean square.
+    /// Divides the gradient by the standard deviation of the previous gradients, instead of their root mean square.
     #[must_use]
     pub fn centred(self) -> Self {
         Self { centred: true, ..self }
@@ -52,11 +52,11 @@ impl RmsProp {
 }
 
 setting! { RmsProp:
-    /// Sets the decay of the mean of the squares per step: from 0 and below 1.
+    /// Sets alpha, the decay rate per step of the mean of squared gradients: at least 0 and below 1.
     alpha,
-    /// Sets epsilon, which is added to the root.
+    /// Sets epsilon, which is added to the root by which the gradient is divided.
     epsilon,
-    /// Sets the momentum, the share of its velocity that a parameter keeps per step: from 0 and below 1.
+    /// Sets the momentum, the share of its velocity that a parameter keeps per step: at least 0 and below 1.
     momentum,
 }
 
@@ -70,20 +70,21 @@ pub struct Adadelta {
 }
 
 impl Adadelta {
-    /// With rho 0.9, epsilon 1e-6 and no decay. The rate of the paper is 1.
+    /// Adadelta with learning rate `rate` (1 in the paper), rho 0.9, epsilon 1e-6 and no decay.
     pub fn new(rate: f64) -> Self {
         Self { options: Options::new(rate), rho: 0.9, epsilon: 1e-6, decay: Decay::default() }
     }
 }
 
 setting! { Adadelta:
-    /// Sets rho, the decay of the averages per step: from 0 and below 1.
+    /// Sets rho, the decay rate per step of the averages of squared gradients and squared moves: at least 0 and below 1.
     rho,
     /// Sets epsilon, which is added under both roots.
     epsilon,
 }
 
-/// FTRL-Proximal, for sparse models: the operator `ftrl`. Its L1 gives exact zeros; parameters should start at 0.
+/// FTRL-Proximal, for sparse models: the operator `ftrl`. Its L1 regularisation makes parameters exactly zero; parameters
+/// should start at 0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ftrl {
     options: Options,
@@ -93,18 +94,18 @@ pub struct Ftrl {
 }
 
 impl Ftrl {
-    /// With beta 1 and neither L1 nor L2.
+    /// FTRL-Proximal with learning rate `rate`, beta 1 and no regularisation.
     pub fn new(rate: f64) -> Self {
         Self { options: Options::new(rate), beta: 1.0, l1: 0.0, l2: 0.0 }
     }
 }
 
 setting! { Ftrl:
-    /// Sets beta, which is added to the root of the sum of squares: a larger beta makes the first steps smaller.
+    /// Sets beta, which is added to the root of the sum of squared gradients: a larger beta makes the first steps smaller.
     beta,
-    /// L1 regularisation, of the sum of all losses.
+    /// L1 regularisation: a term of the sum of all steps' losses, not of each loss.
     l1,
-    /// L2 regularisation, of the sum of all losses.
+    /// L2 regularisation: a term of the sum of all steps' losses, not of each loss.
     l2,
 }
 

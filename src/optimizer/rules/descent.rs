@@ -1,4 +1,4 @@
-//! Descent along the gradient, a velocity, or a sign.
+//! Gradient descent: along the gradient, along a velocity (momentum), or by the sign of a momentum (Lion).
 
 use super::{Attributes, Decay, Group, Optimizer, Options, Schedule, SparseMode, UpdateRule, betas};
 use crate::error::{Error, ErrorKind, Result};
@@ -13,12 +13,12 @@ pub struct Sgd {
 }
 
 impl Sgd {
-    /// Plain descent.
+    /// Gradient descent with learning rate `rate`, without momentum and without decay.
     pub fn new(rate: f64) -> Self {
         Self { options: Options::new(rate), momentum: 0.0, nesterov: false, decay: Decay::default() }
     }
 
-    /// Nesterov momentum: looks ahead along the velocity; needs a momentum.
+    /// Nesterov momentum: a step is the gradient plus the momentum times the updated velocity. Requires a momentum above 0.
     #[must_use]
     pub fn nesterov(self) -> Self {
         Self { nesterov: true, ..self }
@@ -26,13 +26,14 @@ impl Sgd {
 }
 
 setting! { Sgd:
-    /// Sets the momentum, the share of its velocity that a parameter keeps per step: from 0 and below 1.
+    /// Sets the momentum, the share of its velocity that a parameter keeps per step: at least 0 and below 1.
     momentum,
 }
 
-/// Lion: steps of the size of the rate, by the sign of a momentum. The operator `lion`.
+/// Lion: each number moves by the learning rate, with the sign of a momentum. The operator `lion`.
 ///
-/// Its weight decay is decoupled. Usual is a rate of a tenth to a third of Adam's, and three to ten times Adam's decay.
+/// Its weight decay is decoupled. Usual settings are a learning rate of a tenth to a third of Adam's, and a weight decay of
+/// three to ten times Adam's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lion {
     options: Options,
@@ -41,7 +42,7 @@ pub struct Lion {
 }
 
 impl Lion {
-    /// With betas 0.9 and 0.99 and no decay.
+    /// Lion with learning rate `rate`, betas 0.9 and 0.99 and no decay.
     pub fn new(rate: f64) -> Self {
         let decay = Decay { decoupled: true, ..Decay::default() };
         Self { options: Options::new(rate), betas: [0.9, 0.99], decay }

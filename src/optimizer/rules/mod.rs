@@ -1,11 +1,12 @@
 //! The optimizers: settings with defaults.
 //!
-//! Numbers out of range are refused when the optimizer is used, by the operators that carry them.
+//! A setting out of range is no error in its setter: [`Optimizer::minimize`] returns the error when it appends the update
+//! operators.
 
 use super::{Group, Optimizer, Options, Schedule, SparseMode, UpdateRule};
 use crate::operator::Attributes;
 
-/// L1 and weight decay, as most rules take them.
+/// The settings of weight decay and L1 regularisation, for most update rules.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Decay {
     weight_decay: f64,
@@ -14,7 +15,7 @@ struct Decay {
 }
 
 impl Decay {
-    /// The attributes of a rule with its decay, without settings that are off.
+    /// Adds the decay to a rule's attributes: `weight_decay` always, `l1` and `decoupled` only if they are set.
     fn of(self, mut attributes: Attributes) -> Attributes {
         attributes.set("weight_decay", self.weight_decay);
         if self.l1 != 0.0 {
@@ -27,7 +28,7 @@ impl Decay {
     }
 }
 
-/// The methods of every optimizer.
+/// Defines the methods that every optimizer has.
 macro_rules! options {
     ($($name:ident),*) => {$(
         impl $name {
@@ -39,7 +40,7 @@ macro_rules! options {
                 self
             }
 
-            /// Gradient clipping by norm: scales each gradient by itself so that its norm is at most `max_norm`.
+            /// Gradient clipping by norm: scales each parameter's gradient separately so that its norm is at most `max_norm`.
             #[must_use]
             pub fn clip_norm(mut self, max_norm: f64) -> Self {
                 self.options.clip_norm = Some(max_norm);
@@ -76,7 +77,7 @@ macro_rules! options {
                 self
             }
 
-            /// Lazy updates: under a gradient of selected rows, only the touched rows and their state move.
+            /// Lazy updates: if a gradient is selected rows, only the rows in it and their state change.
             #[must_use]
             pub fn lazy(mut self) -> Self {
                 self.options.mode = SparseMode::Lazy;
@@ -86,20 +87,20 @@ macro_rules! options {
     )*};
 }
 
-/// The methods of optimizers with weight decay.
+/// Defines the methods of optimizers with weight decay.
 macro_rules! decay {
     ($($name:ident),*) => {$(
         impl $name {
-            /// Weight decay: adds `weight_decay` times the parameter to its gradient (L2 regularisation); if decoupled, subtracts
-            /// rate times `weight_decay` times the parameter from it.
+            /// Weight decay: adds `weight_decay` times the parameter to its gradient (L2 regularisation); if decoupled,
+            /// subtracts rate times `weight_decay` times the parameter from the parameter.
             #[must_use]
             pub fn weight_decay(mut self, weight_decay: f64) -> Self {
                 self.decay.weight_decay = weight_decay;
                 self
             }
 
-            /// L1 regularisation: adds `l1` times the parameter's sign to its gradient; if decoupled, moves the parameter towards
-            /// 0 by rate times `l1`, and no further: then it becomes 0 unless the gradient holds it.
+            /// L1 regularisation: adds `l1` times the parameter's sign to its gradient; if decoupled, first moves the parameter
+            /// towards 0 by rate times `l1`, at most to 0.
             #[must_use]
             pub fn l1(mut self, l1: f64) -> Self {
                 self.decay.l1 = l1;
@@ -109,11 +110,12 @@ macro_rules! decay {
     )*};
 }
 
-/// The method of optimizers whose decay may be decoupled.
+/// Defines the method of optimizers whose decay may be decoupled.
 macro_rules! decoupled {
     ($($name:ident),*) => {$(
         impl $name {
-            /// Decouples weight decay and L1: they move the parameter before the step, and do not change the gradient.
+            /// Decouples weight decay and L1 from the gradient: they move the parameter before the step, and leave the gradient
+            /// unchanged.
             #[must_use]
             pub fn decoupled(mut self) -> Self {
                 self.decay.decoupled = true;
@@ -123,7 +125,7 @@ macro_rules! decoupled {
     )*};
 }
 
-/// A numeric setting.
+/// Defines the method of each numeric setting.
 macro_rules! setting {
     ($name:ident: $($(#[$doc:meta])* $setting:ident),* $(,)?) => {
         impl $name {
@@ -138,11 +140,11 @@ macro_rules! setting {
     };
 }
 
-/// The setting of two decay rates.
+/// Defines the method that sets the decay rates of the two moments.
 macro_rules! betas {
     ($($name:ident),*) => {$(
         impl $name {
-            /// Sets the decay rates of the two moments per step: each from 0 and below 1.
+            /// Sets the decay rates of the two moments per step: each at least 0 and below 1.
             #[must_use]
             pub fn betas(self, beta1: f64, beta2: f64) -> Self {
                 Self { betas: [beta1, beta2], ..self }
@@ -151,7 +153,7 @@ macro_rules! betas {
     )*};
 }
 
-/// `beta1` and `beta2` among the attributes.
+/// The attributes `beta1` and `beta2`.
 fn betas([beta1, beta2]: [f64; 2]) -> Attributes {
     Attributes::new().with("beta1", beta1).with("beta2", beta2)
 }

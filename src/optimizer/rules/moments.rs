@@ -1,14 +1,14 @@
-//! Adam and the rules beside it: steps along the mean of the gradients.
+//! Adam and its variants: steps along a decaying mean of the gradients.
 
 use super::{Decay, Group, Optimizer, Options, Schedule, SparseMode, UpdateRule, betas};
 use crate::error::Result;
 
-/// The second moment that a step is divided by.
+/// The second moment whose root divides a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Second {
     /// The current second moment.
     Present,
-    /// The largest so far: AMSGrad.
+    /// The largest second moment so far: AMSGrad.
     Largest,
 }
 
@@ -22,7 +22,7 @@ pub struct Adam {
     decay: Decay,
 }
 
-/// Adam with decoupled weight decay: every step subtracts rate · decay of the parameter.
+/// AdamW: Adam with decoupled weight decay, which subtracts rate · weight decay · parameter at every step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdamW {
     options: Options,
@@ -33,7 +33,7 @@ pub struct AdamW {
 }
 
 impl Adam {
-    /// With betas 0.9 and 0.999, epsilon 1e-8 and no decay.
+    /// Adam with learning rate `rate`, betas 0.9 and 0.999, epsilon 1e-8 and no decay.
     pub fn new(rate: f64) -> Self {
         let (options, decay) = (Options::new(rate), Decay::default());
         Self { options, betas: [0.9, 0.999], epsilon: 1e-8, second: Second::Present, decay }
@@ -41,7 +41,7 @@ impl Adam {
 }
 
 impl AdamW {
-    /// With betas 0.9 and 0.999, epsilon 1e-8 and a decay of 0.01.
+    /// AdamW with learning rate `rate`, betas 0.9 and 0.999, epsilon 1e-8 and a weight decay of 0.01.
     pub fn new(rate: f64) -> Self {
         let decay = Decay { weight_decay: 0.01, l1: 0.0, decoupled: true };
         let options = Options::new(rate);
@@ -58,7 +58,7 @@ macro_rules! adam {
         }
 
         impl $name {
-            /// Divides by the largest second moment so far: AMSGrad.
+            /// AMSGrad: divides by the root of the largest second moment so far, instead of the current second moment.
             #[must_use]
             pub fn amsgrad(self) -> Self {
                 Self { second: Second::Largest, ..self }
@@ -83,7 +83,8 @@ macro_rules! adam {
 }
 adam!(Adam, AdamW);
 
-/// Adamax: Adam in units of the largest gradient. The operator `adamax`.
+/// Adamax: Adam divided by a decaying maximum of the gradient's magnitude, instead of the root of the second moment. The
+/// operator `adamax`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Adamax {
     options: Options,
@@ -93,18 +94,18 @@ pub struct Adamax {
 }
 
 impl Adamax {
-    /// With betas 0.9 and 0.999, epsilon 1e-8 and no decay.
+    /// Adamax with learning rate `rate`, betas 0.9 and 0.999, epsilon 1e-8 and no decay.
     pub fn new(rate: f64) -> Self {
         Self { options: Options::new(rate), betas: [0.9, 0.999], epsilon: 1e-8, decay: Decay::default() }
     }
 }
 
 setting! { Adamax:
-    /// Sets epsilon, which is added to the magnitude of the gradient.
+    /// Sets epsilon, which is added to the magnitude of the gradient before the maximum is taken.
     epsilon,
 }
 
-/// NAdam: Adam that looks ahead along its momentum. The operator `nadam`.
+/// NAdam: Adam with Nesterov momentum. The operator `nadam`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NAdam {
     options: Options,
@@ -115,7 +116,7 @@ pub struct NAdam {
 }
 
 impl NAdam {
-    /// With betas 0.9 and 0.999, epsilon 1e-8, momentum decay 0.004 and no decay of the parameters.
+    /// NAdam with learning rate `rate`, betas 0.9 and 0.999, epsilon 1e-8, momentum decay 0.004 and no decay of the parameters.
     pub fn new(rate: f64) -> Self {
         let (options, decay) = (Options::new(rate), Decay::default());
         Self { options, betas: [0.9, 0.999], epsilon: 1e-8, momentum_decay: 4e-3, decay }
@@ -129,7 +130,7 @@ setting! { NAdam:
     momentum_decay,
 }
 
-/// LAMB: Adam's step, made as long as the parameter. The operator `lamb`.
+/// LAMB: Adam's step, scaled to the norm of the parameter and then multiplied by the learning rate. The operator `lamb`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lamb {
     options: Options,
@@ -139,7 +140,7 @@ pub struct Lamb {
 }
 
 impl Lamb {
-    /// With betas 0.9 and 0.999, epsilon 1e-6 and no decay.
+    /// LAMB with learning rate `rate`, betas 0.9 and 0.999, epsilon 1e-6 and no decay.
     pub fn new(rate: f64) -> Self {
         Self { options: Options::new(rate), betas: [0.9, 0.999], epsilon: 1e-6, weight_decay: 0.0 }
     }
@@ -148,7 +149,7 @@ impl Lamb {
 setting! { Lamb:
     /// Sets epsilon, which is added to the root of the second moment.
     epsilon,
-    /// Weight decay: adds `weight_decay` times the parameter to its step, before the step is scaled.
+    /// Weight decay: adds `weight_decay` times the parameter to Adam's step, before the step is scaled.
     weight_decay,
 }
 

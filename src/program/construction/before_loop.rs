@@ -1,8 +1,8 @@
-//! Sparse rows in a step block: operators on sparse rows alone run before the loop.
+//! Sparse rows in a step block: an operator that reads sparse rows runs before the loop.
 //!
-//! No step holds sparse rows. An operator that reads sparse rows is appended to the block around the step instead, on the
-//! variables behind the step's views, and its result becomes another step input. So it runs once, over all rows of all
-//! steps.
+//! No step holds sparse rows. An operator that reads sparse rows is appended to the block around the step block instead, on the
+//! outer variables of the step inputs, and its result becomes another step input. So the operator runs once, over the rows of
+//! all steps.
 
 use std::panic::Location;
 
@@ -28,7 +28,7 @@ enum OuterUse {
     Static,
 }
 
-/// Returns whether a variable has rows of the batch that are not dense.
+/// Returns whether a variable holds rows of the batch in a storage that is not dense.
 fn is_sparse(program: &Program, var: VarId) -> bool {
     let sparse = |spec: &Spec| spec.batched() && spec.storage != StorageKind::Dense;
     program.var(var).spec().is_some_and(sparse)
@@ -39,7 +39,8 @@ impl State {
         inputs.iter().flat_map(|(_, vars)| vars).any(|&var| is_sparse(&self.program, var))
     }
 
-    /// Appends an operator that reads sparse rows of a step to the block around the step.
+    /// Appends an operator that reads sparse rows to the block around the step block; returns the step block's views of the
+    /// outputs.
     pub(super) fn before_loop(
         &mut self,
         block: BlockId,
@@ -71,7 +72,7 @@ impl State {
         self.open.iter().find(|step| step.block == block)
     }
 
-    /// The operands, as the block around a step sees them.
+    /// Replaces the operands' views in a step block by the variables of the block around it.
     fn around<'s>(
         &self,
         block: BlockId,
@@ -133,7 +134,7 @@ impl State {
 }
 
 impl OpenStep {
-    /// Adds a step input.
+    /// Adds a step input for an outer variable; returns its view in the step block.
     fn add_input(&mut self, program: &mut Program, var: VarId) -> Result<VarId> {
         let spec = program.spec(var)?.clone();
         let inner = self.view(program, var, &spec, &spec.lod[self.above.len() + 1..]);
@@ -141,7 +142,8 @@ impl OpenStep {
         Ok(inner)
     }
 
-    /// Removes sparse step inputs, which nothing in the step reads.
+    /// Removes sparse step inputs: all operators on them run before the loop, so no operator of the step reads them. If no step
+    /// input is left, an error.
     pub(super) fn drop_sparse(&mut self, program: &Program) -> Result<()> {
         let first = self.desc.inputs.first().map(|pair| pair.outer);
         self.desc.inputs.retain(|pair| !is_sparse(program, pair.inner));

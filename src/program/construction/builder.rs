@@ -1,4 +1,4 @@
-//! The builder: ordinary Rust calls that append operators, each checked at once.
+//! The builder: each call of a method appends an operator and checks it at once.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -21,13 +21,14 @@ use crate::tensor::{DType, StorageKind};
 
 /// Builds a [`Program`]. Cheap to clone; all clones build the same program.
 ///
-/// Methods take `&self`. One operator is one method, from the file of its family, and also a method of [`Var`] if it has one
-/// main input; a user's crate adds its own operators by [`operator!`](crate::operator!).
+/// Methods take `&self`. Each operator is a method, and also a method of [`Var`] if the operator has one main input. Your own
+/// crate adds operators by [`operator!`](crate::operator!).
 ///
 /// A call that does not fit is recorded with its source line and returns an unknown [`Var`]; [`Self::finish`] and
-/// [`Trainer::new`](crate::train::Trainer::new) return all recorded errors. Every operator records the line that appended
-/// it, and every error names that line. A `#[track_caller]` method that only calls such methods passes its caller's line on;
-/// a method that calls them in a closure (a layer with a step block) uses [`Builder::part`].
+/// [`Trainer::new`](crate::train::Trainer::new) return all recorded errors. Every operator records the line that appended it,
+/// and every error names that line. If a method of your own calls these methods directly, mark it `#[track_caller]`, so that
+/// errors name its caller's line. If your method calls these methods in a closure (a layer with a step block), it must use
+/// [`Builder::part`], too.
 ///
 /// # By family
 ///
@@ -102,11 +103,11 @@ impl Builder {
         Self { number, state, block: BlockId(0) }
     }
 
-    /// Returns the builder of a variable; it appends to the innermost open step block. Methods of [`Var`] in your own crate
-    /// begin with it; `operator!` writes them.
+    /// Returns the builder of a variable; it appends to the innermost open step block. A method of [`Var`] in your own crate
+    /// begins with this call; `operator!` writes such methods.
     ///
-    /// `None` if the builder is on another thread, which is an error of that builder, or if it is gone; this thread then
-    /// keeps the error.
+    /// `None` if the builder is on another thread or is gone. The error is recorded in the builder on the other thread; if the
+    /// builder is gone, this thread keeps the error for its next check.
     #[track_caller]
     pub fn of(var: Var) -> Option<Builder> {
         let found = Self::found(var);
@@ -123,30 +124,30 @@ impl Builder {
         Some(Builder { number: var.builder, state, block })
     }
 
-    /// The line that errors name: the line of the layer call in progress; without a layer, the line that called the
-    /// `#[track_caller]` method that calls this.
+    /// The line that errors name: the line of the layer call in progress; without a layer, the caller's line of the
+    /// `#[track_caller]` method that calls `here`.
     #[track_caller]
     pub(super) fn here(&self) -> &'static Location<'static> {
         let layer = self.state.borrow().scopes.lines.first().copied();
         layer.unwrap_or(Location::caller())
     }
 
-    /// The line inside a user's layer that called the `#[track_caller]` method that calls this, if it is not the line that
-    /// called the layer.
+    /// The line inside a user's layer that called the current method; `None` if it is the line of [`Self::here`] or a line of
+    /// this crate.
     #[track_caller]
     fn inside(&self) -> Option<&'static Location<'static>> {
         let line = Location::caller();
         (self.here() != line && !is_own(line.file())).then_some(line)
     }
 
-    /// Sets the seed of the initialisers and of random operators; the default is 0.
+    /// Sets the seed of the initialisers and of random operators (default: 0).
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         self.state.borrow_mut().program.seed = seed;
         self
     }
 
-    /// Checks that there is no error so far.
+    /// Checks that no error was recorded so far.
     ///
     /// # Errors
     /// If any call did not fit: [`Error::all`] lists the errors, first to last.
@@ -165,7 +166,8 @@ impl Builder {
         Ok(self.state.borrow().program.clone())
     }
 
-    /// As [`Self::check`], for a program that is complete: no step block is open, and each carried state has a [`Self::carry`].
+    /// As [`Self::check`], and checks that the program is complete: no step block is open, and each carried state has a
+    /// [`Self::carry`].
     pub(crate) fn check_whole(&self) -> Result<()> {
         let mut errors: Vec<Error> = self.check().err().iter().flat_map(Error::all).cloned().collect();
         let state = self.state.borrow();
@@ -192,8 +194,8 @@ impl Builder {
         self.state.borrow().registry.clone()
     }
 
-    /// Records an error that a layer itself detected, with the line of the user's code, as the builder's own methods do.
-    /// Returns an unknown variable in place of the result.
+    /// Records an error that a layer detected, with the line of the user's code. Returns an unknown variable, which the layer
+    /// returns as its result.
     #[track_caller]
     pub fn refuse(&self, error: Error) -> Var {
         let (caller, inside) = (self.here(), self.inside());
@@ -205,17 +207,18 @@ impl Builder {
         self.unknown()
     }
 
-    /// An unknown variable, for a layer whose input is unknown.
+    /// An unknown variable: the result of a layer whose input is unknown.
     pub fn unknown(&self) -> Var {
         Var::unknown(self.number)
     }
 
-    /// Returns whether no error was recorded, here or about a variable whose builder is gone.
+    /// Returns whether no error was recorded: in this builder, or on this thread about a variable whose builder is gone.
     pub(crate) fn is_without_errors(&self) -> bool {
         self.check().is_ok()
     }
 
-    /// The number of a variable that this builder's block sees; `None` if it is unknown, or another builder's, which is an error.
+    /// The number of a variable that is visible in this builder's block. `None` if the variable is unknown; `None`, with an
+    /// error recorded, if it belongs to another builder.
     #[track_caller]
     pub(crate) fn visible(&self, var: Var) -> Option<VarId> {
         let seen = {
@@ -227,12 +230,12 @@ impl Builder {
         self.fitting(seen).flatten()
     }
 
-    /// Its number, which no other builder of the process has.
+    /// The number of the builder, which no other builder of the process has.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// As [`Self::visible`], in the block to which an operator on the variable is appended.
+    /// As [`Self::visible`], but for the block to which an operator on the variable is appended.
     #[track_caller]
     pub(crate) fn reachable(&self, var: Var) -> Option<VarId> {
         let home = Builder { block: self.home([&var]), ..self.clone() };
@@ -244,7 +247,7 @@ impl Builder {
         self.state.borrow().errors.len()
     }
 
-    /// The value of `found`; an error is recorded and returns `None`.
+    /// Returns the value of `found`; records an error and returns `None`.
     #[track_caller]
     pub(crate) fn fitting<T>(&self, found: Result<T>) -> Option<T> {
         match found {
@@ -256,7 +259,8 @@ impl Builder {
         }
     }
 
-    /// The number of a variable of this builder; `None` if it is unknown, or another builder's, which is an error.
+    /// The number of a variable of this builder. `None` if the variable is unknown; `None`, with an error recorded, if it
+    /// belongs to another builder.
     #[track_caller]
     pub(super) fn known(&self, var: Var) -> Option<VarId> {
         let own = self.state.borrow().own(var);
@@ -266,7 +270,7 @@ impl Builder {
     /// The spec of a variable; `None` for an unknown variable.
     ///
     /// # Errors
-    /// If it is another builder's, or a literal; both return `None`.
+    /// If the variable belongs to another builder or is a literal: the result is `None`, and the error is recorded.
     #[track_caller]
     pub fn spec(&self, var: Var) -> Option<Spec> {
         let id = self.known(var)?;
@@ -299,22 +303,25 @@ impl Builder {
         id.map_or_else(|| "?".to_owned(), |id| state.program.var(id).name.clone())
     }
 
-    /// Declares an input that the caller feeds at every run: `dims` in each row, and `lod_level` levels of sequences. With
-    /// level 0 there is one row per sequence; deeper levels are this feed's own.
+    /// Declares an input that the caller feeds at every run. Each row has the shape `dims`; `lod_level` is the number of LoD
+    /// levels. With `lod_level` 0 the feed has one row per sequence of the batch. The levels are new; [`Self::feed_like`]
+    /// declares a feed with the levels of another variable.
     ///
     /// # Errors
-    /// If the name is taken, in a step block, or if there are too many dimensions or levels; if a row has 2^63 bytes or more.
+    /// If the name is taken, if the method is called in a step block, or if there are too many dimensions or levels; if a row
+    /// has 2^63 bytes or more.
     #[track_caller]
     pub fn feed(&self, name: &str, dtype: DType, dims: &[usize], lod_level: usize) -> Var {
         self.add_feed(name, |program| ragged(program, dtype, dims, lod_level))
     }
 
-    /// Declares a feed in any storage: csr and coo are two-dimensional, selected rows have the rows of a table of known
-    /// height. `shape` is the whole shape, with `None` for the rows of the batch.
+    /// Declares a feed in any storage. `shape` is the whole shape, with `None` for the number of rows of the batch. A csr or
+    /// coo feed is two-dimensional; selected rows have a known first dimension, the height of their table.
     ///
     /// # Errors
-    /// As [`Self::feed`]; if a dimension after the first is unknown, or the first of selected rows; if the storage does not have that
-    /// many dimensions; if csr or coo has more than 2^60 columns, counted in each row if the rows are known.
+    /// As [`Self::feed`]; if a dimension after the first is unknown, or the first dimension of selected rows; if the storage
+    /// does not allow this number of dimensions; if csr or coo has more than 2^60 columns (of all rows together, if the number
+    /// of rows is known).
     #[track_caller]
     pub fn feed_stored(
         &self,
@@ -344,8 +351,8 @@ impl Builder {
         })
     }
 
-    /// Declares a sparse feed: rows of `columns` numbers, mostly 0, such as bags of words, with `lod_level` levels of
-    /// sequences as in [`Self::feed`]. Fed values are converted to canonical form; repeated entries are added.
+    /// Declares a sparse feed: rows of `columns` numbers, mostly 0, such as bags of words, with `lod_level` levels of sequences
+    /// as in [`Self::feed`]. Fed values are converted to canonical form: ascending columns, with repeated entries added up.
     ///
     /// ```
     /// use ndarray::array;
@@ -418,17 +425,18 @@ impl Builder {
         self.made(added)
     }
 
-    /// The variable of a number; an error is recorded and returns the unknown variable.
+    /// The variable of a number; for an error, records it and returns an unknown variable.
     #[track_caller]
     pub(super) fn made(&self, id: Result<VarId>) -> Var {
         self.fitting(id).map_or_else(|| self.unknown(), |id| self.var(id))
     }
 
-    /// Lets gradients pass to a feed (or any variable) that has none: for gradient checks and saliency. Call it before the
-    /// first operator that reads the variable, since values computed from a variable without a gradient pass none on.
+    /// Makes differentiation compute the gradient of a feed, or of another variable that would get no gradient: for gradient
+    /// checks and saliency. Call it before the first operator that reads the variable: an operator on inputs without gradients
+    /// marks its outputs as without gradients.
     ///
     /// # Errors
-    /// If it does not hold floats, or an operator has read it before.
+    /// If the variable does not hold floats, or an operator already reads it.
     #[track_caller]
     pub fn watch(&self, var: Var) {
         let Some(spec) = self.spec(var) else { return };
@@ -449,7 +457,7 @@ impl Builder {
         }
     }
 
-    /// A value that the program carries: a scalar, a string or a list of them.
+    /// Adds a literal, a constant of the program: a scalar, a string, or a list of scalars or strings.
     ///
     /// # Errors
     /// If the name is taken.
@@ -472,7 +480,7 @@ impl Builder {
     /// Stops the gradient of a variable and keeps it from being trained.
     ///
     /// # Errors
-    /// If it is of another builder.
+    /// If the variable belongs to another builder.
     #[track_caller]
     pub fn stop_gradient(&self, var: Var) {
         let Some(id) = self.known(var) else { return };
@@ -487,14 +495,14 @@ impl Builder {
         self.state.borrow().stopped.clone()
     }
 
-    /// Appends an operator, with its inputs by slot name. The result is its outputs in the order of its slots: a variable,
-    /// an array, a tuple or a list. A batched variable of a block around a step is captured as a static input. If an input
-    /// is inside a step block that is being built, the operator is appended to the innermost step block, as methods of
-    /// variables do.
+    /// Appends an operator, with its inputs by slot name. Returns the operator's outputs in the order of its slots: a variable,
+    /// an array, a tuple or a list. If an input is inside an open step block, the operator is appended to the innermost open
+    /// step block, as by the methods of [`Var`]. In a step block, a batched input from a block around it becomes a static input
+    /// of the step block.
     ///
     /// # Errors
-    /// If an input or the number of outputs does not fit; the error names the operator and the line that called. The result
-    /// is then unknown.
+    /// If an input or the number of outputs does not fit; the error names the operator and the caller's line, and the result is
+    /// unknown.
     #[track_caller]
     pub fn append<V: Outputs>(&self, kind: &str, inputs: &[(&str, &[Var])], attributes: Attributes) -> V {
         let (caller, block) = (self.here(), self.home(inputs.iter().flat_map(|&(_, vars)| vars)));
@@ -536,8 +544,8 @@ impl Builder {
         if known.any(inside) { innermost } else { self.block }
     }
 
-    /// The output of the operator of this kind that has only the variable in `slot`, in the block to which an operator on
-    /// the variable is appended.
+    /// The output of an existing operator of this kind whose input slot `slot` holds only `var`. Only the block to which an
+    /// operator on `var` would be appended is searched.
     pub(crate) fn made_by(&self, kind: &str, slot: &str, var: Var) -> Option<Var> {
         let block = self.home([&var]);
         let mut state = self.state.borrow_mut();
@@ -553,7 +561,7 @@ impl Builder {
     }
 }
 
-/// The spec of a feed of `dims` in each row, with new levels.
+/// The spec of a feed with rows of the shape `dims`, with new levels.
 fn ragged(program: &mut Program, dtype: DType, dims: &[usize], lod_level: usize) -> Result<Spec> {
     if lod_level > MAX_LEVELS {
         return Err(Error::new("lod_level", format!("at most {MAX_LEVELS} levels"), lod_level.to_string()));

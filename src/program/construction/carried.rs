@@ -1,4 +1,4 @@
-//! States that pass from batch to batch: how a builder makes them.
+//! The builder's methods for states that pass from batch to batch.
 
 use super::builder::{Builder, DTypeSource};
 use super::state::OpenState;
@@ -11,17 +11,17 @@ use crate::program::description::var_desc::VarRole;
 use crate::tensor::DType;
 
 impl Builder {
-    /// Declares a state of `width` numbers (f32), one row per sequence, that passes from batch to batch. The result is its
-    /// value before a batch; [`Self::carry`] sets its value after the batch. Sequence *i* of a batch continues where
+    /// Declares a state of `width` numbers (f32), one row per sequence, that passes from batch to batch. Returns the variable
+    /// of the state before a batch; [`Self::carry`] sets the state after the batch. Sequence *i* of a batch continues where
     /// sequence *i* of the previous batch ended. No gradient passes (truncated back-propagation through time).
     ///
-    /// A [`Trainer`](crate::train::Trainer) carries the state, from zeros at the start of each epoch and evaluation; a
-    /// [`Predictor`](crate::predict::Predictor) carries it from one [`run_on`](crate::predict::Predictor::run_on) to the
-    /// next. An [`Executor`](crate::executor::Executor) does not: a run is fed the state before the batch, and the state
-    /// after it can be fetched.
+    /// A [`Trainer`](crate::train::Trainer) passes the state from batch to batch, starting with zeros at the start of each
+    /// epoch and evaluation; a [`Predictor`](crate::predict::Predictor) passes it from one
+    /// [`run_on`](crate::predict::Predictor::run_on) to the next. An [`Executor`](crate::executor::Executor) passes nothing on:
+    /// feed each run the state before the batch, and fetch the state after the batch.
     ///
-    /// A batch smaller than the previous one continues the first of its sequences: the states of the others are dropped, and
-    /// no later batch gets them back. A batch larger than the previous one is an error.
+    /// A batch with fewer sequences than the previous batch continues the previous batch's first sequences; the states of the
+    /// remaining sequences are lost. A batch with more sequences than the previous batch is an error.
     ///
     /// ```
     /// use unpadded::layers::Gru;
@@ -45,12 +45,12 @@ impl Builder {
         self.carried_state_of(&name, DType::F32, &[width])
     }
 
-    /// Declares a carried state with a name for its feed and any row shape. `dtype` is a dtype, or a variable whose dtype it
-    /// takes.
+    /// Declares a carried state with a name for its feed and any row shape. `dtype` is a dtype, or a variable with the wanted
+    /// dtype.
     ///
     /// # Errors
-    /// If the name is taken, in a step block, or if there are too many dimensions. [`Self::finish`] fails if the state has no
-    /// [`Self::carry`].
+    /// If the name is taken, if the method is called in a step block, or if there are too many dimensions. [`Self::finish`]
+    /// fails if the state has no [`Self::carry`].
     #[track_caller]
     pub fn carried_state_of(&self, name: &str, dtype: impl Into<DTypeSource>, dims: &[usize]) -> Var {
         let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
@@ -65,7 +65,8 @@ impl Builder {
     /// Sets the value of a [carried state](Self::carried_state) after the batch to `after`.
     ///
     /// # Errors
-    /// If `before` is no carried state, or has a `carry` already; if `after` has another dtype or shape; in a step block.
+    /// If `before` is no carried state, or has a `carry` already; if `after` has another dtype or shape than `before`; if the
+    /// method is called in a step block.
     #[track_caller]
     pub fn carry(&self, before: Var, after: Var) {
         let Some(id) = self.known(before) else {

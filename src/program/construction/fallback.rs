@@ -1,5 +1,5 @@
-//! Fallback to dense: if an operator has no kernel for a variable's storage, an operator of its own, visible in the program,
-//! makes the variable dense.
+//! Fallback to dense: if an operator has no kernel for a variable's storage, an operator `to_dense` is added to the program,
+//! which makes the variable dense.
 
 use std::panic::Location;
 
@@ -14,8 +14,7 @@ use crate::program::description::language::TO_DENSE;
 use crate::program::description::storages::Conversion;
 
 impl Builder {
-    /// Sets the behaviour, from here on, if an operator has no kernel for a variable's storage; the default is
-    /// [`Fallback::Warn`].
+    /// Sets the behaviour of later calls for operators without a kernel for a variable's storage (default: [`Fallback::Warn`]).
     ///
     /// ```
     /// use unpadded::{Builder, DType, Fallback};
@@ -65,7 +64,7 @@ impl State {
         appended.map_err(|error| {
             (self.program, self.open, self.dense) = (before.0, before.1, before.2);
             self.warnings.truncate(before.3);
-            // The operator's error refers to the variables that the user has.
+            // The error of the operator must name the user's variables, not the dense variables.
             let said = self.program.mistake(&self.registry, block, kind, attributes, &inputs);
             let number = self.program.block(block).ops.len();
             let place = Place {
@@ -78,7 +77,7 @@ impl State {
         })
     }
 
-    /// Replaces the variables that an operator has no kernel for by dense variables.
+    /// Replaces each variable whose storage the operator has no kernel for by a dense variable.
     fn densify(
         &mut self,
         block: BlockId,
@@ -109,7 +108,7 @@ impl State {
         }
         let number = self.program.block(block).ops.len();
         for (slot, var, dense) in made.into_iter().filter(|_| self.fallback == Fallback::Warn) {
-            // A step's views are views of variables around it, where the program has the dense variable too.
+            // The warning names variables outside of step blocks: a step's view is replaced by the outer variable.
             let (var, dense) = (self.outermost(var), self.outermost(dense));
             self.warnings.push(Warning {
                 operator: format!("{kind} #{number}"),
@@ -123,7 +122,7 @@ impl State {
         Ok(())
     }
 
-    /// The outermost variable behind a step's view.
+    /// The outermost outer variable of a view in a step block; `var` itself if it is no view.
     fn outermost(&self, var: VarId) -> VarId {
         self.open.iter().rev().fold(var, |seen, step| {
             let mut pairs = step.desc.inputs.iter().chain(&step.desc.statics);

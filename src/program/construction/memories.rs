@@ -15,8 +15,8 @@ fn empty_memory(got: String) -> Error {
 }
 
 impl Step {
-    /// Makes a memory of `width` numbers per row that starts at zero. Its dtype is the dtype of the step's first input if
-    /// that holds floats, else f32.
+    /// Makes a memory of `width` numbers per row that starts at zero. Its dtype is the dtype of the step's first input if that
+    /// input holds floats, else f32.
     ///
     /// # Errors
     /// If `width` is 0.
@@ -30,7 +30,7 @@ impl Step {
         self.memory_of(input.filter(|dtype| dtype.is_float()).unwrap_or(DType::F32), &[width])
     }
 
-    /// Makes a memory of any row shape that starts at zero. `dtype` is a dtype, or a variable whose dtype it takes.
+    /// Makes a memory of any row shape that starts at zero. `dtype` is a dtype, or a variable with the wanted dtype.
     ///
     /// # Errors
     /// If a row has no numbers, or there are too many dimensions.
@@ -77,13 +77,13 @@ impl Step {
     pub fn update(&self, memory: Var, after: Var) {
         let caller = self.here();
         let Some(id) = self.known(memory) else {
-            // `after` may be wrong too, which is another error.
+            // `after` may belong to another builder, too: a second error.
             if after != memory {
                 self.known(after);
             }
             return;
         };
-        // Copies that it appends name the caller's line too.
+        // If the update appends a copy, the copy names the caller's line, too.
         let line = self.called_from(caller);
         let next = self.next(id, after);
         drop(line);
@@ -92,7 +92,7 @@ impl Step {
         if let Ok(memory) = state.memory(self, id) {
             memory.next = next;
         } else if let Some(Ok(memory)) = after.map(|after| state.memory(self, after)) {
-            // The arguments were swapped. That error is recorded; a missing update would be a second one.
+            // The arguments were swapped, and the error is recorded. Mark `after` as updated, so that no second error follows.
             memory.next = NextMemory::Unknown;
         }
     }
@@ -119,7 +119,8 @@ impl Step {
             state.building(self).is_ok_and(|step| !step.taken.insert(id))
         };
         if taken {
-            // Two memories have one next value: the second gets a copy, so that each has a gradient of its own.
+            // If two memories have the same next value, the second memory gets a copy, so that each next value has a gradient
+            // of its own.
             let Some(copy) = self.copy(id) else { return NextMemory::Unknown };
             id = copy;
         }
@@ -135,8 +136,8 @@ impl Step {
         self.fitting(fits).map_or(NextMemory::Unknown, |()| NextMemory::Known(id))
     }
 
-    /// The value of `memory` after each sequence's last step, one row per sequence, to be returned from the step block. A
-    /// sequence without steps keeps the initial value of the memory.
+    /// The value of `memory` after each sequence's last step, one row per sequence. Return it from the step block. A sequence
+    /// without steps keeps the initial value of the memory.
     ///
     /// # Errors
     /// If `memory` is no memory.
@@ -149,7 +150,7 @@ impl Step {
 }
 
 impl State {
-    /// The step block, while it is being built.
+    /// Returns the open step block of `step`.
     fn building(&mut self, step: &Step) -> Result<&mut OpenStep> {
         self.open.iter_mut().find(|open| open.block == step.block).ok_or_else(finished)
     }

@@ -1,4 +1,4 @@
-//! Names of layers and scopes: the common prefix of the variables of a part of a model.
+//! Names of layers and scopes, which are prefixes of variable names.
 
 use std::cell::RefCell;
 use std::panic::Location;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::builder::Builder;
 use super::state::State;
 
-/// An open item of a builder's state, such as a scope; dropping the guard closes it, even in a panic.
+/// A guard of an open item of a builder's state, such as a scope; dropping the guard closes the item, even in a panic.
 pub(crate) struct ScopeGuard {
     state: Rc<RefCell<State>>,
     depth: usize,
@@ -61,7 +61,7 @@ impl Builder {
         self.state.borrow().scopes.open.last().cloned().unwrap_or_default()
     }
 
-    /// Names parameters in the scope of this full name, for as long as the guard lives.
+    /// Opens the scope of this full name: parameters are named in it for as long as the guard lives.
     pub(crate) fn open_scope(&self, name: String) -> ScopeGuard {
         let open = |state: &mut State| {
             state.scopes.open.push(name);
@@ -80,8 +80,9 @@ impl Builder {
     }
 
     /// Builds one call of a layer that is written as a function. Its parameter names begin with `kind` and a count
-    /// (`highway_0.weight`). Its operators and errors name the line that called the function, which must be
-    /// `#[track_caller]`, wherever they are appended. If layers call layers, the line is the call of the outermost one.
+    /// (`highway_0.weight`). Its operators and errors, also from closures inside the function, name the line that called the
+    /// function; so the function must be `#[track_caller]`. If layers call layers, that line is the call of the outermost
+    /// layer.
     ///
     /// ```
     /// use unpadded::{Builder, DType, Var};
@@ -115,7 +116,8 @@ impl Builder {
         call(self)
     }
 
-    /// A free name for a layer in the open scope: `wish`, or `wish_2` and so on; without a wish the kind and a count.
+    /// A free name for a layer in the open scope: `wish`, or `wish_2` and so on if `wish` is taken; if `wish` is `None`, the
+    /// kind and a count.
     pub(crate) fn layer_name(&self, kind: &str, wish: Option<&str>) -> String {
         let State { program, scopes, .. } = &mut *self.state.borrow_mut();
         scopes.layer_name(program, kind, wish)

@@ -11,12 +11,14 @@ use crate::program::description::program::Program;
 use crate::program::description::var_desc::VarRole;
 use crate::tensor::StorageKind;
 
-/// Options of a recurrent: the level whose sequences run, and the end from which they run.
+/// Options of [`Builder::recurrent_with`](crate::Builder::recurrent_with): the level whose sequences the steps run over, and
+/// the direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Recurrence {
-    /// The LoD level of the first step input whose sequences are run, from 0 at the top; by default the last level.
+    /// The LoD level of the first step input whose sequences the steps run over, counted from 0 at the top; `None` for the last
+    /// level.
     pub level: Option<usize>,
-    /// Runs each sequence from its own end.
+    /// Whether each sequence runs from its last row to its first.
     pub reverse: bool,
 }
 
@@ -25,24 +27,25 @@ pub struct Recurrence {
 pub(super) struct OpenStep {
     pub(super) block: BlockId,
     pub(super) parent: BlockId,
-    /// The levels above the level whose sequences are run.
+    /// The LoD levels above the level `over`.
     pub(super) above: Levels,
-    /// The extent that counts the sequences that are run.
+    /// The extent that counts the sequences of the level `over`.
     pub(super) sequences: Extent,
-    /// The level whose sequences are run; `None` if the step inputs do not fit or are unknown.
+    /// The level whose sequences the steps run over; `None` if the step inputs do not fit or are unknown.
     pub(super) over: Option<LevelId>,
-    /// The place of the `recurrent`, for errors.
+    /// The place of the operator `recurrent`, for errors.
     pub(super) place: Place,
     pub(super) desc: StepDesc,
     pub(super) memories: Vec<OpenMemory>,
-    /// The number of each memory, by its variable; `taken` has the next values of all memories.
+    /// The index in `memories` of each memory, by the variable of its previous value. `taken` has the next values of all
+    /// memories.
     pub(super) numbers: HashMap<VarId, usize>,
     pub(super) taken: HashSet<VarId>,
-    /// The requested final values.
+    /// The variables of the requested final values of memories.
     pub(super) lasts: HashSet<VarId>,
-    /// The static inputs, by the outer variable.
+    /// The view of each static input in the step block, by the outer variable.
     pub(super) captured: HashMap<VarId, VarId>,
-    /// The number of errors when the step was opened.
+    /// The number of the builder's errors when the step block was opened.
     pub(super) errors: usize,
 }
 
@@ -51,7 +54,7 @@ pub(super) struct OpenMemory {
     pub(super) previous: VarId,
     pub(super) initial: Option<VarId>,
     pub(super) next: NextMemory,
-    /// The outer variable of its final value, once it was requested.
+    /// The outer variable of the memory's final value; `None` until the final value is requested.
     pub(super) last: Option<VarId>,
 }
 
@@ -120,14 +123,14 @@ impl OpenStep {
             .at(self.place.clone())
     }
 
-    /// Returns whether the step reads an outer variable.
+    /// Returns whether the step block reads an outer variable.
     pub(super) fn reads(&self, outer: VarId) -> bool {
         let mut pairs = self.desc.inputs.iter().chain(&self.desc.statics);
         pairs.any(|pair| pair.outer == outer)
             || self.memories.iter().any(|memory| memory.initial == Some(outer))
     }
 
-    /// Returns whether the sequences that the step runs over are known.
+    /// Returns whether the sequences that the steps run over are known.
     pub(super) fn is_known(&self) -> bool {
         self.over.is_some()
     }
@@ -158,7 +161,7 @@ impl OpenStep {
         self.lasts.contains(&var)
     }
 
-    /// The step's view of an outer variable, whose levels below the sequences become the step's own levels.
+    /// Adds the step block's view of an outer variable. The levels below the sequences become new levels of the step block.
     pub(super) fn view(
         &mut self,
         program: &mut Program,
@@ -183,8 +186,8 @@ impl OpenStep {
         program.add_computed(&name, self.block, view, VarRole::Step, stop.into())
     }
 
-    /// Captures a static input: one row, or one whole sub-sequence, for each sequence. `None` if the sequences that the
-    /// block runs over are not known.
+    /// Captures an outer variable as a static input: each step of a sequence sees the same row, or the same whole sub-sequence.
+    /// `None` if the sequences that the steps run over are unknown.
     pub(super) fn capture(&mut self, program: &mut Program, var: VarId) -> Result<Option<VarId>> {
         if !self.is_known() {
             return Ok(None);
@@ -232,7 +235,7 @@ impl OpenStep {
         Ok(Some(inner))
     }
 
-    /// The outer spec of an output: the levels down to the sequences, then the deeper levels of the step.
+    /// The spec, in the outer block, of an output: the levels down to the sequences, then the deeper levels of the step block.
     pub(super) fn outer_spec(&self, program: &mut Program, inner: VarId) -> Result<Spec> {
         let spec = program.spec(inner)?.clone();
         if spec.storage != StorageKind::Dense {
@@ -264,13 +267,13 @@ impl OpenStep {
         Ok(Spec { shape, lod, ..spec })
     }
 
-    /// The operator, with all its outer variables in slots.
+    /// Returns the operator `recurrent`, with all outer variables in its slots.
     pub(super) fn finish(&mut self, program: &Program, caller: String) -> OpDesc {
         let desc = self.desc.clone();
         let outers = |pairs: &[VarPair]| pairs.iter().map(|p| p.outer).collect::<Vec<_>>();
         let mut constants: Vec<VarId> = Vec::new();
         let mut known = HashSet::new();
-        // Only blocks that were made after it can be inside it.
+        // Only blocks with higher numbers can be inside this block.
         for (id, block) in program.blocks().skip(self.block.0 as usize) {
             if !program.encloses(self.block, id) {
                 continue;

@@ -1,11 +1,11 @@
-//! [`operator!`](crate::operator!): declares an operator once, with its kind, documentation, attributes, slots and the
-//! methods that append it.
+//! [`operator!`](crate::operator!): declares an operator: its kind, documentation, attributes, slots, and the methods that
+//! append it.
 
 use super::var::Var;
 
 /// The argument of an append method for an input slot: a variable, an optional variable, or several.
 pub trait InputArgument {
-    /// The variables, in order.
+    /// The variables of the slot, in order; none if an optional variable is missing.
     fn vars(&self) -> &[Var];
 }
 
@@ -27,9 +27,9 @@ impl InputArgument for &[Var] {
     }
 }
 
-/// Declares an operator: its type, with a constant for the number of each slot; how its attributes are read and written; its
-/// documentation; and the methods that append it. The caller implements the computation, the trait
-/// [`Op`](crate::operator::Op), for the type.
+/// Declares an operator: its type, with a constant for the number of each slot; code that reads and writes its attributes; its
+/// documentation; and the methods that append it. The computation is not declared: implement the trait
+/// [`Op`](crate::operator::Op) for the type.
 ///
 /// ```
 /// use unpadded::op::{Backward, CheckCase, Forward, Gradient, InferShape, Op, Spec, testing};
@@ -99,26 +99,28 @@ impl InputArgument for &[Var] {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// - **Kind**: a string, or a plain word, which is the same as that word in quotes (not the name of a constant).
+/// - **Kind**: a string, or a plain word, which means the word in quotes (not a constant of this name).
 /// - **Attributes** are fields of a type that implements [`Attribute`](crate::operator::attributes::Attribute): `bool`,
 ///   `i64`, `usize`, `f64`, `String`, a `Vec` of `i64`, `usize` or `f64`, an `Option` of these, and types of a crate.
-///   `rate: f64 = 0.5` may be missing in a program (the method still takes it); `rate: f64 => read` is read by
-///   `fn read(&Attributes, &str) -> Result<f64>`, which can refuse values.
-/// - **Slots** are a constant, the name in programs, and how many variables it takes (`one`, `optional`, `many`, `any`;
-///   `literal` for values of the program), with what [`Slot`](crate::operator::Slot) adds: `.without_gradient()`, `.updated()`,
-///   `.shape_only()`, `.any_storage()`, `.literals()`.
-/// - **Kernels** (`kernels { [DENSE], [ROWS] }`, behind the inputs) list the combinations of storages that there is code for;
-///   without them all inputs are dense. `stands_for { "linear" }` behind them declares that these are more kernels of another
-///   operator, one with the same slots and attributes: where that one is appended to variables in these storages, this one is.
-/// - **The method** has a parameter with the name of each input slot (`Var`, `Option<Var>` or `&[Var]`) and of each
-///   attribute (its type, or a type that converts into it), in any order. It returns the appended outputs: `Var`, several in
-///   a tuple or an array, or `Vec<Var>`. It does not return a `Result`: a call that does not fit is recorded in the builder,
-///   and the result is unknown. If a parameter is something else, the method's body computes the slots and attributes:
-///   `fn slice(&self, x: Var, columns: Range<usize>) -> Var { let (from, to) = (columns.start, columns.end); }`.
-/// - **The receiver**: in this crate `impl Builder, Var { fn … }` makes it a method of both, on a variable with the first
-///   parameter as the variable itself: `net.grow(x, 1.0)` and `x.grow(1.0)`. In any other crate
-///   `pub trait BuildGrow, ApplyGrow { fn … }` declares two traits, the first implemented for the builder, the second for
-///   variables; callers import them. `Var` and the second trait may be left out, for an operator without one main input.
+///   With `rate: f64 = 0.5` the attribute may be missing in a program, and is then 0.5 (the method still has the
+///   parameter). With `rate: f64 => read` the function `fn read(&Attributes, &str) -> Result<f64>` reads the attribute,
+///   and can refuse values.
+/// - **Slots**: each slot has a constant, its name in programs, and the number of variables that it takes (`one`, `optional`,
+///   `many`, `any`; `literal` for a literal), and may have settings of [`Slot`](crate::operator::Slot): `.without_gradient()`,
+///   `.updated()`, `.shape_only()`, `.any_storage()`, `.literals()`.
+/// - **Kernels** (`kernels { [DENSE], [ROWS] }`, behind the inputs) list the combinations of input storages that the operator
+///   has code for; without a list, all inputs are dense. `stands_for { "linear" }` after the list declares that these are
+///   kernels of another operator, `linear`, with the same slots and attributes: if a call appends `linear` to variables in
+///   these storages, this operator is appended instead.
+/// - **The method** has a parameter with the name of each input slot (`Var`, `Option<Var>` or `&[Var]`) and of each attribute
+///   (its type, or a type that converts into it), in any order. It returns the appended outputs: `Var`, several in a tuple or
+///   an array, or `Vec<Var>`. It does not return a `Result`: if a call does not fit, the builder records the error, and the
+///   result is unknown. If the parameters are not the slots and attributes themselves, the method's body computes the slots and
+///   attributes: `fn slice(&self, x: Var, columns: Range<usize>) -> Var { let (from, to) = (columns.start, columns.end); }`.
+/// - **The receiver**: in this crate `impl Builder, Var { fn … }` defines a method of both types; the first parameter of the
+///   builder's method is the receiver of the variable's method: `net.grow(x, 1.0)` and `x.grow(1.0)`. In any other crate
+///   `pub trait BuildGrow, ApplyGrow { fn … }` declares two traits, the first implemented for `Builder`, the second for `Var`;
+///   callers import both. `Var` and the second trait may be left out, for an operator without one main input.
 /// - The documentation comes first, then `#[doc(alias = "…")]`, then `#[derive(…)]`, if there are any.
 #[macro_export]
 macro_rules! operator {
@@ -296,9 +298,9 @@ macro_rules! operator_part {
     }};
 }
 
-/// Methods of [`Builder`](crate::program::Builder) and, if `Var` is listed too, of [`Var`](crate::program::Var), where the
-/// first parameter is the variable itself. With a name before them they become a macro of that name, which
-/// [`ops`](crate::ops) calls in the `impl` of the family.
+/// Defines methods of [`Builder`](crate::program::Builder) and, if `Var` is listed too, of [`Var`](crate::program::Var), with
+/// the first parameter as the receiver. If a name precedes the methods, a macro of this name is defined, which
+/// [`ops`](crate::ops) calls in the `impl` block of the operator's family.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! builder_methods {

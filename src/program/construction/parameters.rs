@@ -1,4 +1,4 @@
-//! Learned variables: dense parameters, and row-sparse tables.
+//! Parameters: dense variables, and row-sparse tables.
 
 use super::builder::{Builder, DTypeSource};
 use super::state::State;
@@ -16,12 +16,12 @@ use crate::tensor::{DType, StorageKind};
 const MOST_ROWS: usize = 1 << 62;
 
 impl Builder {
-    /// Adds a trainable variable of known shape. `dtype` is a [`DType`], or a variable whose dtype it takes; for an unknown
-    /// variable the parameter is unknown too. It belongs to the root block, even if it is made in a step block. Its name
-    /// begins with the open [scopes](Self::scope).
+    /// Adds a trainable variable of known shape. `dtype` is a [`DType`], or a variable with the wanted dtype; if that variable
+    /// is unknown, the parameter is unknown too. The parameter belongs to the root block, even if this method is called in a
+    /// step block. Its name begins with the open [scopes](Self::scope).
     ///
     /// # Errors
-    /// If there are too many dimensions, or they do not fit the initialiser; if it has 2^63 bytes or more.
+    /// If there are too many dimensions, or the dimensions do not fit the initialiser; if the parameter has 2^63 bytes or more.
     #[track_caller]
     pub fn parameter(
         &self,
@@ -35,19 +35,21 @@ impl Builder {
         self.learned(name, spec, initializer.clone())
     }
 
-    /// Adds a trainable table `[height, width]` whose rows are in memory only once an update touched them: for ids that are
-    /// hashes, or more ids than memory has rows for. The height is at most 2^62 and costs nothing; a checkpoint holds only
-    /// the touched rows.
+    /// Adds a trainable table `[height, width]` that holds only the rows that an update has touched, in memory and in
+    /// checkpoints: for ids that are hashes, or for more ids than rows fit into memory. The height is at most 2^62; a larger
+    /// height takes no more memory.
     ///
-    /// An untouched row *has* its first value, which follows from the program's seed, the parameter's name, the row's number
-    /// and the column alone: not from the batch, the order or the threads. `initializer` must start each row by itself:
-    /// zeros, a constant, uniform, normal, or [`embedding`](crate::layers::init::embedding). The numbers have the
-    /// distribution of a [`parameter`](Self::parameter), but are other numbers.
+    /// Reading an untouched row returns its first value. The first value depends only on the program's seed, the parameter's
+    /// name, the row's number and the column: not on the batch, the order of reads or the threads. `initializer` must compute
+    /// each row independently of other rows: zeros, a constant, uniform, normal, or
+    /// [`embedding`](crate::layers::init::embedding). The first values have the distribution of the values of a
+    /// [`parameter`](Self::parameter) with this initializer, but are not the same values.
     ///
-    /// Only [`lookup`](Self::lookup) reads it, and [`Embedding::row_sparse`](crate::layers::Embedding::row_sparse) is the
-    /// layer for both. Its gradient is selected rows; the optimizer's state is row-sparse too, and starts at zero. Training
-    /// gives the bits of a table with the same first values and [sparse](crate::layers::Embedding::sparse) gradients.
-    /// [`Scope::value`](crate::executor::Scope::value) returns the touched rows.
+    /// Only [`lookup`](Self::lookup) can read the table; [`Embedding::row_sparse`](crate::layers::Embedding::row_sparse) makes
+    /// a layer of table and lookup. The gradient is selected rows; the optimizer's state is row-sparse too, and starts at zero.
+    /// The trained rows are bit-identical to the rows of a dense table with the same first values and
+    /// [sparse](crate::layers::Embedding::sparse) gradients. [`Scope::value`](crate::executor::Scope::value) returns the
+    /// touched rows.
     ///
     /// ```
     /// use unpadded::executor::{Executor, Run, Scope};
@@ -70,8 +72,8 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// If `dims` are not a height and a width, the dtype is not f32 or f64, or the initialiser does not start each row by
-    /// itself; if a row has 2^63 bytes or more.
+    /// If `dims` are not a height and a width, the dtype is not f32 or f64, or the initialiser does not compute each row
+    /// independently; if a row has 2^63 bytes or more.
     #[doc(alias = "row_sparse")]
     #[track_caller]
     pub fn row_sparse_parameter(
@@ -96,8 +98,8 @@ impl Builder {
         self.learned(name, spec, initializer.clone())
     }
 
-    /// Adds a variable of known shape that is kept and saved like a parameter, but that no optimizer changes: for the target
-    /// of [`Self::append_update`]. It belongs to the root block.
+    /// Adds a variable of known shape that is kept from run to run and saved like a parameter, but is not changed by an
+    /// optimizer: [`Self::append_update`] changes it. The variable belongs to the root block.
     ///
     /// # Errors
     /// As [`Self::parameter`].
@@ -122,7 +124,7 @@ impl Builder {
     /// training step run.
     ///
     /// # Errors
-    /// If they do not fit, or in a step block.
+    /// If the variables do not fit the operator, or if the method is called in a step block.
     #[track_caller]
     pub(crate) fn append_update(
         &self,

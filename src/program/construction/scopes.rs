@@ -5,18 +5,18 @@ use std::panic::Location;
 
 use crate::program::description::program::Program;
 
-/// The names that a builder has given.
+/// The names of a builder's layers and scopes, and the lines of its layer calls.
 #[derive(Default)]
 pub(super) struct Scopes {
     /// The open scopes, each with its full name, outermost first.
     pub(super) open: Vec<String>,
     /// The line of each layer call that is in progress, outermost first.
     pub(super) lines: Vec<&'static Location<'static>>,
-    /// Names that a new layer may not have: names of layers, and prefixes of variable names up to a dot.
+    /// Names that a new layer cannot have: names of layers, and each prefix of a variable's name that ends before a dot.
     taken: HashSet<String>,
-    /// The number of the program's variables that were searched for prefixes.
+    /// The number of variables whose prefixes are in `taken`.
     seen: usize,
-    /// For each wish, the number to try next: a name that is taken stays taken.
+    /// For each wished name, the number to try next. Names are never freed, so lower numbers stay taken.
     counts: HashMap<String, usize>,
 }
 
@@ -29,7 +29,8 @@ impl Scopes {
         }
     }
 
-    /// Reserves a free name for a layer in the open scope: `wish`, or `wish_2` and so on; without a wish the kind and a count.
+    /// Reserves a free name for a layer in the open scope: `wish`, or `wish_2` and so on if `wish` is taken; if `wish` is
+    /// `None`, the kind and a count.
     pub(super) fn layer_name(&mut self, program: &Program, kind: &str, wish: Option<&str>) -> String {
         for (_, var) in program.vars().skip(self.seen) {
             let starts = var.name.match_indices('.').map(|(end, _)| &var.name[..end]);
@@ -39,7 +40,7 @@ impl Scopes {
         }
         self.seen = program.vars().len();
         let base = self.whole(wish.unwrap_or(kind));
-        // A wish and a kind of the same name have separate counts.
+        // A wished name and an equal kind have separate counts.
         let key = format!("{base}{}", if wish.is_some() { "" } else { "_" });
         let mut number = self.counts.get(&key).copied().unwrap_or(0);
         loop {

@@ -1,4 +1,4 @@
-//! The state that the clones of a builder share, and the lists in which a variable finds it.
+//! The state that all clones of a builder share, and the lists in which a [`Var`] finds the state of its builder.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -28,20 +28,20 @@ pub(super) struct State {
     pub(super) registry: Registry,
     /// The step blocks that are being built, outermost first.
     pub(super) open: Vec<OpenStep>,
-    /// The line at which each step block was opened.
+    /// The step blocks that were opened, each with the line of code that opened it.
     pub(super) opened_at: Vec<(BlockId, &'static Location<'static>)>,
     pub(super) scopes: Scopes,
     /// The states that pass from batch to batch.
     pub(super) carried: Vec<OpenState>,
     /// The errors so far, first to last.
     pub(super) errors: Vec<Error>,
-    /// The behaviour if there is no kernel for a variable's storage.
+    /// The behaviour if an operator has no kernel for a variable's storage.
     pub(super) fallback: Fallback,
-    /// The variables that were made dense.
+    /// A warning for each variable that was made dense.
     pub(super) warnings: Vec<Warning>,
     /// The variables whose gradient the user stopped.
     pub(super) stopped: HashSet<VarId>,
-    /// The dense twins of variables, by the block that reads them.
+    /// The dense variable that each variable was converted to, by the block of the conversion and the variable.
     pub(super) dense: HashMap<(BlockId, VarId), VarId>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct OpenState {
 }
 
 impl OpenState {
-    /// The error that no `carry` names the state, if none does.
+    /// The error that the state has no `carry`; `None` if it has a `carry`.
     pub(super) fn missing(&self, program: &Program) -> Option<Error> {
         let error = || wrong("what it is after the batch, by `carry`", "nothing of it");
         (!self.said).then(|| error().called(self.line).variable(&program.var(self.before).name))
@@ -84,7 +84,7 @@ pub(super) struct Number(pub(super) u64);
 impl Drop for Number {
     fn drop(&mut self) {
         all_builders().remove(&self.0);
-        // When a thread ends, its list may be gone before this.
+        // When a thread ends, its list may be dropped before the builder.
         let _ = BUILDERS.try_with(|builders| builders.try_borrow_mut().map(|mut all| all.remove(&self.0)));
     }
 }
@@ -122,7 +122,7 @@ pub(super) fn keep_stray(number: u64, caller: &'static Location<'static>) {
     STRAY.with_borrow_mut(|errors| errors.push(error));
 }
 
-/// The state of the builder of this number.
+/// The state of the builder with this number, if the builder is on this thread.
 pub(super) fn state_of(number: u64) -> Option<Rc<RefCell<State>>> {
     BUILDERS.try_with(|builders| builders.try_borrow().ok()?.get(&number)?.upgrade()).ok()?
 }
@@ -137,7 +137,7 @@ fn name_elsewhere(var: Var) -> String {
     name().unwrap_or_else(|| "a variable".to_owned())
 }
 
-/// The error that a step block is finished, so that nothing can be appended to it.
+/// The error that a step block is finished: no operator can be appended to it.
 pub(super) fn finished() -> Error {
     Error::of(ErrorKind::Program, "step", "one that is being built", "a finished one")
 }
@@ -149,7 +149,7 @@ impl State {
             let got = format!("{} of another builder", name_elsewhere(var));
             return Err(Error::of(ErrorKind::Program, "variable", "a variable of this builder", got));
         }
-        // This builder made its variables, so their numbers are the program's.
+        // The variable was made by this builder, so its number is the number in the program.
         Ok((!var.is_unknown()).then_some(var.id))
     }
 
@@ -197,7 +197,7 @@ impl State {
         self.append_known(block, kind, attributes, bound, caller).map(Some)
     }
 
-    /// Appends an operator to variables that the block sees.
+    /// Appends an operator; its inputs are visible in the block.
     pub(super) fn append_known(
         &mut self,
         block: BlockId,
@@ -215,7 +215,7 @@ impl State {
         self.append_as_stored(block, kind, attributes, inputs, caller)
     }
 
-    /// Appends an operator to variables in their storages.
+    /// Appends an operator on variables in their present storages, without fallback to dense.
     pub(super) fn append_as_stored(
         &mut self,
         block: BlockId,
@@ -255,7 +255,7 @@ impl State {
         Ok(program.append(registry, block, request)?.into_iter().flatten().collect())
     }
 
-    /// Lets gradients pass to a variable that no operator has read yet.
+    /// Makes differentiation compute the gradient of a variable that no operator reads yet.
     pub(super) fn watch(&mut self, id: VarId) -> Result<()> {
         if !self.program.var(id).stop_gradient {
             return Ok(());
@@ -278,9 +278,8 @@ impl State {
         Err(error.variable(&self.program.var(id).name))
     }
 
-    /// Opens a step block over variables of `parent`; returns the block, and the step inputs as it sees them. If an input
-    /// does not fit or is unknown, all inputs are unknown inside, and so are the outputs; mistakes inside are still
-    /// detected.
+    /// Opens a step block over variables of `parent`; returns the block and its views of the step inputs. If an input does not
+    /// fit or is unknown, all views and all outputs are unknown, but mistakes inside the block are still detected.
     pub(super) fn open(
         &mut self,
         parent: BlockId,
@@ -334,8 +333,8 @@ impl State {
         (block, inner)
     }
 
-    /// The variable as a block sees it: itself, or the static capture of a batched variable from around the block. `None` if
-    /// it is unknown.
+    /// The variable to use in a block: the variable itself, or, for a batched variable from around the block, its view as a
+    /// static input. `None` if the variable is unknown.
     pub(super) fn resolve(&mut self, block: BlockId, var: Var) -> Result<Option<VarId>> {
         let Some(id) = self.own(var)? else { return Ok(None) };
         self.seen(block, id)?;
@@ -346,7 +345,7 @@ impl State {
             return Ok(Some(id));
         }
         let mut seen = id;
-        // The steps from the variable's block down to this block. Other steps may be open too.
+        // The step blocks from the variable's block down to this block; other open step blocks are skipped.
         for step in open {
             if !program.encloses(step.block, block) || program.encloses(step.block, from) {
                 continue;
@@ -362,7 +361,7 @@ impl State {
         Ok(Some(seen))
     }
 
-    /// Checks that a block sees a variable: a variable of its own, or of a block around it.
+    /// Checks that a variable is visible in a block: it belongs to the block or to a block around it.
     pub(super) fn seen(&self, block: BlockId, id: VarId) -> Result<()> {
         let State { program, open, opened_at, .. } = self;
         let desc = program.var(id);
@@ -385,7 +384,7 @@ impl State {
         Err(error.noted(format!("it was made at {made}; what a step returns is known outside")))
     }
 
-    /// The block of the innermost open step; the root if no step is open.
+    /// The innermost open step block; the root block if no step block is open.
     pub(super) fn innermost(&self) -> BlockId {
         self.open.last().map_or(BlockId(0), |step| step.block)
     }

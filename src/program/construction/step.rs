@@ -1,4 +1,4 @@
-//! Step blocks: a closure that computes one step, run unpadded over every sequence.
+//! Step blocks: a closure builds the operators of one step, which run over every sequence, without padding.
 
 use std::ops::Deref;
 use std::panic::Location;
@@ -16,7 +16,7 @@ use crate::program::description::language::{COPY, RECURRENT};
 use crate::program::description::op_desc::{Memory, VarPair};
 use crate::program::description::var_desc::VarRole;
 
-/// A builder inside a step block: a [`Builder`] with memories.
+/// A builder inside a step block: a [`Builder`] with methods for memories.
 pub struct Step {
     pub(super) builder: Builder,
 }
@@ -29,9 +29,9 @@ impl Deref for Step {
 }
 
 impl Builder {
-    /// Runs a step block over every sequence (last level) of `inputs`, unpadded. `step_block` gets the row of each input at
-    /// this step. It returns the values that are wanted outside: values of every step, which have the rows and LoD of the
-    /// input outside, or final memories ([`Step::last`]), one row per sequence.
+    /// Runs a step block over every sequence of the last LoD level of `inputs`, without padding. The closure `step_block`
+    /// receives each input's row at the step, and returns the results: values of every step, which become variables with the
+    /// rows and the LoD of `inputs`, or final memories ([`Step::last`]), with one row per sequence.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -50,15 +50,15 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// If the inputs have no LoD or different LoDs, a memory is not updated, or anything in the block fails. After a mistake
-    /// in the block, only the results that depend on it are unknown.
+    /// If the inputs have no LoD or different LoDs, a memory is not updated, or an operator of the block does not fit. After a
+    /// mistake in the block, only the results that depend on it are unknown.
     #[track_caller]
     pub fn recurrent<I: Vars, O: Vars>(&self, inputs: I, step_block: impl FnOnce(&Step, I) -> O) -> O {
         self.recurrent_with(Recurrence::default(), inputs, step_block)
     }
 
-    /// As [`Self::recurrent`], with options: over another level, so that a step's entry is a whole (sub-)sequence, or from
-    /// the end.
+    /// As [`Self::recurrent`], with options: over another LoD level, so that each step reads a whole (sub-)sequence, or in the
+    /// reverse direction.
     ///
     /// # Errors
     /// As [`Self::recurrent`].
@@ -83,7 +83,7 @@ impl Builder {
             (depth, state.open(parent, options, &list, caller, place))
         };
         let (depth, (block, inner)) = open(&mut self.state.borrow_mut());
-        // The step is closed even if the block panics.
+        // The guard closes the step block even if the closure panics.
         let opened = ScopeGuard::new(self, |_| depth, |state, depth| state.open.truncate(depth));
         let step = Step { builder: Builder { block, ..self.clone() } };
         let inner: Vec<Var> =
@@ -100,8 +100,8 @@ impl Step {
     /// variables of the results.
     fn close(&self, results: &[Var], caller: &'static Location<'static>) -> Vec<Var> {
         let _line = self.called_from(caller);
-        // A value that no operator of the step computes (an input, a memory) is copied, so that one operator writes each
-        // output and each next value of a memory.
+        // If no operator of the step block computes a result or a memory's next value (it is an input, say), a copy is
+        // appended, so that an operator of the block writes each of them.
         let mut inside = Vec::new();
         for &var in results {
             let last = self.state.borrow().open.last().is_some_and(|s| s.is_last(var.id));
@@ -120,7 +120,8 @@ impl Step {
         if step.is_known()
             && let Err(error) = step.drop_sparse(program)
         {
-            // A refused operator of the step may be the one that would have read it.
+            // Every step input is sparse. After another error this is no error: a refused operator may be the one that makes a
+            // dense step input of it.
             if errors.len() == step.errors {
                 errors.push(error.at(step.place.clone()));
             }

@@ -2,10 +2,10 @@
 
 use super::var::Var;
 
-/// A variable, or a number that the program carries as an attribute. Methods take `impl Into<Term>`, so that both can be
+/// A variable, or a number that becomes an attribute of the operator. Methods take `impl Into<Term>`, so that both can be
 /// passed directly: `net.greater(x, y)`, `net.greater(x, 0.5)`.
 ///
-/// There is no conversion from f32: a number of the program is an f64, and a rounded number would differ from it.
+/// There is no conversion from f32: attributes are f64, and an f32 such as 0.1 is not the f64 0.1.
 ///
 /// ```
 /// use unpadded::program::Term;
@@ -20,7 +20,7 @@ pub enum Term {
 }
 
 impl Term {
-    /// The variable, if the term is a variable.
+    /// The variable; `None` if the term is a number.
     pub fn var(self) -> Option<Var> {
         match self {
             Term::Var(var) => Some(var),
@@ -28,7 +28,7 @@ impl Term {
         }
     }
 
-    /// The number, if the term is a number.
+    /// The number; `None` if the term is a variable.
     pub fn number(self) -> Option<f64> {
         match self {
             Term::Var(_) => None,

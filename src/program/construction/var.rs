@@ -8,10 +8,11 @@ use crate::operator::extent::VarId;
 /// [`Builder`](crate::Builder) appends to that builder's block.
 ///
 /// A call that does not fit returns an *unknown* variable. Every result computed from an unknown variable is unknown too,
-/// without another error: [`Builder::finish`](crate::Builder::finish) returns the errors of the first cause.
+/// without another error: [`Builder::finish`](crate::Builder::finish) returns only the errors that made variables unknown
+/// first.
 ///
-/// A builder stays on one thread. A call on another thread is an error of the builder. After a call with a variable whose
-/// builder is gone, this thread keeps the error for its next [`Builder::check`](crate::Builder::check),
+/// A builder stays on one thread. A call on another thread is an error, which the builder records. A call with a variable whose
+/// builder is gone is an error that the calling thread keeps for its next [`Builder::check`](crate::Builder::check),
 /// [`Builder::finish`](crate::Builder::finish) or [`Trainer::new`](crate::train::Trainer::new).
 ///
 /// ```
@@ -30,10 +31,10 @@ pub struct Var {
     pub(super) id: VarId,
 }
 
-/// The number that no variable has.
+/// The number of unknown variables; no variable of a program has it.
 const UNKNOWN: VarId = VarId(u32::MAX);
 
-/// The number that no builder has.
+/// The builder number of variables without a builder; no builder has it.
 const NO_BUILDER: u64 = u64::MAX;
 
 impl Var {
@@ -59,7 +60,7 @@ impl Var {
 
 #[cfg(test)]
 impl Var {
-    /// The last error of its builder, which made this variable unknown.
+    /// The last error of the variable's builder: the error that made this variable unknown, right after the call.
     pub(crate) fn refused(self) -> crate::error::Error {
         assert!(self.is_unknown(), "it was built: {self:?}");
         crate::program::Builder::of(self)

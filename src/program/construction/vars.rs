@@ -10,16 +10,18 @@ use super::var::Var;
 pub trait Vars: Sized {
     /// The variables as a list.
     fn list(&self) -> Vec<Var>;
-    /// Replaces the variables by other variables, as many as [`Self::list`] returns. If one is missing, the old variable stays.
+    /// Replaces the variables by `vars`, one for each variable of [`Self::list`]; if `vars` is shorter, the last old variables
+    /// stay.
     #[must_use]
     fn with(&self, vars: &[Var]) -> Self;
 }
 
-/// The result type of a call that builds.
+/// The result type of a call that appends an operator.
 pub trait Outputs: Sized {
     /// Builds the result from the outputs of an operator in the order of its slots; `None` if their number does not fit.
     fn of(vars: &[Var]) -> Option<Self>;
-    /// The result of a call that does not fit: `unknown` in every position; in a list, one `unknown` per output slot.
+    /// The result of a call that does not fit: the variable `unknown` in every position; a list has one `unknown` per output
+    /// slot.
     fn unknown(unknown: Var, slots: usize) -> Self;
 }
 

@@ -16,7 +16,7 @@ pub enum Fallback {
     /// of the variable in the program.
     #[default]
     Warn,
-    /// A missing kernel is an error.
+    /// The missing kernel is an error.
     Deny,
 }
 
@@ -24,17 +24,17 @@ pub enum Fallback {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Warning {
-    /// The operator, with its number in its block.
+    /// The kind of the operator without a kernel, with its number in its block.
     pub operator: String,
-    /// The operator's slot.
+    /// The slot of the operator that the variable is bound to.
     pub slot: &'static str,
     /// The variable's name.
     pub variable: String,
     /// The storage of the variable.
     pub storage: StorageKind,
-    /// The bytes of the dense variable.
+    /// The size of the dense variable, in bytes.
     pub dense: Size,
-    /// The line that appended the operator.
+    /// The line of code that appended the operator.
     pub caller: &'static Location<'static>,
 }
 

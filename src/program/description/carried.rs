@@ -1,7 +1,8 @@
-//! States that pass from batch to batch, such as a language model's state over a long text: which feed has the state before
-//! a batch, and which variable has it after the batch.
+//! States that pass from batch to batch, such as a language model's state over a long text: which feed holds the state before a
+//! batch, and which variable holds the state after the batch.
 //!
-//! The program declares a state by an operator whose output has the role [`VarRole::Carried`]; its slot `before` has the feed.
+//! The program declares a state by an operator whose output has the role [`VarRole::Carried`]; the operator's input slot
+//! `before` holds the feed.
 
 use std::collections::HashSet;
 
@@ -13,23 +14,23 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::operator::extent::{Extent, Spec, VarId};
 use crate::tensor::StorageKind;
 
-/// A state that passes from batch to batch, one row a sequence.
+/// A state that passes from batch to batch, with one row per sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CarriedState {
-    /// The feed that has the state before a batch.
+    /// The feed that holds the state before a batch.
     pub before: VarId,
-    /// The variable that has the state after the batch.
+    /// The variable that holds the state after the batch.
     pub after: VarId,
-    /// The line of the user's code that declared it.
+    /// The line of the user's code that declared the state.
     pub caller: String,
 }
 
-/// The input slot of the state before the batch.
+/// The input slot of the feed that holds the state before the batch.
 const BEFORE: &str = CARRY.inputs[1];
 
 impl CarriedState {
-    /// The carried state that an operator of the root block declares.
+    /// The carried state that an operator of the root block declares; `None` if the operator declares none.
     fn of(program: &Program, op: &OpDesc) -> Option<Self> {
         let is = |id: &VarId| program.vars.get(id.0 as usize).is_some_and(|v| v.role == VarRole::Carried);
         let (after, before) = (op.writes().find(is)?, op.input(BEFORE).first().copied()?);
@@ -48,7 +49,8 @@ impl Program {
         self.root().ops.iter().filter_map(|op| CarriedState::of(self, op))
     }
 
-    /// Checks each carried state: from a feed with one row per sequence, to a variable of the same spec, each once.
+    /// Checks that each carried state leads from a feed with one row per sequence to a variable of the same spec, and that no
+    /// feed and no variable belongs to two states.
     pub(super) fn check_carried(&self) -> Result<()> {
         let (mut feeds, mut afters) = (HashSet::new(), HashSet::new());
         for (number, block) in self.blocks.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! Programs as text: the output of `println!("{program}")`.
 //!
-//! Feeds, parameters, states and literals come first, then the operators of the root block, each step block indented under
-//! the operator that runs it. This needs no registry, and never panics, even on a program that was not checked: a number
-//! that does not exist prints as `?7`.
+//! Feeds, parameters, states and literals come first, then the operators of the root block, each step block indented under the
+//! operator that runs it. Printing needs no registry and never panics, even for a program that was not checked: a variable
+//! number without a variable prints as `?7`.
 
 use std::fmt::{self, Write};
 
@@ -12,11 +12,11 @@ use super::var_desc::{VarKind, VarRole};
 use crate::operator::attributes::Attributes;
 use crate::operator::extent::{BlockId, Spec, VarId};
 
-/// The maximum indentation: deeper step blocks are listed after the others.
+/// The maximum depth of indented step blocks: deeper step blocks are listed after the root block.
 const MAX_DEPTH: usize = 16;
 
 impl Spec {
-    /// The dimensions as numbers, with -1 for a dimension that only a run knows.
+    /// The dimensions, with -1 for a dimension that is unknown before a run.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -30,12 +30,12 @@ impl Spec {
 }
 
 impl Program {
-    /// The count of numbers in all [parameters](Self::parameters).
+    /// The number of scalars in all [parameters](Self::parameters).
     pub fn parameter_count(&self) -> u128 {
         self.numbers_of(self.parameters())
     }
 
-    /// The count of numbers in the [trained parameters](Self::trained_parameters).
+    /// The number of scalars in the [trained parameters](Self::trained_parameters).
     pub fn trained_parameter_count(&self) -> u128 {
         self.numbers_of(self.trained_parameters())
     }
@@ -70,13 +70,13 @@ impl Program {
     }
 }
 
-/// A name as it is if it is a plain word, else quoted and escaped.
+/// The name, unchanged if it is a plain word, else quoted and escaped.
 pub(super) fn plain(name: &str) -> String {
     let word = |c: char| c.is_alphanumeric() || "_.@-/".contains(c);
     if !name.is_empty() && name.chars().all(word) { name.to_owned() } else { format!("{name:?}") }
 }
 
-/// ` {name=value, …}`, or nothing.
+/// The attributes as ` {name=value, …}`; empty if there are no attributes.
 pub(super) fn braces(attributes: &Attributes) -> String {
     if attributes.is_empty() {
         return String::new();
@@ -135,7 +135,7 @@ enum Direction {
     Out,
 }
 
-/// The state of a listing. Each block is listed once, however often operators name it.
+/// The state of a listing. Each block is listed once, even if several operators name it.
 struct Listing<'a, 'f> {
     program: &'a Program,
     f: &'a mut fmt::Formatter<'f>,
@@ -150,7 +150,7 @@ impl Listing<'_, '_> {
             while let Some((title, id)) = self.later.pop() {
                 self.block(title, id, 0)?;
             }
-            // A block that no operator runs.
+            // The first block that is not listed yet: no operator runs it.
             match self.shown.iter().position(|shown| !shown) {
                 Some(block) => self.later.push(("unused block", BlockId(block as u32))),
                 None => return Ok(()),

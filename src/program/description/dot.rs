@@ -8,8 +8,8 @@ use super::var_desc::{VarDesc, VarKind, VarRole};
 use crate::operator::extent::{BlockId, VarId};
 
 impl Program {
-    /// The program for Graphviz: variables as ellipses, operators as boxes, each step block as a cluster inside the
-    /// block around it. Dashed edges cross a step block's border or lead to the next step.
+    /// The program as Graphviz text: variables as ellipses, operators as boxes, each step block as a cluster inside the block
+    /// around it. Dashed edges cross a step block's border or lead to the next step.
     ///
     /// ```sh
     /// dot -Tsvg program.dot > program.svg
@@ -26,7 +26,8 @@ impl Program {
         out
     }
 
-    /// Writes all nodes, each in the cluster of its block. A loop, not a recursion, so that no depth overflows the stack.
+    /// Writes all nodes, each in the cluster of its block. This is a loop and not a recursion, so that deeply nested blocks do
+    /// not overflow the stack.
     fn clusters(&self, out: &mut String) {
         let count = self.blocks.len();
         let mut inside: Vec<Vec<usize>> = vec![Vec::new(); count];
@@ -111,7 +112,7 @@ fn operator(out: &mut String, node: &str, op: &OpDesc) {
     let _ = writeln!(out, "  {node} [shape=box, color={colour}, label=\"{}\"];", escape(&op.kind));
 }
 
-/// The variables that pass into a step block, out of it, and from step to step, with a label each.
+/// The edges of values that pass into a step block, out of the block, and from step to step: source, target and label.
 fn crossings(step: &StepDesc) -> Vec<(VarId, VarId, &'static str)> {
     let mut all = Vec::new();
     all.extend(step.inputs.iter().map(|p| (p.outer, p.inner, "each step")));

@@ -16,9 +16,8 @@
 //! | `chrono` | `t_max` | `[4H]`: ln u for the forget gate, −ln u for the input gate, u uniform in 1..`t_max` − 1 for each of the H numbers; 0 for the others |
 //! | `embedding` | `std`, `padding` (none) | normal around 0; the row `padding` is 0 |
 //!
-//! Each row of a row-sparse parameter starts by itself, by its number
-//! ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)): `zeros`, `constant`, `uniform`, `normal` and
-//! `embedding`.
+//! Row-sparse parameters ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)) accept only `zeros`,
+//! `constant`, `uniform`, `normal` and `embedding`, which compute each row from its number, independently of other rows.
 //!
 //! The weights `[in, blocks·out]` of a cell are `blocks` matrices side by side, one per gate, each initialised separately.
 
@@ -72,14 +71,14 @@ enum Start {
     },
     XavierUniform(Gates),
     Orthogonal(Gates),
-    /// `width` numbers per gate.
+    /// The bias of an LSTM: `width` numbers per gate.
     LstmBias {
         forget: f64,
         width: usize,
     },
-    /// The value of each gate.
+    /// The bias of a cell with gates: the value of each gate.
     GateBiases(Vec<f64>),
-    /// `longest` steps to remember, `width` numbers per gate.
+    /// Chrono initialisation: `longest` steps to remember, `width` numbers per gate.
     Chrono {
         longest: f64,
         width: usize,
@@ -104,7 +103,7 @@ impl Start {
         read(&initializer.attributes, dims)
     }
 
-    /// Fills a variable of zeros, for initialisers whose numbers are not [drawn](Self::draw).
+    /// Fills `out`, which holds zeros; for initialisers whose numbers are not [drawn](Self::draw).
     fn fill(&self, random: &mut Random, out: &mut [f64]) {
         match self {
             Start::Orthogonal(gates) => gates.orthogonal(random, out),
@@ -127,7 +126,7 @@ impl Start {
         }
     }
 
-    /// Returns whether the numbers are drawn in order, whatever the shape.
+    /// Returns whether [`Self::draw`] gives the numbers one after another, independently of the shape.
     fn is_drawn(&self) -> bool {
         use Start::{Constant, Embedding, Normal, Uniform, XavierUniform};
         matches!(self, Constant(_) | Uniform { .. } | Normal { .. } | XavierUniform(_) | Embedding { .. })
@@ -184,7 +183,7 @@ pub fn evaluate(
     Ok(dense)
 }
 
-/// As [`evaluate`], into the memory of the variable.
+/// As [`evaluate`], but writes into the memory of the variable.
 pub(crate) fn evaluate_in<T: Element>(
     initializer: &Initializer,
     dims: &[usize],
@@ -216,7 +215,7 @@ pub(crate) fn evaluate_in<T: Element>(
     Ok(())
 }
 
-/// A function that writes the numbers of a row.
+/// A function that writes the numbers of the row with this number.
 pub(crate) type FirstRow = Box<dyn FnMut(usize, &mut [f64])>;
 
 /// The numbers of [`evaluate`] row by row; `None` if the rows depend on each other.
@@ -256,7 +255,7 @@ pub(crate) fn row_by_row(
 /// distribution of [`evaluate`], but are other numbers.
 ///
 /// # Errors
-/// As [`evaluate`]; if the numbers of the initialiser depend on each other or on the whole shape.
+/// As [`evaluate`]; if a row of this initialiser depends on other rows or on the whole shape.
 pub(crate) fn rows(initializer: &Initializer, dims: &[usize], seed: u64, name: &str) -> Result<RowStart> {
     let of = |start: Start| {
         let numbers = match start {
@@ -297,7 +296,7 @@ fn whole(initializer: &Initializer, reason: &str) -> Error {
     Error::of(ErrorKind::Program, "initialiser of a row-sparse variable", expected, got)
 }
 
-/// Reads a number; infinities are allowed, for masks, NaN is not.
+/// Reads a number: infinities are accepted (for masks), NaN is an error.
 fn number(given: &Attributes, name: &str) -> Result<f64> {
     let value = given.float(name)?;
     if value.is_nan() {
@@ -380,7 +379,7 @@ fn gates(given: &Attributes, dims: &[usize]) -> Result<Gates> {
     let gain = if given.get("gain").is_some() { given.float("gain")? } else { 1.0 };
     match dims {
         [rows @ .., last] if !rows.is_empty() && blocks > 0 && last % blocks == 0 => {
-            // Saturating: a shape this large is refused when memory is allocated.
+            // Saturating: for a shape this large, the allocation fails.
             let rows = rows.iter().fold(1, |n: usize, &extent| n.saturating_mul(extent));
             Ok(Gates { rows, columns: last / blocks, blocks, gain })
         }
@@ -392,8 +391,8 @@ fn gates(given: &Attributes, dims: &[usize]) -> Result<Gates> {
 }
 
 impl Gates {
-    /// Fills each matrix with orthonormal vectors along its shorter side: normal vectors, orthogonalised in turn, which
-    /// gives every orthogonal matrix the same probability.
+    /// Fills each matrix with orthonormal rows or columns, whichever are fewer. They are random normal vectors, orthogonalised
+    /// one after another, so the matrix is uniformly distributed among all orthogonal matrices.
     fn orthogonal(&self, random: &mut Random, out: &mut [f64]) {
         let (count, length) = (self.rows.min(self.columns), self.rows.max(self.columns));
         if count == 0 {
@@ -419,8 +418,8 @@ impl Gates {
     }
 }
 
-/// Subtracts the projections on `others` and normalises the length to 1; returns false if nothing is left. A second pass
-/// follows if much was subtracted, which suffices for full precision.
+/// Subtracts the vector's projections on `others`, then scales its norm to 1. Returns false if the rest is zero. If much was
+/// subtracted, a second pass follows; two passes give full precision.
 fn orthonormalise(vector: &mut [f64], others: &[Vec<f64>]) -> bool {
     let mut before = dot(vector, vector).sqrt();
     for _ in 0..3 {
@@ -438,7 +437,7 @@ fn orthonormalise(vector: &mut [f64], others: &[Vec<f64>]) -> bool {
     false
 }
 
-/// The dot product in eight sums side by side, so that the compiler can use vectors.
+/// The dot product, in eight partial sums, so that the compiler can use vector instructions.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; 8];
     let (heads, tails) = (a.chunks_exact(8), b.chunks_exact(8));
@@ -449,7 +448,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + rest
 }
 
-/// The numbers of one variable: Philox under the program's seed, counted from the hash of the variable's name.
+/// The random numbers of one variable: Philox, with the program's seed as the key; the counter contains the hash of the
+/// variable's name.
 struct Random {
     seed: u64,
     name: u64,
@@ -457,14 +457,14 @@ struct Random {
     second: Option<u64>,
 }
 
-/// FNV-1a, 64 bits.
+/// The hash FNV-1a of a name, 64 bits.
 fn hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
-/// The two words of a number, low one first.
+/// The two 32-bit words of a number, the low word first.
 fn halves(x: u64) -> [u32; 2] {
     [x as u32, (x >> 32) as u32]
 }
@@ -485,7 +485,7 @@ impl Random {
         u64::from(w1) << 32 | u64::from(w0)
     }
 
-    /// The next number, uniform in 0..1 without 1.
+    /// The next number, uniform in 0..1 (1 excluded).
     fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
@@ -494,7 +494,7 @@ impl Random {
         out.iter_mut().for_each(|x| *x = low + (high - low) * self.uniform());
     }
 
-    /// Box-Muller: two uniform numbers give two normal ones.
+    /// Fills `out` with normal numbers, by Box and Muller's method: two uniform numbers give two normal numbers.
     fn fill_normal(&mut self, std: f64, out: &mut [f64]) {
         for pair in out.chunks_mut(2) {
             let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();

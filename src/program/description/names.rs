@@ -1,8 +1,8 @@
 //! An index of a program's names: finds variables by name and free numbered names without reading every variable.
 //!
-//! The index is no part of the program: it is neither saved nor compared. It is outdated after
-//! [`Program::var_mut`](crate::program::Program::var_mut), and when a program was read; all variables are then searched,
-//! until one is added.
+//! The index is neither saved nor compared with the program. After [`Program::var_mut`](crate::program::Program::var_mut), and
+//! after a program was read from a file, the index is outdated: until the next variable is added, a lookup searches all
+//! variables.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,17 +14,17 @@ use crate::operator::extent::VarId;
 #[derive(Clone, Default)]
 pub(in crate::program) struct Names {
     state: RandomState,
-    /// The variable of each hash of a name; `others` has the variables whose hash is taken.
+    /// The first variable of each hash of a name. `others` has the further variables with the same hash.
     first: HashMap<u64, VarId>,
     others: Vec<VarId>,
-    /// The number of the program's variables that are indexed.
+    /// The number of variables that are indexed.
     indexed: usize,
-    /// A variable that may have been renamed, with its indexed name.
+    /// A variable that may have been renamed since it was indexed, with its indexed name.
     loose: Option<(VarId, String)>,
     numbers: Numbers,
 }
 
-/// Two indices are equal, since they only repeat the variables' names.
+/// Two indices always count as equal, since programs compare the names of their variables.
 impl PartialEq for Names {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -37,7 +37,7 @@ impl fmt::Debug for Names {
     }
 }
 
-/// The first free number from 2 on, for each stem of names such as `add_2`.
+/// The first free number, at least 2, for each stem: names such as `add_2` have the stem `add`.
 #[derive(Clone, Default)]
 struct Numbers(HashMap<String, u32>);
 
@@ -75,19 +75,19 @@ impl Numbers {
 }
 
 impl Names {
-    /// Returns whether the index agrees with the variables.
+    /// Returns whether the index is up to date with the variables.
     pub(super) fn current(&self, vars: &[VarDesc]) -> bool {
         let kept = |(id, name): &(VarId, String)| vars.get(id.0 as usize).is_some_and(|v| v.name == *name);
         self.indexed == vars.len() && self.loose.as_ref().is_none_or(kept)
     }
 
-    /// The first indexed variable of a name.
+    /// The first indexed variable with this name.
     pub(super) fn get(&self, vars: &[VarDesc], name: &str) -> Option<VarId> {
         let known = self.first.get(&self.state.hash_one(name)).into_iter().chain(&self.others);
         known.copied().filter(|id| vars.get(id.0 as usize).is_some_and(|v| v.name == name)).min()
     }
 
-    /// Updates the index: re-indexes a renamed variable and adds the new ones.
+    /// Updates the index: re-indexes a renamed variable and adds new variables.
     pub(in crate::program) fn settle(&mut self, vars: &[VarDesc]) {
         if let Some((id, name)) = self.loose.take()
             && vars.get(id.0 as usize).is_some_and(|var| var.name != name)
@@ -101,7 +101,7 @@ impl Names {
         }
     }
 
-    /// Marks a variable that may be renamed from now on.
+    /// Records that a variable may be renamed from now on.
     pub(super) fn loosen(&mut self, id: VarId, vars: &[VarDesc]) {
         if self.loose.as_ref().is_none_or(|(known, _)| *known != id) {
             self.settle(vars);
@@ -109,7 +109,7 @@ impl Names {
         }
     }
 
-    /// The first number that may be free for a name that is taken.
+    /// The lowest number that may be free for the stem of a taken name.
     pub(super) fn free_number(&self, vars: &[VarDesc], name: &str) -> u32 {
         if self.current(vars) { self.numbers.free(name) } else { 2 }
     }
@@ -125,7 +125,7 @@ impl Names {
         self.numbers = numbers;
     }
 
-    /// Removes a variable from the index, where it has this name.
+    /// Removes a variable, which is indexed under this name.
     fn remove(&mut self, id: VarId, name: &str, vars: &[VarDesc]) {
         let hash = self.state.hash_one(name);
         self.others.retain(|&other| other != id);

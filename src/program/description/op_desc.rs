@@ -11,7 +11,7 @@ use crate::tensor::named::named;
 pub struct SlotVars {
     /// The slot's name.
     pub slot: String,
-    /// Its variables; more than one only where the slot takes many.
+    /// The variables bound to the slot; more than one only if the slot takes several.
     pub vars: Vec<VarId>,
 }
 
@@ -19,19 +19,19 @@ pub struct SlotVars {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct OpDesc {
-    /// The operator's kind in the registry; [`RECURRENT`](crate::program::RECURRENT) is the language's own.
+    /// The operator's kind in the registry, or [`RECURRENT`](crate::program::RECURRENT), which is in no registry.
     pub kind: String,
-    /// The role of the operator: forward, backward or an update.
+    /// The role of the operator: forward, backward, update or settle.
     pub role: Role,
     /// The variables that the operator reads.
     pub inputs: Vec<SlotVars>,
     /// The variables that the operator writes.
     pub outputs: Vec<SlotVars>,
-    /// Its attributes.
+    /// The operator's attributes.
     pub attributes: Attributes,
-    /// The step block, for a [`RECURRENT`](crate::program::RECURRENT).
+    /// The description of the step block, if the kind is [`RECURRENT`](crate::program::RECURRENT); else `None`.
     pub step: Option<Box<StepDesc>>,
-    /// The line of the user's code that appended it.
+    /// The line of the user's code that appended the operator.
     pub caller: String,
 }
 
@@ -41,23 +41,23 @@ pub struct OpDesc {
 pub enum Role {
     /// Computes its outputs from its inputs.
     Forward,
-    /// Computes gradients: it reads the forward operator's slots, `SLOT@grad` of its outputs, and writes `SLOT@grad`
-    /// of its inputs.
+    /// Computes gradients: the operator reads the forward operator's slots and the gradients `SLOT@grad` of its output slots,
+    /// and writes the gradients `SLOT@grad` of its input slots.
     Backward,
     /// Runs after all gradients are known and checked: decay, clipping, update rules.
     Update,
-    /// Makes the moves that rows of a parameter owe, before these rows are read: see [`Debt`](crate::operator::Debt).
+    /// Makes the moves that rows of a parameter have missed, before these rows are read: see [`Debt`](crate::operator::Debt).
     Settle,
 }
 
 named!(Role, "role", Forward = "forward", Backward = "backward", Update = "update", Settle = "settle");
 
-/// A pair of variables: one of the block that holds the `recurrent`, one of its step block.
+/// A pair of variables: a variable of the block with the operator `recurrent`, and a variable of its step block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VarPair {
-    /// The outer variable.
+    /// The variable outside of the step block.
     pub outer: VarId,
-    /// The step block's.
+    /// The variable of the step block.
     pub inner: VarId,
 }
 
@@ -65,72 +65,74 @@ pub struct VarPair {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
-    /// The value of the step before, read in the step.
+    /// The value that the previous step computed; this step reads it.
     pub previous: VarId,
     /// The value that this step computes for the next step.
     pub next: VarId,
-    /// The variable to start from (outer), one row per sequence; zero without it.
+    /// The outer variable with the value before the first step, one row per sequence; `None` for zeros.
     pub initial: Option<VarId>,
-    /// The value after the last step (outer), one row per sequence, if it is wanted.
+    /// The outer variable with the value after the last step, one row per sequence; `None` if no operator or output needs it.
     pub last: Option<VarId>,
 }
 
-/// The description of how a `recurrent` runs its step block. All outer variables are listed in the operator's slots too.
+/// The description of an operator `recurrent`: its step block, and the variables that pass between the block and its
+/// surroundings. All outer variables are in the operator's slots, too.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct StepDesc {
     /// The step block.
     pub block: BlockId,
-    /// The level whose sequences are run: the entries of a sequence are its steps.
+    /// The LoD level whose sequences the steps run over: each entry of a sequence is a step.
     pub level: LevelId,
-    /// Each sequence runs from its own end.
+    /// Whether each sequence runs from its last entry to its first.
     pub reverse: bool,
-    /// Step inputs: the entry of each sequence at this step.
+    /// The step inputs: at each step, the inner variable holds each sequence's entry of the outer variable.
     pub inputs: Vec<VarPair>,
-    /// Static inputs: one row, or one sub-sequence, per sequence, the same at every step.
+    /// The static inputs: the inner variable holds one row, or one sub-sequence, per sequence, which is the same at every step.
     pub statics: Vec<VarPair>,
     /// The memories.
     pub memories: Vec<Memory>,
-    /// Values of every step that are wanted outside the block.
+    /// The outputs: values of every step, which the outer variable collects.
     pub outputs: Vec<VarPair>,
-    /// Deeper levels of the step inputs: (outer level, level of one step's entries).
+    /// The levels below `level`: pairs of a level of outer variables and the corresponding level of one step's entries.
     pub levels: Vec<(LevelId, LevelId)>,
-    /// The backward part, if this is the backward pass of another `recurrent`.
+    /// The backward part, if the operator is the backward operator of another `recurrent`; else `None`.
     pub gradient: Option<Box<StepGradient>>,
 }
 
-/// The backward part of a `recurrent`: its step block is differentiated into `block`, run from the last step to the
-/// first beside the forward variables of the same step.
+/// The backward part of a `recurrent`: the operators in `block` compute the gradients of the step block. The block runs from
+/// the last step to the first, and reads the step block's variables of the same step.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct StepGradient {
     /// The block of gradient operators.
     pub block: BlockId,
-    /// Gradients that enter for the outputs (outer gradient, gradient of the inner variable).
+    /// The gradients of the outputs, which the block reads: pairs of the outer gradient and the gradient of the inner variable.
     pub outputs: Vec<VarPair>,
-    /// Gradients that leave for the step inputs (outer gradient, gradient of the inner variable).
+    /// The gradients of the step inputs, which the block computes: pairs of the outer gradient and the gradient of the inner
+    /// variable.
     pub inputs: Vec<VarPair>,
-    /// Gradients that leave for the static inputs, added over the steps.
+    /// The gradients of the static inputs, which the block computes, summed over the steps.
     pub statics: Vec<VarPair>,
-    /// Gradients of constants that the steps use, added over the steps: parameters and the like.
+    /// The gradients of constants that the steps read, such as parameters, summed over the steps.
     pub constants: Vec<VarId>,
-    /// The memories that gradients pass.
+    /// The memories through which gradients pass.
     pub memories: Vec<MemoryGradient>,
 }
 
-/// The path of a memory's gradient from step to step, backwards.
+/// The variables of a memory's gradient, which passes from a step to the previous step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryGradient {
-    /// The number of the memory.
+    /// The index of the memory in [`StepDesc::memories`].
     pub memory: u32,
-    /// Gradient of the memory's previous value, which the gradient block computes, if a step passes one on.
+    /// The gradient of the memory's previous value, which the gradient block computes; `None` if the block computes none.
     pub previous: Option<VarId>,
-    /// Gradient of the memory's next value, which it reads.
+    /// The gradient of the memory's next value, which the gradient block reads.
     pub next: VarId,
-    /// Gradient of the last value (outer), if it is used.
+    /// The outer gradient of the memory's last value; `None` if there is no such gradient.
     pub last: Option<VarId>,
-    /// Gradient of the initial value (outer), if it is wanted.
+    /// The outer gradient of the memory's initial value; `None` if it is not needed.
     pub initial: Option<VarId>,
 }
 
@@ -161,7 +163,7 @@ fn find<'a>(bound: &'a [SlotVars], slot: &str) -> &'a [VarId] {
 }
 
 impl StepDesc {
-    /// Checks that every number in the description exists.
+    /// Checks that every variable, block and level number in the description exists.
     pub(crate) fn validate(
         &self,
         var: &impl Fn(VarId) -> Result<()>,

@@ -14,17 +14,17 @@ use crate::operator::registry::Registry;
 use crate::operator::shapes::{InputSlots, Phase};
 use crate::operator::signature::Slot;
 
-/// A sequence of operators; step blocks nest in the block that runs them.
+/// A list of operators: the root block, or a step block, whose parent is the block with the operator that runs it.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Block {
-    /// The block around it; the root has none.
+    /// The block around this block; `None` for the root block.
     pub parent: Option<BlockId>,
-    /// Its operators, in order.
+    /// The operators, in the order in which they run.
     pub ops: Vec<OpDesc>,
 }
 
-/// A whole computation as plain data: it can be printed, compared, saved and shipped without any known operator.
+/// A whole computation as plain data: it can be printed, compared, saved and sent without a registry of operators.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Program {
     pub(crate) vars: Vec<VarDesc>,
@@ -78,7 +78,7 @@ impl Program {
         &mut self.vars[id.0 as usize]
     }
 
-    /// The name of a variable in messages, even if it is of another program.
+    /// The name of a variable for messages; works for the number of a variable of another program, too.
     pub(crate) fn called(&self, id: VarId) -> String {
         match self.vars.get(id.0 as usize) {
             Some(var) => format!("`{}`", var.name),
@@ -86,8 +86,8 @@ impl Program {
         }
     }
 
-    /// Sets the line `caller` on the operators that name a line of this library, since a call through `dyn` does not know
-    /// its caller.
+    /// Replaces lines of this library's code by `caller` in all operators: a call through `dyn` records a line of the library
+    /// instead of its caller's line.
     pub(crate) fn called_from(&mut self, caller: &Location<'_>) {
         for op in self.blocks.iter_mut().flat_map(|block| &mut block.ops).filter(|op| is_own(&op.caller)) {
             op.caller = caller.to_string();
@@ -97,7 +97,7 @@ impl Program {
     /// The spec of a tensor variable.
     ///
     /// # Errors
-    /// If it is a literal.
+    /// If the variable is a literal.
     #[track_caller]
     pub fn spec(&self, id: VarId) -> Result<&Spec> {
         let var = self.var(id);
@@ -114,7 +114,7 @@ impl Program {
         self.vars.iter().position(|v| v.name == name).map(|i| VarId(i as u32))
     }
 
-    /// A free variable name: `wish`, or `wish_2` and so on.
+    /// A free variable name: `wish`, or `wish_2` and so on if `wish` is taken.
     pub fn fresh_name(&self, wish: &str) -> String {
         let from = self.names.free_number(&self.vars, wish);
         let number = |number| if number == 1 { wish.to_owned() } else { format!("{wish}_{number}") };
@@ -140,8 +140,8 @@ impl Program {
         &self.blocks[0]
     }
 
-    /// All parameters, also the parameters that [`stop_gradient`](crate::Builder::stop_gradient) keeps from being trained,
-    /// and the averages that a layer moves by itself. The states of an optimizer are no parameters.
+    /// All parameters. They include parameters that [`stop_gradient`](crate::Builder::stop_gradient) keeps from being trained,
+    /// and averages that a layer updates, such as a batch norm's running mean. The states of an optimizer are no parameters.
     ///
     /// ```
     /// use unpadded::layers::init;
@@ -221,7 +221,7 @@ impl Program {
         VarId(self.vars.len() as u32 - 1)
     }
 
-    /// Declares that a variable is the gradient of another.
+    /// Declares that the variable `grad` is the gradient of the variable `of`.
     pub(crate) fn set_gradient_of(&mut self, grad: VarId, of: VarId) {
         self.vars[grad.0 as usize].gradient_of = Some(of);
     }
@@ -251,10 +251,10 @@ impl Program {
         })
     }
 
-    /// Appends an operator to a block: checks its slots, runs its shape rule and adds its outputs.
+    /// Appends an operator to a block: checks its slots, runs its shape rule and adds its output variables.
     ///
     /// # Errors
-    /// If anything does not fit; the error names the operator and `caller`. The program is then as it was.
+    /// If anything does not fit; the error names the operator and `caller`, and the program is unchanged.
     #[track_caller]
     pub fn append(
         &mut self,
@@ -319,7 +319,7 @@ impl Program {
                     (None, "out", _) => kind.to_owned(),
                     (None, slot, _) => format!("{kind}.{slot}"),
                 };
-                // A variable computed only from labels and the like passes no gradient on.
+                // If no input has a gradient (labels, say), the output has none either.
                 let stop = stop || !slot.gradient;
                 vars.push(self.add_computed(&wish, block, spec, VarRole::Computed, stop.into()));
             }
@@ -402,7 +402,8 @@ impl Program {
         Ok(())
     }
 
-    /// Returns whether a gradient block belongs to a step block: it is then beside that block and reads its variables.
+    /// Returns whether `gradient` is the gradient block of `step`: the two blocks have the same parent, and `gradient` reads
+    /// the variables of `step`.
     fn is_gradient_of(&self, step: BlockId, gradient: BlockId) -> bool {
         self.blocks
             .iter()
@@ -412,7 +413,7 @@ impl Program {
     }
 }
 
-/// Checks that only the first dimension, the rows, is unknown before a run.
+/// Checks that every dimension except the first (the rows) is known before a run.
 pub(super) fn check_inner_extents(spec: &Spec) -> Result<()> {
     match spec.shape.iter().skip(1).find(|e| e.known().is_none()) {
         Some(extent) => Err(Error::new("shape", "known dimensions after the first", extent.to_string())),
@@ -425,22 +426,22 @@ pub(super) fn check_inner_extents(spec: &Spec) -> Result<()> {
 pub struct Append<'a> {
     /// The operator's kind.
     pub kind: &'a str,
-    /// Variables by input slot.
+    /// The input variables, by slot.
     pub inputs: Vec<(&'a str, Vec<VarId>)>,
-    /// Variables of the outputs that are updated in place.
+    /// The variables that are updated in place, by output slot.
     pub updated: Vec<(&'a str, VarId)>,
     /// Its attributes.
     pub attributes: Attributes,
     /// The role of the operator.
     pub role: Role,
-    /// The prefix of the names of the outputs.
+    /// The prefix of the names of the outputs; `None` for the operator's kind.
     pub name: Option<&'a str>,
-    /// The line of the user's code.
+    /// The line of the user's code that appends the operator.
     pub caller: String,
 }
 
 impl<'a> Append<'a> {
-    /// A forward operator without inputs yet.
+    /// A request for a forward operator of this kind, without inputs and attributes.
     pub fn forward(kind: &'a str) -> Self {
         Append {
             kind,

@@ -20,7 +20,8 @@ impl Program {
         if found.iter().all(Vec::is_empty) { Vec::new() } else { found }
     }
 
-    /// Checks that a variable may be bound to a slot: slots for literals take literals only, all other slots tensors only.
+    /// Checks that a variable may be bound to a slot: slots for literals accept only literals, all other slots accept only
+    /// tensors.
     pub(in crate::program) fn check_kind(&self, desc: &VarDesc, slot: &Slot) -> Result<()> {
         let got = match &desc.kind {
             VarKind::Tensor(_) if !slot.literal => return Ok(()),

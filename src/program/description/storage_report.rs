@@ -15,19 +15,19 @@ use crate::operator::signature::Slot;
 use crate::operator::size::Size;
 use crate::tensor::StorageKind;
 
-/// The bound of the entries of a sparse variable: entries of a matrix, or selected rows.
+/// The bound of the number of entries that a sparse variable stores: entries of a csr or coo matrix, or rows of selected rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Entries {
-    /// As many entries as are fed.
+    /// Exactly the entries that are fed.
     Fed,
-    /// As many entries as another variable stores.
+    /// The number of entries that this variable stores.
     As(VarId),
-    /// At most as many entries as these variables store together; a dense variable counts by its rows.
+    /// At most the sum of the entries that these variables store; a dense variable counts by its rows.
     Together(Vec<VarId>),
-    /// At most as many entries as the variable that stores least among these.
+    /// At most the entries of the variable that stores the fewest of these variables.
     Least(Vec<VarId>),
-    /// At most every number (or row) of the dense shape.
+    /// At most all numbers (csr, coo) or all rows (selected rows) of the dense shape.
     Everything,
 }
 
@@ -39,13 +39,14 @@ pub struct StoredVariable {
     pub var: VarId,
     /// Its name.
     pub name: String,
-    /// Its dtype, shape, LoD and storage.
+    /// The variable's dtype, shape, LoD and storage.
     pub spec: Spec,
-    /// The bytes. In a variable that is not dense, `Extent::Data` with its own number counts the stored entries.
+    /// The size in bytes, as a function of extents. For a variable that is not dense, `Extent::Data` with the variable's number
+    /// counts its stored entries.
     pub size: Size,
     /// The bound of the stored entries; `None` for a dense variable.
     pub entries: Option<Entries>,
-    /// The operator and slot for which it was made dense, if it was.
+    /// The operator and slot for which the variable was made dense; `None` if it was not made dense.
     pub fallback: Option<String>,
 }
 
@@ -61,19 +62,19 @@ impl StorageReport {
         &self.variables
     }
 
-    /// The variables that were made dense since an operator has no kernel for their storage.
+    /// The dense variables that were made because an operator has no kernel for the storage of a variable.
     pub fn fallbacks(&self) -> impl Iterator<Item = &StoredVariable> {
         self.variables.iter().filter(|variable| variable.fallback.is_some())
     }
 
-    /// The entry of a variable.
+    /// The entry of a variable; `None` for a literal or a variable of a step block.
     pub fn get(&self, var: impl Into<VarId>) -> Option<&StoredVariable> {
         let var = var.into();
         self.variables.iter().find(|variable| variable.var == var)
     }
 
-    /// The maximum that a variable stores in a run: `rows` counts the rows of an extent, and `fed` the entries of a feed. A
-    /// dense variable counts by its rows.
+    /// The maximum number of entries that a variable stores in a run. `rows` returns the number of rows of an extent, `fed` the
+    /// number of entries of a feed. For a dense variable, the result is its number of rows.
     pub fn most(&self, var: VarId, rows: &impl Fn(Extent) -> usize, fed: &impl Fn(VarId) -> usize) -> usize {
         let Some(variable) = self.get(var) else { return 0 };
         let count = rows(variable.spec.rows());
@@ -141,9 +142,9 @@ impl fmt::Display for StorageReport {
 }
 
 impl Program {
-    /// Returns, for every tensor outside step blocks, its storage, its bytes as a function of rows and stored entries, and
-    /// whether it was made dense. Nothing has to run; [`Executor::bytes_of`](crate::executor::Executor::bytes_of) agrees
-    /// with it after a run.
+    /// Returns, for every tensor outside step blocks: its storage, its bytes as a function of rows and stored entries, and
+    /// whether it was made dense. The report needs no run. After a run,
+    /// [`Executor::bytes_of`](crate::executor::Executor::bytes_of) agrees with the report.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -249,7 +250,7 @@ impl Program {
     }
 }
 
-/// The bound of two contributions to selected rows, which are appended to each other.
+/// The bound of the sum of two gradients that are selected rows: their rows are concatenated.
 fn together(a: Entries, b: Entries) -> Entries {
     let vars = |entries: Entries| match entries {
         Entries::As(var) => Some(vec![var]),

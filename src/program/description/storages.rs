@@ -1,4 +1,4 @@
-//! Storages: the kernel of an operator for variables in their storages, and the variables that have to be made dense first.
+//! Storages: selects an operator's kernel by the storages of its inputs, and finds the inputs that have to be made dense first.
 
 use super::program::{Program, malformed};
 use super::var_desc::VarDesc;
@@ -12,7 +12,7 @@ use crate::operator::shapes::{InputSlots, Phase};
 use crate::operator::signature::{NoKernel, Signature, Slot};
 use crate::tensor::StorageKind;
 
-/// An input that no kernel takes in its storage.
+/// An input that has to be made dense, since no kernel of the operator takes its storage.
 pub(in crate::program) struct Conversion {
     /// The slot's name.
     pub(in crate::program) slot: &'static str,
@@ -43,7 +43,7 @@ impl Program {
         signature.inputs.iter().map(of).collect()
     }
 
-    /// The kind with a kernel for the storages of the inputs: `kind` itself, or a kind that provides kernels for it.
+    /// The kind that has a kernel for the storages of the inputs: `kind` itself, or a kind that declares kernels for `kind`.
     pub(in crate::program) fn kind_for(
         &self,
         registry: &Registry,
@@ -59,13 +59,13 @@ impl Program {
         if fits(declared.signature) {
             return Some(declared.kind);
         }
-        // A kind that refuses the attributes has no kernel for them.
+        // If a kind refuses the attributes, it has no kernel for this call.
         let takes = |other: &&str| registry.parse(other, attributes).is_ok_and(|op| fits(op.signature()));
         registry.standing_for(kind).find(takes)
     }
 
-    /// The inputs that have to be made dense so that an operator has a kernel for them; empty if it has a kernel already, or
-    /// if no conversion helps.
+    /// The inputs that have to be made dense so that the operator has a kernel for all inputs; empty if it already has a
+    /// kernel, or if no conversion helps.
     pub(in crate::program) fn conversions(
         &self,
         registry: &Registry,
@@ -88,7 +88,7 @@ impl Program {
             let conversion = |(slot, number): (usize, usize)| {
                 Some(Conversion { slot: signature.inputs[slot].name, var: *groups[slot].get(number)? })
             };
-            // A row-sparse parameter has all the rows of its height: it is refused, never made dense.
+            // A row-sparse parameter is never made dense, since its height may be huge: the call is refused.
             let dense = |conversion: &Conversion| !self.var(conversion.var).is_row_sparse();
             Some(found.into_iter().filter_map(conversion).filter(dense).collect::<Vec<_>>())
         };
@@ -96,7 +96,7 @@ impl Program {
         own.into_iter().chain(others.filter_map(of)).min_by_key(Vec::len).unwrap_or_default()
     }
 
-    /// The error of an operator's shape rule for variables in their storages, whether or not there is a kernel for them.
+    /// The error of an operator's shape rule for these inputs, without a check for a kernel; `None` if the rule accepts them.
     pub(in crate::program) fn mistake(
         &self,
         registry: &Registry,
@@ -109,7 +109,7 @@ impl Program {
         self.inferred(&*op, block, inputs)?.err()
     }
 
-    /// The result of an operator's shape rule for variables that may not fit its slots.
+    /// Runs an operator's shape rule on variables that may not fit its slots.
     fn inferred(
         &self,
         op: &dyn Op,
@@ -128,7 +128,7 @@ impl Program {
         Some(infer(op, given, self.top(block), Phase::Build { next: &mut next }))
     }
 
-    /// Returns whether an operator makes rows that are not dense.
+    /// Returns whether an operator has an output with rows of the batch in a storage that is not dense.
     pub(in crate::program) fn makes_sparse_rows(
         &self,
         registry: &Registry,
@@ -137,7 +137,7 @@ impl Program {
         attributes: &Attributes,
         inputs: &[(&str, Vec<VarId>)],
     ) -> bool {
-        // An operator without kernels for other storages makes dense rows only.
+        // An operator that lists no kernels has only dense outputs.
         let knows = registry.declaration(kind).is_some_and(|declared| !declared.signature.kernels.is_empty());
         let Ok(op) = (if knows { registry.parse(kind, attributes) } else { return false }) else {
             return false;
@@ -147,7 +147,7 @@ impl Program {
         made.and_then(Result::ok).is_some_and(|made| made.iter().flatten().any(sparse))
     }
 
-    /// Checks that no step computes with rows that are not dense: operators on such rows run before the loop.
+    /// Checks that no operator of a step reads rows that are not dense: such operators run before the loop.
     pub(in crate::program) fn check_dense_rows(&self, groups: &[Vec<VarId>]) -> Result<()> {
         let sparse = |spec: &Spec| spec.batched() && spec.storage != StorageKind::Dense;
         let found = groups.iter().flatten().find(|&&var| self.var(var).spec().is_some_and(sparse));

@@ -1,9 +1,9 @@
-//! Validation: the checks that a program from outside must pass before anything else reads it.
+//! Validation: the checks of a program from a file or a user, before other code reads the program.
 //!
-//! [`Program::validate`] makes it safe to print, compare and save: every number in it exists, sizes can be counted, blocks
-//! nest. A compiler requires more. One `recurrent` runs every step block and describes it correctly
-//! ([`Program::check_steps`]). Every operator's shape rule gives the shapes that the program declares
-//! ([`Program::check_shapes`]). Nothing is read before it is written ([`Program::check_order`]).
+//! After [`Program::validate`], a program is safe to print, compare and save: every variable, block and level number exists,
+//! sizes do not overflow, blocks nest. A compiler requires more. One `recurrent` runs every step block and describes it
+//! correctly ([`Program::check_steps`]). Every operator's shape rule gives the shapes that the program declares
+//! ([`Program::check_shapes`]). No variable is read before it is written ([`Program::check_order`]).
 
 mod order;
 
@@ -25,7 +25,7 @@ use crate::tensor::StorageKind;
 const MAX_DEPTH: usize = 64;
 
 impl Program {
-    /// Checks a program from outside: every number it uses exists, names are unique, blocks nest.
+    /// Checks a program from a file or a user: every variable, block and level number exists, names are unique, blocks nest.
     ///
     /// # Errors
     /// The first mistake.
@@ -38,7 +38,7 @@ impl Program {
         if self.blocks.first().is_none_or(|root| root.parent.is_some()) {
             return Err(malformed("first block", "a root without a parent", "none, or one with a parent"));
         }
-        // Every level was made for a variable.
+        // Each level belongs to a variable, and a variable has at most `MAX_LEVELS` levels.
         let most = self.vars.len().saturating_mul(MAX_LEVELS);
         if self.levels as usize > most {
             return Err(malformed("number of levels", format!("at most {most}"), self.levels.to_string()));
@@ -156,7 +156,7 @@ impl Program {
         };
         for (number, bound) in op.inputs.iter().chain(&op.outputs).enumerate() {
             let gradient = op.role == Role::Backward && bound.slot.ends_with(&grad_name(""));
-            // A step block may read literals of the blocks around it; nothing else that a loop reads may be a literal.
+            // The slot `constant` may hold literals, which the steps read; no other slot of a `recurrent` may hold a literal.
             let slot = op.kind != RECURRENT || bound.slot == "constant";
             let literals = number < op.inputs.len() && !gradient && slot;
             for &id in bound.vars.iter().filter(|&&id| id != VarId::NONE || !gradient) {
@@ -166,7 +166,7 @@ impl Program {
                 }
             }
         }
-        // An operator writes variables of its own block; only gradients may be added to gradients of the blocks around.
+        // An operator writes variables of its own block. A gradient may also be added to a gradient of a block around it.
         for id in op.writes() {
             let desc = self.has_var(id)?;
             let outside = op.role == Role::Backward && desc.gradient_of.is_some();
@@ -244,7 +244,7 @@ impl Program {
         same_slot(&op.outputs, "last", step.memories.iter().filter_map(|m| m.last))
     }
 
-    /// The surroundings of a step block, by its first input.
+    /// The surroundings of a step block, derived from its first step input.
     fn border(&self, step: &StepDesc, runs: &Runs<'_>) -> Result<Border> {
         let first = step.inputs.first().ok_or_else(|| malformed("step inputs", "at least one", "none"))?;
         let lod = &self.spec(first.outer)?.lod;
@@ -252,7 +252,7 @@ impl Program {
             let got = format!("level {}", step.level.0);
             return Err(malformed("level of a step", "one of its first input's", got));
         };
-        // A level inside is made after the level outside, so that following the levels outwards ends.
+        // An inner level has a higher number than its outer level, so that following levels outwards ends.
         if let Some((outer, inner)) = step.levels.iter().find(|(outer, inner)| inner <= outer) {
             let got = format!("{} for {}", inner.0, outer.0);
             return Err(malformed("level in a step", "a level made after the level outside", got));
@@ -286,7 +286,7 @@ impl Program {
             (&gradient.inputs, &step.inputs),
             (&gradient.statics, &step.statics),
         ] {
-            // In reverse, so that the first of two pairs with one inner variable is kept.
+            // In reverse: if two pairs have the same inner variable, the first pair is kept.
             let of_inner: HashMap<VarId, &VarPair> = pairs.iter().rev().map(|p| (p.inner, p)).collect();
             for pair in grads {
                 let of = self.has_var(pair.inner)?.gradient_of;
@@ -332,7 +332,7 @@ impl Program {
         Ok(())
     }
 
-    /// Checks a variable outside a step block and its view inside, which has all levels except the first `kept`.
+    /// Checks an outer variable against its view in a step block, which has all levels of the variable except the first `kept`.
     fn crosses(
         &self,
         pair: &VarPair,
@@ -364,7 +364,7 @@ impl Program {
     fn alike(&self, a: VarId, b: VarId) -> Result<()> {
         let (x, y) = (self.spec(a)?, self.spec(b)?);
         let row = |s: &Spec| (s.dtype, s.batched(), s.row_shape().to_vec());
-        // Steps hold no sparse rows, and neither take nor return any.
+        // A step neither reads nor returns sparse rows.
         let dense = |s: &Spec| s.storage == StorageKind::Dense || !s.batched();
         if row(x) != row(y) || !dense(x) || !dense(y) {
             let name = &self.has_var(b)?.name;
@@ -373,9 +373,9 @@ impl Program {
         Ok(())
     }
 
-    /// Checks operators of a well-formed program against their own rules: their slots, the storages they have kernels for,
-    /// and that the shape rule gives the shapes that the program declares. `live` are the operators of the root block that
-    /// will run; their step blocks are checked with them.
+    /// Checks operators of a well-formed program against their own rules: the slots, kernels for the storages of the inputs,
+    /// and that the shape rule gives the shapes that the program declares. `live` are the operators of the root block that will
+    /// run; their step blocks are checked with them.
     ///
     /// # Errors
     /// The first operator that is unknown or does not fit; the error names it.
@@ -412,7 +412,7 @@ impl Program {
         let here = runs.by(block);
         for id in desc.reads().chain(desc.writes()) {
             let var = self.has_var(id)?;
-            // A gradient block is beside its step block, and sees the variables that the step block sees.
+            // A gradient block has the parent of its step block, and reads the variables that the step block reads.
             let around = self.encloses(var.block, block) || (backward && self.encloses(var.block, here));
             let constant = around && !var.spec().is_some_and(Spec::batched);
             if var.block != block && !constant && !(backward && var.block == here) {
@@ -446,7 +446,8 @@ impl Program {
         if backward {
             return self.gradients(signature, desc, runs, &|slot| op.gradient(slot, &specs).storage);
         }
-        // A variable that an update changes in place at a slot for tables is kept from run to run.
+        // If an update changes selected rows in place, at a slot for tables, the variable must be a row-sparse parameter or its
+        // state.
         for (slot, vars) in signature.outputs.iter().zip(&outputs).filter(|(slot, _)| slot.updated) {
             for &var in vars {
                 let desc = self.has_var(var)?;
@@ -497,7 +498,8 @@ impl Program {
         Ok(())
     }
 
-    /// Returns whether a variable is the gradient of another, in the block in which the gradients of that block are computed.
+    /// Returns whether `grad` is the gradient of `of` and belongs to the block that computes the gradients of the block of
+    /// `of`.
     fn is_gradient(&self, grad: VarId, of: VarId, runs: &Runs<'_>) -> Result<bool> {
         let (grad, home) = (self.has_var(grad)?, self.has_var(of)?.block);
         Ok(grad.gradient_of == Some(of) && runs.by(grad.block) == home)
@@ -545,7 +547,7 @@ fn same_spec(declared: &Spec, given: &Spec, fresh: u32, named: &mut Vec<(LevelId
 struct Runs<'a> {
     /// The forward step of each step block.
     forward: HashMap<BlockId, &'a StepDesc>,
-    /// For each gradient block, the step block whose gradients it computes.
+    /// For each gradient block, the step block whose gradients the gradient block computes.
     of_gradient: HashMap<BlockId, BlockId>,
 }
 
@@ -561,7 +563,7 @@ impl<'a> Runs<'a> {
         runs
     }
 
-    /// The step block whose sequences a (gradient) block runs over.
+    /// The step block whose sequences a step block or gradient block runs over.
     fn by(&self, block: BlockId) -> BlockId {
         self.of_gradient.get(&block).copied().unwrap_or(block)
     }
@@ -569,11 +571,11 @@ impl<'a> Runs<'a> {
 
 /// The surroundings of a step block.
 struct Border {
-    /// The block around it.
+    /// The block around the step block.
     home: BlockId,
-    /// The levels above the level whose sequences are run.
+    /// The levels above the level whose sequences the steps run over.
     above: Levels,
-    /// The extent that counts the sequences.
+    /// The extent that counts the sequences that the steps run over.
     sequences: Extent,
 }
 
@@ -581,7 +583,7 @@ fn outers(pairs: &[VarPair]) -> impl Iterator<Item = VarId> + '_ {
     pairs.iter().map(|p| p.outer)
 }
 
-/// Checks a slot of a `recurrent`: it lists the variables of the step, for readers that look at slots only.
+/// Checks a slot of a `recurrent`: it must list the same variables as the step's description, for code that reads only slots.
 fn same_slot(slots: &[SlotVars], slot: &str, vars: impl Iterator<Item = VarId>) -> Result<()> {
     let found = slots.iter().find(|b| b.slot == slot).map_or(&[][..], |b| &b.vars);
     let vars: Vec<VarId> = vars.collect();

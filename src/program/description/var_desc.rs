@@ -9,28 +9,29 @@ use crate::tensor::named::named;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct VarDesc {
-    /// Its name, unique in the program.
+    /// The variable's name, unique in the program.
     pub name: String,
-    /// The block it belongs to.
+    /// The block that the variable belongs to.
     pub block: BlockId,
-    /// A tensor, or a value of the program itself.
+    /// The kind of the variable: a tensor or a literal.
     pub kind: VarKind,
-    /// The role of the variable.
+    /// The source of the variable's value.
     pub role: VarRole,
-    /// The value lives from run to run, and is saved in a checkpoint.
+    /// Whether the value is kept from run to run and saved in a checkpoint.
     pub persistable: bool,
-    /// An optimizer may change it.
+    /// Whether an optimizer may change the value.
     pub trainable: bool,
-    /// No gradient passes it.
+    /// Whether gradients stop at the variable.
     pub stop_gradient: bool,
-    /// The initialiser, if the variable is persistable.
+    /// The initialiser of a persistable variable; `None` for other variables.
     pub initializer: Option<Initializer>,
-    /// The variable whose gradient it is.
+    /// The variable whose gradient this variable is; `None` if it is no gradient.
     pub gradient_of: Option<VarId>,
 }
 
 impl VarDesc {
-    /// A variable that lives for one run, passes gradients and is not trained; set the fields for anything else.
+    /// A description of a variable that is kept for one run only, is not trained and does not stop gradients. For other
+    /// variables, change the fields.
     pub fn new(name: impl Into<String>, block: BlockId, kind: VarKind, role: VarRole) -> Self {
         Self {
             name: name.into(),
@@ -52,7 +53,7 @@ impl VarDesc {
 pub enum VarKind {
     /// A tensor, in any storage.
     Tensor(Spec),
-    /// A scalar, a string or a list of them, with its value.
+    /// A scalar, a string, or a list of scalars or strings, with its value.
     Literal(Literal),
 }
 
@@ -60,19 +61,19 @@ pub enum VarKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VarRole {
-    /// The caller gives it at every run.
+    /// The caller feeds the value at every run.
     Feed,
-    /// It is kept in the scope.
+    /// A parameter of the model; its value is kept in the scope.
     Parameter,
-    /// A state of the optimizer, kept in the scope.
+    /// A state of the optimizer; its value is kept in the scope.
     State,
-    /// An operator computes it.
+    /// An operator computes the value.
     Computed,
     /// A step block's view of an outer variable: a step input, a static input or a memory.
     Step,
     /// A literal.
     Literal,
-    /// An operator computes it: the value after this batch of a state that passes from batch to batch
+    /// An operator computes the value: a state that passes from batch to batch, as it is after this batch
     /// ([`Program::carried_states`](crate::program::Program::carried_states)).
     Carried,
 }
@@ -90,18 +91,18 @@ named!(
 );
 
 impl VarRole {
-    /// Returns whether an operator computes it.
+    /// Returns whether an operator computes the variable.
     pub(in crate::program) fn is_computed(self) -> bool {
         matches!(self, VarRole::Computed | VarRole::Carried)
     }
 }
 
-/// The choice whether a gradient passes a computed variable.
+/// Whether gradients stop at a computed variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopGradient {
-    /// None passes.
+    /// Gradients stop.
     Yes,
-    /// It passes if the variable holds floats.
+    /// Gradients pass if the variable holds floats; other variables have no gradient.
     No,
 }
 
@@ -122,14 +123,14 @@ pub struct Initializer {
 }
 
 impl Initializer {
-    /// An initialiser by name.
+    /// An initialiser of this name, with these attributes.
     pub fn new(kind: &str, attributes: Attributes) -> Self {
         Self { kind: kind.to_owned(), attributes }
     }
 }
 
 impl VarDesc {
-    /// Its spec, if it is a tensor.
+    /// The spec of a tensor; `None` for a literal.
     pub fn spec(&self) -> Option<&Spec> {
         match &self.kind {
             VarKind::Tensor(spec) => Some(spec),
@@ -137,8 +138,8 @@ impl VarDesc {
         }
     }
 
-    /// Returns whether the variable is a row-sparse parameter, or the optimizer's state beside one: kept from run to run,
-    /// with only the touched rows in memory.
+    /// Returns whether the variable is a row-sparse parameter, or an optimizer's state of such a parameter: kept from run to
+    /// run, with only the touched rows in memory.
     pub(crate) fn is_row_sparse(&self) -> bool {
         self.persistable && self.spec().is_some_and(|spec| spec.storage == StorageKind::SelectedRows)
     }

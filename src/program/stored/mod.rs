@@ -1,7 +1,7 @@
 //! The file format of programs: structs of their own, so that the program's types can change and old files stay readable.
 //!
-//! A type here is the stored form; the type in [`crate::program`] that it becomes has the same fields. Variables, blocks
-//! and levels are stored by their numbers. Reading restores a program's structure only: [`Program::validate`] checks it.
+//! Each struct is the stored form of a type in [`crate::program`] with the same fields. Variables, blocks and levels are stored
+//! by their numbers. Reading does not check a program: [`Program::validate`] does.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! Differentiation as a transformation of the program: each forward operator gets a backward operator, after the last
-//! forward operator, and each step block gets a block of gradient operators, to any depth.
+//! Differentiation as a transformation of the program: each forward operator gets a backward operator, which is appended after
+//! the last forward operator. Each step block, however deeply nested, gets a block of gradient operators.
 //!
-//! A variable has one gradient, named [`grad_name`]. Several backward operators may contribute to it: the first that runs
-//! writes, the others add. A variable that no path from the loss reaches has no gradient.
+//! A variable has one gradient, named [`grad_name`]. If several backward operators contribute to a gradient, the first one that
+//! runs writes the gradient, and the others add to it. A variable that the loss does not depend on has no gradient.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,7 +22,7 @@ use crate::tensor::StorageKind;
 /// on, with its gradient.
 ///
 /// # Errors
-/// If `loss` is not a single float, the program was differentiated before, or no trainable variable is reached.
+/// If `loss` is not a single float, the program was differentiated before, or `loss` depends on no trainable variable.
 #[track_caller]
 pub fn append(program: &mut Program, registry: &Registry, loss: VarId) -> Result<Vec<(VarId, VarId)>> {
     let grads = differentiate(program, registry, loss)?;
@@ -40,7 +40,7 @@ pub fn append(program: &mut Program, registry: &Registry, loss: VarId) -> Result
 /// As [`append`], and returns the gradient of every variable that has one.
 ///
 /// # Errors
-/// As [`append`], except that no trainable variable need be reached.
+/// As [`append`], but `loss` need not depend on a trainable variable.
 #[track_caller]
 pub fn differentiate(
     program: &mut Program,
@@ -76,7 +76,7 @@ pub fn differentiate(
 }
 
 fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMap<VarId, VarId>> {
-    // Operators that update in place run after all gradients.
+    // Updates that a layer appended stay behind the backward operators: they run after all gradients.
     let (updates, forward): (Vec<OpDesc>, Vec<OpDesc>) =
         std::mem::take(&mut program.blocks[0].ops).into_iter().partition(|op| op.role == Role::Update);
     program.blocks[0].ops.clone_from(&forward);
@@ -96,7 +96,7 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
         ..Append::forward(FILL.kind)
     };
     let seed = program.append(registry, BlockId(0), one)?[0][0];
-    // It fills the gradient itself and has nothing to differentiate, so it runs as a forward operator.
+    // The operator only fills the loss's gradient with 1, so its role is forward.
     if let Some(op) = program.blocks[0].ops.last_mut() {
         op.role = Role::Forward;
     }
@@ -104,7 +104,8 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
     pass.grads.insert(loss, seed);
     pass.block(program, BlockId(0), &forward)?;
     program.blocks[0].ops.extend(updates);
-    // The backward operator of a computed variable reads the variable's gradient, and needs all rows of it.
+    // Only the gradient of a variable that no operator computes may be selected rows: backward operators read all rows of other
+    // gradients.
     let computed: HashSet<VarId> =
         program.blocks().flat_map(|(_, block)| &block.ops).flat_map(OpDesc::writes).collect();
     for (&grad, kinds) in &pass.storages {
@@ -126,7 +127,7 @@ struct Pass<'a> {
     grads: HashMap<VarId, VarId>,
     /// The storage of each contribution to a gradient.
     storages: HashMap<VarId, Vec<StorageKind>>,
-    /// The gradient block of each forward block.
+    /// The block of gradient operators of each forward block.
     blocks: HashMap<BlockId, BlockId>,
 }
 
@@ -190,13 +191,13 @@ impl Pass<'_> {
         Ok(Some(OpDesc { role: Role::Backward, inputs, outputs, ..op.clone() }))
     }
 
-    /// The gradient variable of `var`, with another contribution.
+    /// Returns the gradient variable of `var`, which is made if there is none, and records the storage of another contribution.
     fn contribute(&mut self, program: &mut Program, var: VarId, storage: StorageKind) -> Result<VarId> {
         let grad = match self.grads.get(&var) {
             Some(&grad) => grad,
             None => {
                 let desc = program.var(var);
-                // The gradient of a sparse variable is stored as the variable is: numbers that are not stored do not move.
+                // The gradient of a sparse variable has the variable's storage: numbers that are not stored have no gradient.
                 let spec = program.spec(var)?.clone();
                 let block = self.blocks.get(&desc.block).copied().unwrap_or(BlockId(0));
                 let name = grad_name(&desc.name);
@@ -220,7 +221,7 @@ impl Pass<'_> {
         self.blocks.insert(step.block, block);
         let reached = self.reach(program, step, &forward)?;
 
-        // Gradients that enter from outside exist before the block's own operators add to them.
+        // The gradients of outputs and final memories come first: the block's own operators add to them.
         let mut gradient = StepGradient {
             block,
             outputs: Vec::new(),
@@ -276,8 +277,9 @@ impl Pass<'_> {
         Ok(Some(self.describe(op, step, gradient)))
     }
 
-    /// The variables of a step block that a gradient reaches: from the outputs and the final memories back through the
-    /// operators, and from a memory's previous value to its next value, until the set stops growing.
+    /// The variables of a step block that a gradient reaches: the search runs from the outputs and the final memories back
+    /// through the operators, and from a memory's previous value to the memory's next value, until it finds no further
+    /// variable.
     fn reach(&self, program: &Program, step: &StepDesc, ops: &[OpDesc]) -> Result<HashSet<VarId>> {
         let mut reached: HashSet<VarId> = HashSet::new();
         let has = |outer: VarId| self.grads.contains_key(&outer);
@@ -344,7 +346,7 @@ fn wants_gradient(program: &Program, var: VarId) -> bool {
     !desc.stop_gradient && desc.spec().is_some_and(|spec| spec.dtype.is_float())
 }
 
-/// Gradients that the operators of a gradient block write for variables of blocks around it.
+/// The gradients of variables of outer blocks that the operators of a gradient block write.
 fn constants_of(program: &Program, block: BlockId) -> Vec<VarId> {
     let mut seen = HashSet::new();
     let written = program.block(block).ops.iter().flat_map(OpDesc::writes);

@@ -1,4 +1,5 @@
-//! Checks sequences that are made in a step: no memory may reach the values that decide their offsets.
+//! Checks operators that make new sequences in a step: the values that decide the offsets of the sequences must not depend on a
+//! memory.
 
 use std::collections::HashSet;
 
@@ -8,7 +9,7 @@ use crate::operator::facts::LodEffect;
 use crate::operator::registry::Registry;
 use crate::program::description::program::{Append, Program, malformed};
 
-/// The error that a memory reaches values that decide offsets.
+/// The error that values which decide offsets depend on a memory.
 #[track_caller]
 pub(crate) fn decided_late(memory: &str) -> Error {
     malformed(
@@ -19,11 +20,11 @@ pub(crate) fn decided_late(memory: &str) -> Error {
 }
 
 impl Program {
-    /// Checks that no memory of a block reaches the inputs that decide the offsets of the operator that `request` is to
-    /// append to the block. `carried` are the memories' previous values.
+    /// Checks an operator that is about to be appended to a step block: its inputs that decide offsets must not depend on a
+    /// memory of the block. `carried` holds the previous values of the memories.
     ///
     /// # Errors
-    /// If a memory does; the error names the input.
+    /// If such an input depends on a memory; the error names the input.
     pub(in crate::program) fn decided_early(
         &self,
         registry: &Registry,
@@ -31,7 +32,7 @@ impl Program {
         carried: &dyn Fn() -> Vec<VarId>,
         request: &Append<'_>,
     ) -> Result<()> {
-        // If the operator itself is wrong, appending it returns that error.
+        // If the operator's attributes are wrong, appending the operator returns the error.
         let Ok(op) = registry.parse(request.kind, &request.attributes) else { return Ok(()) };
         let LodEffect::FromData(slots) = op.facts().lod else { return Ok(()) };
         let reached_from = |memories: &[VarId]| {
@@ -51,7 +52,7 @@ impl Program {
         if !vars().any(|var| reached.contains(var)) {
             return Ok(());
         }
-        // Find the memory, for the message.
+        // Find the memory, which the message names.
         for memory in carried {
             let reached = reached_from(&[memory]);
             if let Some(&var) = vars().find(|var| reached.contains(var)) {

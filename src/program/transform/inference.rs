@@ -1,4 +1,4 @@
-//! Inference programs: the part of a program that computes some of its variables, without learning.
+//! Inference programs: the operators of a program that compute given outputs, without gradients and updates.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -8,8 +8,9 @@ use crate::program::description::op_desc::{OpDesc, Role};
 use crate::program::description::program::{Block, Program, malformed};
 
 impl Program {
-    /// Returns the program with only the operators that `outputs` need: no loss, no gradients, no updates. Variables keep
-    /// their numbers, so that random operators draw the same; variables that are no longer used need no value.
+    /// Returns the program with only the operators that `outputs` need: no loss, no gradients, no updates. Variables keep their
+    /// numbers, so that random operators draw the same numbers as in the program. Variables that no remaining operator uses
+    /// need no value.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -58,7 +59,7 @@ impl Program {
         ops.reverse();
         let mut kept = self.clone();
         kept.blocks[0].ops = ops;
-        // Blocks that no operator runs any more stay, so that numbers stay, but are empty.
+        // Blocks that no operator runs any more are emptied but kept, so that block numbers do not change.
         let mut run = vec![false; self.blocks.len()];
         let mut open = vec![0];
         while let Some(block) = open.pop() {
@@ -74,8 +75,8 @@ impl Program {
         Ok(kept)
     }
 
-    /// Drops the variables behind the last one that an operator or an output needs, and the blocks behind the last block of
-    /// these: the additions of training. No number changes.
+    /// Drops the variables after the last variable that an operator or an output needs, and the blocks after the last block of
+    /// the remaining variables: training added them. Variables and blocks keep their numbers.
     pub(crate) fn shortened(mut self, outputs: &[VarId]) -> Self {
         let ops = || self.blocks.iter().flat_map(|block| &block.ops);
         let steps = || ops().filter_map(|op| op.step.as_deref());

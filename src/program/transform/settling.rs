@@ -1,4 +1,4 @@
-//! Settling programs: the part of a program that makes all moves that rows owe.
+//! Settling programs: programs that make all moves that rows of parameters have missed.
 
 use std::collections::HashSet;
 
@@ -6,10 +6,10 @@ use crate::program::description::op_desc::Role;
 use crate::program::description::program::{Block, Program};
 
 impl Program {
-    /// Returns a program without feeds that settles every row of every parameter whose update rule owes moves, as a training
-    /// step. `None` if no row ever owes a move.
+    /// Returns a program without feeds, to be run as a training step, that makes all missed moves of every parameter's rows.
+    /// `None` if rows of this program never miss moves.
     ///
-    /// Variables keep their numbers, so that both programs run on one scope.
+    /// Variables keep their numbers, so that both programs run on the same scope.
     pub(crate) fn settling(&self) -> Option<Self> {
         let mut settled = HashSet::new();
         let once = self.root().ops.iter().filter(|op| op.role == Role::Settle);

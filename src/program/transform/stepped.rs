@@ -1,4 +1,4 @@
-//! Stepped programs: sequences computed row by row, with the operators of a step block as a block of their own.
+//! Stepped programs: inference row by row, one run of a program per step of all sequences.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,24 +16,25 @@ use crate::program::transform::streamed::WindowState;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct StepProgram {
-    /// The program that runs once for all steps: everything that no row of the sequences reaches.
+    /// The program that runs once before all steps: it computes the values that do not depend on the rows of the sequences.
     pub before: Program,
-    /// One step of every sequence. A variable with the rows of the sequences has one row per sequence here.
+    /// The program that runs at every step. A variable with the rows of the sequences has one row per sequence in this program.
     pub step: Program,
-    /// Feeds of the step that are the same at every step: values that `before` computes or is fed.
+    /// The feeds of `step` that have the same value at every step: values that `before` computes or is fed.
     pub kept: Vec<VarId>,
-    /// The memories: the feed of a step for each, the value that the step computes, and the value for the first step, if it
-    /// is not zeros.
+    /// The memories. For each memory: the feed of `step` that takes the memory's value, the variable that has its next value,
+    /// and the value for the first step (`None` for zeros).
     pub memories: Vec<WindowState>,
-    /// The requested outputs, as the variables of the step that hold them.
+    /// The variables of `step` that hold the requested outputs, in the order of the request.
     pub outputs: Vec<VarId>,
 }
 
 impl Program {
-    /// Returns the part of the program that computes `outputs`, changed such that their sequences can be run row by row,
-    /// with the same bits: each step block becomes the operators of one step, its memories feeds and fetches. Values that no
-    /// row of the sequences reaches are computed once, in and out of step blocks: an encoder's states, say, and the keys of
-    /// an attention to them. An output may also be a variable of a step block that the other outputs need.
+    /// Returns the part of the program that computes `outputs`, changed such that the sequences can be run row by row, with
+    /// bit-identical results. The operators of each step block become operators of the program of one step; the block's
+    /// memories become feeds and fetches. Values that do not depend on the rows of the sequences are computed once, also if a
+    /// step block computes them: an encoder's states, say, and the keys of an attention to these states. An output may also be
+    /// a variable of a step block that computes another output.
     ///
     /// ```
     /// use unpadded::layers::Gru;
@@ -53,8 +54,8 @@ impl Program {
     ///
     /// # Errors
     /// If the outputs do not have the rows of the same sequences, with one level, or no feed has these rows; if an operator
-    /// needs more of a sequence (a loop from the end, a look-ahead, a pool), with its name; if an output has no row at each
-    /// step; or as [`Program::inference`].
+    /// needs other rows of a sequence than the current row (a loop from the end, a look-ahead, a pool): the error names it; if
+    /// an output does not have one row at each step; or as [`Program::inference`].
     #[track_caller]
     pub fn stepped(&self, registry: &Registry, outputs: &[VarId]) -> Result<StepProgram> {
         self.row_by_row(registry, outputs).at_caller()
@@ -84,7 +85,7 @@ impl Program {
         cut.finish(outputs)
     }
 
-    /// The level whose rows the outputs have, which must be a feed's level.
+    /// The level of the outputs' rows; it must be the only level of a feed.
     fn stepped_level(&self, outputs: &[VarId]) -> Result<LevelId> {
         let mut found = None;
         for desc in outputs.iter().map(|&id| self.var(id)) {
@@ -115,16 +116,17 @@ fn cannot(expected: impl Into<String>, got: impl Into<String>) -> Error {
     malformed("operator of a program that runs row by row", expected, got)
 }
 
-/// A program during the transformation: its operators become operators of the two new programs.
+/// A program during the transformation: each operator is assigned to the program `before` or the program `step`.
 struct Cut<'a> {
     program: Program,
     registry: &'a Registry,
     level: LevelId,
-    /// The variables that operators of the step compute.
+    /// The variables that operators of the program `step` compute.
     late: HashSet<VarId>,
-    /// For each view, and for each value that a loop collects from a view's steps, its variable in the new programs.
+    /// The variable in the new programs that replaces each view of a step block, and each variable that collects a value of all
+    /// steps.
     same: HashMap<VarId, VarId>,
-    /// For each level inside a step block, the level outside.
+    /// The outer level of each level of a step block.
     levels: HashMap<LevelId, LevelId>,
     /// The step blocks whose operators are now in the root block.
     opened: HashSet<BlockId>,
@@ -170,21 +172,21 @@ impl Cut<'_> {
         made.map_err(|e| e.at(place))
     }
 
-    /// The facts of an operator, if it can be an operator of a step.
+    /// The facts of an operator; an error if the operator cannot run in a step.
     fn facts(&self, op: &OpDesc) -> Result<Facts> {
         let parsed = self.registry.parse(&op.kind, &op.attributes)?;
         let facts = parsed.facts();
         if facts.batch_dependent || facts.reach == Reach::Batch {
             return Err(cannot("one that depends on one sequence", "one that reaches over the batch"));
         }
-        // Its random numbers depend on the position of the row, which a step does not know.
+        // The operator's random numbers depend on the row's position, which a step does not know.
         if facts.random && !parsed.hints().draws_in_training {
             return Err(cannot("one that draws nothing when it infers", "one that draws random numbers"));
         }
         Ok(facts)
     }
 
-    /// Keeps a loop over the deeper level of rows that are sequences: it is the same at a step.
+    /// Keeps a loop that runs inside each row (the rows are sequences of a deeper level): a step runs it unchanged.
     fn whole_loop(&mut self, op: OpDesc) -> Result<()> {
         let aligned = |var: VarId| !self.is_late(var) || self.levels_of(var).first() == Some(&self.level);
         if !op.reads().all(aligned) {
@@ -205,7 +207,7 @@ impl Cut<'_> {
         })
     }
 
-    /// Moves an operator outside of step blocks that reads rows of the sequences to the step.
+    /// Assigns an operator of the root block that reads rows of the sequences to the program `step`.
     fn of_rows(&mut self, op: OpDesc) -> Result<()> {
         let facts = self.facts(&op)?;
         let has_rows = |var: VarId| self.levels_of(var) == [self.level];
@@ -221,7 +223,7 @@ impl Cut<'_> {
         Ok(())
     }
 
-    /// Opens a step block over the sequences: its operators become operators of the new programs.
+    /// Opens a step block over the sequences: assigns its operators to the new programs.
     fn open(&mut self, step: &StepDesc) -> Result<()> {
         if step.reverse {
             return Err(cannot("a loop from the first row on", "one that runs from the end"));
@@ -246,7 +248,7 @@ impl Cut<'_> {
             }
             self.late.insert(memory.previous);
             self.memories.push(WindowState { fed: memory.previous, left: memory.next, start });
-            // No step knows the memory's value after the last row.
+            // The memory's value after the last row is not known at any step.
             self.late.extend(memory.last);
         }
         self.opened.insert(step.block);
@@ -276,7 +278,7 @@ impl Cut<'_> {
             None => drop(self.facts(&op)?),
         }
         let op = self.renamed(op);
-        // The step hands on the next value of a memory, whatever it is computed from.
+        // The program `step` must compute a memory's next value, even if this value does not depend on rows.
         let next = op.writes().any(|var| self.memories.iter().any(|memory| memory.left == var));
         if next || op.reads().any(|var| self.is_late(var)) {
             self.late.extend(op.writes());
@@ -302,9 +304,9 @@ impl Cut<'_> {
         op
     }
 
-    /// The level outside of opened step blocks.
+    /// The outermost level of a level of opened step blocks.
     fn outside(&self, mut level: LevelId) -> LevelId {
-        // A level inside maps to a level outside; in a forged program this map may have cycles.
+        // Bounded: in a forged program the map of levels may have cycles.
         for _ in 0..self.levels.len() {
             let Some(&outer) = self.levels.get(&level) else { break };
             level = outer;
@@ -368,7 +370,7 @@ impl Cut<'_> {
         }
         let mut all = self.program.clone();
         all.blocks[0].ops = steps;
-        // Memories that no output needs are not carried.
+        // Memories that no output needs are left out.
         let mut memories: Vec<WindowState> = Vec::new();
         let mut step = loop {
             let left = memories.iter().map(|memory| memory.left);

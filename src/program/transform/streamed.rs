@@ -1,5 +1,5 @@
-//! Streamed programs: inference over long sequences window by window. The values that one window hands to the next are fed
-//! and fetched.
+//! Streamed programs: inference over long sequences, window by window. Values that pass from window to window are fetched after
+//! one window and fed to the next.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,16 +15,17 @@ use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::{StopGradient, VarRole};
 use crate::tensor::StorageKind;
 
-/// A program whose sequences are run in windows of some rows each: see [`Program::streamed`]. Its programs have the
-/// variables of the original program, with their numbers.
+/// The programs that run long sequences in windows of some rows each: see [`Program::streamed`]. They have the variables of the
+/// original program, with the same numbers.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WindowProgram {
     /// The level whose sequences are cut into windows.
     pub level: LevelId,
-    /// The passes over the windows: at most one from the first row to the last, and at most one from the end.
+    /// The passes over the windows: at most one from the first window to the last, and at most one from the last window to the
+    /// first.
     pub passes: Vec<WindowPass>,
-    /// The program that runs once, after the passes: it is fed the variables that they [reached](WindowPass::reached).
+    /// The program that runs once, after the passes. It is fed the variables in [`WindowPass::reached`] of every pass.
     pub rest: Program,
 }
 
@@ -34,9 +35,9 @@ pub struct WindowProgram {
 pub struct WindowPass {
     /// The program that runs at every window.
     pub program: Program,
-    /// The windows run from the end: the last rows of each sequence come first.
+    /// Whether the windows run from the end: the window with the last rows of each sequence runs first.
     pub from_end: bool,
-    /// The values that a window hands to the next one.
+    /// The values that pass from a window to the next window.
     pub carried: Vec<WindowState>,
     /// Outputs with the rows of the sequences: after each run, the rows of the window.
     pub rows: Vec<VarId>,
@@ -44,15 +45,15 @@ pub struct WindowPass {
     pub reached: Vec<VarId>,
 }
 
-/// A value that a window hands to the next one, one row per sequence.
+/// A value that passes from a window (or a step) to the next, with one row per sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WindowState {
     /// The feed that takes the value of the previous window.
     pub fed: VarId,
-    /// The variable that has this window's value.
+    /// The variable that has the value after this window.
     pub left: VarId,
-    /// The value fed to the first window: a variable computed without any row of the sequences. Zeros if `None`.
+    /// The variable with the value for the first window, which does not depend on the rows of the sequences; `None` for zeros.
     pub start: Option<VarId>,
 }
 
@@ -61,7 +62,7 @@ pub struct WindowState {
 enum Availability {
     /// Before the first window.
     Always,
-    /// Its rows are the rows of the sequences: each window knows its own rows.
+    /// At each window: the variable has the rows of the sequences, and each window has some of them.
     Rows(Way),
     /// After the last window.
     AtLast,
@@ -76,7 +77,7 @@ enum Way {
 }
 
 impl Way {
-    /// The order that fits both.
+    /// The order that fits both; an error if one needs the first window first and the other the last window first.
     fn with(self, other: Way) -> Result<Way> {
         match (self, other) {
             (Way::Any, way) | (way, Way::Any) => Ok(way),
@@ -90,12 +91,12 @@ impl Way {
 }
 
 impl Program {
-    /// Returns the part of the program that computes `outputs`, changed such that its sequences can be run in windows of
-    /// some rows each, with the same bits. Each memory starts with a feed, and its last value can be fetched. An operator
-    /// that makes one row per sequence takes the sequence [piece by piece](crate::operator::Hints::pieces).
+    /// Returns the part of the program that computes `outputs`, changed such that the sequences can be run in windows of some
+    /// rows each, with bit-identical results. Each memory starts with the value of a feed, and its last value can be fetched.
+    /// An operator that makes one row per sequence reads the sequence [piece by piece](crate::operator::Hints::pieces).
     ///
-    /// Every recurrent must run over sequences that are fed; recurrents that read each other's rows must run from the same
-    /// end. Every operator between them must be row-wise, take pieces, or read none of their rows.
+    /// Every `recurrent` must run over sequences that are fed. If a `recurrent` reads the rows of another, both must run in the
+    /// same direction. Every other operator on rows of the sequences must be row-wise or accept pieces.
     ///
     /// ```
     /// use unpadded::layers::Gru;
@@ -178,7 +179,7 @@ impl Program {
         Ok(WindowProgram { level, passes, rest })
     }
 
-    /// The level of the sequences that are fed; there must be exactly one.
+    /// The level of the fed sequences that are divided into windows; there must be exactly one.
     fn cut_level(&self, outputs: &[VarId]) -> Result<LevelId> {
         let mut used = self.reads();
         used.extend(outputs);
@@ -227,14 +228,14 @@ impl Making<'_> {
         self.program.var(var).spec().is_some_and(|spec| spec.lod[..] == [self.level])
     }
 
-    /// The availability of a variable. A feed or parameter is always known, but the rows of fed sequences come with their
-    /// windows.
+    /// The availability of a variable. A feed or parameter is always available, except that each window has only its rows of
+    /// the fed sequences.
     fn known(&self, var: VarId) -> Availability {
         let given = if self.cut(var) { Availability::Rows(Way::Any) } else { Availability::Always };
         self.known.get(&var).copied().unwrap_or(given)
     }
 
-    /// The operator that does the same in a window, and the availability of its inputs.
+    /// Rewrites an operator for a window; returns the time from which all its inputs are available, and the new operator.
     fn op(&mut self, op: OpDesc) -> Result<(Availability, OpDesc)> {
         let mut way = None;
         for var in op.reads() {
@@ -275,7 +276,7 @@ impl Making<'_> {
         Ok((known, op))
     }
 
-    /// Rewrites an operator that reads rows of the sequences, and nothing that is known after them.
+    /// Rewrites an operator that reads rows of the sequences, and no value that is known only after the last window.
     fn over_rows(&mut self, op: OpDesc, way: Way) -> Result<OpDesc> {
         let parsed = self.registry.parse(&op.kind, &op.attributes)?;
         let facts = parsed.facts();
@@ -293,7 +294,7 @@ impl Making<'_> {
         }
     }
 
-    /// The operator of one piece, with its carried values as inputs and outputs.
+    /// Rewrites an operator to read one piece, with the values that pass from piece to piece as further inputs and outputs.
     fn piece(&mut self, op: OpDesc, pieces: Pieces) -> Result<OpDesc> {
         let Pieces { into, attributes, carried } = pieces;
         let mut op = OpDesc { kind: into.to_owned(), attributes, ..op };
@@ -320,7 +321,7 @@ impl Making<'_> {
         Ok(op)
     }
 
-    /// Rewrites a recurrent such that its memories start with feeds.
+    /// Rewrites a `recurrent` such that its memories start with the values of feeds.
     fn recurrent(&mut self, op: OpDesc, mut step: StepDesc) -> Result<OpDesc> {
         if let Some(pair) = step.statics.iter().find(|pair| self.cut(pair.outer)) {
             let error = cannot("a recurrent over the rows", "one that sees whole sequences at every step");

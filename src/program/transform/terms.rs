@@ -1,8 +1,10 @@
-//! The terms of a loss: sums and means over rows, whose values for a whole batch follow from the values of its parts.
+//! The terms of a loss: sums and means over rows. Their values for a whole batch follow from their values for the parts of the
+//! batch.
 //!
-//! A batch may come in *parts* of whole sequences: the batches that make one step, the parts of several workers, the batches
-//! in which a data set is measured. Most losses are a function of *totals*, each a sum or a mean over rows: L = f(T₁, …, Tₙ,
-//! θ). Totals of the parts b are added; means are weighted by their rows m:
+//! A batch may be divided into *parts* of whole sequences: the batches that make one training step, the parts of several
+//! workers, the batches of an evaluation. Most losses are a function of *totals*, each a sum or a mean over rows: L = f(T₁, …,
+//! Tₙ, θ). A total of the whole batch follows from its values for the parts b. Sums are added; means are averaged with the
+//! weights m, their numbers of rows:
 //!
 //! ```text
 //! sum    Tᵢ = Σ_b Tᵢb               a part's share sᵢb = 1
@@ -11,8 +13,8 @@
 //! ∂L/∂θ = Σᵢ ∂f/∂Tᵢ Σ_b sᵢb ∂Tᵢb/∂θ + ∂f/∂θ
 //! ```
 //!
-//! The function f is the *head*: operators on variables without rows. Values that only parameters reach, such as a penalty
-//! on weights, belong to the head and count once, whatever the parts.
+//! The function f is the *head*: operators on variables without rows. Values that depend on parameters alone, such as a penalty
+//! on weights, belong to the head. They count once per batch, not once per part.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,15 +34,15 @@ pub(crate) struct LossTerms {
     pub(crate) loss: VarId,
     /// The totals, in the order in which the program computes them.
     pub(crate) totals: Vec<TotalVar>,
-    /// The variables that the head reads directly and no row reaches: parameters, and values computed from them alone.
+    /// The variables that the head reads and that depend on no row: parameters, and values computed from parameters alone.
     pub(crate) givens: Vec<VarId>,
-    /// The variables that the head computes from totals, with the loss among them unless it is a total.
+    /// The variables that the head computes from totals. They include the loss, unless the loss itself is a total.
     head: HashSet<VarId>,
-    /// The variables that rows reach.
+    /// The variables that depend on rows.
     reached: HashSet<VarId>,
-    /// The variables that feeds without rows reach, each with such a feed.
+    /// The variables that depend on feeds without rows, each with one such feed.
     fed: HashMap<VarId, VarId>,
-    /// The operators whose rows depend on the whole part: kind, and the user's line.
+    /// The operators whose output rows depend on all rows of the part: the kind and the user's line of each.
     pub(crate) whole: Vec<(String, String)>,
 }
 
@@ -48,7 +50,7 @@ pub(crate) struct LossTerms {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TotalVar {
     pub(crate) var: VarId,
-    /// The rows whose sum or mean it is; or the scalar weight of a batch in a mean.
+    /// The variable whose rows are summed or averaged; or the scalar weight of a batch in a mean over batches.
     pub(crate) of: VarId,
     pub(crate) kind: Total,
 }
@@ -57,7 +59,7 @@ impl LossTerms {
     /// Returns the terms of `loss`, a variable of the root block without rows.
     ///
     /// # Errors
-    /// If it is not computed from sums and means over rows and from parameters alone, by operators on variables without rows.
+    /// If operators on variables without rows do not compute `loss` from sums and means over rows and from parameters alone.
     pub(crate) fn of(program: &Program, registry: &Registry, loss: VarId) -> Result<Self> {
         let mut terms = Self::empty(loss);
         terms.reach(program);
@@ -68,7 +70,7 @@ impl LossTerms {
         Ok(terms)
     }
 
-    /// Returns the terms of a loss in which a batch counts with the scalar `weight`.
+    /// Returns the terms of a loss that is averaged over batches, with the scalar `weight` as the weight of a batch.
     ///
     /// # Errors
     /// If an operator is not registered.
@@ -96,12 +98,12 @@ impl LossTerms {
         self.head.contains(&var)
     }
 
-    /// Returns whether the loss itself is the one total.
+    /// Returns whether the loss itself is the only total.
     pub(crate) fn is_total(&self) -> bool {
         self.totals.iter().any(|total| total.var == self.loss)
     }
 
-    /// Finds the variables that rows reach, and the variables that feeds without rows reach.
+    /// Finds the variables that depend on rows, and the variables that depend on feeds without rows.
     fn reach(&mut self, program: &Program) {
         let batched = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
         let feeds = program.vars().filter(|(_, var)| var.block == BlockId(0) && var.role == VarRole::Feed);
@@ -158,8 +160,8 @@ impl LossTerms {
         inputs.into_iter().try_for_each(|input| self.walk(program, registry, input))
     }
 
-    /// Finds the operators before the totals whose rows depend on the whole part: operators that declare it, and operators
-    /// that read a number of the whole part beside rows, which are an error if `refuse`.
+    /// Finds the operators before the totals whose output rows depend on all rows of the part: operators that declare it, and
+    /// operators that read rows and a number computed from all rows. The latter are an error if `refuse` is set.
     fn look_for_whole(&mut self, program: &Program, registry: &Registry, refuse: bool) -> Result<()> {
         let batched = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
         let mut needed: HashSet<VarId> = self.totals.iter().flat_map(|total| [total.var, total.of]).collect();
@@ -180,8 +182,8 @@ impl LossTerms {
         Ok(())
     }
 
-    /// The program that computes the gradients of a part: the gradients of the totals are feeds, and the head's gradients
-    /// are left out.
+    /// The program that computes the gradients of a part: the gradients of the totals become feeds, and the backward operators
+    /// of the head are left out.
     pub(crate) fn body(&self, program: &Program) -> Program {
         let mut body = program.clone();
         let seeds: Vec<VarId> = self.totals.iter().filter_map(|t| gradient_of(program, t.var)).collect();
@@ -199,9 +201,9 @@ impl LossTerms {
         let kept = ops.into_iter().filter(|op| !of_head(op) && (op.role == Role::Update || !starts(op)));
         body.blocks[0].ops = only_reached(&body, kept.collect(), &seeds);
         only_run(&mut body);
-        // A parameter that only the head reads gets no gradient from a part.
+        // A parameter that only the head reads has no gradient in the program of a part.
         let Some(fill) = fill else { return body };
-        // An update may write a gradient too, to clip it.
+        // Updates are skipped: clipping writes gradients, too.
         let computed = body.root().ops.iter().filter(|op| op.role != Role::Update);
         let written: HashSet<VarId> = computed.flat_map(OpDesc::writes).collect();
         let orphans =
@@ -253,7 +255,7 @@ impl LossTerms {
 /// The head of a loss, as a program.
 pub(crate) struct Head {
     pub(crate) program: Program,
-    /// The gradient of each total, if one reaches it.
+    /// The gradient of each total; `None` for a total that no gradient reaches.
     pub(crate) seeds: Vec<Option<VarId>>,
     /// The gradients of the parameters that the head reads.
     pub(crate) gradients: Vec<VarId>,
@@ -268,7 +270,7 @@ fn gradient_of(program: &Program, of: VarId) -> Option<VarId> {
     program.vars().find(|(_, var)| var.gradient_of == Some(of)).map(|(id, _)| id)
 }
 
-/// The operators without the backward operators that no gradient reaches any more.
+/// The operators, without the backward operators whose gradients are no longer computed.
 fn only_reached(program: &Program, ops: Vec<OpDesc>, seeds: &[VarId]) -> Vec<OpDesc> {
     let mut there: HashSet<VarId> = seeds.iter().copied().collect();
     let mut kept = Vec::with_capacity(ops.len());
@@ -305,9 +307,9 @@ fn only_run(program: &mut Program) {
     }
 }
 
-/// The operators that `vars` are computed from and whose rows in an evaluation depend on the whole batch: kind, and the
-/// user's line. An operator whose outputs an update reads, such as the mean of a batch norm, evaluates with the kept values
-/// instead.
+/// The operators that `vars` depend on and whose rows, in an evaluation, depend on all rows of the batch: the kind and the
+/// user's line of each. An operator whose outputs an update reads, such as a batch norm's mean, is not among them: an
+/// evaluation reads the kept values instead.
 ///
 /// # Errors
 /// If an operator is not registered.
@@ -336,7 +338,7 @@ pub(crate) fn whole_batch(
     Ok(whole)
 }
 
-/// The error that a loss is no function of totals.
+/// The error that a loss is not a function of totals.
 fn unseen(program: &Program, loss: VarId, op: Option<&OpDesc>, got: &str) -> Error {
     let expected = "sums and means over rows (`sum`, `mean`) and operators on these, so that batches of any sizes add up to it";
     let error = Error::of(ErrorKind::Program, "loss", expected, got).variable(&program.var(loss).name);

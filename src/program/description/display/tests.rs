@@ -5,7 +5,7 @@ use crate::operator::{Attributes, LevelId};
 use crate::program::{Builder, Initializer, Memory, MemoryGradient, StepGradient};
 use crate::tensor::DType;
 
-/// Two products in a step with a memory, its backward pass made by hand, and an update.
+/// A step block with two products and a memory, a hand-made backward pass, and an update.
 pub(in crate::program) fn small_program() -> Program {
     let net = Builder::new().seed(7);
     let x = net.feed("x", DType::F32, &[3], 1);

@@ -77,7 +77,8 @@ fn numbers_depend_on_seed_and_name_alone() {
 fn the_numbers_of_this_version() {
     let uniform = Initializer::new("uniform", Attributes::new().with("low", 0).with("high", 1));
     let got = evaluate(&uniform, &[3], DType::F64, 0, "fc.weight").unwrap();
-    // Computed by a Philox in another language. A change breaks compatibility, and belongs in the changelog.
+    // These numbers were computed by a Philox in another language. A change of them breaks compatibility, and belongs in the
+    // changelog.
     let expected = [0.6448725164112267, 0.1893222632013437, 0.707722959916667];
     assert_eq!(got.as_slice::<f64>().unwrap(), expected);
 }
@@ -110,10 +111,10 @@ fn gates_start_at_their_values() {
     let three = || of(vec![0.5, -1.0, 2.0]);
     assert_eq!(start("gate_biases", three(), &[6]).unwrap(), [0.5, 0.5, -1.0, -1.0, 2.0, 2.0]);
     assert_eq!(start("gate_biases", three(), &[0]).unwrap(), [0.0; 0]);
-    // An LSTM's, gate by gate.
+    // The bias of an LSTM, gate by gate.
     let lstm = start("lstm_bias", Attributes::new().with("forget", 1.0), &[8]).unwrap();
     assert_eq!(start("gate_biases", of(vec![0.0, 1.0, 0.0, 0.0]), &[8]).unwrap(), lstm);
-    // Whole numbers in a file are numbers too.
+    // A file may have whole numbers for floats.
     let whole = Attributes::new().with("values", vec![1, 2]);
     assert_eq!(start("gate_biases", whole, &[2]).unwrap(), [1.0, 2.0]);
     let refused = [

@@ -6,7 +6,7 @@ use crate::program::stored::StoredProgram;
 use crate::program::{Program, StopGradient, VarRole};
 use crate::tensor::DType;
 
-/// The answers of a search through all variables.
+/// The free name for `wish`, found by a search through all variables.
 fn slowly(program: &Program, wish: &str) -> String {
     let taken = |name: &str| program.vars.iter().any(|var| var.name == name);
     let names = std::iter::once(wish.to_owned()).chain((2..).map(|n| format!("{wish}_{n}")));

@@ -1,4 +1,4 @@
-//! The order of operators: a variable is written before it is read, and by one operator alone.
+//! The order of operators: a variable is written before it is read, and only one operator writes it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,8 +8,8 @@ use crate::program::description::op_desc::{OpDesc, Role, SlotVars, StepDesc, Var
 use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::VarRole;
 
-/// The forward operators of a program, indexed by what their backward operators name too: the step block that they run, or
-/// the last variable in their slots (their last output, which no other operator writes).
+/// The forward operators of a program, indexed by keys that their backward operators name, too: the step block, or the last
+/// variable in the slots (the last output, which no other operator writes).
 struct ForwardOps<'a> {
     of_var: HashMap<VarId, Vec<&'a OpDesc>>,
     of_step: HashMap<BlockId, Vec<&'a OpDesc>>,
@@ -54,7 +54,7 @@ impl<'a> ForwardOps<'a> {
 
 impl Program {
     /// Checks that the operators that will run (`live` of the root block, and the operators of their step blocks) read only
-    /// written variables, that each variable is computed once, and that no operator writes what it reads.
+    /// written variables, that each variable is computed once, and that no operator writes a variable that it reads.
     ///
     /// # Errors
     /// The first operator that breaks a rule; the error names it.
