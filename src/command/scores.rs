@@ -11,7 +11,7 @@ use unpadded::recipes::{
     TranslatedText,
 };
 
-/// The most rows of a table of classes.
+/// The maximum number of rows of a table of classes.
 const ROWS: usize = 30;
 /// The most unseen labels that are named.
 const UNSEEN: usize = 10;

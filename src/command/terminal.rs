@@ -56,7 +56,7 @@ pub(crate) fn print(text: impl Display) -> Outcome<()> {
     print_bytes(format!("{}\n", Printable(text)).as_bytes())
 }
 
-/// Writes a part of a line to standard output. An error appears at the end of the line.
+/// Writes a part of a line to standard output. An error is ignored here: the call of [`print`] that ends the line reports it.
 pub(crate) fn print_piece(text: &str) {
     print_bytes(Printable(text).to_string().as_bytes()).ok();
 }
@@ -76,7 +76,7 @@ pub(crate) fn shown(text: &str) -> String {
     Printable(text).to_string().replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// Returns the columns of the line that shows an answer to people.
+/// Returns the columns of an answer that is printed as text, not as JSON.
 pub(crate) fn columns(answer: &Answer) -> Vec<String> {
     let labelled = |label: &str, p: f32| [shown(label), format!("{p:.3}")];
     match answer {

@@ -441,8 +441,8 @@ impl TagScheme {
     /// ```
     ///
     /// # Errors
-    /// If the tags are of a scheme, but some sentences break it: the message has the first of these sentences and their
-    /// number.
+    /// If the tags are of a scheme, but some sentences break it: the message names the first such sentence, and the count of
+    /// such sentences.
     #[track_caller]
     pub fn of<'a>(sentences: impl IntoIterator<Item = &'a [String]>) -> Result<Tagging> {
         let sentences: Vec<&[String]> = sentences.into_iter().collect();

@@ -18,7 +18,7 @@ impl Serialize for Csr {
     }
 }
 
-/// The read parts pass the checks of [`Csr::new`].
+/// [`Csr::new`] checks the parts that were read.
 impl<'de> Deserialize<'de> for Csr {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (shape, indptr, indices, values): (Vec<usize>, Vec<i64>, Vec<i64>, Dense) =

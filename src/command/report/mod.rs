@@ -27,7 +27,7 @@ use frame::{foot, head};
 pub(super) use text::escape;
 use text::{cut, put};
 
-/// The most characters of a configuration that are shown.
+/// The maximum number of characters of a configuration that are shown.
 const CONFIG: usize = 100_000;
 
 /// Returns the report as an HTML document.

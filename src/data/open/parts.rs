@@ -240,9 +240,9 @@ impl DataPaths {
 
     /// Finds the training, validation and test data of a path. In a folder, they are the files or folders with the names of
     /// parts, such as `train.tsv`, `dev.tsv` and `test.tsv`, or `train/` and `valid/`. For `folder/*.{de,en}`, they are the
-    /// files in the folder with these extensions, also with `.gz`: two per part, the sources first. In a JSON file, they are the
-    /// lists of its object, such as `data.json!train`. An exact name of a part is preferred to a name that contains it. Any
-    /// other path is training data as a whole.
+    /// files in the folder with these extensions, also with `.gz`: two per part, the sources first. In a JSON file, each part
+    /// is a list in the object of the file: `data.json!train` is the list `train`. An exact name of a part is preferred to a name
+    /// that contains it. Any other path is training data as a whole.
     ///
     /// # Errors
     /// If the path cannot be read, or has two files for a part. For `train.de` and `train.en`, the message explains how to

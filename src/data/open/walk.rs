@@ -68,7 +68,7 @@ impl Walk {
         }
     }
 
-    /// Passes the byte that [`Self::peek`] returned.
+    /// Moves past the byte that [`Self::peek`] returned.
     pub(super) fn pass(&mut self) {
         self.input.consume(1);
     }

@@ -101,7 +101,7 @@ fn not_finite(what: &str, number: f64, place: &str) -> Error {
     Error::of(ErrorKind::NotFinite, what, "finite numbers", format!("{number}{place}; nothing was updated"))
 }
 
-/// The first number that is not finite, after the number of its row; `None` if all numbers are finite.
+/// The first number that is not finite, as (number of its row, number); `None` if all numbers are finite.
 fn found(storage: &Storage) -> Option<(usize, f64)> {
     match storage {
         Storage::Dense(dense) => in_dense(dense),

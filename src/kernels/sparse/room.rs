@@ -7,7 +7,8 @@ use crate::kernels::float::Float;
 use crate::kernels::path::Arithmetic;
 use crate::kernels::rows::RowMerge;
 
-/// The maximum number of columns per entry for which a row of sums has a sum for every column. With at most [`ALWAYS`] columns,
+/// Limit of columns per entry: below it, a row of sums has a sum for every column; above it, columns with entries are
+/// renumbered. With at most [`ALWAYS`] columns,
 /// it always has.
 const COLUMNS_AN_ENTRY: usize = 4;
 const ALWAYS: usize = 1 << 16;

@@ -118,7 +118,7 @@ operator! {
     }
 }
 
-/// Reads the storage of the table's gradient, dense or selected rows; returns dense if the attribute is missing.
+/// Reads the attribute of the storage of the table's gradient: dense or selected rows; dense if the attribute is missing.
 fn table_gradient(attributes: &Attributes, name: &str) -> Result<StorageKind> {
     match or_default(attributes, name, StorageKind::Dense)? {
         storage @ (StorageKind::Dense | StorageKind::SelectedRows) => Ok(storage),

@@ -84,7 +84,7 @@ pub(in crate::ops) trait DeferredRule: Send + Sync {
     fn rests(&self) -> bool;
     /// Returns whether `other` is the same rule with the same settings, so that both make the same moves.
     fn is(&self, other: &dyn Any) -> bool;
-    /// Returns a copy for [`Self::is`].
+    /// Returns a copy of this rule, with which [`Self::is`] compares the rule of later updates.
     fn copied(&self) -> Box<dyn Any + Send>;
 }
 
