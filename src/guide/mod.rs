@@ -27,33 +27,33 @@
 /// [how_do_i#resume-after-a-stop]: crate::guide::how_do_i#resume-after-a-stop
 /// [how_do_i#start-from-pre-trained-word-vectors]: crate::guide::how_do_i#start-from-pre-trained-word-vectors
 /// [lod]: crate::guide::lod
-#[cfg_attr(doc, doc = include_str!("first_model.md"))]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("first_model.md"))]
 pub mod first_model {}
 
 /// Sequences in memory, with drawings, and the effect of operators on them.
-#[cfg_attr(doc, doc = include_str!("lod.md"))]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("lod.md"))]
 pub mod lod {}
 
 /// A recurrent cell of your own: memories, static inputs, the operators that a step may contain.
 ///
 /// [structured#attention-in-the-step]: crate::guide::structured#attention-in-the-step
-#[cfg_attr(doc, doc = include_str!("cells.md"))]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("cells.md"))]
 pub mod cells {}
 
 /// Embeddings with sparse gradients, bags of words, update rules, the key-value store.
-#[cfg_attr(doc, doc = include_str!("sparse.md"))]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("sparse.md"))]
 pub mod sparse {}
 
 /// Tags that depend on each other (CRF), labels without positions (CTC), attention in the step.
 ///
 /// [generation]: crate::guide::generation
-#[cfg_attr(doc, doc = include_str!("structured.md"))]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("structured.md"))]
 pub mod structured {}
 
 /// Text generation: greedy, sampling, beam search, sessions, many callers at once.
 ///
 /// [structured#attention-in-the-step]: crate::guide::structured#attention-in-the-step
-#[cfg_attr(doc, doc = include_str!("generation.md"))]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("generation.md"))]
 pub mod generation {}
 
 /// The command: file formats, tasks, what to tune first, rare classes, the report, the way to a service.
@@ -62,33 +62,33 @@ pub mod generation {}
 /// [fine_tuning]: crate::guide::fine_tuning
 /// [generation]: crate::guide::generation
 /// [settings]: crate::guide::settings
-#[cfg_attr(doc, doc = include_str!("without_rust.md"))]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("without_rust.md"))]
 pub mod without_rust {}
 
 /// Models without Rust: the tasks of the command, and every setting.
 ///
 /// [fine_tuning]: crate::guide::fine_tuning
 /// [several_machines]: crate::guide::several_machines
-#[cfg_attr(doc, doc = include_str!("settings.md"))]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("settings.md"))]
 pub mod settings {}
 
 /// Seeds, folds, hyperparameter search, ensembles.
-#[cfg_attr(doc, doc = include_str!("experiments.md"))]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("experiments.md"))]
 pub mod experiments {}
 
 /// Starting from a trained model: new words and labels, a language model below, gradual unfreezing.
-#[cfg_attr(doc, doc = include_str!("fine_tuning.md"))]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("fine_tuning.md"))]
 pub mod fine_tuning {}
 
 /// Training over `mpirun` or Slurm: starting, parts and bits, failures.
-#[cfg_attr(doc, doc = include_str!("several_machines.md"))]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("several_machines.md"))]
 pub mod several_machines {}
 
 /// Decisions that may surprise, with their reasons.
 ///
 /// [generation]: crate::guide::generation
 /// [sparse]: crate::guide::sparse
-#[cfg_attr(doc, doc = include_str!("why.md"))]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("why.md"))]
 pub mod why {}
 
 /// Short answers to common tasks, to copy.
@@ -97,7 +97,7 @@ pub mod why {}
 /// [first_model]: crate::guide::first_model
 /// [generation#many-callers-at-once]: crate::guide::generation#many-callers-at-once
 /// [lod#two-levels-in-a-model]: crate::guide::lod#two-levels-in-a-model
-#[cfg_attr(doc, doc = include_str!("how_do_i.md"))]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("how_do_i.md"))]
 pub mod how_do_i {}
 
 /// The same model in PyTorch and in this crate, and a table of names.
@@ -105,18 +105,18 @@ pub mod how_do_i {}
 /// [cells]: crate::guide::cells
 /// [how_do_i#import-from-pytorch]: crate::guide::how_do_i#import-from-pytorch
 /// [lod]: crate::guide::lod
-#[cfg_attr(doc, doc = include_str!("coming_from_pytorch.md"))]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("coming_from_pytorch.md"))]
 pub mod coming_from_pytorch {}
 
 /// The same model in Keras and in this crate, and a table of names.
 ///
 /// [how_do_i#weigh-rare-classes-class-weights]: crate::guide::how_do_i#weigh-rare-classes-class-weights
 /// [lod]: crate::guide::lod
-#[cfg_attr(doc, doc = include_str!("coming_from_keras.md"))]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("coming_from_keras.md"))]
 pub mod coming_from_keras {}
 
 /// The same model in Paddle and in this crate, and a table of names.
 ///
 /// [coming_from_pytorch]: crate::guide::coming_from_pytorch
-#[cfg_attr(doc, doc = include_str!("coming_from_paddle.md"))]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("coming_from_paddle.md"))]
 pub mod coming_from_paddle {}
