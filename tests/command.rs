@@ -8,6 +8,8 @@ mod console;
 mod ensembles;
 #[path = "command/kinds.rs"]
 mod kinds;
+#[path = "command/limits.rs"]
+mod limits;
 #[path = "command/lines.rs"]
 mod lines;
 #[path = "command/outputs.rs"]
@@ -300,107 +302,6 @@ fn all_settings_that_make_no_sense_are_named() {
         let name = setting.split('=').next().unwrap();
         assert!(said.contains(&format!("{name}: expected")), "{name}: {said}");
     }
-}
-
-#[test]
-fn files_that_are_larger_than_memory_are_left_where_they_are() {
-    let place = Place::new("window");
-    place.write("reviews.tsv", &reviews());
-    let train = with(&["train", "--train", "reviews.tsv", "--set", "data.window=16"], &["--run", "run"]);
-    let last = place.json(&[&train[..], &["--epochs", "6", "--json"]].concat(), "");
-    assert_eq!(last["value"], 100.0, "{last}");
-    // The held-out texts are the same as of texts in memory.
-    let held_out = |settings: &[&str]| {
-        let check = [&["data", "check", "reviews.tsv", "--json"][..], settings].concat();
-        place.json(&check, "")["held_out"].as_u64().unwrap()
-    };
-    let held = held_out(&[]);
-    assert!(held > 0 && held_out(&["--set", "data.window=16"]) == held, "{held}");
-    place.write("longer.tsv", &(reviews() + "no label\n"));
-    let longer = with(&["train", "--train", "longer.tsv", "--set", "data.window=16"], &["--run", "none"]);
-    let before = place.files();
-    assert!(place.refused(&longer).contains("longer.tsv:121:"));
-    let of_built_in = ["train", "--task", "tag", "--set", "data.window=16", "--run", "none"];
-    let of_none = ["train", "--train", "reviews.tsv", "--set", "data.window=0", "--run", "none"];
-    for of in [&of_none[..], &of_built_in] {
-        let said = place.refused(of);
-        assert!(said.contains("data.window: expected"), "{said}");
-    }
-    assert_eq!(place.files(), before);
-}
-
-#[cfg(unix)]
-#[test]
-fn files_that_change_while_they_are_read_anew_end_the_training() {
-    let place = Place::new("changes");
-    place.write("reviews.tsv", &reviews());
-    let train = with(
-        &["train", "--train", "reviews.tsv", "--set", "data.window=16"],
-        &["--epochs", "100000", "--run", "run"],
-    );
-    let child = place.command(&train).spawn().unwrap();
-    wait_for(&place.0.join("run"), 2);
-    place.write("reviews.tsv", &(reviews() + "it was fine\tgood\n"));
-    let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(
-        said.contains("reviews.tsv") && said.contains("as it was when it was first opened, got"),
-        "{said}"
-    );
-    assert!(place.0.join("run/last.ckpt").is_file());
-}
-
-#[cfg(unix)]
-#[test]
-fn a_limit_of_file_sizes_is_an_error_and_leaves_the_checkpoint() {
-    let place = Place::new("file-limit");
-    place.write("reviews.tsv", &reviews());
-    let wide = ["--set", "model.hidden=64"];
-    let train = [&["train", "--train", "reviews.tsv", "--run", "run", "--epochs", "1"], &wide[..]].concat();
-    place.said(&train, "");
-    let [last, metrics] =
-        ["last.ckpt", "metrics.jsonl"].map(|name| fs::read(place.0.join("run").join(name)).unwrap());
-    let limited = |kib: &str, arguments: &str| {
-        let mut command = Command::new("sh");
-        command.args([
-            "-c",
-            &format!("ulimit -f {kib}; exec \"$0\" {arguments}"),
-            env!("CARGO_BIN_EXE_unpadded"),
-        ]);
-        let output = command.current_dir(&place.0).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        said
-    };
-    let said = limited("64", "train --resume run --epochs 2");
-    assert!(said.contains("last.ckpt") && said.contains("File too large"), "{said}");
-    assert_eq!(fs::read(place.0.join("run/last.ckpt")).unwrap(), last);
-    assert_eq!(fs::read(place.0.join("run/metrics.jsonl")).unwrap(), metrics);
-    let said = limited("1", "train --train reviews.tsv --run new");
-    assert!(said.contains("config.toml") && said.contains("File too large"), "{said}");
-    let left: Vec<_> = fs::read_dir(place.0.join("new")).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(left, [".lock"]);
-}
-
-#[test]
-fn what_has_no_end_is_bounded_and_the_limit_named() {
-    let place = Place::new("bounds");
-    place.write("reviews.tsv", &reviews());
-    place.write("large.toml", &"# more\n".repeat(200_000));
-    let before = place.files();
-    assert!(place.refused(&["train", "large.toml"]).contains("expected a config of at most 1048576 bytes"));
-    #[cfg(unix)]
-    assert!(place.refused(&["train", "/dev/zero"]).contains("expected a config of at most 1048576 bytes"));
-    let refused = |setting: &str| {
-        place.refused(&["train", "--train", "reviews.tsv", "--run", "none", "--set", setting])
-    };
-    assert!(refused("model.layers=65").contains("model.layers: expected at most 64, got 65"));
-    if cfg!(target_os = "linux") {
-        let said = refused("model.hidden=10000000");
-        assert!(said.contains("memory of the model's parameters: expected at most"), "{said}");
-    }
-    assert_eq!(place.files(), before);
 }
 
 #[test]

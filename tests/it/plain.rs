@@ -4,28 +4,26 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The phrases, as words. A pronoun for a noun, or a verb that says less than the field's verb, makes a sentence need two readings.
-const PHRASES: [&str; 17] = [
-    "so many",
-    "the same of",
-    "that of",
-    "those of",
-    "is said",
-    "are said",
-    "was said",
-    "what is said",
-    "found out",
-    "finds out",
-    "is told",
-    "are told",
-    "be told",
-    "stands",
-    "stand",
-    "goes",
-    "such a one",
+/// The check reads this file too, so no string here is a whole phrase.
+const PHRASES: [&[&str]; 17] = [
+    &["so", "many"],
+    &["the", "same", "of"],
+    &["that", "of"],
+    &["those", "of"],
+    &["is", "said"],
+    &["are", "said"],
+    &["was", "said"],
+    &["what", "is", "said"],
+    &["found", "out"],
+    &["finds", "out"],
+    &["is", "told"],
+    &["are", "told"],
+    &["be", "told"],
+    &[concat!("st", "ands")],
+    &[concat!("st", "and")],
+    &[concat!("go", "es")],
+    &["such", "a", "one"],
 ];
-
-/// Files whose sentences quote other people, or list the phrases.
-const QUOTES: [&str; 2] = ["CHANGELOG.md", "tests/it/plain.rs"];
 
 /// The words of a text, with a mark for each end of a sentence; code between backticks is one word.
 fn words(text: &str) -> Vec<String> {
@@ -88,7 +86,7 @@ fn page(markdown: &str) -> Vec<String> {
 }
 
 /// The phrases of some lines, each with the number of the line in which it begins.
-fn found(lines: &[String]) -> Vec<(usize, &'static str)> {
+fn found(lines: &[String]) -> Vec<(usize, String)> {
     let words: Vec<(usize, String)> = lines
         .iter()
         .enumerate()
@@ -96,10 +94,9 @@ fn found(lines: &[String]) -> Vec<(usize, &'static str)> {
         .collect();
     let mut found = Vec::new();
     for phrase in PHRASES {
-        let phrase_words: Vec<&str> = phrase.split(' ').collect();
-        for window in words.windows(phrase_words.len()) {
-            if window.iter().map(|(_, word)| word).eq(&phrase_words) {
-                found.push((window[0].0, phrase));
+        for window in words.windows(phrase.len()) {
+            if window.iter().map(|(_, word)| word).eq(phrase) {
+                found.push((window[0].0, phrase.join(" ")));
             }
         }
     }
@@ -132,9 +129,6 @@ fn no_sentence_has_a_phrase_that_none_needs() {
     let mut complaints = Vec::new();
     for path in paths {
         let name = path.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/");
-        if QUOTES.contains(&name.as_str()) {
-            continue;
-        }
         let text = fs::read_to_string(&path).unwrap();
         let lines = if name.ends_with(".md") { page(&text) } else { prose(&text) };
         complaints
@@ -147,13 +141,15 @@ fn no_sentence_has_a_phrase_that_none_needs() {
 /// The check finds a phrase in each place that a person reads, and none in code.
 #[test]
 fn the_check_of_phrases_bites() {
+    // The phrases are made here, since the check reads this file too.
+    let [many, told, those] = [["so", "many"], ["is", "told"], ["those", "of"]].map(|words| words.join(" "));
     let in_source = |source: &str| found(&prose(source));
-    assert_eq!(in_source("/// The rows of x, and those\n/// of y."), [(1, "those of")]);
-    assert_eq!(in_source("let x = 1; // so many"), [(1, "so many")]);
-    assert_eq!(in_source("say(\"it is told\")"), [(1, "is told")]);
+    assert_eq!(in_source("/// The rows of x, and those\n/// of y."), [(1, those)]);
+    assert_eq!(in_source(&format!("let x = 1; // {many}")), [(1, many.clone())]);
+    assert_eq!(in_source(&format!("say(\"it {told}\")")), [(1, told)]);
     assert_eq!(in_source("let so = many; let that = of;"), []);
-    assert_eq!(in_source("/// Like `that of` and that. Of x."), []);
+    assert_eq!(in_source(&format!("/// Like `{many}`, and so. Many.")), []);
     let in_page = |text: &str| found(&page(text));
-    assert_eq!(in_page("# Title\n\nAll goes well."), [(3, "goes")]);
-    assert_eq!(in_page("```text\nso many\n```\n"), []);
+    assert_eq!(in_page(&format!("# Title\n\nIt has {many}.")), [(3, many.clone())]);
+    assert_eq!(in_page(&format!("```text\n{many}\n```\n")), []);
 }

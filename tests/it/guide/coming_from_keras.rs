@@ -1,7 +1,8 @@
 //! The programs of the page `src/guide/coming_from_keras.md`, whole: the page shows the lines that teach.
 
+use super::Folder;
+
 #[test]
-#[ignore = "its files are the reader's"]
 fn a_classifier() -> unpadded::Result<()> {
     use unpadded::data::{Batching, Field, Loader, Samples};
     use unpadded::layers::{Embedding, Lstm};
@@ -10,6 +11,8 @@ fn a_classifier() -> unpadded::Result<()> {
     use unpadded::train::{Trainer, Until};
     use unpadded::{Builder, DType};
     let (texts, labels) = (vec![vec![1i64, 2, 3], vec![4]], vec![0i64, 1]);
+    let folder = Folder::new("keras")?;
+    let path = &folder.file("model.ckpt");
     let dev = Loader::new([vec![Field::from(vec![1i64, 2]), 0i64.into()]].into_iter().collect::<Samples>(), &["words", "label"])?;
 
     let net = Builder::new().seed(1);
@@ -22,7 +25,8 @@ fn a_classifier() -> unpadded::Result<()> {
     let mut trainer = Trainer::new(net, loss, &Adam::new(1e-3).clip_global_norm(1.0))?
         .metric(Accuracy::new(logits, label))
         .patience(3) // a predictor has the best epoch
-        .checkpoint("model.ckpt");
+        .checkpoint(path); // such as "model.ckpt"
+    let mut trainer = trainer.progress(unpadded::train::Progress::Quiet);
 
     let samples: Samples = texts.into_iter().zip(labels).map(|(ids, label)| vec![Field::from(ids), label.into()]).collect();
     let train = Loader::new(samples, &["words", "label"])?.batching(Batching::Sequences(32)).shuffle(1);

@@ -1,5 +1,11 @@
 //! The programs of the page `src/guide/generation.md`, whole: the page shows the lines that teach.
 
+use super::{FirstModel, Folder, first_model};
+use unpadded::layers::{Embedding, Gru};
+use unpadded::optimizer::Adam;
+use unpadded::train::Trainer;
+use unpadded::{Builder, DType, Result};
+
 #[test]
 fn generation() -> unpadded::Result<()> {
     use unpadded::data::{Field, Loader, Samples};
@@ -56,11 +62,13 @@ fn generation() -> unpadded::Result<()> {
 }
 
 #[test]
-#[ignore = "its files are the reader's"]
 fn generation_from_a_source() -> unpadded::Result<()> {
     use unpadded::Variable;
     use unpadded::predict::{Beam, Generation, Predictor};
-    let predictor = Predictor::load("translate.ckpt")?;
+    let folder = Folder::new("translator")?;
+    let path = &folder.file("translate.ckpt");
+    translator()?.for_inference()?.save(path)?;
+    let predictor = Predictor::load(path)?; // a translator, such as "translate.ckpt"
     let generator = predictor.generator("given", "logits")?;
     let sources = Variable::from_sequences(&[vec![5i64, 9, 2], vec![7]])?;
     let options = Generation::new(0).stop(1).max_steps(40);
@@ -74,33 +82,72 @@ fn generation_from_a_source() -> unpadded::Result<()> {
 }
 
 #[test]
-#[ignore = "its files are the reader's"]
 fn sessions() -> unpadded::Result<()> {
     use unpadded::predict::Predictor;
     use unpadded::Variable;
-    let predictor = Predictor::load("char_lm.ckpt")?;
+    let predictor = Predictor::new(language_model()?.for_inference()?, &unpadded::ops::catalogue())?;
     let mut session = predictor.session(&["logits"])?;
     session.step(&[("x", &Variable::dense(unpadded::ndarray::array![12i64]))])?;
     let bytes = session.save()?;
     let mut later = predictor.session(&["logits"])?;
     later.restore(&bytes)?;
+    for session in [&mut session, &mut later] {
+        session.step(&[("x", &Variable::dense(unpadded::ndarray::array![3i64]))])?;
+    }
+    assert_eq!(session.output("logits")?, later.output("logits")?);
     Ok(())
 }
 
 #[test]
-#[ignore = "its files are the reader's"]
 fn many_callers_at_once() -> unpadded::Result<()> {
     use unpadded::predict::Predictor;
     use unpadded::Variable;
-    let queue = Predictor::load("model.ckpt")?.queue();
-    std::thread::scope(|threads| {
-        for request in [vec![3i64, 1], vec![4, 1, 5, 9, 2]] {
-            let queue = &queue;
-            threads.spawn(move || {
-                let words = Variable::from_sequence(request)?;
-                queue.run(&[("words", &words)], &["logits"])
-            });
-        }
+    let folder = Folder::new("queue")?;
+    let path = &folder.file("model.ckpt");
+    let FirstModel { net, logits, loss, .. } = first_model();
+    let adam = unpadded::optimizer::Adam::new(1e-3);
+    let mut trainer = unpadded::train::Trainer::new(net, loss, &adam)?.output("logits", logits);
+    trainer.for_inference()?.save(path)?;
+    let queue = Predictor::load(path)?.queue(); // such as "model.ckpt"
+    let requests = [vec![3i64, 1], vec![4, 1, 5, 9, 2]];
+    let answers = std::thread::scope(|threads| {
+        let ask = |request: Vec<i64>| {
+            let words = Variable::from_sequence(request)?;
+            queue.run(&[("words", &words)], &["logits"])
+        };
+        requests.map(|request| threads.spawn(move || ask(request))).map(|thread| thread.join().unwrap())
     });
+    for logits in answers {
+        println!("{:?}", logits?[0].as_slice::<f32>()?);
+    }
     Ok(())
 }
+
+/// Models of which programs of this page generate.
+mod models {
+    use super::*;
+
+    /// The next token, given a source and the tokens before it.
+    pub(super) fn translator() -> Result<Trainer> {
+        let net = Builder::new().seed(1);
+        let source = net.feed("source", DType::I64, &[], 1);
+        let given = net.feed("given", DType::I64, &[], 1);
+        let next = net.feed_like("next", DType::I64, &[], given);
+        let read = source.embedding(Embedding::new(10, 8)).gru(8).sequence_pool(unpadded::ops::Pool::Last);
+        let states = net.layer(Gru::new(8).initial(read)).of(given.embedding(Embedding::new(10, 8)));
+        let logits = states.linear(10);
+        let loss = logits.cross_entropy(next).mean();
+        Ok(Trainer::new(net, loss, &Adam::new(1e-3))?.output("logits", logits))
+    }
+
+    /// The next token, given the tokens before it.
+    pub(super) fn language_model() -> Result<Trainer> {
+        let net = Builder::new().seed(1);
+        let x = net.feed("x", DType::I64, &[], 1);
+        let next = net.feed_like("next", DType::I64, &[], x);
+        let logits = x.embedding(Embedding::new(20, 8)).gru(8).linear(20);
+        let loss = logits.cross_entropy(next).mean();
+        Ok(Trainer::new(net, loss, &Adam::new(1e-3))?.output("logits", logits))
+    }
+}
+use models::{language_model, translator};
