@@ -139,11 +139,11 @@ impl Error {
     pub(crate) fn io(what: impl Into<String>, verb: &str, error: &std::io::Error) -> Self {
         use std::io::ErrorKind::{NotFound, PermissionDenied, StorageFull};
         let (expected, got) = match error.kind() {
-            NotFound if verb == "read" => ("a file".to_owned(), format!("none there ({error})")),
+            NotFound if verb == "read" => ("a file".to_owned(), format!("none ({error})")),
             NotFound => ("a folder where it can be written".to_owned(), format!("none ({error})")),
             PermissionDenied => (format!("permission to {verb} it"), format!("none ({error})")),
             StorageFull => ("room to write it".to_owned(), format!("a full disk ({error})")),
-            _ => (format!("the system to {verb} it"), format!("an error ({error})")),
+            _ => (format!("to {verb} it"), format!("an error of the operating system ({error})")),
         };
         Self::of(ErrorKind::Io, what, expected, got).caused_by(match error.raw_os_error() {
             Some(code) => std::io::Error::from_raw_os_error(code),

@@ -350,7 +350,7 @@ impl Checkpoint {
             let inside = |desc: &VarDesc| desc.block.0 != 0 && section == METRIC;
             if found.is_none_or(|desc| inside(desc) || desc.spec().is_none()) {
                 let got = format!("`{of}`");
-                let expected = if section == METRIC { "a tensor outside step blocks" } else { "a tensor" };
+                let expected = if section == METRIC { "a tensor of the root block" } else { "a tensor" };
                 return Err(wrong(&about(section, name), expected, &got));
             }
         }

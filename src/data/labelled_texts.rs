@@ -184,8 +184,8 @@ mod tests {
         );
         message(other.labels().map(drop), "labels in `some.tsv`: expected at least two, got `maybe` alone");
         let often = Limits { min_count: 2, ..Limits::default() };
-        let none = "tokens of a vocabulary: expected at least one that occurs 2 times and has room, got 2 distinct ones, \
-                    none of them so; in `some.tsv`";
+        let none = "tokens of a vocabulary: expected at least one token that occurs 2 times or more and fits into the size \
+                    limit, got none among 2 distinct tokens; in `some.tsv`";
         message(some.vocabulary(&cut, &often).map(drop), none);
     }
 }

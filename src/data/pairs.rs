@@ -235,7 +235,7 @@ mod tests {
         let often = Limits { min_count: 2, ..Limits::default() };
         refused(
             some.targets(&cut, &often),
-            "tokens of a vocabulary: expected at least one that occurs 2 times",
+            "tokens of a vocabulary: expected at least one token that occurs 2 times",
         );
     }
 }

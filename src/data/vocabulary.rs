@@ -157,8 +157,11 @@ impl TokenCounts {
         let frequent = kept.partition_point(|(_, count)| *count >= limits.min_count);
         let left_out: u64 = kept.split_off(frequent.min(room)).iter().map(|(_, count)| count).sum();
         if kept.is_empty() {
-            let expected = format!("at least one that occurs {} times and has room", limits.min_count.max(1));
-            let got = format!("{distinct} distinct ones, none of them so");
+            let expected = format!(
+                "at least one token that occurs {} times or more and fits into the size limit",
+                limits.min_count.max(1)
+            );
+            let got = format!("none among {distinct} distinct tokens");
             return Err(Error::new("tokens of a vocabulary", expected, got));
         }
         let unknown = limits.specials.iter().position(|special| special == Vocabulary::UNKNOWN);
@@ -422,10 +425,10 @@ mod tests {
     #[test]
     fn what_makes_no_vocabulary_is_refused() {
         let of = |tokens: &[&str], limits: &Limits| Vocabulary::of(tokens, limits).unwrap_err().to_string();
-        let expected = "tokens of a vocabulary: expected at least one that occurs 2 times and has room, got 1 distinct \
-                        ones, none of them so";
+        let expected = "tokens of a vocabulary: expected at least one token that occurs 2 times or more and fits into the size \
+                        limit, got none among 1 distinct tokens";
         assert_eq!(of(&["a"], &limits(2, 9, &[])), expected);
-        assert!(of(&[], &Limits::default()).ends_with("got 0 distinct ones, none of them so"));
+        assert!(of(&[], &Limits::default()).ends_with("got none among 0 distinct tokens"));
         assert_eq!(
             of(&["a"], &limits(1, 9, &["x", "x"])),
             "specials of a vocabulary: expected each once, got `x` twice"

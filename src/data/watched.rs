@@ -46,9 +46,9 @@ impl FileChange {
     }
 
     fn error(&self, what: &str) -> Error {
-        let expected = "the file as it was when it was first opened";
+        let expected = "the file unchanged since it was first opened";
         let got = format!(
-            "{self}: data must stay as they are while they are read; begin again with a copy that does"
+            "{self}: a file must not change while it is read; begin again with a copy that does not change"
         );
         Error::of(ErrorKind::Io, what, expected, got)
     }
@@ -98,7 +98,7 @@ impl WatchedFile {
     pub(super) fn open(self: &Arc<Self>) -> Result<Reading> {
         let what = || format!("file `{}`", self.path.display());
         let wrong = |e: io::Error| match e.kind() {
-            io::ErrorKind::NotFound => FileChange("none there: it was removed".into()).error(&what()),
+            io::ErrorKind::NotFound => FileChange("none: it was removed".into()).error(&what()),
             _ => Error::io(what(), "read", &e),
         };
         // The kind of the file is checked before the opening, because opening a pipe waits for a writer.

@@ -379,7 +379,7 @@ impl Executor {
         match self.done {
             Some(Stage::Gradients) => Ok(()),
             Some(stage) => wrong(expected, &format!("one until {stage:?}")),
-            None => wrong(expected, "none that succeeded"),
+            None => wrong(expected, "none that was successful"),
         }
     }
 
@@ -457,7 +457,7 @@ impl Executor {
             return named(wrong("a computed variable", "a persistent one; ask the scope".to_owned()));
         }
         let Some(stage) = self.done else {
-            return named(wrong("a run that succeeded", "none".to_owned()));
+            return named(wrong("a successful run before it", "none".to_owned()));
         };
         let makers = self.program.root().ops.iter().filter(|op| op.writes().any(|v| v == id));
         if makers.map(|op| Stage::of(op.role)).min().is_some_and(|needed| needed > stage) {

@@ -437,7 +437,7 @@ pub(super) fn state_width(net: &Builder, slot: &str, state: Var, like: &Spec, wi
     if spec.dtype == like.dtype && spec.batched() && spec.width() == width {
         return Some(());
     }
-    let expected = format!("{} rows of {width} numbers, one a sequence", like.dtype);
+    let expected = format!("{} rows of {width} numbers, one for each sequence", like.dtype);
     let error = Error::new(format!("initial `{slot}`"), expected, spec.to_string());
     net.refuse(error.variable(net.name_of(state)));
     None

@@ -123,8 +123,9 @@ fn errors_name_this_file() {
     let initial =
         [net.lstm(x, Lstm::new(2).initial(h, c)).refused(), net.gru(x, Gru::new(2).initial(c)).refused()];
     for (error, slot) in initial.iter().zip(["c", "h"]) {
-        let expected =
-            format!("variable `c`: initial `{slot}`: expected f32 rows of 2 numbers, one a sequence, got");
+        let expected = format!(
+            "variable `c`: initial `{slot}`: expected f32 rows of 2 numbers, one for each sequence, got"
+        );
         assert!(error.to_string().contains(&expected), "{error}");
     }
     let narrow = net.parameter("narrow", DType::F32, &[3, 8], init::zeros());

@@ -228,7 +228,7 @@ impl Lod {
 
     fn repeated(&self, times: &[usize]) -> Result<Vec<usize>> {
         if times.len() != self.sequences() {
-            let expected = format!("{}, one a sequence", self.sequences());
+            let expected = format!("{}, one for each sequence", self.sequences());
             return Err(Error::new("repetitions", expected, times.len().to_string()));
         }
         let mut taken = reserved(total(times.iter().map(|&n| 0..n))?, "repeated sequences")?;
@@ -260,7 +260,11 @@ impl Lod {
     fn check_order(&self, order: &[usize]) -> Result<()> {
         let n = self.sequences();
         if order.len() != n {
-            return Err(Error::new("order", format!("{n} numbers, one a sequence"), order.len().to_string()));
+            return Err(Error::new(
+                "order",
+                format!("{n} numbers, one for each sequence"),
+                order.len().to_string(),
+            ));
         }
         self.check_sequences(order)?;
         let mut seen = vec![false; n];

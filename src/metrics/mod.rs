@@ -487,7 +487,7 @@ fn one_a_row(metric: &str, values: &Variable) -> Result<usize> {
         [rows] | [rows, 1] => Ok(*rows),
         other => {
             let (what, got) = (format!("metric `{metric}`"), format!("shape {other:?}"));
-            Err(Error::new(what, "values, one a row", got))
+            Err(Error::new(what, "one value for each row", got))
         }
     }
 }

@@ -356,7 +356,7 @@ fn what_does_not_fit_is_refused_and_leaves_the_sums() {
         &[logits(), labels(0, -1)],
         "labels of 0 to below 4, got -1",
     );
-    refuse(&mut Loss::new(x), &[logits()], "one a row, got shape [2, 4]");
+    refuse(&mut Loss::new(x), &[logits()], "one value for each row, got shape [2, 4]");
     let whole = Variable::dense(Array2::<i64>::zeros((2, 4)));
     refuse(
         &mut accuracy,
@@ -368,7 +368,7 @@ fn what_does_not_fit_is_refused_and_leaves_the_sums() {
     refuse(
         &mut ExactMatch::new(x, y),
         &[whole.clone(), whole],
-        "metric `exact match`: expected values, one a row",
+        "metric `exact match`: expected one value for each row",
     );
     // Each metric that reads labels, and a label on either side of the range of classes.
     type Of = fn(Var, Var) -> Box<dyn Metric>;

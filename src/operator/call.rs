@@ -454,7 +454,7 @@ impl Direct {
         let signature = self.op.signature();
         for (what, given) in [("outputs", outputs.len()), ("gradients of outputs", gradients.len())] {
             if given != signature.outputs.len() {
-                let expected = format!("{}, one a slot", signature.outputs.len());
+                let expected = format!("{}, one for each slot", signature.outputs.len());
                 return Err(Error::of(ErrorKind::Program, what, expected, given.to_string()));
             }
         }

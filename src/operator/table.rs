@@ -287,7 +287,7 @@ impl<T: RowValue> TableRows<'_, T> {
 /// The error that a slot holds no row-sparse variable.
 pub(crate) fn no_table(slot: &str) -> Error {
     let expected = "a row-sparse parameter, or the optimizer's state beside one";
-    Error::of(ErrorKind::Program, format!("slot `{slot}`"), expected, "a variable stored otherwise")
+    Error::of(ErrorKind::Program, format!("slot `{slot}`"), expected, "a variable in another storage")
 }
 
 /// The name of the table in messages.

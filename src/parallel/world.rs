@@ -227,7 +227,7 @@ const KINDS: [ErrorKind; 5] =
 /// Makes the error that this rank returns for the failure of another rank.
 fn failure(kind: ErrorKind, doing: &str, rank: usize, reason: &str) -> Error {
     let got = format!("a failure of rank {rank}: {reason}");
-    Error::of(kind, doing, "all processes to go on", got)
+    Error::of(kind, doing, "every process to continue", got)
 }
 
 impl ExchangeFailure {

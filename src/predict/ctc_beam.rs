@@ -142,7 +142,11 @@ impl CtcBeam {
         let numbers = logits.as_slice::<T>()?;
         let classes = self.classes(logits.shape())?;
         let Some(lod) = logits.lod() else {
-            return Err(Error::new("LoD of the logits of CTC", "which frames are a sequence", "none"));
+            return Err(Error::new(
+                "LoD of the logits of CTC",
+                "a LoD that says which frames form a sequence",
+                "none",
+            ));
         };
         let sequence = |ends: &[usize]| {
             let mut search = Search::new(self, classes);

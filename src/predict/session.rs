@@ -160,7 +160,7 @@ impl Session {
             let rows = engine.place(row, value)?;
             if rows != Some(*sequences) {
                 let what = "rows of a feed of a step";
-                let expected = format!("{sequences}, one a sequence");
+                let expected = format!("{sequences}, one for each sequence");
                 return Err(Error::new(what, expected, value.rows().to_string()).variable(name));
             }
         }

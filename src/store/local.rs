@@ -59,8 +59,13 @@ impl LocalStore {
         }
         let mut known = self.0.rounds.lock().unwrap_or_else(PoisonError::into_inner);
         if known.strong_count() > 0 {
-            let got = format!("{} still there", known.strong_count());
-            return Err(Error::of(ErrorKind::Program, "workers of the store", "none from before", got));
+            let got = format!("{} that still exist", known.strong_count());
+            return Err(Error::of(
+                ErrorKind::Program,
+                "workers of the store",
+                "no workers of an earlier call",
+                got,
+            ));
         }
         let rounds = Arc::new(Rounds::new(workers, mode));
         *known = Arc::downgrade(&rounds);
@@ -158,12 +163,7 @@ impl LocalWorker {
     fn made(&mut self, key: &Key, value: Storage) -> Result<()> {
         let mut keys = self.store.write();
         if keys.contains_key(key) {
-            return Err(Error::of(
-                ErrorKind::Program,
-                "key of the store",
-                "one that is free",
-                "one that is there",
-            ));
+            return Err(Error::of(ErrorKind::Program, "key of the store", "a new key", "a key that exists"));
         }
         keys.insert(key.clone(), Entry::new(value, None, &self.store.registry, self.store.shards)?);
         Ok(())

@@ -275,7 +275,7 @@ fn refused(expected: &str, got: &str) -> Error {
 
 #[track_caller]
 fn not_by_rows(kind: &str) -> Error {
-    let got = format!("`{kind}`, which looks at the whole");
+    let got = format!("`{kind}`, which needs all rows at once");
     refused("update operators that take each row by itself", &got)
 }
 

@@ -85,7 +85,7 @@ impl WorldStore {
     fn made(&mut self, key: &Key, (dtype, dims): (DType, &[usize]), rows: Result<Dense>) -> Result<()> {
         let made = rows.and_then(|rows| {
             if self.shapes.contains_key(key) {
-                let (expected, got) = ("one that is free", "one that is there");
+                let (expected, got) = ("a new key", "a key that exists");
                 return Err(Error::of(ErrorKind::Program, "key of the store", expected, got));
             }
             Entry::new(rows.into(), None, &self.registry, 1)

@@ -301,7 +301,7 @@ impl Dense {
         for (i, part) in rest.iter().enumerate() {
             let fits = part.dtype() == first.dtype() && part.shape().get(1..) == first.shape().get(1..);
             if !fits {
-                let expected = format!("{} {:?} but for the rows", first.dtype(), first.shape());
+                let expected = format!("{} {:?} (the first extent may differ)", first.dtype(), first.shape());
                 let got = format!("{} {:?}", part.dtype(), part.shape());
                 return Err(Error::new(format!("tensor {} to concatenate", i + 1), expected, got));
             }

@@ -124,7 +124,7 @@ fn a_missing_feed() {
     let values = batch(&WORDS);
     let feeds = this.feeds(&values);
     let error = this.fails(&feeds[..3]);
-    says(&error, "variable `topic`: feeds: expected a value for each, got none for this one");
+    says(&error, "variable `topic`: feeds: expected a value for this variable, got none");
     let twice = [feeds[0], feeds[1], feeds[2], feeds[3], feeds[2]];
     says(&this.fails(&twice), "variable `label`: feed: expected each once, got the same twice");
     let stranger = [feeds[0], feeds[1], feeds[2], (this.loss, &values[3])];
@@ -256,7 +256,10 @@ fn what_cannot_be_fetched() {
     let error = exe.fetch(this.loss).unwrap_err();
     says(
         &error,
-        &format!("variable `{}`: fetch: expected a run that succeeded, got none", name(&this, this.loss)),
+        &format!(
+            "variable `{}`: fetch: expected a successful run before it, got none",
+            name(&this, this.loss)
+        ),
     );
     exe.run(&mut scope, &Run::infer(&feeds)).unwrap();
     assert!(exe.fetch(this.loss).is_ok());

@@ -370,14 +370,14 @@ fn the_order_of_calls() {
         says(&executor.set_gradient(param, zeros).unwrap_err(), &format!("gradient: {expected} {got}"));
         assert!(before == contents(scope), "nothing was updated");
     };
-    refused(&mut executor, &mut scope, "none that succeeded");
+    refused(&mut executor, &mut scope, "none that was successful");
     executor.run(&mut scope, &run).unwrap();
     refused(&mut executor, &mut scope, "one until Updates");
     executor.run(&mut scope, &run.until(Stage::Forward)).unwrap();
     refused(&mut executor, &mut scope, "one until Forward");
     executor.run(&mut scope, &run.until(Stage::Gradients)).unwrap();
     executor.run(&mut scope, &Run::infer(&[])).unwrap_err();
-    refused(&mut executor, &mut scope, "none that succeeded");
+    refused(&mut executor, &mut scope, "none that was successful");
     executor.run(&mut scope, &run.until(Stage::Gradients)).unwrap();
     // A scope that does not fit is refused before the gradients are used.
     let error = executor.update(&mut Scope::new()).unwrap_err().to_string();

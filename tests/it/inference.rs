@@ -254,10 +254,7 @@ fn what_cannot_be_made_or_scored_says_why() {
     assert!(three.contains("in metric `loss` of the checkpoint"), "{three}");
     let mut unknown = trainer_file();
     unknown.metrics[1].variables[0] = "no such".to_owned();
-    refused(
-        unknown.to_bytes().map(|_| whole.clone()),
-        "expected a tensor outside step blocks, got `no such`",
-    );
+    refused(unknown.to_bytes().map(|_| whole.clone()), "expected a tensor of the root block, got `no such`");
 }
 
 fn trainer_file() -> Checkpoint {

@@ -106,7 +106,7 @@ fn what_does_not_fit_is_refused_whole() {
         says(worker.restore(&file), &[&[&*shown], words].concat());
         same(&all(&mut worker), &before);
     };
-    refused(None, &["none there"]);
+    refused(None, &["got none"]);
     // Every byte is covered by a checksum.
     for at in (0..whole.len()).step_by(37) {
         let mut bytes = whole.clone();

@@ -394,7 +394,7 @@ fn files_that_are_no_set_are_refused() {
     };
     for size in [2, 3] {
         fs::remove_file(&second[1]).unwrap();
-        refused(size, &["store.b.1-of-3`", "none there", "a set of 3 files"]);
+        refused(size, &["store.b.1-of-3`", "got none", "a set of 3 files"]);
         fs::write(&second[1], &first[1]).unwrap();
         refused(size, &["store.b.1-of-3`", "of another set"]);
         let mut damaged = whole.clone();

@@ -347,7 +347,7 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     }
     fs::write(files.at("b.tsv"), "word1\t7\n").unwrap();
     let said = files.said(streamed());
-    assert!(said.contains("expected the file as it was when it was first opened, got 8 bytes"), "{said}");
+    assert!(said.contains("expected the file unchanged since it was first opened, got 8 bytes"), "{said}");
     let in_files = LabelledFiles::open_with(&paths, &options)?;
     let said = files.said(in_files.loader(feeds, &cut, (&words, &labels)));
     assert!(

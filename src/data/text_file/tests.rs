@@ -204,7 +204,7 @@ fn a_file_that_changes_is_an_error_when_it_is_read_again() {
     let said = |expected: &str| {
         let e = message(data.text());
         assert!(
-            e.contains("expected the file as it was when it was first opened, got") && e.contains(expected),
+            e.contains("expected the file unchanged since it was first opened, got") && e.contains(expected),
             "{e}"
         );
         assert!(e.contains("changes.tsv"), "{e}");
@@ -230,7 +230,7 @@ fn a_file_that_changes_is_an_error_when_it_is_read_again() {
         .unwrap();
     said("one that was written since");
     std::fs::remove_file(&path.0).unwrap();
-    said("none there: it was removed");
+    said("none: it was removed");
     #[cfg(unix)]
     {
         let _listener = std::os::unix::net::UnixListener::bind(&path.0).unwrap();
@@ -414,7 +414,7 @@ fn folders_and_absent_files_are_refused() {
     }
     assert_eq!(TextFile::open("no/such/file").unwrap_err().kind(), ErrorKind::Io);
     let absent = message(TextFile::open("no/such/file"));
-    assert!(absent.starts_with("file `no/such/file`: expected a file, got none there ("), "{absent}");
+    assert!(absent.starts_with("file `no/such/file`: expected a file, got none ("), "{absent}");
     assert_eq!(Folder::open("no/such/file").unwrap_err().kind(), ErrorKind::Io);
     let text = Temporary::new("text", b"text");
     assert_eq!(TextFile::open(&text.0).unwrap().text().unwrap(), "text");

@@ -127,8 +127,9 @@ impl Machine {
         let missing = slots.find(|&v| plan.program.var(v).role == VarRole::Feed && !self.fed[v.0 as usize]);
         if let Some(var) = missing {
             let name = &program.var(var).name;
-            return Err(Error::of(ErrorKind::Program, "feeds", "a value for each", "none for this one")
-                .variable(name));
+            return Err(
+                Error::of(ErrorKind::Program, "feeds", "a value for this variable", "none").variable(name)
+            );
         }
         Ok(placed.map_or_else(|| batch.map_or(0, |(n, _)| n), |placed| placed.batch))
     }

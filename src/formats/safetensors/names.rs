@@ -122,7 +122,7 @@ impl Names {
             None => Ok(entries),
             Some(unused) => {
                 let known: Vec<&str> = parameters.iter().map(|desc| &*desc.name).collect();
-                let expected = format!("what parameters' names begin with (`{}`)", known.join("`, `"));
+                let expected = format!("the beginning of a parameter's name (`{}`)", known.join("`, `"));
                 Err(Error::of(ErrorKind::Program, "name of a layer", expected, format!("`{unused}`")))
             }
         }

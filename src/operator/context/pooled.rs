@@ -166,8 +166,8 @@ lending!(Forward);
 lending!(Backward);
 
 fn other_storage(slot: &str) -> Error {
-    let got = "one that is stored otherwise";
-    Error::of(ErrorKind::Program, format!("slot `{slot}`"), "the storage that its shape rule said", got)
+    let got = "a variable in another storage";
+    Error::of(ErrorKind::Program, format!("slot `{slot}`"), "the storage that the shape rule gave", got)
 }
 
 impl Backward<'_> {

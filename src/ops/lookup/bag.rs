@@ -177,7 +177,7 @@ impl Op for EmbeddingBag {
             s.same_dtype(Self::TABLE, Self::WEIGHTS)?;
             s.same_rows(Self::IDS, Self::WEIGHTS)?;
             if !weights.batched() || weights.width() != 1 || weights.shape.len() > 2 {
-                return Err(s.mismatch(Self::WEIGHTS, "one number a row, shape [rows] or [rows, 1]"));
+                return Err(s.mismatch(Self::WEIGHTS, "one number for each row, shape [rows] or [rows, 1]"));
             }
         }
         let out = ids.with_dtype(table.dtype).with_width(width).drop_level(s.top())?;

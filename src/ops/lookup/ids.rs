@@ -88,7 +88,7 @@ pub(in crate::ops) fn check(s: &InferShape<'_>, slot: usize) -> Result<()> {
     s.dtype_in(slot, &[DType::I64, DType::I32])?;
     let spec = s.input(slot);
     if !spec.batched() || spec.width() != 1 || spec.shape.len() > 2 {
-        return Err(s.mismatch(slot, "one whole number a row, shape [rows] or [rows, 1]"));
+        return Err(s.mismatch(slot, "one whole number for each row, shape [rows] or [rows, 1]"));
     }
     Ok(())
 }

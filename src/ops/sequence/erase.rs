@@ -140,7 +140,7 @@ mod tests {
         assert!(flat.contains("input `x`: expected sequences"), "{flat}");
         let wide =
             refused(Variable::sequences(ndarray::array![[1i64, 2]], crate::Lod::from_lengths1(&[1])?)?);
-        assert!(wide.contains("expected one whole number a row"), "{wide}");
+        assert!(wide.contains("expected one whole number for each row"), "{wide}");
         Ok(())
     }
 

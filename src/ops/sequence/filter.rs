@@ -119,7 +119,7 @@ fn check(s: &InferShape<'_>, keep: usize) -> Result<()> {
     s.has_lod(keep)?;
     s.dtype_in(keep, &CONDITIONS)?;
     if s.input(keep).width() != 1 {
-        return Err(s.mismatch(keep, "one number a row"));
+        return Err(s.mismatch(keep, "one number for each row"));
     }
     Ok(())
 }

@@ -54,7 +54,7 @@ impl Op for SequenceScatter {
         s.same_dtype(Self::X, Self::UPDATES)?;
         s.same_rows(Self::IDS, Self::UPDATES)?;
         if s.input(Self::UPDATES).width() != 1 {
-            return Err(s.mismatch(Self::UPDATES, "one number a row"));
+            return Err(s.mismatch(Self::UPDATES, "one number for each row"));
         }
         s.row_for_each_sequence(Self::X, Self::IDS)?;
         let x = s.input(Self::X);

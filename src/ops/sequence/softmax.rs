@@ -45,7 +45,7 @@ impl Op for SequenceSoftmax {
         s.is_float(Self::X)?;
         s.has_lod(Self::X)?;
         if s.input(Self::X).width() != 1 {
-            return Err(s.mismatch(Self::X, "one number a row"));
+            return Err(s.mismatch(Self::X, "one number for each row"));
         }
         s.set(Self::OUT, s.input(Self::X).clone());
         Ok(())

@@ -274,7 +274,10 @@ fn what_does_not_fit() {
     let wrong = beam().language_model(f64::INFINITY, |_, _| 0.0);
     check(said(wrong, &fine), "weight of the language model: expected a finite number, got inf");
     let none = fine.clone().with_lod(None).unwrap();
-    check(said(beam(), &none), "LoD of the logits of CTC: expected which frames are a sequence, got none");
+    check(
+        said(beam(), &none),
+        "LoD of the logits of CTC: expected a LoD that says which frames form a sequence, got none",
+    );
     let flat = Variable::from_sequences(&[vec![1.0f32]]).unwrap();
     check(said(beam(), &flat), "shape of the logits of CTC: expected [frames, classes], got [1]");
     let whole = Variable::from_sequences(&[vec![1i64]]).unwrap();

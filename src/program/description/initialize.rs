@@ -290,8 +290,9 @@ pub(crate) fn start_of(var: &VarDesc, dims: &[usize], seed: u64) -> Result<RowSt
 
 /// The error that a row-sparse variable cannot have an initialiser.
 fn whole(initializer: &Initializer, reason: &str) -> Error {
-    let expected =
-        format!("{ZEROS}, {CONSTANT}, {UNIFORM}, {NORMAL} or {EMBEDDING}, whose rows start each by itself");
+    let expected = format!(
+        "{ZEROS}, {CONSTANT}, {UNIFORM}, {NORMAL} or {EMBEDDING}, which initialise each row on its own"
+    );
     let got = format!("`{}`: {reason}", initializer.kind);
     Error::of(ErrorKind::Program, "initialiser of a row-sparse variable", expected, got)
 }
@@ -385,7 +386,7 @@ fn gates(given: &Attributes, dims: &[usize]) -> Result<Gates> {
         }
         _ => {
             let expected = format!("a matrix whose last extent is a multiple of `blocks` = {blocks}");
-            Err(Error::new("shape to start", expected, format!("{dims:?}")))
+            Err(Error::new("shape to initialise", expected, format!("{dims:?}")))
         }
     }
 }

@@ -209,7 +209,7 @@ impl Program {
     pub fn add_var(&mut self, var: VarDesc) -> Result<VarId> {
         self.names.settle(&self.vars);
         if self.find(&var.name).is_some() {
-            return Err(malformed("variable name", "one that is free", format!("`{}` again", var.name)));
+            return Err(malformed("variable name", "a new name", format!("`{}` again", var.name)));
         }
         Ok(self.push(var))
     }

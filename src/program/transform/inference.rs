@@ -41,7 +41,11 @@ impl Program {
         for &id in outputs {
             let desc = self.vars.get(id.0 as usize);
             let Some(desc) = desc.filter(|desc| desc.block == BlockId(0) && desc.spec().is_some()) else {
-                return Err(malformed("output", "a tensor outside step blocks", self.shown(id)));
+                return Err(malformed(
+                    "output",
+                    "a tensor of the root block",
+                    format!("`{}`", self.shown(id)),
+                ));
             };
             if !desc.persistable && made.get(&id) == Some(&(false, true)) {
                 let got = "one that training computes";

@@ -148,14 +148,14 @@ impl Coo {
     #[track_caller]
     pub fn concat_rows(parts: &[&Coo]) -> Result<Self> {
         let Some((first, rest)) = parts.split_first() else {
-            return Err(Error::new("coo to put together", "at least one", "none"));
+            return Err(Error::new("coo to concatenate", "at least one", "none"));
         };
         for (i, part) in rest.iter().enumerate() {
             if (part.dtype(), &part.shape[1..]) != (first.dtype(), &first.shape[1..])
                 || part.shape.len() != first.shape.len()
             {
-                let expected = format!("{} {:?} but for the first extent", first.dtype(), first.shape);
-                let what = format!("coo {} to put together", i + 1);
+                let expected = format!("{} {:?} (the first extent may differ)", first.dtype(), first.shape);
+                let what = format!("coo {} to concatenate", i + 1);
                 return Err(Error::new(what, expected, format!("{} {:?}", part.dtype(), part.shape)));
             }
         }
@@ -165,11 +165,7 @@ impl Coo {
             let Some(end) = i64::try_from(part.shape[0]).ok().and_then(|extent| rows.checked_add(extent))
             else {
                 let got = format!("{rows} and {}", part.shape[0]);
-                return Err(Error::new(
-                    "first extents to put together",
-                    format!("at most {}", i64::MAX),
-                    got,
-                ));
+                return Err(Error::new("first extents to concatenate", format!("at most {}", i64::MAX), got));
             };
             let start = coordinates.len();
             coordinates.extend(&part.coordinates);
@@ -177,7 +173,7 @@ impl Coo {
             rows = end;
         }
         let coordinates = Array2::from_shape_vec((coordinates.len() / rank, rank), coordinates)
-            .map_err(|e| Error::new("coordinates to put together", "one rank", e.to_string()))?;
+            .map_err(|e| Error::new("coordinates to concatenate", "one rank", e.to_string()))?;
         let values: Vec<&Dense> = parts.iter().map(|part| &part.values).collect();
         let mut shape = first.shape.clone();
         shape[0] = rows as usize;

@@ -147,7 +147,7 @@ impl Csr {
     /// let counts = Csr::try_from(array![[3.0f32, 0.0]])?;
     /// assert_eq!(counts.map(|x: f32| x.min(1.0))?.to_dense()?, array![[1.0f32, 0.0]].into());
     /// let message = counts.map(f32::cos).unwrap_err().to_string();
-    /// assert!(message.starts_with("function of a sparse tensor: expected 0 of 0, got 1.0 of 0"), "{message}");
+    /// assert!(message.starts_with("function f to map a sparse tensor by: expected f(0) = 0, got f(0) = 1.0"), "{message}");
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
@@ -213,7 +213,7 @@ impl Csr {
             _ => None,
         };
         let Some((down, to_right)) = steps else {
-            let expected = format!("a shape that is repeated to {:?}", self.shape);
+            let expected = format!("a shape that broadcasts to {:?}", self.shape);
             return Err(Error::new(
                 "dense tensor to multiply by",
                 expected,

@@ -364,7 +364,7 @@ impl Csr {
             let Some(end) = i64::try_from(part.shape[1]).ok().and_then(|width| columns.checked_add(width))
             else {
                 let got = format!("{columns} and {}", part.shape[1]);
-                return Err(Error::new("columns to put together", format!("at most {}", i64::MAX), got));
+                return Err(Error::new("columns to concatenate", format!("at most {}", i64::MAX), got));
             };
             columns = end;
             starts.push(end);
@@ -467,14 +467,14 @@ fn check_range(what: &str, part: &Range<usize>, end: usize) -> Result<()> {
 #[track_caller]
 fn same_extent(parts: &[&Csr], axis: usize) -> Result<usize> {
     let Some((first, rest)) = parts.split_first() else {
-        return Err(Error::new("csr to put together", "at least one", "none"));
+        return Err(Error::new("csr to concatenate", "at least one", "none"));
     };
     let facts = |part: &Csr| (part.dtype(), part.shape[axis]);
     for (i, part) in rest.iter().enumerate() {
         if facts(part) != facts(first) {
             let name = ["rows", "columns"][axis];
             let said = |(dtype, extent)| format!("{dtype} of {extent} {name}");
-            let what = format!("csr {} to put together", i + 1);
+            let what = format!("csr {} to concatenate", i + 1);
             return Err(Error::new(what, said(facts(first)), said(facts(part))));
         }
     }

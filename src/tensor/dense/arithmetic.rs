@@ -127,7 +127,11 @@ impl Dense {
     pub(in crate::tensor) fn mapped<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
         let zero = f(T::default());
         if zero != T::default() {
-            return Err(Error::new("function of a sparse tensor", "0 of 0", format!("{zero:?} of 0")));
+            return Err(Error::new(
+                "function f to map a sparse tensor by",
+                "f(0) = 0",
+                format!("f(0) = {zero:?}"),
+            ));
         }
         let mut out = self.clone();
         out.as_mut_slice::<T>()?.iter_mut().for_each(|x| *x = f(*x));

@@ -44,18 +44,18 @@ fn of_csr() {
     said(x.slice_rows(1..3), "rows to slice: expected a range within 0..2, got 1..3");
     said(x.slice_columns(2..4), "columns to slice: expected a range within 0..3, got 2..4");
     said(x.retain_columns(&[0, 3]), &format!("column at place 1: {below} 3 columns, got 3"));
-    said(Csr::concat_rows(&[]), "csr to put together: expected at least one, got none");
+    said(Csr::concat_rows(&[]), "csr to concatenate: expected at least one, got none");
     let other = Csr::zeros(DType::F32, [3, 2]).unwrap();
     said(
         Csr::concat_rows(&[&x, &other]),
-        "csr 1 to put together: expected f32 of 3 columns, got f32 of 2 columns",
+        "csr 1 to concatenate: expected f32 of 3 columns, got f32 of 2 columns",
     );
     said(
         Csr::concat_columns(&[&x, &other]),
-        "csr 1 to put together: expected f32 of 2 rows, got f32 of 3 rows",
+        "csr 1 to concatenate: expected f32 of 2 rows, got f32 of 3 rows",
     );
     let endless = Csr::zeros(DType::F32, [2, i64::MAX as usize]).unwrap();
-    let most = format!("columns to put together: expected at most {0}, got {0} and 3", i64::MAX);
+    let most = format!("columns to concatenate: expected at most {0}, got {0} and 3", i64::MAX);
     said(Csr::concat_columns(&[&endless, &x]), &most);
     said(x.add(&other), "csr to add: expected f32 [2, 3], got f32 [3, 2]");
     said(x.mul(&x.cast(DType::I8).unwrap()), "csr to multiply by: expected f32 [2, 3], got i8 [2, 3]");
@@ -64,10 +64,10 @@ fn of_csr() {
         x.cast(DType::I32).unwrap().scale(0.5),
         "factor of i32 numbers: expected one that i32 can hold, got 0.5",
     );
-    said(x.map(f32::exp), "function of a sparse tensor: expected 0 of 0, got 1.0 of 0");
+    said(x.map(f32::exp), "function f to map a sparse tensor by: expected f(0) = 0, got f(0) = 1.0");
     said(
         x.mul_dense(&array![1.0f32, 2.0].into()),
-        "dense tensor to multiply by: expected a shape that is repeated to [2, 3], got shape [2]",
+        "dense tensor to multiply by: expected a shape that broadcasts to [2, 3], got shape [2]",
     );
     said(x.mul_dense(&array![1].into()), "dense tensor to multiply by: expected f32, got i32");
     said(x.add_dense(&array![1.0f32].into()), "dense tensor to add: expected f32 [2, 3], got f32 [1]");
@@ -99,7 +99,7 @@ fn of_coo_and_selected_rows() {
     said(x.add(&cube), "coo to add: expected f32 [2, 3], got f32 [2, 3, 1]");
     said(
         Coo::concat_rows(&[&x, &cube]),
-        "coo 1 to put together: expected f32 [2, 3] but for the first extent, got f32 [2, 3, 1]",
+        "coo 1 to concatenate: expected f32 [2, 3] (the first extent may differ), got f32 [2, 3, 1]",
     );
     said(cube.to_csr(), "coo for csr: expected two dimensions, got shape [2, 3, 1]");
     let endless = Coo::zeros(DType::F32, &[usize::MAX, 3]).unwrap();

@@ -127,7 +127,7 @@ fn data_that_do_not_fit_are_wrong_where_they_were_made() {
     data.at_fault(fit(&data.0), "name of a feed in the data: expected one of `label`, `words`, got `word`");
     let one: Samples = (0..3).map(|i| vec![Field::Ints(vec![i])]).collect();
     let data = made(Loader::new(one, &["words"]).unwrap().shuffle(1).prefetch(2));
-    let missing = "variable `label`: feeds: expected a value for each, got none for this one";
+    let missing = "variable `label`: feeds: expected a value for this variable, got none";
     data.at_fault(fit(&data.0), missing);
     let floats: Samples = (0..3).map(|i| vec![Field::Floats(vec![i as f32]), Field::Int(0)]).collect();
     let data = made(Loader::new(floats, &["words", "label"]).unwrap());

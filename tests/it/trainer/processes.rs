@@ -271,7 +271,8 @@ fn an_error_of_one_process_reaches_all() {
     assert!(said[1].starts_with("file `x`: expected readable, got a broken disk"), "{}", said[1]);
     for others in [&said[0], &said[2]] {
         assert!(
-            others.starts_with("step 5: expected all processes to go on, got a failure of rank 1: file `x`"),
+            others
+                .starts_with("step 5: expected every process to continue, got a failure of rank 1: file `x`"),
             "{others}"
         );
     }

@@ -82,10 +82,7 @@ fn data_that_does_not_fit_is_refused() {
     );
     let one: Samples = (0..3).map(|i| vec![Field::Ints(vec![i])]).collect();
     let one = Loader::new(one, &["words"]).unwrap();
-    refused(
-        training.evaluate(&one),
-        "variable `label`: feeds: expected a value for each, got none for this one",
-    );
+    refused(training.evaluate(&one), "variable `label`: feeds: expected a value for this variable, got none");
     struct Nothing;
     impl Data for Nothing {
         fn batches(&self, _: Option<u64>, _: u64) -> Result<Batches> {
