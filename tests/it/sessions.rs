@@ -230,7 +230,7 @@ fn wrong_steps_change_nothing() {
     assert!(said(session.step(&twice)).contains("each once, got `target` twice"));
     assert!(said(session.step(&[("source", &token(1))])).contains("(`target`), got `source`"));
     let two = Variable::dense(ndarray::array![1i64, 2]);
-    assert!(said(session.step(&[("target", &two)])).contains("expected 1, one a sequence, got 2"));
+    assert!(said(session.step(&[("target", &two)])).contains("expected 1, one for each sequence, got 2"));
     assert!(said(session.step(&[("target", &ids(&[1], 9))])).contains("levels of LoD"));
     assert_eq!(session.output("0").unwrap(), &first);
     assert_eq!(session.save().unwrap(), state);

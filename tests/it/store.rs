@@ -105,7 +105,7 @@ fn what_a_store_has_not_is_named() {
         says(worker.row_sparse_pull(&missing, vec![0]), &words);
         says(worker.set_rule(&missing, rule(&Sgd::new(0.1))), &words);
     }
-    says(worker.init(&key("t"), zeros()), &["variable `t`", "one that is free"]);
+    says(worker.init(&key("t"), zeros()), &["variable `t`", "a new key"]);
     for (ids, place, got) in
         [(vec![0, 5], 1, "5"), (vec![-1], 0, "-1"), (vec![2, 3, i64::MAX], 2, "9223372036854775807")]
     {

@@ -55,7 +55,7 @@ fn a_worker_that_dies() {
     assert_eq!(died, [false, true, false]);
     let mut worker = alone(&store);
     assert_eq!(worker.pull(&key("t")).unwrap(), Array2::<f64>::from_elem((4, 1), 3.0).into());
-    says(store.workers(2, ALONE), &["workers of the store: expected none from before"]);
+    says(store.workers(2, ALONE), &["workers of the store: expected no workers of an earlier call"]);
 }
 
 /// 1,000,000 random pushes by four threads: integers add up exactly in any order, so a lost one would show.
