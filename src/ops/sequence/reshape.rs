@@ -100,8 +100,8 @@ impl Op for SequenceReshape {
             samples.extend(CheckCase::of_sequences(
                 &SequenceReshape { width: to }.attributes(),
                 |sample, lod| {
-                    // The lengths of the sequences are doubled if the new width does not divide the old width, so that it
-                    // divides every sequence.
+                    // The lengths of the sequences are doubled if the new width does not divide the old width, so that the new
+                    // width divides the number of numbers in every sequence.
                     let fits = |pair: &[usize]| {
                         if from % to == 0 { pair[1] - pair[0] } else { 2 * (pair[1] - pair[0]) }
                     };

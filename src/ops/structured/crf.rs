@@ -105,7 +105,6 @@ impl Op for LinearChainCrf {
     }
 }
 
-/// Scratch of a call, used again at every step.
 #[derive(Default)]
 struct Rooms {
     transitions: Transitions,

@@ -211,7 +211,6 @@ impl CtcLoss {
     }
 }
 
-/// Scratch of a call.
 #[derive(Default)]
 struct Rooms {
     room: CtcRoom,

@@ -39,7 +39,6 @@ operator! {
     impl Builder, Var { fn crf_marginals(&self, emissions: Var, transitions: Var, forbidden: &[i64]) -> Var; }
 }
 
-/// Scratch of a call.
 #[derive(Default)]
 struct Rooms(Transitions, ChainRoom);
 

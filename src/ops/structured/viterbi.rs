@@ -61,7 +61,6 @@ fn some_paths(attributes: &Attributes, name: &str) -> Result<usize> {
     Err(Error::of(ErrorKind::Program, what, format!("1 to {MOST}"), paths.to_string()))
 }
 
-/// Scratch of a call.
 #[derive(Default)]
 struct Rooms(Transitions, BestPaths);
 
