@@ -5,7 +5,7 @@ use crate::operator::Attributes;
 use crate::operator::attributes::Attribute;
 use crate::tensor::StorageKind;
 
-/// Reads the storage of a parameter and its state: dense, or row-sparse as selected rows.
+/// Reads the storage of a parameter and its states: dense, or selected rows for a row-sparse parameter.
 #[track_caller]
 pub fn dense_or_rows(attributes: &Attributes, name: &str) -> Result<StorageKind> {
     if attributes.get(name).is_none() {
