@@ -115,7 +115,7 @@ fn choose<T: Float>(
     chosen.clear();
     for row in rows {
         let value = x.row(row)[column];
-        // A number is inserted after equal numbers, so that of equal numbers the earlier row is first.
+        // A number is inserted after equal numbers, so that the earlier row is first among rows with equal numbers.
         let at =
             chosen.iter().position(|&other| exceeds(value, x.row(other)[column])).unwrap_or(chosen.len());
         if at < count {
