@@ -12,8 +12,7 @@ use crate::tensor::{DType, Variable};
 pub(super) const ERRORS: &str = "error_rate";
 pub(super) const EXACT: &str = "exact_match";
 
-/// Returns pairs of a sequence and its reference, from two variables of whole numbers; the sequences are those of the last
-/// level.
+/// Returns pairs of a sequence and its reference: the sequences of the last level of two variables of whole numbers.
 pub(super) fn pairs(metric: &str, values: &[Variable]) -> Result<Vec<[Vec<i64>; 2]>> {
     let wrong = |expected: &str, got: String| Error::new(format!("metric `{metric}`"), expected, got);
     let [found, reference] = values else {

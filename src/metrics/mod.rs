@@ -137,8 +137,8 @@ pub trait Metric {
 
     /// Returns the sums: the WHOLE state of the metric. Setting the sums to zero resets the metric; setting the sums to earlier
     /// values, such as the values in a checkpoint, continues from these values. The number of sums must never change: an update
-    /// that changes the number is an error. A file stores zeros compactly, so many sums take little space if most of them are
-    /// zero.
+    /// that changes the number is an error. A file stores zeros compactly: a metric with many sums takes little space if most
+    /// of the sums are zero.
     fn sums(&mut self) -> &mut [f64];
 
     /// Adds the sums ([`Self::sums`]) of another metric of the same kind and options that has seen other batches, such as the
