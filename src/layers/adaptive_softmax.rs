@@ -173,8 +173,8 @@ fn classes(net: &Builder, logits: Var, of: &str, expected: usize) -> Var {
 }
 
 impl Instance<AdaptiveSoftmax> {
-    /// Computes the loss −ln p(label) of each row of `x`, `[rows]`. A cluster's classes are computed only for the rows whose
-    /// label is in the cluster.
+    /// Computes the loss −ln p(label) of each row of `x`, `[rows]`. The classes of a cluster are computed only for the rows
+    /// with a label in the cluster.
     ///
     /// # Errors
     /// If `x` has no LoD or does not hold rows of floats, `labels` does not have one whole number per row of `x`, the cutoffs

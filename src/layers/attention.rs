@@ -7,7 +7,7 @@ use crate::layers::{Instance, Layer, Linear, init};
 use crate::ops::DotAttention;
 use crate::program::{Builder, Var};
 
-/// Options of [`Builder::attention`].
+/// Options of the attention layer ([`Builder::attention`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attention {
     heads: usize,
@@ -88,7 +88,7 @@ impl Attention {
     }
 
     /// Adds relative position biases: for each head and each distance from query to key, a learned number is added to the
-    /// score. Distances are clipped to ±`radius` rows. The biases start at zero.
+    /// score. Distances are clipped to ±`radius` rows. The relative position biases start at zero.
     #[must_use]
     pub fn relative(self, radius: usize) -> Self {
         Self { relative: Some(radius), ..self }
@@ -195,8 +195,9 @@ builder_methods! { Attention, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold sequences of rows of floats; if the width is not a multiple of the heads; if `x` and the memory have different
-    /// numbers of sequences; if an option needs positions (causal, window, rotary, relative) and `x` has one row per sequence.
+    /// If `x` does not hold sequences of rows of floats; if the width is not a multiple of the number of heads; if `x` and the
+    /// memory have different numbers of sequences; if an option needs positions (causal, window, rotary, relative) and `x` has
+    /// one row per sequence.
     pub fn attention(&self, x: Var, options: impl Into<Attention>) -> Var {
         self.layer(options.into()).run(self, x)
     }

@@ -7,7 +7,7 @@ use crate::layers::{Layer, init};
 use crate::ops::Context;
 use crate::program::{Builder, Initializer, Var};
 
-/// Options of [`Builder::conv`].
+/// Options of the convolution layer ([`Builder::conv`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conv {
     context: Context,
@@ -132,8 +132,8 @@ builder_methods! { Conv, Builder, Var;
     /// Convolution over the rows of each sequence of the last level: row t of the output is Σ_j x_(t + start + j · dilation) ·
     /// W_j + b, for j from 0 to `length` − 1. The window is around row t, or, if causal, ends at row t. The output has the LoD
     /// of `x`; rows beyond the ends of a sequence are zeros. Parameters: `weight` `[length · in / groups, channels]`, `bias`
-    /// `[channels]`, and `padding` if the rows beyond the ends are learned. [`sequence_conv_with`](Self::sequence_conv_with)
-    /// has the whole formula.
+    /// `[channels]`, and `padding` if the rows beyond the ends of a sequence are learned.
+    /// [`sequence_conv_with`](Self::sequence_conv_with) has the whole formula.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -147,7 +147,8 @@ builder_methods! { Conv, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold rows of floats, an option is 0, or the groups do not divide the columns.
+    /// If `x` has no LoD or does not hold rows of floats, an option is 0, or the number of groups does not divide the numbers
+    /// of columns of input and output.
     #[doc(alias("conv1d", "tcn"))]
     pub fn conv(&self, x: Var, options: Conv) -> Var {
         self.layer(options).run(self, x)

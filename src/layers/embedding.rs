@@ -8,7 +8,7 @@ use crate::operator::Extent;
 use crate::program::{Builder, Initializer, Var};
 use crate::tensor::DType;
 
-/// Options of [`Builder::embedding`].
+/// Options of the embedding layer ([`Builder::embedding`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embedding {
     vocabulary: usize,

@@ -7,7 +7,7 @@ use crate::ops::{BagPool, LookupBag};
 use crate::program::{Builder, Initializer, Var};
 use crate::tensor::{DType, StorageKind};
 
-/// Options of [`Builder::embedding_bag`].
+/// Options of the embedding bag layer ([`Builder::embedding_bag`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct EmbeddingBag {
     table: Embedding,

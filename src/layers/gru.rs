@@ -1,5 +1,6 @@
-//! The GRU layer. If the reset gate acts after the recurrent product (as in PyTorch), a step has two products and the operator
-//! `gru_cell`. If the reset gate acts before the product (as in the paper), the cell is composed of several plain operators.
+//! The GRU layer (gated recurrent unit). If the reset gate acts after the recurrent product (as in PyTorch), a step has two
+//! products and the operator `gru_cell`. If the reset gate acts before the product (as in the paper), the cell is composed of
+//! several plain operators.
 
 use crate::layers::init;
 use crate::layers::recurrent::{
@@ -8,7 +9,7 @@ use crate::layers::recurrent::{
 use crate::ops::UpdateGate;
 use crate::program::{Builder, Initializer, Step, Var, Vars};
 
-/// Options of [`Builder::gru`].
+/// Options of the GRU layer ([`Builder::gru`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gru {
     options: Options<1>,
@@ -16,7 +17,7 @@ pub struct Gru {
     update: UpdateGate,
 }
 
-/// Where the reset gate r of a GRU acts.
+/// The place where the reset gate r of a GRU acts: after or before the product of the state with its weight.
 #[doc(alias = "reset_after")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reset {

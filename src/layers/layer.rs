@@ -77,8 +77,8 @@ pub trait Stateful: Layer {
     /// The variables of the states; each variable has one row per sequence.
     type States;
 
-    /// Appends the layer's operators. Returns the output after every step, with the rows and the LoD of `x`, and the states
-    /// after the last step of each sequence.
+    /// Appends the layer's operators to the program. Returns the output after every step, with the rows and the LoD of `x`, and
+    /// the states after the last step of each sequence.
     fn states(&self, net: &Builder, x: Var, weights: &Self::Weights) -> (Var, Self::States);
 
     /// Returns states in which every state is the variable `var`.

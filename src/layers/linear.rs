@@ -7,7 +7,7 @@ use crate::layers::{Embedding, Instance, Layer, init};
 use crate::operator::Extent;
 use crate::program::{Builder, Initializer, Var};
 
-/// Options of [`Builder::linear`]. A number n converts into the options of a layer with n output columns.
+/// Options of the linear layer ([`Builder::linear`]). A number n converts into the options of a layer with n output columns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Linear {
     to: LinearTarget,

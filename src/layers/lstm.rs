@@ -10,7 +10,7 @@ use crate::layers::recurrent::{
 use crate::operator::Spec;
 use crate::program::{Builder, Initializer, Step, Var, Vars};
 
-/// Options of [`Builder::lstm`].
+/// Options of the LSTM layer ([`Builder::lstm`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lstm {
     options: Options<2>,
@@ -221,7 +221,8 @@ impl Cell<2> for Lstm {
 recurrent_methods! {
     Lstm, [h: Var, c: Var];
     /// Returns the hidden state of an LSTM after every step, with the rows and the LoD of `x`. The LSTM runs over the sequences
-    /// of the last LoD level. Parameters: `weight_ih` `[in, 4H]`, `weight_hh` `[H, 4H]`, `bias` `[4H]`; gates i, f, g, o.
+    /// of the last LoD level. Parameters: `weight_ih` `[in, 4H]`, `weight_hh` `[H, 4H]`, `bias` `[4H]`; the columns are the
+    /// gates i, f, g, o.
     ///
     /// The formulas of a step are \[i, f, g, o\] = x_t·W_ih + h_(t−1)·W_hh + b, c_t = σ(f) ∘ c_(t−1) + σ(i) ∘ tanh(g) and h_t =
     /// σ(o) ∘ tanh(c_t).

@@ -1,4 +1,4 @@
-//! The minimal gated unit: a GRU whose reset gate and update gate are one gate.
+//! The minimal gated unit: a GRU with one gate in place of the reset gate and the update gate.
 
 use crate::layers::init;
 use crate::layers::recurrent::{
@@ -6,7 +6,7 @@ use crate::layers::recurrent::{
 };
 use crate::program::{Builder, Initializer, Step, Var, Vars};
 
-/// Options of [`Builder::mgu`].
+/// Options of the minimal gated unit ([`Builder::mgu`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mgu {
     options: Options<1>,

@@ -7,7 +7,7 @@ use crate::layers::{Layer, init};
 use crate::operator::Attributes;
 use crate::program::{Builder, Initializer, Var};
 
-/// Options of [`Builder::norm`].
+/// Options of a normalization layer ([`Builder::norm`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Norm {
     kind: Kind,

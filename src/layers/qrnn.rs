@@ -30,7 +30,7 @@ impl QrnnPool {
     }
 }
 
-/// Options of [`Builder::qrnn`].
+/// Options of the quasi-recurrent network ([`Builder::qrnn`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Qrnn {
     hidden: usize,

@@ -281,7 +281,7 @@ pub(super) fn sliced<const N: usize>(
     })
 }
 
-/// The inputs of a cell at one step.
+/// The variables that a cell reads at one step.
 pub(super) struct CellInputs<const STATES: usize> {
     /// The product of the input with its weight, plus the bias: G·H numbers per row.
     pub(super) from_input: Var,

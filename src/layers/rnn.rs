@@ -7,7 +7,7 @@ use crate::layers::recurrent::{
 };
 use crate::program::{Builder, Initializer, Step, Var, Vars};
 
-/// Options of [`Builder::rnn`].
+/// Options of the plain recurrent layer ([`Builder::rnn`]).
 #[doc(alias = "Elman")]
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rnn {

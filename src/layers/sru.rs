@@ -7,7 +7,7 @@ use crate::layers::{Layer, RecurrentLayer, Stateful, init};
 use crate::operator::Spec;
 use crate::program::{Builder, Recurrence, Step, Var, Vars};
 
-/// Options of [`Builder::sru`].
+/// Options of the simple recurrent unit ([`Builder::sru`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sru {
     hidden: usize,

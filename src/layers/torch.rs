@@ -46,8 +46,8 @@ pub fn from_torch<T: Clone>(weight: ArrayView2<'_, T>) -> Array2<T> {
 /// ```
 ///
 /// # Errors
-/// If the scope has no such layer, the layer has a parameter that PyTorch's layer does not have (peepholes), `read` fails, or
-/// a tensor does not fit.
+/// If the scope has no parameters of the layer `layer`, the layer has a parameter that PyTorch's layer does not have
+/// (peepholes), `read` fails, or a tensor does not fit.
 #[track_caller]
 pub fn load_torch(
     scope: &mut Scope,

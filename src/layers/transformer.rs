@@ -5,7 +5,7 @@ use crate::builder_methods;
 use crate::layers::{Attention, Instance, Layer, Linear, Norm};
 use crate::program::{Builder, Var};
 
-/// Options of [`Builder::transformer_block`].
+/// Options of the transformer block ([`Builder::transformer_block`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransformerBlock {
     attention: Attention,
@@ -140,7 +140,7 @@ builder_methods! { TransformerBlock, Builder, Var;
     /// feed-forward network (Xiong et al., "On layer normalization in the transformer architecture", 2020). In a transformer
     /// block, only the [`Attention`] uses the positions of rows, if it is causal, rotary, relative or has a window. Parameters:
     /// the parameters of [`Attention`] under `attention` and, with a memory, `over`; `inner` `[width, 4 · width]` and `outer`
-    /// `[4 · width, width]`, each a weight and a bias; a gain and a bias for each norm.
+    /// `[4 · width, width]`, each a weight and a bias. Each norm has a gain and a bias.
     ///
     /// ```
     /// use unpadded::layers::{Attention, TransformerBlock};

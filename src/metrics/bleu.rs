@@ -165,8 +165,8 @@ impl Metric for Bleu {
     }
 }
 
-/// Tokenizes a text by the rules `13a` of the NIST evaluation (mteval-v13a), sacreBLEU's default: ASCII punctuation and symbols are
-/// tokens of their own, except full stops and commas between digits, apostrophes and most hyphens.
+/// Tokenizes a text by the rules `13a` of the NIST evaluation (mteval-v13a), the default of sacreBLEU: ASCII punctuation and
+/// symbols are tokens of their own, except full stops and commas between digits, apostrophes and most hyphens.
 ///
 /// ```
 /// use unpadded::metrics::tokens_13a;

@@ -99,7 +99,7 @@ impl Formula {
         Ok(Self { loss, leaves, steps, literals })
     }
 
-    /// Returns the variable whose mean over rows is the loss; `None` if the loss is another function.
+    /// Returns the variable of which the loss is the mean over rows; `None` if the loss is another function.
     pub(super) fn mean_of(&self) -> Option<Var> {
         match &self.leaves[..] {
             [Leaf { var, fetched, counts: Counts::Numbers, .. }] if *var == self.loss => Some(*fetched),

@@ -115,7 +115,8 @@ pub trait Metric {
     /// Returns the name of the metric in output, model selection and files; names must be unique in a trainer.
     fn name(&self) -> &str;
 
-    /// Returns the variables that the metric reads; [`Self::update`] gets their values in this order. Feeds are allowed.
+    /// Returns the variables that the metric reads; [`Self::update`] gets their values in this order. The variables may be
+    /// feeds.
     fn variables(&self) -> Vec<Var>;
 
     /// Returns whether higher or lower values of the metric are better.
@@ -177,7 +178,7 @@ pub trait Metric {
 /// Checks that a metric has as many sums as before an update: `before`.
 ///
 /// # Errors
-/// If the number of sums changed.
+/// If the number of sums has changed.
 pub(crate) fn check_count(metric: &mut dyn Metric, before: usize) -> Result<()> {
     let now = metric.sums().len();
     if now == before {
@@ -455,7 +456,7 @@ impl Loss {
         Error::new(format!("metric `{}`", self.name), expected, got)
     }
 
-    /// Makes the error of a scalar loss whose program was not available when the metric was made.
+    /// Makes the error for a scalar loss if its program was not available when the metric was made.
     fn unknown(&self, loss: &Variable) -> Error {
         let got = format!("one number of shape {:?} for the whole batch", loss.shape());
         let why = "the builder of the loss was gone, or was another thread's, when the metric was made, so what the number is \

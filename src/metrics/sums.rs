@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 /// 16,000 classes.
 const MOST: usize = 1 << 28;
 
-/// The sums of a metric, all 0 until memory is allocated.
+/// The sums of a metric; all sums are 0 until memory is allocated.
 #[derive(Debug, Clone)]
 pub(super) struct Sums {
     /// The number of sums; `None` if the number overflows `usize`.

@@ -24,8 +24,8 @@ operator! {
     ///
     /// With n_s rows in sequence s, out_st is row t of sequence s for t < n_s, and `pad_value` for n_s ≤ t < `length`. The
     /// output has the shape `[sequences, length, …]`, where `[…]` is the shape of a row of x. The second output holds the
-    /// lengths n_s, i64 `[sequences]`. Both outputs have x's LoD without its last level. An empty sequence becomes a row of
-    /// padding only. If a sequence is longer than `length`, the run fails and names the sequence;
+    /// lengths n_s, i64 `[sequences]`. Padded rows and lengths have the LoD of x without its last level. An empty sequence
+    /// becomes a row of padding only. If a sequence is longer than `length`, the run fails and names the sequence;
     /// [`sequence_slice`](Self::sequence_slice) can cut it first. `x` may have any dtype. The padding has no effect on the
     /// gradient of x. Padded arrays are for operators of other crates: the operators of this crate read sequences without
     /// padding.
@@ -51,7 +51,7 @@ operator! {
 }
 
 operator! {
-    /// Removes the padding of padded sequences: the inverse of [`sequence_pad`](Self::sequence_pad).
+    /// Removes the padding after the end of each padded sequence: the inverse of [`sequence_pad`](Self::sequence_pad).
     ///
     /// x has the shape `[sequences, positions, …]`. Sequence s of the output is the first n_s positions of row s of x, where
     /// n_s = `lengths`_s is a whole number. If n_s is negative or above the number of positions, the run fails and names the
@@ -259,7 +259,7 @@ fn places(x: &Spec) -> usize {
     x.shape.get(1).and_then(|places| places.known()).unwrap_or(0)
 }
 
-/// Reads the length of sequence `i`, which must be at most `places`.
+/// Reads the length of sequence `i`; returns an error if the length is negative or above `places`.
 fn length(lengths: &Ids<'_>, i: usize, places: usize) -> Result<usize> {
     let given = lengths.get(i);
     usize::try_from(given).ok().filter(|&length| length <= places).ok_or_else(|| {

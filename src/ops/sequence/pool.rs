@@ -53,8 +53,8 @@ operator! {
 }
 
 builder_methods! { SequencePoolPlain, Builder, Var;
-    /// Pooling: reduces each sequence of the last level to one row, such as the sum, mean or maximum of its rows; an empty
-    /// sequence gives zeros. The table at [`sequence_pool_with`](Self::sequence_pool_with) has the formulas.
+    /// Pooling: reduces each sequence of the last level to one row, such as the sum, mean or maximum of the rows. An empty
+    /// sequence gives a row of zeros. The table at [`sequence_pool_with`](Self::sequence_pool_with) has the formulas.
     ///
     /// ```
     /// use ndarray::array;

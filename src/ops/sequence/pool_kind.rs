@@ -35,7 +35,7 @@ pub(in crate::ops) enum EarlierRows {
 }
 
 impl Pool {
-    /// All kinds of pooling.
+    /// All kinds of pooling, in the order of declaration.
     pub const ALL: [Pool; 6] = [Pool::Sum, Pool::Mean, Pool::Sqrt, Pool::Max, Pool::First, Pool::Last];
 
     /// Returns the name of this kind of pooling in programs, such as `mean`.

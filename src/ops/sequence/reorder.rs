@@ -53,7 +53,7 @@ struct Order(Vec<usize>);
 
 impl Op for ReorderByRank {
     fn facts(&self) -> Facts {
-        // The new position of a row depends on the other sequences.
+        // The new position of a row depends on the lengths of all other sequences of the batch.
         Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Replaces) }
     }
 

@@ -18,8 +18,8 @@ operator! {
     /// The output starts as a copy of x; then, for each row t of sequence i of the last level of `ids`, out_(i, ids_t) +=
     /// updates_t. For an id that is repeated in a sequence, all its updates are added. `ids` and `updates` have one number per
     /// row and the same LoD; x has one row of D numbers for each sequence of `ids`. x and the output have the LoD of `ids`
-    /// without its last level. An empty sequence adds nothing. The gradient of x is the output's gradient; the gradient of
-    /// updates_t is the output's gradient at row i, column ids_t.
+    /// without its last level. An empty sequence of ids adds nothing to its row. The gradient of x is the output's gradient;
+    /// the gradient of updates_t is the output's gradient at row i, column ids_t.
     ///
     /// ```
     /// use ndarray::array;
@@ -35,8 +35,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not have one row of floats for each sequence of `ids`, or `updates` one number for each id; at a run, if an id
-    /// is below 0 or not below D.
+    /// If `x` does not have one row of floats for each sequence of `ids`, or `updates` does not have one number for each id; at
+    /// a run, if an id is below 0 or not below D.
     pub(in crate::ops) struct SequenceScatter = sequence_scatter {}
     inputs { IDS = ids: one.without_gradient(), UPDATES = updates: one, X = x: one }
     outputs { OUT = out: one }

@@ -1,4 +1,4 @@
-//! Finds the entries of a sparse matrix whose columns are in a set of ids, such as the numbers of selected rows.
+//! Finds the entries of a sparse matrix that have columns in a set of ids, such as the numbers of selected rows.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::sparse::CsrView;

@@ -1,4 +1,4 @@
-//! `add`, `sub`, `mul`, `div`, `maximum`, `minimum` of two variables of which at least one is sparse.
+//! The operators `add`, `sub`, `mul`, `div`, `maximum` and `minimum` on two variables of which at least one is sparse.
 //!
 //! | x, y | result |
 //! |---|---|
@@ -7,7 +7,7 @@
 //!
 //! A coo matrix has the memory layout of a csr matrix; the result of a csr and a coo operand is csr. A dense operand may be
 //! broadcast: a vector to all rows, a single number to all rows and columns, one number per row to all columns. A sparse
-//! operand is not broadcast.
+//! operand cannot be broadcast.
 //!
 //! Numbers that a sparse operand does not store are 0, and `mul` and `div` skip these zeros: they do not compute the NaN that 0
 //! · ∞ and 0 / 0 give for dense operands. A sparse operand has a gradient at its stored numbers only; a dense operand has a
@@ -317,7 +317,7 @@ fn at_stored<T: RowValue>(
     let own_rows = to.rows() > 1;
     let place = |i: usize| if own_rows { i } else { 0 };
     if let Some(g) = run.output_gradient_csr(OUT) {
-        // The result has entries at the positions of the other operand's entries.
+        // The sparse result has entries at the positions of the entries of the other operand, which is sparse.
         let others = run.csr(1 - slot).map(|other| other.values::<T>()).transpose()?;
         let values = g.values::<T>()?;
         let (mut there, mut terms) = ([T::ZERO; MANY], [T::ZERO; MANY]);

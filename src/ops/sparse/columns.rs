@@ -1,4 +1,4 @@
-//! `concat` and `slice` on the columns of csr matrices.
+//! The operators `concat` and `slice` on the columns of csr matrices.
 
 use super::among::given;
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If there are no variables, or their rows or dtypes differ.
+    /// If there are no variables, or if two variables have different rows or dtypes.
     pub(in crate::ops) struct SparseConcat = sparse_concat {}
     inputs { X = x: many }
     kernels { [CSR] }

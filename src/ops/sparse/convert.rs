@@ -264,7 +264,7 @@ impl Op for ToCsr {
     }
 }
 
-/// Appends an entry for each number that is not 0, row by row.
+/// Appends to `out` an entry for each number of a dense matrix that is not 0, row by row.
 fn entries_of<'a, T: RowValue>(rows: impl Iterator<Item = &'a [T]>, columns: usize, out: &mut CsrBuffer) {
     let out = out.fill::<T>(columns);
     out.indptr.push(0);
@@ -277,14 +277,14 @@ fn entries_of<'a, T: RowValue>(rows: impl Iterator<Item = &'a [T]>, columns: usi
     }
 }
 
-/// Appends an entry for each number that is not 0 in selected rows without duplicates.
+/// Appends to `out` an entry for each number other than 0 in selected rows, which must not have duplicate row numbers.
 fn entries_of_rows<T: RowValue>(x: &RowBuffer, columns: usize, out: &mut CsrBuffer) -> Result<()> {
     let out = out.fill::<T>(columns);
     room_for_rows(out.indptr, x.height())?;
     out.indptr.push(0);
     if !x.ids().is_empty() {
         for (&id, row) in x.ids().iter().zip(x.values::<T>()?.iter()) {
-            // Rows that are not selected are empty.
+            // Rows of the table that are not selected become empty rows of the csr matrix.
             out.indptr.resize(id as usize + 1, out.indices.len() as i64);
             for (column, &x) in row.iter().enumerate().filter(|(_, x)| **x != T::ZERO) {
                 out.indices.push(column as i64);

@@ -1,4 +1,4 @@
-//! `assign` and `cast` of sparse variables: copies of the stored numbers.
+//! The operators `assign` and `cast` on sparse variables, which copy the stored numbers.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Assign;

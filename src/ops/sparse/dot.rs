@@ -1,4 +1,4 @@
-//! `dot` and `matmul` with a sparse matrix on the left.
+//! The products `dot` and `matmul` with a sparse matrix as the left factor.
 
 use ndarray::array;
 
@@ -45,7 +45,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit.
+    /// If the width of `x` is not the height of `y`, or if `y` has rows of the batch.
     pub(in crate::ops) struct Dot = dot {}
     inputs { X = x: one, Y = y: one }
     kernels { [CSR, DENSE], [CSR, CSR], [CSR, ROWS] }
@@ -55,13 +55,14 @@ operator! {
 builder_methods! { DotProduct, Builder, Var;
     /// Multiplies the rows of `x`, `[rows, k]`, by a constant matrix `y`, `[k, n]`: out = x · y. The output has the LoD of `x`.
     ///
-    /// For a csr `x`, the result is dense if `y` is dense or selected rows. If `y` is csr or coo, the result is csr, with an
-    /// entry wherever at least one product of two entries contributes, even if the sum is 0. A dense `y` may be a vector `[k]`:
-    /// then the result has one number per row, `[rows, 1]`. For a dense `x`, `dot` is [`product`](Builder::product).
+    /// For a csr `x`, the result is dense if `y` is dense or selected rows. If `y` is csr or coo, the result is csr. The result
+    /// has an entry wherever at least one product of two entries contributes, even if the sum of the products is 0. A dense `y`
+    /// may be a vector `[k]`: then the result has one number per row, `[rows, 1]`. For a dense `x`, `dot` is
+    /// [`product`](Builder::product).
     ///
-    /// A sparse operand has a gradient at its stored numbers only. The gradient of a dense matrix `y` is selected rows, one per
-    /// column that occurs in `x`. Only stored numbers are multiplied, so an infinite or NaN number in `y` has no effect where `x`
-    /// has no entry.
+    /// A sparse operand has a gradient at its stored numbers only. The gradient of a dense matrix `y` is stored as selected
+    /// rows: one row for each column of `x` that has entries. Only stored numbers are multiplied, so an infinite or NaN number
+    /// in `y` has no effect where `x` has no entry.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -73,7 +74,7 @@ builder_methods! { DotProduct, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, or `y` is not a constant.
+    /// If the width of `x` is not the height of `y`, or if `y` is not a constant.
     pub fn dot(&self, x: Var, y: Var) -> Var {
         if self.spec(x).is_some_and(|x| x.storage == crate::tensor::StorageKind::Dense) {
             return self.product(x, y, None);
@@ -83,7 +84,7 @@ builder_methods! { DotProduct, Builder, Var;
 }
 
 operator! {
-    /// Matrix product with a csr matrix on the left: out = x · y. The output is csr if `y` is csr, else dense. Neither matrix
+    /// Matrix product with a csr matrix on the left: out = x · y. The output is csr if `y` is csr, else dense. Neither factor
     /// can be transposed; [`Builder::transposed_dot`](crate::Builder::transposed_dot) multiplies a transposed csr matrix.
     ///
     /// ```
@@ -102,7 +103,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, or `transpose_x` or `transpose_y` is true.
+    /// If the width of `x` is not the height of `y`, or if `transpose_x` or `transpose_y` is true.
     pub(in crate::ops) struct SparseMatmul = sparse_matmul {
         transpose_x: bool => as_it_lies,
         transpose_y: bool => as_it_lies,

@@ -1,4 +1,4 @@
-//! `linear` of csr rows: the product with a weight matrix, plus a bias.
+//! The operator `linear` on csr rows: the product of the rows and a weight matrix, plus a bias.
 
 use ndarray::{Array2, array};
 
@@ -270,7 +270,7 @@ impl SparseLinear {
         Ok(())
     }
 
-    /// Computes the gradient of `x` at its entries.
+    /// Computes the gradient of `x` at the entries of `x`.
     fn at_entries<T: RowValue>(
         &self,
         run: &Backward<'_>,

@@ -44,7 +44,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one per row, or `x` is not a sparse matrix of floats.
+    /// If `ids` does not hold one whole number per row, or `x` is not a sparse matrix of floats.
     #[doc(alias = "gather")]
     pub(in crate::ops) struct TakeRows = take_rows { of_batch: bool = false }
     inputs { IDS = ids: one.without_gradient(), X = x: one }
@@ -92,7 +92,7 @@ impl Op for TakeRows {
     }
 
     fn cost(&self, work: &Work<'_>) -> Cost {
-        // The kernel reads only the rows of x that it writes.
+        // The kernel reads only the rows of x that it copies to the output.
         let touched = work.touched();
         Cost { flops: 0, read: touched.written.min(touched.read), ..touched }
     }

@@ -21,10 +21,10 @@ operator! {
     /// Multiplies a transposed csr matrix by another matrix: out = xᵀ · d, a sum over all rows of the batch. `x` is
     /// `[rows, k]`, `d` is `[rows, n]` with the same rows, and out is `[k, n]` without a LoD.
     ///
-    /// With a dense `d`, the result is selected rows: one row for each column of `x` that has entries. With a csr `d` the
-    /// result is csr: it has an entry at (a, b) if some row has entries at column a of `x` and at column b of `d`. So
-    /// `bags.transposed_dot(bags)` counts how often features occur together. A sparse operand has a gradient at its stored
-    /// numbers only.
+    /// With a dense `d`, the result is selected rows: one row for each column of `x` that has entries. With a csr `d`, the
+    /// result is csr. The result has an entry at (a, b) if some row has an entry in column a of `x` and an entry in column b of
+    /// `d`. For example, `bags.transposed_dot(bags)` counts how often two features occur in the same row. A sparse operand has
+    /// a gradient at its stored numbers only.
     ///
     /// ```
     /// use ndarray::array;

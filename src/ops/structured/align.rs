@@ -12,8 +12,8 @@ use crate::{builder_methods, operator};
 builder_methods! { CtcGreedy, Builder, Var;
     /// Greedy CTC decoding: takes the likeliest class of each frame, merges repeats, then drops blanks
     /// ([`ctc_align`](Self::ctc_align) of [`argmax`](Self::argmax)). Greedy decoding is fast, and usually finds the likeliest
-    /// labels if the network is confident. [`CtcBeam`](crate::predict::CtcBeam) is slower and more accurate: it sums the
-    /// probabilities of alignments with the same labels.
+    /// labels if the network is confident. [`CtcBeam`](crate::predict::CtcBeam) is slower and more accurate: the beam search
+    /// sums the probabilities of all alignments that have the same labels.
     ///
     /// ```
     /// use unpadded::{Builder, DType};

@@ -146,7 +146,7 @@ impl LinearChainCrf {
             let rows = emissions.rows_range(rows.start, rows.end);
             let total = log_sum(transitions, rows, &mut rooms.rooms[0]);
             let own = transitions.score(rows, rooms.path.iter().copied());
-            // If every path is forbidden, the cost is infinite.
+            // If every path of the sequence is forbidden, the cost is infinite.
             let value = if total == f64::NEG_INFINITY { f64::INFINITY } else { total - own };
             cost.row(sequence)[0] = T::from_f64(value);
         }

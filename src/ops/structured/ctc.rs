@@ -1,4 +1,4 @@
-//! `ctc_loss`: the loss of a sequence of labels whose alignment with the frames is unknown.
+//! `ctc_loss`: the loss of a sequence of labels if the alignment of the labels with the frames is unknown.
 
 use super::HEAVY;
 use std::ops::Range;

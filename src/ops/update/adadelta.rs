@@ -42,7 +42,7 @@ update_rule! {
     /// - moved = rho · moved + (1 − rho) · change²;
     /// - param −= rate · change.
     ///
-    /// Zeiler, "ADADELTA: an adaptive learning rate method", 2012, arXiv:1212.5701, in the form of PyTorch's
+    /// Source: Zeiler, "ADADELTA: an adaptive learning rate method", 2012, arXiv:1212.5701, in the form of PyTorch's
     /// `torch.optim.Adadelta`. Weight decay works as in `sgd`.
     ///
     /// A row without a gradient does not move, but each step multiplies its averages by rho. In the mode `exact`, this is

@@ -31,8 +31,8 @@ update_rule! {
     /// - sum += d²;
     /// - param −= rate / (1 + t · rate_decay) · d / (√sum + epsilon).
     ///
-    /// Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR 12,
-    /// 2011, in the form of PyTorch's `torch.optim.Adagrad`.
+    /// Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR
+    /// 12, 2011, in the form of PyTorch's `torch.optim.Adagrad`.
     ///
     /// A row without a gradient does not move, so an update by selected rows is exact; duplicate rows are added up first. In
     /// the mode `exact`, a row without a gradient gets its decoupled weight decay when the row is next read. Weight decay that

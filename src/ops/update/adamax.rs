@@ -41,7 +41,7 @@ update_rule! {
     /// - largest = max(beta2 · largest, |d| + epsilon);
     /// - param −= rate / (1 − beta1ᵗ) · moment / largest.
     ///
-    /// Kingma and Ba, "Adam: a method for stochastic optimization", 2015, arXiv:1412.6980, section 7.1, in the form of
+    /// Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015, arXiv:1412.6980, section 7.1, in the form of
     /// PyTorch's `torch.optim.Adamax`. Weight decay works as in `sgd`.
     ///
     /// With a gradient of selected rows in the mode `exact`, the moves of a row without a gradient, by its moment, are made

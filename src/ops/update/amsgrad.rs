@@ -27,7 +27,7 @@ impl<T: Float> ElementStep<T, 4> for Bounded<T> {
 }
 
 update_rule! {
-    /// AMSGrad: Adam that divides by the root of the largest second moment so far, which never falls.
+    /// AMSGrad: Adam with the root of the largest second moment so far, which never falls, as divisor.
     ///
     /// The formulas of AMSGrad, with d and t as in `adam`, are:
     ///
@@ -35,7 +35,7 @@ update_rule! {
     /// - largest = max(largest, moment2);
     /// - param −= rate / (1 − beta1ᵗ) · moment1 / (√(largest / (1 − beta2ᵗ)) + epsilon).
     ///
-    /// Reddi, Kale and Kumar, "On the convergence of Adam and beyond", 2018, arXiv:1904.09237, in the form of PyTorch's
+    /// Source: Reddi, Kale and Kumar, "On the convergence of Adam and beyond", 2018, arXiv:1904.09237, in the form of PyTorch's
     /// `torch.optim.Adam(amsgrad=True)`. Weight decay works as in `sgd`.
     ///
     /// With a gradient of selected rows in the mode `exact`, the moves of a row without a gradient, by its moments, are made

@@ -1,4 +1,4 @@
-//! `average_weights`: the average of a parameter over training steps.
+//! `average_weights`: averages a parameter over training steps.
 
 use ndarray::array;
 

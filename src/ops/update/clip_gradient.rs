@@ -15,10 +15,10 @@ const GRAIN: usize = 1 << 16;
 
 operator! {
     /// Gradient clipping by value: clips every number of a gradient to the range from −limit to limit, in place: grad ←
-    /// min(max(grad, −limit), limit). The gradient has the storage `storage` and the shape and dtype of `param`.
+    /// min(max(grad, −limit), limit). The gradient `grad` has the storage `storage`, and the shape and dtype of `param`.
     ///
-    /// `clip_gradient` corresponds to PyTorch's `torch.nn.utils.clip_grad_value_`. Repeated rows of a sparse gradient are added
-    /// up first.
+    /// `clip_gradient` corresponds to PyTorch's `torch.nn.utils.clip_grad_value_`. Rows of a sparse gradient with equal row
+    /// numbers are added up before clipping.
     ///
     /// ```
     /// use ndarray::array;

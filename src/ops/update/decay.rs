@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(after(false, 0.0), [0.0, 1.0]);
         assert_eq!(after(true, -4.0), [-3.0 + 0.125, 1.0]);
         assert_eq!(after(true, 4.0), [3.0 - 0.125, 1.0]);
-        // L1 decay moves a parameter to 0 but not past it.
+        // L1 decay moves a parameter to 0 but not past 0.
         assert_eq!(after(true, 0.1), [0.0, 1.0]);
         assert!(after(true, f64::NAN)[0].is_nan());
     }

@@ -144,7 +144,7 @@ impl Spread {
         Self { weight: all, mean: self.mean + new * delta, central }
     }
 
-    /// Returns whether the expansion is accurate to 1e-8 of the sum.
+    /// Returns whether the values c are so close that the relative error of the expansion is at most 1e-8.
     pub(in crate::ops) fn is_close(&self) -> bool {
         self.central[0] <= (CLOSE * self.mean).powi(2)
     }

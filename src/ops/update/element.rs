@@ -1,4 +1,4 @@
-//! Declarations of elementwise update rules: [`update_rule!`](crate::update_rule) and [`ElementRule`].
+//! Traits and the macro that declare elementwise update rules: [`update_rule!`](crate::update_rule) and [`ElementRule`].
 
 use std::any::Any;
 
@@ -17,7 +17,7 @@ use crate::tensor::StorageKind;
 
 /// The settings that every update rule has. [`update_rule!`](crate::update_rule) implements this trait.
 pub trait RuleSettings: DeclaredOp + Clone + PartialEq {
-    /// Returns the mode for gradients of selected rows.
+    /// Returns the mode of the rule, exact or lazy, for gradients of selected rows.
     fn mode(&self) -> SparseMode;
 
     /// Returns the storage of the parameter and its states.
@@ -33,8 +33,8 @@ pub trait RuleSettings: DeclaredOp + Clone + PartialEq {
 
 /// An elementwise update rule: the arithmetic of an update, and the effect of missed updates on a row without a gradient.
 ///
-/// `FIELDS` are the parameter and its states, at most eight. [`update_rule!`](crate::update_rule) declares the operator with
-/// its slots.
+/// `FIELDS` is the number of variables that the rule updates, at most eight: the parameter and its states.
+/// [`update_rule!`](crate::update_rule) declares the operator with its slots.
 pub trait ElementRule<const FIELDS: usize>: RuleSettings {
     /// Returns the arithmetic of one update. A rule with L1 and L2 decay returns `self.decay().before(rate, step)`.
     fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, FIELDS>;
@@ -90,7 +90,7 @@ pub trait ElementRule<const FIELDS: usize>: RuleSettings {
         self.horizon() == 0
     }
 
-    /// Returns the step that replaces all missed updates of a row. The step ignores the gradient.
+    /// Returns the arithmetic that replaces all missed updates of a row. The returned step ignores its argument `grad`.
     fn settled<T: Float>(&self, owed: &RowDebt<'_>) -> impl ElementStep<T, FIELDS> {
         Remains::of(self.fall().unwrap_or([1.0; FIELDS]), owed)
     }
@@ -282,7 +282,7 @@ macro_rules! update_rule {
             #[derive(Clone, PartialEq)]
             $visible struct $type = $kind {
                 mode: $crate::optimizer::SparseMode,
-                /// The storage of `param` and its state: `dense` (default), or `selected_rows` for a row-sparse parameter.
+                /// The storage of `param` and its states: `dense` (default), or `selected_rows` for a row-sparse parameter.
                 storage: $crate::tensor::StorageKind => $crate::op::settings::dense_or_rows,
                 $($setting)*
                 /// The factor of `rate` for this parameter; 1 by default.

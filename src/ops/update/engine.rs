@@ -192,7 +192,8 @@ fn settle_of<T: RowValue>(
             let mut read = std::mem::take(&mut debts.read);
             read.clear();
             ids(run, &mut read)?;
-            // If an id is not a row of the table, no row is settled; the operator that reads the rows reports the id.
+            // If an id is not a row number of the parameter, no row is settled; the operator that reads the rows reports the
+            // id.
             if read.iter().all(|&id| usize::try_from(id).is_ok_and(|id| id < height)) {
                 let turn = (history.count() % SWEEP as u64) as usize;
                 read.extend((turn..height).step_by(SWEEP).map(|row| row as i64));
@@ -453,7 +454,7 @@ impl<T: Float> Settling<'_, T> {
     }
 }
 
-/// Returns whether all numbers are 0; compares in chunks, which the compiler vectorises.
+/// Returns whether all numbers are 0. The numbers are compared in chunks, so that the compiler vectorises the loop.
 fn is_zero<T: Float>(numbers: &[T]) -> bool {
     numbers.chunks(16).all(|part| !part.iter().fold(false, |any, &x| any | (x != T::ZERO)))
 }

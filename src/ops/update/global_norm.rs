@@ -24,9 +24,9 @@ operator! {
     /// Computes the global norm of all gradients, and the scale for gradient clipping: norm = √(Σ g²) over every element of
     /// every gradient, and scale = min(1, max_norm / (norm + 10⁻⁶)).
     ///
-    /// `global_norm` and `scale_gradient` together compute PyTorch's `torch.nn.utils.clip_grad_norm_`. Repeated rows of a
-    /// sparse gradient are added up before they are squared. The squares are added up in f64, in an order that depends on the
-    /// shapes of the gradients, not on the number of threads.
+    /// `global_norm` and `scale_gradient` together compute PyTorch's `torch.nn.utils.clip_grad_norm_`. Rows of a sparse
+    /// gradient with equal row numbers are added up before their numbers are squared. The squares are added up in f64, in an
+    /// order that depends on the shapes of the gradients, not on the number of threads.
     ///
     /// ```
     /// use ndarray::array;
@@ -150,8 +150,8 @@ impl<T: Float> Sweep for Squares<'_, T> {
 }
 
 operator! {
-    /// Multiplies a gradient by `scale`, in place: grad ← scale · grad. The gradient has the storage `storage` and the shape
-    /// and dtype of `param`.
+    /// Multiplies a gradient by `scale`, in place: grad ← scale · grad. The gradient `grad` has the storage `storage`, and the
+    /// shape and dtype of `param`.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -196,7 +196,7 @@ impl Op for ScaleGradient {
                 return Ok(());
             }
             run.fill_rows(ScaleGradient::GRAD, |_, rows| {
-                // Scaling is linear, so repeated rows are scaled one by one, without adding them up.
+                // Scaling is linear, so rows with equal row numbers are scaled one by one and need not be added up.
                 if !rows.ids().is_empty() {
                     multiply(rows.values_mut::<T>()?, scale, threads);
                 }

@@ -30,12 +30,12 @@ operator! {
     /// - r = moment1 / (1 − beta1ᵗ) / (√(moment2 / (1 − beta2ᵗ)) + epsilon) + weight_decay · param;
     /// - param −= rate · ‖param‖ / ‖r‖ · r; if one of the norms is 0, param −= rate · r.
     ///
-    /// You et al., "Large batch optimization for deep learning: training BERT in 76 minutes", 2020, arXiv:1904.00962, algorithm
-    /// 2 with φ(z) = z. ‖param‖ and ‖r‖ are norms over the whole parameter. The squares are added up in f64, in an order that
-    /// depends on the shape of the parameter, not on the number of threads.
+    /// Source: You et al., "Large batch optimization for deep learning: training BERT in 76 minutes", 2020, arXiv:1904.00962,
+    /// algorithm 2 with φ(z) = z. ‖param‖ and ‖r‖ are norms over the whole parameter. The squares are added up in f64, in an
+    /// order that depends on the shape of the parameter, not on the number of threads.
     ///
-    /// A gradient of selected rows requires the mode `lazy`, which updates only the rows of the gradient, as if they were the
-    /// whole parameter. The mode `exact` refuses selected rows: every step changes the moments of every row, and the norms
+    /// A gradient of selected rows requires the mode `lazy`, which updates only the rows of the gradient, as if these rows were
+    /// the whole parameter. The mode `exact` refuses selected rows: every step changes the moments of every row, and the norms
     /// depend on all rows.
     ///
     /// ```
@@ -57,12 +57,12 @@ operator! {
     /// ```
     pub(in crate::ops) struct Lamb = lamb {
         mode: SparseMode,
-        /// The storage of `param` and its state: `dense` (default), or `selected_rows` for a row-sparse parameter.
+        /// The storage of `param` and its moments: `dense` (default), or `selected_rows` for a row-sparse parameter.
         storage: StorageKind => dense_or_rows,
         beta1: f64 => fraction,
         beta2: f64 => fraction,
         epsilon: f64 => not_negative,
-        /// Weight decay: the share of `param` that is added to its step, before the norms; 0 by default.
+        /// Weight decay: the share of `param` that is added to the step r before the norms are computed; 0 by default.
         weight_decay: f64 => or_zero,
         /// The factor of `rate` for this parameter; 1 by default.
         rate_factor: f64 => or_one,

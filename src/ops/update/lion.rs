@@ -40,8 +40,8 @@ update_rule! {
     /// - param −= rate · sign(beta1 · moment + (1 − beta1) · d), with sign(0) = 0;
     /// - moment = beta2 · moment + (1 − beta2) · d.
     ///
-    /// Chen et al., "Symbolic discovery of optimization algorithms", 2023, arXiv:2302.06675, algorithm 2. Weight decay works as
-    /// in `sgd`.
+    /// Source: Chen et al., "Symbolic discovery of optimization algorithms", 2023, arXiv:2302.06675, algorithm 2. Weight decay
+    /// works as in `sgd`.
     ///
     /// A row without a gradient continues to move by the sign of its moment: with a gradient of selected rows in the mode
     /// `exact`, these moves are made when the row is next read. In the mode `lazy`, a row without a gradient and its moment do

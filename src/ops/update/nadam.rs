@@ -17,9 +17,9 @@ use crate::update_rule;
 #[derive(Clone, Copy)]
 struct NesterovStep<T> {
     moments: Moments<T>,
-    /// The factor of the gradient in the step.
+    /// The factor of the gradient in the step of NAdam, with the learning rate.
     by_grad: T,
-    /// The factor of the first moment in the step.
+    /// The factor of the first moment in the step of NAdam, with the learning rate.
     by_moment: T,
 }
 
@@ -55,8 +55,8 @@ update_rule! {
     /// - moment1 and moment2 are computed as in `adam`;
     /// - param −= rate · ((1 − μₜ) / (1 − Πₜ) · d + μₜ₊₁ / (1 − Πₜ₊₁) · moment1) / (√(moment2 / (1 − beta2ᵗ)) + epsilon).
     ///
-    /// Dozat, "Incorporating Nesterov momentum into Adam", ICLR workshop 2016, in the form of PyTorch's `torch.optim.NAdam`.
-    /// Weight decay works as in `sgd`.
+    /// Source: Dozat, "Incorporating Nesterov momentum into Adam", ICLR workshop 2016, in the form of PyTorch's
+    /// `torch.optim.NAdam`. Weight decay works as in `sgd`.
     ///
     /// With a gradient of selected rows in the mode `exact`, the moves of a row without a gradient, by its moments, are made
     /// when the row is next read. In the mode `lazy`, rows without a gradient and their state do not change.

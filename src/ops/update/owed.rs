@@ -16,7 +16,7 @@ use super::rule::{ElementStep, KEPT};
 use crate::kernels::{Float, View};
 use crate::operator::Debt;
 
-/// The number of updates after which every row has been settled at least once.
+/// The maximum number of updates between two times that a row is settled: each update settles one row in `SWEEP`.
 pub(in crate::ops) const SWEEP: usize = 1 << 13;
 
 /// The learning rate and the step number of an update.
@@ -32,7 +32,7 @@ pub struct Moment {
 /// of its numbers.
 pub type Moves = [f64; 8];
 
-/// The effect of all updates that a row missed.
+/// The combined effect of all missed updates of a row.
 #[derive(Debug, Clone, Copy)]
 pub struct RowDebt<'a> {
     /// The combined effect of the first `updates` missed updates.
@@ -77,7 +77,7 @@ pub(in crate::ops) fn marked(before: f64, Moment { rate, step }: Moment) -> f64 
     (mix(mix(before.to_bits() ^ rate.to_bits()) ^ step.to_bits()) >> 12) as f64
 }
 
-/// The methods of an [`ElementRule`](super::element::ElementRule) that a ledger calls, object-safe and under the same names.
+/// The methods of an [`ElementRule`](super::element::ElementRule) that a ledger calls, as an object-safe trait.
 pub(in crate::ops) trait DeferredRule: Send + Sync {
     fn owes(&self) -> Debt;
     fn none(&self) -> Moves;
@@ -270,7 +270,7 @@ pub(in crate::ops) fn falling_by(momentum: f64, divisor: f64) -> Option<f64> {
     Some(momentum / divisor).filter(|&by| by < 0.999)
 }
 
-/// Returns the number of updates after which a state has fallen to 1e-18 of its value, if each update multiplies it by
+/// Returns the number of updates after which a state has fallen to 1e-18 of its value, if each update multiplies the state by
 /// `momentum`.
 pub(in crate::ops) fn fading(momentum: f64) -> usize {
     const NOTHING: f64 = 1e-18;

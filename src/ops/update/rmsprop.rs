@@ -100,8 +100,8 @@ update_rule! {
     /// - square = alpha · square + (1 − alpha) · d²;
     /// - param −= rate · d / (√square + epsilon).
     ///
-    /// Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012; as PyTorch's `torch.optim.RMSprop`.
-    /// Weight decay works as in `sgd`.
+    /// Source: Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012, in the form of PyTorch's
+    /// `torch.optim.RMSprop`. Weight decay works as in `sgd`.
     ///
     /// A row without a gradient does not move, but each step multiplies its averages by alpha. In the mode `exact`, this is
     /// computed for a row without a gradient when the row is next read. In the mode `lazy`, only the rows of the gradient and
@@ -219,8 +219,8 @@ update_rule! {
     /// - mean += (1 − alpha) · (d − mean);
     /// - param −= rate · d / (√(square − mean²) + epsilon).
     ///
-    /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41; as PyTorch's
-    /// `torch.optim.RMSprop` with centered=True. Weight decay works as in `sgd`.
+    /// Source: Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41, in the
+    /// form of PyTorch's `torch.optim.RMSprop` with centered=True. Weight decay works as in `sgd`.
     ///
     /// A row without a gradient does not move, but each step multiplies its averages by alpha. In the mode `exact`, this is
     /// computed for a row without a gradient when the row is next read. In the mode `lazy`, only the rows of the gradient and
@@ -279,8 +279,8 @@ update_rule! {
     /// - velocity = momentum · velocity + d / (√(square − mean²) + epsilon);
     /// - param −= rate · velocity.
     ///
-    /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41; as PyTorch's
-    /// `torch.optim.RMSprop` with centered=True, momentum > 0. Weight decay works as in `sgd`.
+    /// Source: Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41, in the
+    /// form of PyTorch's `torch.optim.RMSprop` with centered=True, momentum > 0. Weight decay works as in `sgd`.
     ///
     /// With a gradient of selected rows in the mode `exact`, the moves of a row without a gradient, along its velocity, are
     /// made when the row is next read. In the mode `lazy`, rows without a gradient and their state do not change.

@@ -128,7 +128,7 @@ pub(in crate::ops) fn scalar(run: &Forward<'_>, slot: usize) -> Result<f64> {
     crate::with_float!(run.dtype(slot), T => Ok(run.input::<T>(slot)?.row(0)[0].to_f64()))
 }
 
-/// Returns the learning rate of the step, times the parameter's rate factor `factor`.
+/// Returns the learning rate of the step, multiplied by `factor`, the rate factor of the parameter.
 pub(in crate::ops) fn rate(run: &Forward<'_>, factor: f64) -> Result<f64> {
     Ok(scalar(run, RATE)? * factor)
 }
@@ -140,7 +140,8 @@ pub(in crate::ops) fn over<T: Float>(step: T, scale: T) -> T {
     if scale == T::ZERO { T::ZERO } else { step / scale }
 }
 
-/// Returns the check cases of a rule: a matrix, a vector, repeated rows, and no rows, with the attributes of both modes.
+/// Returns check cases of an update rule, with the attributes of both modes: the gradient of a matrix, of a vector, with
+/// repeated rows and without rows.
 pub(in crate::ops) fn samples([exact, lazy]: [Attributes; 2], fields: &[&str]) -> Result<Vec<CheckCase>> {
     let numbers = |shape: &[usize], pace: f64, least: f64| -> Result<Variable> {
         let len = shape.iter().product::<usize>();

@@ -59,7 +59,7 @@ enum Form {
         every: usize,
         factor: f64,
     },
-    /// Pairs of a step and the factor from this step on.
+    /// A list of pairs (step, factor): from the step on, the learning rate is base · factor.
     Piecewise(Vec<(usize, f64)>),
     Cosine {
         steps: usize,
@@ -138,7 +138,7 @@ impl Schedule {
         Form::OneCycle { steps, rise }.into()
     }
 
-    /// Warm-up: the rate first rises to the base rate over `steps` steps.
+    /// Warm-up: the learning rate rises linearly to the base rate in the first `steps` steps.
     #[must_use]
     pub fn warm_up(self, steps: usize) -> Self {
         Self { warm_up: steps, ..self }

@@ -60,7 +60,7 @@ operator! {
     outputs { PARAM = param: one.updated(), STATE = state: any.updated(), SETTLED = settled: one.updated() }
 }
 
-/// The kind of an update rule.
+/// The kind of an update rule, such as `adam`, with the operator that a registry has made for the kind.
 pub(in crate::ops) struct RuleKind {
     kind: String,
     /// The operator of the update rule with its settings; `None` until a registry has resolved the kind.
