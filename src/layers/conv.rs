@@ -7,7 +7,7 @@ use crate::layers::{Layer, init};
 use crate::ops::Context;
 use crate::program::{Builder, Initializer, Var};
 
-/// Options of the convolution layer ([`Builder::conv`]).
+/// Options of the convolution layer ([`Builder::conv`]): window, groups and initializers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conv {
     context: Context,

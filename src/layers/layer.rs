@@ -99,8 +99,8 @@ pub trait RecurrentLayer: Stateful<States: Vars + Copy> + Clone {
     fn starting_from(self, initial: Self::States) -> Self;
 }
 
-/// A layer in a program. The first call makes the weights, with shapes for the width of its input. Later calls, and calls of
-/// copies of the instance, use these weights.
+/// An instance of a layer: the layer's options, and its weights in a program. The first call makes the weights, with shapes for
+/// the width of its input. Later calls, and calls of copies of the instance, use these weights.
 ///
 /// ```
 /// use unpadded::layers::Lstm;

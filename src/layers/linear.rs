@@ -83,7 +83,7 @@ impl From<usize> for Linear {
 }
 
 impl Layer for Linear {
-    /// The weight `[in, out]` (tied: `[out, in]`) and the bias `[out]`.
+    /// The weight `[in, out]`, or `[out, in]` if it is tied to an embedding, and the bias `[out]`.
     type Weights = (Var, Option<Var>);
 
     fn kind(&self) -> &str {

@@ -11,7 +11,7 @@ use crate::program::{Builder, Initializer, Var};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Norm {
     kind: Kind,
-    /// The momentum of a batch norm; `None` for the default, [`MOMENTUM`].
+    /// The momentum of a batch norm; `None` for the default, `MOMENTUM`.
     momentum: Option<f64>,
     epsilon: f64,
     gain: Option<Initializer>,

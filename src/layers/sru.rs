@@ -1,4 +1,4 @@
-//! The simple recurrent unit (SRU): matrix products are only of the input, so that the loop over steps has no matrix products.
+//! The simple recurrent unit (SRU): only the input is multiplied by matrices, so the loop over steps has no matrix products.
 
 use super::layer::{times, wide};
 use super::recurrent::{STATE, sequence_input, state_width};

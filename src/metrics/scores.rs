@@ -1,9 +1,8 @@
-//! Scores: the values of the loss and the metrics over a pass over data.
+//! Scores: the values of the loss and of the metrics, computed over all batches of a data set.
 
 use std::fmt;
 
-/// The scores of a pass over data: pairs of a name and a value, for the loss and then for the metrics in the order of the
-/// trainer.
+/// The scores of a data set: pairs of a name and a value, for the loss and then for the metrics in the order of the trainer.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scores(pub Vec<(String, f64)>);
 

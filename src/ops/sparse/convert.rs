@@ -112,7 +112,7 @@ impl Op for ToDense {
     }
 }
 
-/// Adds entries to a dense matrix at their positions.
+/// Adds the entries of a csr matrix to a dense matrix, each at the position of the entry.
 pub(in crate::ops) fn add_entries<T: Float>(
     indptr: &[i64],
     indices: &[i64],

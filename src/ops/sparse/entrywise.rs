@@ -1,8 +1,8 @@
 //! Functions f with f(0) = 0, applied to the stored numbers of a sparse variable: kernels of `tanh`, `relu`, `sqrt` and others
 //! for csr, coo and selected rows.
 //!
-//! out = f(x) for every stored number of x. Numbers that x does not store are 0; they stay 0 and get no gradient, even if f′(0)
-//! is not 0.
+//! out = f(x) for every stored number of x. Numbers that x does not store are 0. These zeros stay 0 and get no gradient, even
+//! if f′(0) is not 0.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Assign, View, ViewMut, helpers, join};

@@ -216,7 +216,7 @@ impl<T: RowValue> DenseKernel<'_, T> {
     }
 }
 
-/// The second operand of a kernel over the entries of a matrix.
+/// The second operand of a kernel that computes f at the entries of a sparse matrix.
 #[derive(Clone, Copy)]
 pub(super) enum SecondOperand<'a, T> {
     /// A dense matrix; a single row is broadcast to all rows, and a single column to all columns.

@@ -1,7 +1,7 @@
 //! `ftrl`: the update rule FTRL-Proximal (follow the regularised leader), with one learning rate per element.
 //!
 //! A row without a gradient misses no update: an element with a gradient of 0 does not change at any learning rate. So an
-//! update by selected rows is exact.
+//! update by selected rows gives the result of an update by the dense gradient.
 
 use super::element::ElementRule;
 use super::owed::Moment;

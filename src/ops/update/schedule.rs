@@ -22,7 +22,7 @@ use crate::operator::Attributes;
 /// - `one_cycle`: with top = rise · steps − 1, half a cosine wave from base / 25 up to base at t = top, then half a cosine wave
 ///   down to base / 250 000 at t = steps − 1; later steps have the rate base / 250 000.
 ///
-/// The formulas are the formulas of PyTorch's `StepLR`, `CosineAnnealingLR` (Loshchilov and Hutter, "SGDR", 2017,
+/// The formulas equal the formulas of PyTorch's `StepLR`, `CosineAnnealingLR` (Loshchilov and Hutter, "SGDR", 2017,
 /// arXiv:1608.03983, without restarts) and `OneCycleLR` (Smith and Topin, "Super-convergence", 2017, arXiv:1708.07120). A
 /// warm-up of `steps` before `inverse_sqrt(steps)` is the schedule of Vaswani et al., "Attention is all you need", 2017,
 /// arXiv:1706.03762. `step_after` is the schedule of Zaremba et al., "Recurrent neural network regularization", 2014,

@@ -119,7 +119,7 @@ update_rule! {
     /// - velocity = momentum · velocity + d,
     /// - param −= rate · velocity, or, with `nesterov`, param −= rate · (d + momentum · velocity).
     ///
-    /// The velocity starts at zero, so the velocity is d after the first step. The formulas are the formulas of PyTorch's
+    /// The velocity starts at zero, so the velocity is d after the first step. The formulas equal the formulas of PyTorch's
     /// `torch.optim.SGD` without dampening; the Nesterov form follows Sutskever et al., "On the importance of initialization
     /// and momentum in deep learning", 2013, with `param` at the point where the gradient is computed.
     ///
