@@ -6,7 +6,7 @@ use crate::program::Var;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Activation {
-    /// 1 / (1 + e^-x).
+    /// The sigmoid function, 1 / (1 + e^-x).
     Sigmoid,
     /// The hyperbolic tangent.
     Tanh,
@@ -17,7 +17,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// Applies the function to `x`.
+    /// Appends the operator that applies the activation function to `x`.
     pub(super) fn of(self, x: Var) -> Var {
         match self {
             Activation::Sigmoid => x.sigmoid(),

@@ -1,5 +1,5 @@
-//! The adaptive softmax: rare classes are in clusters, and the loss computes a cluster only for rows with a label in the
-//! cluster.
+//! The adaptive softmax: rare classes are grouped in clusters, and the loss computes the classes of a cluster only for rows
+//! with a label in the cluster.
 
 use super::layer::at_least_one;
 use crate::error::Error;
@@ -7,11 +7,11 @@ use crate::layers::{Instance, Layer, Linear};
 use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
-/// An adaptive softmax over many classes, which must be ordered from the most frequent to the rarest. Its loss costs about as
-/// much as a softmax over the frequent classes alone (Grave et al., "Efficient softmax approximation for GPUs", 2017). The head
-/// computes the first cluster of classes and one class for each further cluster. The loss computes a further cluster only for
-/// rows whose label is in it. The rarer the cluster, the narrower the vectors it is computed from: p(class) = softmax(x ·
-/// W_head)_cluster · softmax((x · P_cluster) · W_cluster)_class.
+/// An adaptive softmax over many classes, which must be ordered from the most frequent to the rarest. The loss costs about as
+/// much as a softmax over the frequent classes alone (Grave et al., "Efficient softmax approximation for GPUs", 2017). A linear
+/// layer, the head, computes the logits of the first cluster of classes, and one logit for each further cluster. The loss
+/// computes a further cluster only for rows with a label in the cluster. A cluster of rarer classes is computed from narrower
+/// vectors: p(class) = softmax(x · W_head)_cluster · softmax((x · P_cluster) · W_cluster)_class.
 ///
 /// ```
 /// use unpadded::layers::{AdaptiveSoftmax, Embedding};
@@ -29,8 +29,9 @@ use crate::program::{Builder, Var};
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// Parameters: `head.weight` `[in, first + clusters]` and `head.bias`; for each cluster k from 1 on `project_k.weight` `[in, in / divide^k]`
-/// and `cluster_k.weight` `[in / divide^k, its classes]`.
+/// Parameters: `head.weight` `[in, first + clusters]` and `head.bias`, where `first` is the number of classes in the first
+/// cluster; for each further cluster k = 1, 2, …, `project_k.weight` `[in, in / divide^k]` and `cluster_k.weight`
+/// `[in / divide^k, classes of cluster k]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdaptiveSoftmax {
     ends: Vec<usize>,
@@ -40,15 +41,17 @@ pub struct AdaptiveSoftmax {
 }
 
 impl AdaptiveSoftmax {
-    /// An adaptive softmax over `classes` classes, cut at the ascending `cutoffs`: the head has the classes below the first
-    /// cutoff, each cluster the classes up to the next cutoff, the last cluster the rest. The vectors of each cluster are a
-    /// quarter as wide as the vectors of the previous cluster.
+    /// Makes an adaptive softmax over `classes` classes, divided into clusters at the ascending `cutoffs`. The head has the
+    /// classes below the first cutoff; each further cluster has the classes from one cutoff up to the next cutoff, the last
+    /// cluster all classes from the last cutoff on. The vectors of each cluster are a quarter as wide as the vectors of the
+    /// previous cluster.
     pub fn new(classes: usize, cutoffs: &[usize]) -> Self {
         let ends = cutoffs.iter().copied().chain([classes]).collect();
         Self { ends, divide: 4, head_bias: true, name: None }
     }
 
-    /// Sets the width of the k-th cluster's vectors: the input's width divided by `divide`^k, at least 1 (default: 4).
+    /// Sets the divisor `divide` of the widths (default: 4): the vectors of the k-th further cluster are as wide as the input
+    /// divided by `divide`^k, and at least 1 wide.
     #[must_use]
     pub fn divide(self, divide: usize) -> Self {
         Self { divide, ..self }
@@ -60,7 +63,7 @@ impl AdaptiveSoftmax {
         Self { head_bias: false, ..self }
     }
 
-    /// The first part of the parameters' names, instead of `adaptive_softmax_0` and so on.
+    /// Sets the first part of the parameters' names (default: `adaptive_softmax_0` and so on).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..self }
@@ -70,9 +73,10 @@ impl AdaptiveSoftmax {
 /// The layers of an [`AdaptiveSoftmax`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdaptiveWeights {
-    /// The layer from the input to the first cluster's classes and one class per further cluster.
+    /// The head: the layer from the input to the logits of the first cluster's classes and of the further clusters.
     pub head: Instance<Linear>,
-    /// For each further cluster: the layer that narrows the input, and the layer from the narrow vectors to its classes.
+    /// For each further cluster: the layer that projects the input to narrower vectors, and the layer from these vectors to the
+    /// logits of the cluster's classes.
     pub clusters: Vec<[Instance<Linear>; 2]>,
 }
 
@@ -102,7 +106,7 @@ impl Layer for AdaptiveSoftmax {
         Some(AdaptiveWeights { head, clusters: self.ends.windows(2).enumerate().map(cluster).collect() })
     }
 
-    /// The logarithms of the probabilities of all classes, `[rows, classes]`.
+    /// Returns the logarithms of the probabilities of all classes, `[rows, classes]`.
     fn run(&self, net: &Builder, x: Var, weights: &AdaptiveWeights) -> Var {
         if self.fits(net, weights).is_none() {
             return net.unknown();
@@ -116,8 +120,8 @@ impl Layer for AdaptiveSoftmax {
 }
 
 impl AdaptiveSoftmax {
-    /// The number of columns of the head: classes below the first cutoff, and one per cluster. The sum does not overflow if the
-    /// cutoffs ascend.
+    /// Returns the number of columns of the head: one per class below the first cutoff, and one per further cluster. The number
+    /// does not overflow if the cutoffs ascend.
     fn of_head(&self) -> usize {
         self.ends[0] + (self.ends.len() - 1)
     }
@@ -132,8 +136,8 @@ impl AdaptiveSoftmax {
         None
     }
 
-    /// Checks the cutoffs, and that given weights have one cluster for each cutoff. Weights for other cutoffs would compute a
-    /// softmax over other classes.
+    /// Checks that the cutoffs ascend, and that the weights have one cluster for each cutoff. Weights that were made for other
+    /// cutoffs would compute a softmax over other classes.
     fn fits(&self, net: &Builder, weights: &AdaptiveWeights) -> Option<()> {
         self.ordered(net)?;
         let (cutoffs, clusters) = (self.ends.len() - 1, weights.clusters.len());
@@ -149,7 +153,7 @@ impl AdaptiveSoftmax {
         classes(net, weights.head.of(x), "head", self.of_head())
     }
 
-    /// The logits of a further cluster's classes.
+    /// Returns the logits of the classes of the further cluster `k`, counted from 0.
     fn cluster(&self, net: &Builder, x: Var, weights: &AdaptiveWeights, k: usize) -> Var {
         let [project, of_classes] = &weights.clusters[k];
         let logits = of_classes.of(project.of(x));
@@ -157,7 +161,7 @@ impl AdaptiveSoftmax {
     }
 }
 
-/// Returns the logits if they have `expected` classes; else records an error.
+/// Returns `logits` if the variable has `expected` columns, one per class; else records an error.
 fn classes(net: &Builder, logits: Var, of: &str, expected: usize) -> Var {
     match net.spec_of_tensor(logits) {
         Some(spec) if spec.width() != expected => {
@@ -169,13 +173,13 @@ fn classes(net: &Builder, logits: Var, of: &str, expected: usize) -> Var {
 }
 
 impl Instance<AdaptiveSoftmax> {
-    /// Computes the loss −ln p(label) of each row of `x`, `[rows]`. A cluster's classes are computed only for the rows whose
-    /// label is in the cluster.
+    /// Computes the loss −ln p(label) of each row of `x`, `[rows]`. The classes of a cluster are computed only for the rows
+    /// with a label in the cluster.
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold rows of floats, `labels` are not whole numbers in its rows, the cutoffs do not
-    /// ascend, or given weights ([`Builder::layer_with`]) were made for other cutoffs; when the program runs, if a label is not
-    /// below the number of classes; in a step block, if the labels depend on a memory.
+    /// If `x` has no LoD or does not hold rows of floats, `labels` does not have one whole number per row of `x`, the cutoffs
+    /// do not ascend, or given weights ([`Builder::layer_with`]) were made for other cutoffs; when the program runs, if a label
+    /// is not below the number of classes; in a step block, if the labels depend on a memory.
     #[track_caller]
     pub fn loss(&self, x: Var, labels: Var) -> Var {
         let Some(net) = Builder::of(x) else { return unknown_of(x) };

@@ -7,7 +7,7 @@ use crate::layers::{Instance, Layer, Linear, init};
 use crate::ops::DotAttention;
 use crate::program::{Builder, Var};
 
-/// Options of [`Builder::attention`].
+/// Options of the attention layer ([`Builder::attention`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attention {
     heads: usize,
@@ -25,21 +25,21 @@ pub struct Attention {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AttentionWeights {
-    /// The projection to the queries.
+    /// The linear layer that projects the input to the queries.
     pub query: Instance<Linear>,
-    /// The projection to the keys.
+    /// The linear layer that projects the input, or the memory, to the keys.
     pub key: Instance<Linear>,
-    /// The projection to the values.
+    /// The linear layer that projects the input, or the memory, to the values.
     pub value: Instance<Linear>,
-    /// The projection of the attended values to the output.
+    /// The linear layer that projects the weighted sums of the values to the output.
     pub out: Instance<Linear>,
-    /// The relative position biases `[heads, 2r + 1]`, added to the scores by head and distance from −r to r; `None` without
-    /// [`Attention::relative`].
+    /// The relative position biases `[heads, 2r + 1]`: for each head and each distance from −r to r, a number that is added to
+    /// the scores; `None` without [`Attention::relative`].
     pub relative: Option<Var>,
 }
 
 impl Attention {
-    /// Self-attention within each sequence, with `heads` heads and biases; the output is as wide as the input.
+    /// Makes self-attention within each sequence, with `heads` heads and with biases; the output is as wide as the input.
     pub fn new(heads: usize) -> Self {
         let scores = DotAttention::heads(heads);
         Self {
@@ -54,39 +54,41 @@ impl Attention {
         }
     }
 
-    /// Sets the width: the numbers per row of the output, and of all heads together (default: the input's width).
+    /// Sets the width of the output, which is also the width of all heads together (default: the width of the input).
     #[must_use]
     pub fn width(self, width: usize) -> Self {
         Self { width: Some(width), ..self }
     }
 
-    /// Makes the layer cross-attention to the rows of `memory`, such as an encoder's output. The layer's input has as many
-    /// sequences as `memory` (of any lengths), or has one row per sequence of `memory`.
+    /// Makes the layer cross-attention to the rows of `memory`, such as an encoder's output. The input of the layer has as many
+    /// sequences as `memory`, of any lengths, or has one row per sequence of `memory`.
     #[must_use]
     pub fn over(self, memory: Var) -> Self {
         Self { memory: Some(memory), ..self }
     }
 
-    /// Makes attention causal: a row does not see later rows.
+    /// Makes attention causal: a row does not attend to later rows.
     #[must_use]
     pub fn causal(self) -> Self {
         Self { scores: self.scores.causal(), ..self }
     }
 
-    /// Limits attention to a window: a row sees `rows` rows before it and, unless attention is causal, `rows` rows after it.
+    /// Limits attention to a window: a row attends to itself, to `rows` earlier rows and, unless attention is causal, to `rows`
+    /// later rows.
     #[must_use]
     pub fn window(self, rows: usize) -> Self {
         Self { scores: self.scores.window(rows), ..self }
     }
 
-    /// Applies rotary position embeddings: queries and keys are [rotated](Builder::rotary) by their positions.
+    /// Applies rotary position embeddings: each query and each key is [rotated](Builder::rotary) by angles that depend on its
+    /// position.
     #[must_use]
     pub fn rotary(self) -> Self {
         Self { rotary: true, ..self }
     }
 
-    /// Adds relative position biases: a learned number for each head and distance from query to key is added to the score.
-    /// Distances are clipped to ±`radius` rows. The biases start at zero.
+    /// Adds relative position biases: for each head and each distance from query to key, a learned number is added to the
+    /// score. Distances are clipped to ±`radius` rows. The relative position biases start at zero.
     #[must_use]
     pub fn relative(self, radius: usize) -> Self {
         Self { relative: Some(radius), ..self }
@@ -173,11 +175,11 @@ impl Layer for Attention {
 }
 
 builder_methods! { Attention, Builder, Var;
-    /// Multi-head attention (Vaswani et al., 2017) within each sequence of `x`, or to the rows of a memory m: attend(x·W_q,
-    /// m·W_k, m·W_v)·W_o, by [`dot_attention`](Self::dot_attention). Parameters: `query.weight`, `key.weight` and
-    /// `value.weight` `[in, width]`, `out.weight` `[width, width]`, each with a `bias` `[width]`, and `relative` if
-    /// [`Attention::relative`](crate::layers::Attention::relative) is set. The output has the rows and the LoD of `x`; rows
-    /// that see no key get the output's bias.
+    /// Multi-head attention (Vaswani et al., 2017) within each sequence of `x`, or to the rows of a memory m: out =
+    /// attend(x·W_q, m·W_k, m·W_v)·W_o, where attend is [`dot_attention`](Self::dot_attention), and m = x without a memory.
+    /// Parameters: `query.weight`, `key.weight` and `value.weight` `[in, width]`, `out.weight` `[width, width]`, each with a
+    /// `bias` `[width]`, and `relative` if [`Attention::relative`](crate::layers::Attention::relative) is set. The output has
+    /// the rows and the LoD of `x`. A row without any key to attend to gets the bias of the output projection.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -193,8 +195,9 @@ builder_methods! { Attention, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold sequences of rows of floats; if the width is not a multiple of the heads; if `x` and the memory have different
-    /// numbers of sequences; if an option needs positions (causal, window, rotary, relative) and `x` has one row per sequence.
+    /// If `x` does not hold sequences of rows of floats; if the width is not a multiple of the number of heads; if `x` and the
+    /// memory have different numbers of sequences; if an option needs positions (causal, window, rotary, relative) and `x` has
+    /// one row per sequence.
     pub fn attention(&self, x: Var, options: impl Into<Attention>) -> Var {
         self.layer(options.into()).run(self, x)
     }

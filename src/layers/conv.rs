@@ -1,4 +1,4 @@
-//! The convolution layer over the rows of sequences, with its filter.
+//! The convolution layer, which convolves the rows of each sequence with a learned filter.
 
 use super::layer::wide;
 use crate::builder_methods;
@@ -7,7 +7,7 @@ use crate::layers::{Layer, init};
 use crate::ops::Context;
 use crate::program::{Builder, Initializer, Var};
 
-/// Options of [`Builder::conv`].
+/// Options of the convolution layer ([`Builder::conv`]): window, groups and initializers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conv {
     context: Context,
@@ -19,14 +19,15 @@ pub struct Conv {
 }
 
 impl Conv {
-    /// A convolution to `channels` columns over the `length` rows around each row. The weight is initialized by
-    /// [`init::xavier`], the bias with zeros. Rows beyond the ends of a sequence are zeros.
+    /// Makes a convolution to `channels` columns, with a window of `length` rows around each row. The weight is initialized by
+    /// [`init::xavier`], the bias with zeros. Rows of the window beyond the ends of a sequence are zeros.
     pub fn new(length: usize, channels: usize) -> Self {
         let context = Context::new(length);
         Self { context, channels, bias: Some(init::zeros()), weight: None, padding: None, name: None }
     }
 
-    /// Makes the convolution causal: the window is the row itself and earlier rows, so no row depends on a later row.
+    /// Makes the convolution causal: the window has the current row and earlier rows, so no row of the output depends on a
+    /// later row.
     #[must_use]
     pub fn causal(self) -> Self {
         Self { context: self.context.causal(), ..self }
@@ -38,14 +39,14 @@ impl Conv {
         Self { context: self.context.starting_at(start), ..self }
     }
 
-    /// Sets the dilation: the window has every `dilation`-th row (default: 1).
+    /// Sets the dilation: the window has every `dilation`-th row around the current row (default: 1, every row).
     #[must_use]
     pub fn dilation(self, dilation: usize) -> Self {
         Self { context: self.context.dilation(dilation), ..self }
     }
 
-    /// Divides the columns into `groups` groups of equal width; each output group depends on one group of the input. As many
-    /// groups as columns make a depthwise convolution.
+    /// Divides the columns into `groups` groups of equal width; each group of output columns depends on one group of input
+    /// columns. With one group per column, the convolution is depthwise.
     #[must_use]
     pub fn groups(self, groups: usize) -> Self {
         Self { context: self.context.groups(groups), ..self }
@@ -57,8 +58,8 @@ impl Conv {
         Self { bias: None, ..self }
     }
 
-    /// Makes the rows beyond the ends of a sequence a parameter, `padding`, with this initializer (default: the rows are
-    /// zeros).
+    /// Makes the rows beyond the ends of a sequence a learned parameter, `padding`, with the given initializer (default: the
+    /// rows are zeros).
     #[must_use]
     pub fn padding_init(self, padding: Initializer) -> Self {
         Self { padding: Some(padding), ..self }
@@ -84,8 +85,8 @@ impl Conv {
 }
 
 impl Layer for Conv {
-    /// The weight `[length · in / groups, channels]`, the bias `[channels]` and the padding rows `[above + below, in]`: as many
-    /// above and below a sequence as the window reaches beyond its ends.
+    /// The weight `[length · in / groups, channels]`, the bias `[channels]` and the padding rows `[above + below, in]`. `above`
+    /// and `below` are the numbers of rows by which the window reaches beyond the start and the end of a sequence.
     type Weights = (Var, Option<Var>, Option<Var>);
 
     fn kind(&self) -> &str {
@@ -128,10 +129,11 @@ impl Layer for Conv {
 }
 
 builder_methods! { Conv, Builder, Var;
-    /// A convolution over the rows of each sequence of the last level: row t is Σ_j x_(t + start + j · dilation) · W_j + b,
-    /// over `length` rows around row t (causal: row t and rows before it). The output has the LoD of `x`; rows beyond the ends
-    /// are zeros. Parameters: `weight` `[length · in / groups, channels]`, `bias` `[channels]`, and `padding` if the rows
-    /// beyond the ends are learned. [`sequence_conv_with`](Self::sequence_conv_with) has the whole formula.
+    /// Convolution over the rows of each sequence of the last level: row t of the output is Σ_j x_(t + start + j · dilation) ·
+    /// W_j + b, for j from 0 to `length` − 1. The window is around row t, or, if causal, ends at row t. The output has the LoD
+    /// of `x`; rows beyond the ends of a sequence are zeros. Parameters: `weight` `[length · in / groups, channels]`, `bias`
+    /// `[channels]`, and `padding` if the rows beyond the ends of a sequence are learned.
+    /// [`sequence_conv_with`](Self::sequence_conv_with) has the whole formula.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -145,7 +147,8 @@ builder_methods! { Conv, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold rows of floats, an option is 0, or the groups do not divide the columns.
+    /// If `x` has no LoD or does not hold rows of floats, an option is 0, or the number of groups does not divide the numbers
+    /// of columns of input and output.
     #[doc(alias("conv1d", "tcn"))]
     pub fn conv(&self, x: Var, options: Conv) -> Var {
         self.layer(options).run(self, x)

@@ -1,4 +1,4 @@
-//! A linear-chain conditional random field over tags.
+//! The CRF layer: a linear-chain conditional random field over tags.
 
 use ndarray::Array2;
 
@@ -8,10 +8,10 @@ use crate::layers::{Instance, Layer};
 use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
-/// A linear-chain conditional random field (CRF): it learns a score for each transition between tags; its input `[rows, tags]`
-/// has a score for each tag of each row (Lafferty, McCallum and Pereira, "Conditional random fields: probabilistic models for
-/// segmenting and labeling sequence data", 2001; on top of an LSTM: Huang, Xu and Yu, "Bidirectional LSTM-CRF models for
-/// sequence tagging", 2015). Its output is the likeliest path of tags for each sequence.
+/// A linear-chain conditional random field (CRF), which learns a score for each transition from a tag to the next tag. The
+/// input `[rows, tags]` has a score for each tag in each row (Lafferty, McCallum and Pereira, "Conditional random fields:
+/// probabilistic models for segmenting and labeling sequence data", 2001; on top of an LSTM: Huang, Xu and Yu, "Bidirectional
+/// LSTM-CRF models for sequence tagging", 2015). The output is the likeliest path of tags for each sequence.
 ///
 /// ```
 /// use unpadded::data::{TagScheme, Vocabulary};
@@ -32,8 +32,8 @@ use crate::program::{Builder, Var};
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// Parameter: `transitions` `[tags + 2, tags]`. Row i, column j has the score of tag j after tag i; row `tags` has the scores
-/// of a sequence's first tag, row `tags + 1` the scores of its last tag. The scores start at zero.
+/// Parameter: `transitions` `[tags + 2, tags]`. Row i, column j has the score of tag j after tag i. Row `tags` has the scores
+/// of the first tag of a sequence, and row `tags + 1` the scores of the last tag. All scores start at zero.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Crf {
     forbidden: Vec<i64>,
@@ -42,14 +42,15 @@ pub struct Crf {
 }
 
 impl Crf {
-    /// A CRF in which any tag may follow any tag.
+    /// Makes a CRF in which any tag may follow any tag.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Forbids the transitions where `mask` `[tags + 2, tags]`, in the layout of the parameter, is minus infinity:
-    /// [`TagScheme::transitions`](crate::data::TagScheme::transitions) makes the mask of a tag scheme. The loss of a sequence
-    /// with a forbidden transition is infinite, so the tags of the training data must not contain a forbidden transition.
+    /// Forbids the transitions for which `mask` is minus infinity; `mask` `[tags + 2, tags]` has the layout of the parameter
+    /// `transitions`. [`TagScheme::transitions`](crate::data::TagScheme::transitions) makes the mask of a tag scheme. The loss
+    /// of a sequence with a forbidden transition is infinite, so the tags of the training data must not contain a forbidden
+    /// transition.
     #[must_use]
     pub fn forbidding(self, mask: &Array2<f32>) -> Self {
         let places = mask.iter().zip(0..).filter(|(score, _)| **score == f32::NEG_INFINITY);
@@ -86,17 +87,17 @@ impl Layer for Crf {
         Some(net.parameter("transitions", spec.dtype, &[tags + 2, tags], init::zeros()))
     }
 
-    /// The likeliest tags of each sequence, i64 `[rows, 1]`.
+    /// Returns the likeliest path of tags of each sequence, i64 `[rows, 1]`.
     fn run(&self, net: &Builder, x: Var, transitions: &Var) -> Var {
         net.viterbi_decode(x, *transitions, 1, &self.forbidden).0
     }
 }
 
 impl Instance<Crf> {
-    /// −ln of the probability of the tags of each sequence, `[sequences]`.
+    /// Returns the loss of each sequence, `[sequences]`: −ln of the probability of its tags.
     ///
     /// # Errors
-    /// As [`Builder::linear_chain_crf`], and if the mask does not fit.
+    /// The errors of [`Builder::linear_chain_crf`]; also if the mask does not have the shape `[tags + 2, tags]`.
     #[track_caller]
     pub fn loss(&self, scores: Var, tags: Var) -> Var {
         let Some(net) = Builder::of(scores) else { return unknown_of(scores) };
@@ -105,10 +106,10 @@ impl Instance<Crf> {
         })
     }
 
-    /// The n likeliest paths of tags of each sequence, i64 `[rows, n]`, and their scores `[sequences, n]`.
+    /// Returns the n likeliest paths of tags of each sequence, i64 `[rows, n]`, and the scores of the paths, `[sequences, n]`.
     ///
     /// # Errors
-    /// As [`Builder::viterbi_decode`], and if the mask does not fit.
+    /// The errors of [`Builder::viterbi_decode`]; also if the mask does not have the shape `[tags + 2, tags]`.
     #[track_caller]
     pub fn n_best(&self, scores: Var, n: usize) -> (Var, Var) {
         let Some(net) = Builder::of(scores) else { return (unknown_of(scores), unknown_of(scores)) };
@@ -121,10 +122,10 @@ impl Instance<Crf> {
         (paths, of_paths)
     }
 
-    /// The probability of each tag in each row, `[rows, tags]`.
+    /// Returns the probability of each tag in each row, `[rows, tags]`.
     ///
     /// # Errors
-    /// As [`Builder::crf_marginals`], and if the mask does not fit.
+    /// The errors of [`Builder::crf_marginals`]; also if the mask does not have the shape `[tags + 2, tags]`.
     #[track_caller]
     pub fn marginals(&self, scores: Var) -> Var {
         let Some(net) = Builder::of(scores) else { return unknown_of(scores) };

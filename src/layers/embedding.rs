@@ -1,4 +1,4 @@
-//! The embedding layer: a table of vectors, looked up by id.
+//! The embedding layer: looks up rows of a table of vectors by id.
 
 use super::layer::wide;
 use crate::builder_methods;
@@ -8,7 +8,7 @@ use crate::operator::Extent;
 use crate::program::{Builder, Initializer, Var};
 use crate::tensor::DType;
 
-/// Options of [`Builder::embedding`].
+/// Options of the embedding layer ([`Builder::embedding`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embedding {
     vocabulary: usize,
@@ -21,7 +21,7 @@ pub struct Embedding {
     name: Option<String>,
 }
 
-/// The rows of the table that are in memory: all rows, or the rows that training has touched.
+/// The storage of the table: all rows in memory, or only the rows that training has touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rows {
     All,
@@ -29,23 +29,23 @@ enum Rows {
 }
 
 impl Embedding {
-    /// An embedding table of `vocabulary` rows of `width` numbers. The numbers start normally distributed with a standard
-    /// deviation of 1/√width, so that a row's norm is about 1.
+    /// Makes an embedding with a table of `vocabulary` rows of `width` numbers. The initial numbers are normally distributed
+    /// with a standard deviation of 1/√width, so that the norm of a row is about 1.
     pub fn new(vocabulary: usize, width: usize) -> Self {
         let (sparse, padding, dtype, weight, name) = (false, None, DType::F32, None, None);
         Self { vocabulary, width, sparse, padding, dtype, weight, rows: Rows::All, name }
     }
 
-    /// Makes the gradient sparse: it holds only the rows that were looked up.
+    /// Makes the gradient of the table sparse: the gradient stores only the rows that were looked up.
     #[must_use]
     pub fn sparse(self) -> Self {
         Self { sparse: true, ..self }
     }
 
     /// Makes the table row-sparse: only the rows that training has touched are in memory and in checkpoints, so that ids may be
-    /// hashes of words and the vocabulary as large as the hash's range. The table is a [row-sparse
-    /// parameter](Builder::row_sparse_parameter): its first values have the distribution of a dense table, but are other
-    /// numbers. The gradient is [sparse](Self::sparse).
+    /// hashes of words, and the vocabulary may be as large as the range of the hash. The table is a [row-sparse
+    /// parameter](Builder::row_sparse_parameter): its initial values have the distribution of a dense table's values, but are
+    /// not equal to these. The gradient of the table is [sparse](Self::sparse).
     ///
     /// ```
     /// use unpadded::layers::Embedding;
@@ -62,13 +62,13 @@ impl Embedding {
         Self { rows: Rows::Touched, sparse: true, ..self }
     }
 
-    /// Sets the padding id: its row starts at zero and gets no gradient.
+    /// Sets the padding id: the row of the padding id starts at zero and gets no gradient.
     #[must_use]
     pub fn padding(self, id: usize) -> Self {
         Self { padding: Some(id), ..self }
     }
 
-    /// Sets the dtype (default: f32).
+    /// Sets the dtype of the table (default: f32).
     #[must_use]
     pub fn dtype(self, dtype: DType) -> Self {
         Self { dtype, ..self }
@@ -112,8 +112,8 @@ impl Layer for Embedding {
 }
 
 impl Embedding {
-    /// Makes the table for a layer of this kind; `None` if an option does not fit. The table's shape does not depend on an
-    /// input.
+    /// Makes the table of a layer of the kind `kind`; `None`, after recording an error, if an option is invalid. The shape of
+    /// the table does not depend on an input.
     pub(super) fn table(&self, net: &Builder, kind: &str) -> Option<Var> {
         let &Embedding { vocabulary, width, padding, dtype, ref weight, rows, .. } = self;
         wide(net, kind, width)?;
@@ -135,7 +135,8 @@ impl Embedding {
         })
     }
 
-    /// Checks that a table has the options' shape; else records an error and returns the unknown variable.
+    /// Checks that a table has the shape that the options set. If not, records an error and returns the unknown variable as
+    /// `Err`.
     pub(super) fn check(&self, net: &Builder, table: Var, kind: &str) -> Result<(), Var> {
         let dims = [Extent::Known(self.vocabulary), Extent::Known(self.width)];
         match net.spec_of_tensor(table).filter(|spec| spec.shape.as_slice() != dims) {
@@ -148,12 +149,12 @@ impl Embedding {
         }
     }
 
-    /// The padding id, in the type of the operators' attribute.
+    /// Returns the padding id as i64, the type of the attribute of lookup operators; `None` without a padding id.
     pub(super) fn padding_id(&self) -> Option<i64> {
         self.padding.and_then(|id| i64::try_from(id).ok())
     }
 
-    /// Returns whether the gradient holds only the rows that were looked up.
+    /// Returns whether the gradient of the table is sparse: stores only the rows that were looked up.
     pub(super) fn is_sparse(&self) -> bool {
         self.sparse
     }
@@ -175,7 +176,8 @@ builder_methods! { Embedding, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `ids` does not hold ids, the table is empty, or the padding id is not below `vocabulary`.
+    /// If `ids` does not hold one whole number per row, `vocabulary` or the width is 0, or the padding id is not below
+    /// `vocabulary`.
     pub fn embedding(&self, ids: Var, options: Embedding) -> Var {
         self.layer(options).run(self, ids)
     }

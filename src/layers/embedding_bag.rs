@@ -1,4 +1,4 @@
-//! The embedding bag layer: looks up the rows of a table for the ids of each bag, and pools them to one row per bag.
+//! The embedding bag layer: looks up the rows of a table for the ids of each bag, and pools the rows of a bag to one row.
 
 use super::embedding::Embedding;
 use crate::builder_methods;
@@ -7,7 +7,7 @@ use crate::ops::{BagPool, LookupBag};
 use crate::program::{Builder, Initializer, Var};
 use crate::tensor::{DType, StorageKind};
 
-/// Options of [`Builder::embedding_bag`].
+/// Options of the embedding bag layer ([`Builder::embedding_bag`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct EmbeddingBag {
     table: Embedding,
@@ -16,8 +16,8 @@ pub struct EmbeddingBag {
 }
 
 impl EmbeddingBag {
-    /// An embedding bag with sum pooling over a table of `vocabulary` rows of `width` numbers. The table starts like the table of an
-    /// [`Embedding`](crate::layers::Embedding).
+    /// Makes an embedding bag with sum pooling, over a table of `vocabulary` rows of `width` numbers. The table is initialized
+    /// as the table of an [`Embedding`](crate::layers::Embedding).
     pub fn new(vocabulary: usize, width: usize) -> Self {
         Self { table: Embedding::new(vocabulary, width), pool: BagPool::Sum, weights: None }
     }
@@ -28,26 +28,26 @@ impl EmbeddingBag {
         Self { pool, ..self }
     }
 
-    /// Multiplies the row of each id by a weight. `weights` has one number per id, `[rows]`, and the LoD of the ids. Only with
-    /// sum pooling.
+    /// Multiplies the row of each id by a weight. `weights` has one number per id, `[rows]`, and the LoD of the ids. Weights
+    /// require sum pooling.
     #[must_use]
     pub fn weighted(self, weights: Var) -> Self {
         Self { weights: Some(weights), ..self }
     }
 
-    /// Makes the gradient sparse: it holds each row that was looked up, once.
+    /// Makes the gradient of the table sparse: the gradient stores each row that was looked up once.
     #[must_use]
     pub fn sparse(self) -> Self {
         Self { table: self.table.sparse(), ..self }
     }
 
-    /// Sets the padding id: pooling skips it, and its row starts at zero.
+    /// Sets the padding id: pooling skips the padding id, and the row of the padding id starts at zero.
     #[must_use]
     pub fn padding(self, id: usize) -> Self {
         Self { table: self.table.padding(id), ..self }
     }
 
-    /// Sets the dtype (default: f32).
+    /// Sets the dtype of the table (default: f32).
     #[must_use]
     pub fn dtype(self, dtype: DType) -> Self {
         Self { table: self.table.dtype(dtype), ..self }
@@ -93,10 +93,10 @@ impl Layer for EmbeddingBag {
 }
 
 builder_methods! { EmbeddingBag, Builder, Var;
-    /// The sum, mean or maximum of the table's rows for each bag of ids; a bag is a sequence of the last level. The result is
-    /// the result of an [`embedding`](Self::embedding) and a [`sequence_pool`](Self::sequence_pool), but the looked-up rows are
-    /// not stored, which takes a fraction of the time and memory. Parameter: `weight` `[vocabulary, width]`.
-    /// [`lookup_bag`](Self::lookup_bag) has the formulas.
+    /// Returns the sum, mean or maximum of the table's rows for each bag of ids; a bag is a sequence of the last level. The
+    /// result equals an [`embedding`](Self::embedding) followed by a [`sequence_pool`](Self::sequence_pool). But the looked-up
+    /// rows are not stored, so an embedding bag needs only a fraction of the time and memory. Parameter: `weight`
+    /// `[vocabulary, width]`. [`lookup_bag`](Self::lookup_bag) has the formulas.
     ///
     /// ```
     /// use unpadded::layers::EmbeddingBag;
@@ -111,8 +111,8 @@ builder_methods! { EmbeddingBag, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `ids` does not hold ids or has no LoD, the table is empty, the padding id is not below `vocabulary`, or the weights
-    /// do not fit.
+    /// If `ids` does not hold one whole number per row or has no LoD, `vocabulary` or the width is 0, the padding id is not
+    /// below `vocabulary`, or the weights do not fit.
     pub fn embedding_bag(&self, ids: Var, options: EmbeddingBag) -> Var {
         self.layer(options).run(self, ids)
     }

@@ -1,5 +1,6 @@
-//! The GRU layer. If the reset gate acts after the recurrent product (as in PyTorch), a step is two products and the operator
-//! `gru_cell`; if it acts before the product (as in the paper), the cell is composed of several plain operators.
+//! The GRU layer (gated recurrent unit). If the reset gate acts after the recurrent product (as in PyTorch), a step has two
+//! products and the operator `gru_cell`. If the reset gate acts before the product (as in the paper), the cell is composed of
+//! several plain operators.
 
 use crate::layers::init;
 use crate::layers::recurrent::{
@@ -8,7 +9,7 @@ use crate::layers::recurrent::{
 use crate::ops::UpdateGate;
 use crate::program::{Builder, Initializer, Step, Var, Vars};
 
-/// Options of [`Builder::gru`].
+/// Options of the GRU layer ([`Builder::gru`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gru {
     options: Options<1>,
@@ -16,25 +17,25 @@ pub struct Gru {
     update: UpdateGate,
 }
 
-/// Where the reset gate r of a GRU acts.
+/// The place where the reset gate r of a GRU acts: after or before the product of the state with its weight.
 #[doc(alias = "reset_after")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reset {
-    /// The reset gate multiplies the state's product, as in PyTorch: n = tanh(x·W_n + r ∘ (h·U_n + b)). So the state's product
-    /// has a bias of its own, the second bias.
+    /// The reset gate multiplies the state's product, as in PyTorch: n = tanh(x·W_n + r ∘ (h·U_n + b)). So the product of the
+    /// state, h·U_n, has a bias b of its own, the second bias of the layer.
     #[default]
     After,
     /// The reset gate multiplies the state, as in the paper of Cho et al. (2014): n = tanh(x·W_n + (r ∘ h)·U_n).
     Before,
 }
 
-/// The weights of a GRU with H numbers of state: `w_ih` `[in, 3H]`, `w_hh` `[H, 3H]` and biases `[3H]`; the columns are the
-/// gates r, z, n side by side.
+/// The weights of a GRU with a state of H numbers: `w_ih` `[in, 3H]`, `w_hh` `[H, 3H]` and biases `[3H]`. The columns are for
+/// the reset gate r, the update gate z and the candidate n, side by side.
 pub type GruWeights = RecurrentWeights;
 
 impl Gru {
-    /// A GRU with `hidden` numbers of state. The input weight is initialized by [`init::xavier_gates`], the recurrent weight by
-    /// [`init::orthogonal_gates`], both biases with zeros.
+    /// Makes a GRU with a state of `hidden` numbers. The input weight is initialized by [`init::xavier_gates`], the recurrent
+    /// weight by [`init::orthogonal_gates`], both biases with zeros.
     pub fn new(hidden: usize) -> Self {
         Self { options: Options::new(hidden, Self::GATES), reset: Reset::After, update: UpdateGate::Keeps }
     }
@@ -46,13 +47,13 @@ impl Gru {
         self
     }
 
-    /// Sets where the reset gate acts (default: [`Reset::After`]).
+    /// Sets where the reset gate acts: before or after the recurrent product (default: [`Reset::After`]).
     #[must_use]
     pub fn reset(self, reset: Reset) -> Self {
         Self { reset, ..self }
     }
 
-    /// Sets the effect of an open update gate (default: [`UpdateGate::Keeps`]).
+    /// Sets the effect of an open update gate: keeps or replaces the state (default: [`UpdateGate::Keeps`]).
     #[must_use]
     pub fn update(self, update: UpdateGate) -> Self {
         Self { update, ..self }
@@ -99,7 +100,7 @@ impl Cell<1> for Gru {
         recurrent::checked(net, x, weights, self)?;
         let hidden = self.options.hidden;
         let [gates, candidate] = [0..2 * hidden, 2 * hidden..3 * hidden];
-        // The weights are sliced once, before the loop.
+        // The weights are sliced into gates once, before the loop over steps.
         let [(w_rz, b_rz), (w_n, b_n)] = recurrent::sliced(net, weights, [gates.clone(), candidate.clone()]);
         let next = |step: &Step, CellInputs { from_input, h, states: [before] }: CellInputs<1>| {
             let gates = (from_input.slice(gates) + step.product(h, w_rz, b_rz)).sigmoid();
@@ -118,12 +119,13 @@ impl Cell<1> for Gru {
 
 recurrent_methods! {
     Gru, [h: Var];
-    /// The state of a GRU after every step, in the rows and LoD of `x`. Runs over the sequences of the last LoD level.
-    /// Parameters: `weight_ih` `[in, 3H]`, `weight_hh` `[H, 3H]`, `bias_ih` and `bias_hh` `[3H]`, or one `bias` `[3H]` with
-    /// [`Reset::Before`]; the columns are the gates r, z, n.
+    /// Returns the state of a GRU after every step, with the rows and the LoD of `x`. The GRU runs over the sequences of the
+    /// last LoD level. Parameters: `weight_ih` `[in, 3H]`, `weight_hh` `[H, 3H]`, `bias_ih` and `bias_hh` `[3H]`, or one `bias`
+    /// `[3H]` with [`Reset::Before`]; the columns are the gates r, z, n.
     ///
-    /// With r = σ(x_t·W_r + h_(t−1)·U_r + b_r), z likewise, and n by [`Reset`], h_t = (1 − z) ∘ n + z ∘ h_(t−1), or h_t =
-    /// z ∘ n + (1 − z) ∘ h_(t−1), as [`UpdateGate`](crate::ops::UpdateGate) selects.
+    /// The gates are r = σ(x_t·W_r + h_(t−1)·U_r + b_r) and z = σ(x_t·W_z + h_(t−1)·U_z + b_z); [`Reset`] has the formula of
+    /// the candidate n. The new state is h_t = (1 − z) ∘ n + z ∘ h_(t−1), or h_t = z ∘ n + (1 − z) ∘ h_(t−1), as
+    /// [`UpdateGate`](crate::ops::UpdateGate) selects.
     ///
     /// ```
     /// use unpadded::layers::{Gru, Reset};

@@ -1,4 +1,4 @@
-//! The highway layer: for each number of a row, a gate mixes a transformed number with the unchanged number.
+//! The highway layer: for each number of a row, a gate mixes the transformed number with the unchanged number.
 
 use crate::builder_methods;
 use crate::error::Error;
@@ -21,8 +21,8 @@ impl Default for Highway {
 }
 
 impl Highway {
-    /// A highway layer as wide as its input, with ReLU as f. The gates' bias starts at −1, so that g starts around σ(−1) ≈ 0.27
-    /// and most of x passes unchanged.
+    /// Makes a highway layer with ReLU as f; its output is as wide as its input. The bias of the gates starts at −1, so that g
+    /// starts around σ(−1) ≈ 0.27 and most of x passes unchanged.
     pub fn new() -> Self {
         Self { activation: Activation::Relu, gate_bias: -1.0, name: None }
     }
@@ -47,7 +47,7 @@ impl Highway {
 }
 
 impl Layer for Highway {
-    /// The layer of the gates (W_g, b_g), and the layer inside f (W, b).
+    /// The linear layer of the gates (W_g, b_g), and the linear layer inside f (W, b).
     type Weights = [Instance<Linear>; 2];
 
     fn kind(&self) -> &str {
@@ -77,8 +77,8 @@ impl Layer for Highway {
 }
 
 builder_methods! { Highway, Builder, Var;
-    /// A highway layer, y = g ∘ f(x · W + b) + (1 − g) ∘ x, with g = σ(x · W_g + b_g), row by row. The output has the LoD of
-    /// `x`. Parameters: `gate.weight` and `change.weight` `[width, width]`, `gate.bias` and `change.bias` `[width]`.
+    /// Applies a highway layer to each row: y = g ∘ f(x · W + b) + (1 − g) ∘ x, with g = σ(x · W_g + b_g). The output has the
+    /// LoD of `x`. Parameters: `gate.weight` and `change.weight` `[width, width]`, `gate.bias` and `change.bias` `[width]`.
     ///
     /// ```
     /// use unpadded::layers::Highway;

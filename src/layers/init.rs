@@ -1,5 +1,5 @@
-//! Initializers by name: the values that a parameter starts with. They are data in the program,
-//! and [`evaluate`] computes the numbers.
+//! Initializers: descriptions of the values that a parameter starts with. An initializer is stored in the program by name and
+//! attributes, and [`evaluate`] computes the values.
 //!
 //! ```
 //! use unpadded::DType;
@@ -19,50 +19,51 @@ pub fn zeros() -> Initializer {
     Initializer::new(initialize::ZEROS, Attributes::new())
 }
 
-/// The number `value` everywhere.
+/// Constant initialization: every number is `value`.
 pub fn constant(value: f64) -> Initializer {
     Initializer::new(initialize::CONSTANT, Attributes::new().with("value", value))
 }
 
-/// Uniformly distributed in `low..high`.
+/// Uniform initialization: numbers are uniformly distributed in `low..high`.
 pub fn uniform(low: f64, high: f64) -> Initializer {
     Initializer::new(initialize::UNIFORM, Attributes::new().with("low", low).with("high", high))
 }
 
-/// Normally distributed around 0, with standard deviation `std`.
+/// Normal initialization: numbers are normally distributed around 0, with the standard deviation `std`.
 pub fn normal(std: f64) -> Initializer {
     Initializer::new(initialize::NORMAL, Attributes::new().with("std", std))
 }
 
-/// Xavier (Glorot) initialization: uniform in ±√(6 / (in + out)), so that outputs have about the variance of inputs, in every
-/// layer.
+/// Xavier (Glorot) initialization: numbers are uniformly distributed in ±√(6 / (in + out)), so that the outputs of a layer have
+/// about the variance of its inputs.
 #[doc(alias = "glorot")]
 pub fn xavier() -> Initializer {
     xavier_gates(1)
 }
 
-/// [`xavier`] for the weights of `gates` gates side by side; `out` is the width of one gate.
+/// Xavier initialization ([`xavier`]) of the weights of `gates` gates side by side; `out` is the width of one gate.
 pub fn xavier_gates(gates: usize) -> Initializer {
     Initializer::new(initialize::XAVIER_UNIFORM, Attributes::new().with("blocks", gates))
 }
 
-/// An orthogonal matrix: multiplying a vector by a square orthogonal matrix does not change the vector's norm.
+/// Orthogonal initialization: the values are an orthogonal matrix. A product with a square orthogonal matrix does not change
+/// the norm of a vector.
 pub fn orthogonal() -> Initializer {
     orthogonal_gates(1)
 }
 
-/// [`orthogonal`] for `gates` matrices side by side.
+/// Orthogonal initialization ([`orthogonal`]) of `gates` matrices side by side.
 pub fn orthogonal_gates(gates: usize) -> Initializer {
     Initializer::new(initialize::ORTHOGONAL, Attributes::new().with("blocks", gates))
 }
 
-/// The bias `[4H]` of an LSTM: `forget` for the forget gate, 0 for the others.
+/// Initialization of the bias `[4H]` of an LSTM: `forget` for the forget gate, 0 for all other gates.
 pub fn lstm_bias(forget: f64) -> Initializer {
     Initializer::new(initialize::LSTM_BIAS, Attributes::new().with("forget", forget))
 }
 
-/// The bias `[GH]` of a cell with G gates: `values` has one number per gate, in the gates' order, at which the H biases of the
-/// gate start.
+/// Initialization of the bias `[GH]` of a cell with G gates: `values` has one number per gate, in the order of the gates. The H
+/// biases of a gate start at the number of the gate.
 ///
 /// ```
 /// use unpadded::DType;
@@ -78,9 +79,9 @@ pub fn gate_biases(values: &[f64]) -> Initializer {
 /// Chrono initialization: the bias `[4H]` of an LSTM that remembers for up to `t_max` steps (Tallec & Ollivier 2018, "Can
 /// recurrent neural networks warp time?").
 ///
-/// For each of the H numbers, a number u is drawn uniformly in 1..`t_max` − 1. The forget gate's bias starts at ln u and the
-/// input gate's bias at −ln u, so that a number of the cell state is kept for about u steps; the other biases start at 0.
-/// `t_max` must be at least 2; at 2 all biases start at 0.
+/// For each of the H numbers of the cell state, a number u is drawn uniformly in 1..`t_max` − 1. The bias of the forget gate
+/// starts at ln u and the bias of the input gate at −ln u, so that the number of the cell state is kept for about u steps. All
+/// other biases start at 0. `t_max` must be at least 2; at `t_max` = 2, all biases start at 0.
 ///
 /// ```
 /// use unpadded::DType;
@@ -95,8 +96,8 @@ pub fn chrono(t_max: usize) -> Initializer {
     Initializer::new(initialize::CHRONO, Attributes::new().with("t_max", t_max))
 }
 
-/// A table of embeddings: normally distributed around 0 with standard deviation `std`, and zeros in the row of the padding id,
-/// if there is a padding id.
+/// Initialization of an embedding table: numbers are normally distributed around 0 with the standard deviation `std`; the row
+/// of the padding id `padding` is zeros.
 pub fn embedding(std: f64, padding: Option<usize>) -> Initializer {
     let attributes = Attributes::new().with("std", std);
     Initializer::new(

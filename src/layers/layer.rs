@@ -1,4 +1,4 @@
-//! Layers as values: a layer's options, and its weights in a program.
+//! Layers as values: the options of a layer, together with the weights of the layer in a program.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -10,8 +10,8 @@ use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var, Vars};
 
 /// A layer: operators with parameters of their own, such as [`Linear`](crate::layers::Linear) or [`Lstm`](crate::layers::Lstm).
-/// Implement it for a type of your own, which may contain other layers. [`Builder::layer`] makes an [`Instance`] that can be
-/// called many times.
+/// Implement this trait for a layer type of your own, which may contain other layers. [`Builder::layer`] makes an [`Instance`]
+/// that can be called many times.
 ///
 /// ```
 /// use unpadded::layers::{Instance, Layer, Linear};
@@ -53,30 +53,32 @@ pub trait Layer {
     /// The parameters of the layer.
     type Weights: Clone;
 
-    /// The prefix of the parameters' names, before a count: `highway` in `highway_0.weight`. Empty if all parameters belong to
-    /// layers inside this layer; the parameters of an inner layer then have the names that they would have outside this layer.
+    /// Returns the prefix of the parameters' names, before a count: `highway` in `highway_0.weight`. The prefix is empty if all
+    /// parameters belong to layers inside this layer; the inner layers' parameters then have the names that they would have
+    /// outside of this layer.
     fn kind(&self) -> &str;
 
-    /// The prefix of the parameters' names, if the layer's options set one; `None` means the kind and a count.
+    /// Returns the prefix of the parameters' names, if the options of the layer set a prefix; with `None`, the prefix is the
+    /// kind and a count.
     fn name(&self) -> Option<&str> {
         None
     }
 
-    /// Makes the layer's parameters for the input `x`. Returns `None` if `x` is unknown ([`Builder::spec`]), or if `x` does not
-    /// fit, after recording the error ([`Builder::refuse`]).
+    /// Makes the layer's parameters for the input `x`. Returns `None` if `x` is unknown ([`Builder::spec`]). If `x` does not
+    /// fit, records an error ([`Builder::refuse`]) and returns `None`.
     fn weights(&self, net: &Builder, x: Var) -> Option<Self::Weights>;
 
-    /// Appends the layer's operators and returns the output.
+    /// Appends the layer's operators to the program; returns the output for the input `x`.
     fn run(&self, net: &Builder, x: Var, weights: &Self::Weights) -> Var;
 }
 
 /// A layer that also returns the states of sequences after their last step.
 pub trait Stateful: Layer {
-    /// The variables of the states; each has one row per sequence.
+    /// The variables of the states; each variable has one row per sequence.
     type States;
 
-    /// Appends the layer's operators. Returns the output after every step, with the rows and the LoD of `x`, and the states
-    /// after each sequence's last step.
+    /// Appends the layer's operators to the program. Returns the output after every step, with the rows and the LoD of `x`, and
+    /// the states after the last step of each sequence.
     fn states(&self, net: &Builder, x: Var, weights: &Self::Weights) -> (Var, Self::States);
 
     /// Returns states in which every state is the variable `var`.
@@ -88,17 +90,17 @@ pub trait Stateful: Layer {
 /// [`Mgu`](crate::layers::Mgu), [`Sru`](crate::layers::Sru), [`Qrnn`](crate::layers::Qrnn). Implement the trait for a layer of
 /// your own to stack the layer or to run it in both directions ([`Stacked`](crate::layers::Stacked)).
 pub trait RecurrentLayer: Stateful<States: Vars + Copy> + Clone {
-    /// The same layer in the other direction.
+    /// Returns this layer with the opposite direction.
     #[must_use]
     fn reversed(self) -> Self;
 
-    /// The same layer with these initial states, one row per sequence.
+    /// Returns this layer with the initial states `initial`, which have one row per sequence.
     #[must_use]
     fn starting_from(self, initial: Self::States) -> Self;
 }
 
-/// A layer in a program. The first call makes the weights, for the width of its input; later calls and copies of the instance
-/// have the same weights.
+/// An instance of a layer: the layer's options, and its weights in a program. The first call makes the weights, with shapes for
+/// the width of its input. Later calls, and calls of copies of the instance, use these weights.
 ///
 /// ```
 /// use unpadded::layers::Lstm;
@@ -137,23 +139,23 @@ impl<L: Layer + fmt::Debug> fmt::Debug for Instance<L> {
 }
 
 struct LayerWeights<W> {
-    /// The number of the builder that made the instance.
+    /// The unique number of the builder that made the instance.
     builder: u64,
-    /// The scope in which the parameters are named.
+    /// The scope of the parameters' names: the part of a name before the last point.
     scope: String,
     weights: RefCell<Weights<W>>,
 }
 
 enum Weights<W> {
-    /// No weights yet: the first call makes them.
+    /// The layer has no weights yet: the first call makes the weights.
     None,
     Made(W),
-    /// The first call recorded an error, so there are no weights.
+    /// The layer has no weights, because the first call recorded an error.
     Refused,
 }
 
 impl Builder {
-    /// Makes an instance of a layer, with weights of its own, that can be called many times.
+    /// Makes an instance of a layer, which has weights of its own and can be called many times.
     pub fn layer<L: Layer>(&self, layer: L) -> Instance<L> {
         let scope = match (layer.kind(), layer.name()) {
             ("", None) => self.scope_name(),
@@ -184,7 +186,7 @@ impl<L: Layer> Instance<L> {
         }
     }
 
-    /// Returns the layer with other options and the same weights.
+    /// Returns an instance with options changed by `change`, and with the weights of this instance.
     #[must_use]
     pub fn with(&self, change: impl FnOnce(L) -> L) -> Instance<L>
     where
@@ -193,7 +195,7 @@ impl<L: Layer> Instance<L> {
         Instance { layer: change(self.layer.clone()), shared: Rc::clone(&self.shared) }
     }
 
-    /// The weights; `None` before the first call, or if the first call recorded an error.
+    /// Returns the weights; `None` before the first call, or if the first call recorded an error.
     pub fn weights(&self) -> Option<L::Weights> {
         match &*self.shared.weights.borrow() {
             Weights::Made(weights) => Some(weights.clone()),
@@ -201,13 +203,14 @@ impl<L: Layer> Instance<L> {
         }
     }
 
-    /// As [`Self::of`], but appends the operators to the block of `net`.
+    /// Returns the output for `x`, as [`Self::of`] does, but appends the operators to the block of `net`.
     #[track_caller]
     pub(super) fn run(&self, net: &Builder, x: Var) -> Var {
         self.append(net, x, |layer, weights| layer.run(net, x, weights))
     }
 
-    /// Calls `f` with the layer's options and weights to append other operators than [`Self::of`] to the block of `net`.
+    /// Calls `make` with the layer's options and weights. `make` appends other operators than [`Self::of`] to the block of
+    /// `net`.
     #[track_caller]
     pub(super) fn append(&self, net: &Builder, x: Var, make: impl FnOnce(&L, &L::Weights) -> Var) -> Var {
         let _line = net.called_from(Location::caller());
@@ -215,7 +218,8 @@ impl<L: Layer> Instance<L> {
         weights.map_or_else(|| net.unknown(), |weights| make(&self.layer, &weights))
     }
 
-    /// Returns the weights, made at the first call; `None` if `x` is unknown or does not fit, or if another builder made the layer.
+    /// Returns the weights; the first call makes them for the input `x`. Returns `None` if `x` is unknown or does not fit, or
+    /// if another builder made the layer.
     #[track_caller]
     pub(super) fn ready(&self, net: &Builder, x: Var) -> Option<L::Weights> {
         if self.shared.builder != net.number() {
@@ -250,8 +254,8 @@ impl<L: Layer> Instance<L> {
 }
 
 impl<L: Stateful> Instance<L> {
-    /// Returns the output for `x` after every step, and the states after each sequence's last step, one row per sequence. The
-    /// states of an empty sequence are its initial states.
+    /// Returns the output for `x` after every step, and the states after the last step of each sequence, one row per sequence.
+    /// The states of an empty sequence are the initial states of the sequence.
     ///
     /// # Errors
     /// As [`Self::of`].
@@ -273,13 +277,13 @@ impl<L: Stateful> Instance<L> {
     }
 }
 
-/// Checks that the width of a layer's output is at least 1.
+/// Checks that the width of a layer's output is at least 1; records an error if not.
 #[track_caller]
 pub(super) fn wide(net: &Builder, layer: &str, width: usize) -> Option<()> {
     at_least_one(net, "width", layer, width)
 }
 
-/// Checks that a number among the options is at least 1.
+/// Checks that the option `option` of a layer is at least 1; records an error if not.
 #[track_caller]
 pub(super) fn at_least_one(net: &Builder, option: &str, layer: &str, number: usize) -> Option<()> {
     if number > 0 {
@@ -289,7 +293,7 @@ pub(super) fn at_least_one(net: &Builder, option: &str, layer: &str, number: usi
     None
 }
 
-/// Returns `number` times an option of a layer, or records an error if the product overflows.
+/// Returns `number` times `value`, the value of a layer's option; records an error if the product overflows.
 #[track_caller]
 pub(super) fn times(net: &Builder, number: usize, option: &str, layer: &str, value: usize) -> Option<usize> {
     let product = number.checked_mul(value);

@@ -7,7 +7,7 @@ use crate::layers::{Embedding, Instance, Layer, init};
 use crate::operator::Extent;
 use crate::program::{Builder, Initializer, Var};
 
-/// Options of [`Builder::linear`]. A number converts into options with this width.
+/// Options of the linear layer ([`Builder::linear`]). A number n converts into the options of a layer with n output columns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Linear {
     to: LinearTarget,
@@ -16,24 +16,25 @@ pub struct Linear {
     name: Option<String>,
 }
 
-/// The output of a linear layer.
+/// The output columns of a linear layer, and the source of its weight.
 #[derive(Debug, Clone, PartialEq)]
 enum LinearTarget {
-    /// This many columns, with a weight of the layer's own.
+    /// The layer has a given number of output columns, and a weight of its own.
     Width(usize),
-    /// One column for each row of an embedding's table; the weight is the transposed table.
+    /// The layer has one output column for each row of an embedding's table; its weight is the transposed table.
     Words(Instance<Embedding>),
 }
 
 impl Linear {
-    /// A linear layer with `width` output columns. The weight is initialized by [`init::xavier`], the bias with zeros.
+    /// Makes a linear layer with `width` output columns. The weight is initialized by [`init::xavier`], the bias with zeros.
     pub fn new(width: usize) -> Self {
         Self { to: LinearTarget::Width(width), bias: Some(init::zeros()), weight: None, name: None }
     }
 
-    /// A linear layer with tied weights: x · Wᵀ + b, where W `[vocabulary, width]` is the embedding's table. The output has one
-    /// column per word: the logits of a language model with the weights of its input (Press and Wolf, 2017). The table is not
-    /// copied. Its gradient is dense: the sum of the gradients as embedding and as weight.
+    /// Makes a linear layer with tied weights: x · Wᵀ + b, where W `[vocabulary, width]` is the table of the embedding. The
+    /// output has one column per word: the logits of a language model with tied input and output weights (Press and Wolf,
+    /// 2017). The table is not copied. The gradient of the table is dense: the sum of its gradient as an embedding and its
+    /// gradient as a weight.
     ///
     /// ```
     /// use unpadded::layers::{Embedding, Linear};
@@ -55,7 +56,8 @@ impl Linear {
         Self { bias: None, ..self }
     }
 
-    /// Sets the initializer of the weight `[in, out]`. For a tied layer this is an error: the embedding initializes the table.
+    /// Sets the initializer of the weight `[in, out]`. For a layer with tied weights, a weight initializer is an error: the
+    /// embedding initializes the table.
     #[must_use]
     pub fn weight_init(self, weight: Initializer) -> Self {
         Self { weight: Some(weight), ..self }
@@ -81,7 +83,7 @@ impl From<usize> for Linear {
 }
 
 impl Layer for Linear {
-    /// The weight `[in, out]` (tied: `[out, in]`) and the bias `[out]`.
+    /// The weight `[in, out]`, or `[out, in]` if it is tied to an embedding, and the bias `[out]`.
     type Weights = (Var, Option<Var>);
 
     fn kind(&self) -> &str {
@@ -124,8 +126,8 @@ impl Layer for Linear {
     }
 
     fn run(&self, net: &Builder, x: Var, &(weight, bias): &Self::Weights) -> Var {
-        // Given weights, or weights that were made with other options, may have a bias that the options omit, or lack a bias
-        // that the options require.
+        // Weights from `Builder::layer_with`, or weights that were made with other options, may have a bias that the options
+        // omit, or lack a bias that the options require.
         if bias.is_some() != self.bias.is_some() {
             let told = |there: bool| if there { "one" } else { "none" };
             let expected = format!("{}, as the options say", told(self.bias.is_some()));
@@ -145,7 +147,7 @@ impl Layer for Linear {
 }
 
 builder_methods! { Linear, Builder, Var;
-    /// x · W + b, row by row. The output has the LoD of `x`. Parameters: `weight` `[in, out]`, `bias` `[out]`.
+    /// Returns x · W + b, computed row by row. The output has the LoD of `x`. Parameters: `weight` `[in, out]`, `bias` `[out]`.
     ///
     /// ```
     /// use unpadded::{Builder, DType};

@@ -10,7 +10,7 @@ use crate::layers::recurrent::{
 use crate::operator::Spec;
 use crate::program::{Builder, Initializer, Step, Var, Vars};
 
-/// Options of [`Builder::lstm`].
+/// Options of the LSTM layer ([`Builder::lstm`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lstm {
     options: Options<2>,
@@ -21,12 +21,13 @@ pub struct Lstm {
     activations: [Activation; 3],
 }
 
-/// The weights of an LSTM with H numbers of state: the weights of the gates i, f, g, o side by side, and the weights of its
-/// options.
+/// The weights of an LSTM with a state of H numbers: the weights of the input gate i, the forget gate f, the candidate g and
+/// the output gate o, side by side, and the weights that options add.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct LstmWeights {
-    /// `w_ih` `[in, 4H]`, `w_hh` `[H, 4H]` (`[P, 4H]` with a projection to P numbers) and biases `[4H]`.
+    /// The weights of the gates: `w_ih` `[in, 4H]`, `w_hh` `[H, 4H]` (`[P, 4H]` with a projection to P numbers) and biases
+    /// `[4H]`.
     pub gates: RecurrentWeights,
     /// The peephole weights `[3H]` of the gates i, f, o; `None` without [`Lstm::peepholes`].
     pub peepholes: Option<Var>,
@@ -43,23 +44,24 @@ impl From<RecurrentWeights> for LstmWeights {
 const USUAL: [Activation; 3] = [Activation::Sigmoid, Activation::Tanh, Activation::Tanh];
 
 impl Lstm {
-    /// An LSTM with `hidden` numbers of state. The input weight is initialized by [`init::xavier_gates`], the recurrent weight
-    /// by [`init::orthogonal_gates`], the bias of the forget gate with 1, the other biases with 0.
+    /// Makes an LSTM with a state of `hidden` numbers. The input weight is initialized by [`init::xavier_gates`], the recurrent
+    /// weight by [`init::orthogonal_gates`], the bias of the forget gate with 1, the other biases with 0.
     pub fn new(hidden: usize) -> Self {
         let options = Options::new(hidden, Self::GATES);
         let (peepholes, projection, cell_clip, activations) = (false, None, None, USUAL);
         Self { options, forget_bias: 1.0, peepholes, projection, cell_clip, activations }
     }
 
-    /// Sets the initial bias of the forget gate (default: 1). It has no effect with given weights ([`Builder::layer_with`]).
+    /// Sets the initial bias of the forget gate (default: 1). The initial bias has no effect on a layer with given weights
+    /// ([`Builder::layer_with`]).
     #[must_use]
     pub fn forget_bias(self, forget_bias: f64) -> Self {
         Self { forget_bias, ..self }
     }
 
     /// Chrono initialization ([`init::chrono`]): the biases start so that the cell state remembers for up to `t_max` steps, at
-    /// least 2 (Tallec & Ollivier 2018). Of this method and [`Self::gate_biases`], the last call counts; each of the two
-    /// disables [`Self::forget_bias`].
+    /// least 2 (Tallec & Ollivier 2018). `chrono` and [`Self::gate_biases`] override each other: the last call counts. After
+    /// either call, [`Self::forget_bias`] has no effect.
     ///
     /// ```
     /// # use unpadded::layers::Lstm;
@@ -77,21 +79,23 @@ impl Lstm {
         self
     }
 
-    /// Adds peepholes: each gate adds a weight times the cell state, number by number. Gates i and f read the old cell state,
-    /// gate o the new one (Gers and Schmidhuber, 2000). The weights are the parameter `peephole` `[3H]`, which starts at zero.
+    /// Adds peepholes: a weight times the cell state is added to each gate, number by number. The gates i and f read the old
+    /// cell state, the gate o reads the new cell state (Gers and Schmidhuber, 2000). The weights of peepholes are the parameter
+    /// `peephole` `[3H]`, which starts at zero.
     #[must_use]
     pub fn peepholes(self) -> Self {
         Self { peepholes: true, ..self }
     }
 
-    /// Projects the hidden state to `width` numbers by a product at the end of each step (Sak et al., 2014).
-    /// Adds the parameter `weight_hr` `[H, width]`.
+    /// Projects the hidden state to `width` numbers by a product at the end of each step (Sak et al., 2014). The projection
+    /// adds the parameter `weight_hr` `[H, width]`.
     #[must_use]
     pub fn projection(self, width: usize) -> Self {
         Self { projection: Some(width), ..self }
     }
 
-    /// Clips the new cell state to ±`bound`: the gate o (with peepholes), the output and the next step read the clipped state.
+    /// Clips the new cell state to the range from −`bound` to `bound`. The gate o (with peepholes), the output and the next
+    /// step read the clipped state.
     #[must_use]
     pub fn cell_clip(self, bound: f64) -> Self {
         Self { cell_clip: Some(bound), ..self }
@@ -111,8 +115,9 @@ impl Lstm {
         self
     }
 
-    /// Appends a step as plain operators; returns the next hidden state, before any projection, and the next cell state. `pre`
-    /// holds the gates before their activations, `peepholes` the peephole weights of i, f and o.
+    /// Appends the cell of a step as plain operators; returns the next hidden state, before any projection, and the next cell
+    /// state. `pre` holds the inputs of the four gates' activations, and `peepholes` the peephole weights of the gates i, f and
+    /// o.
     fn composed(&self, pre: Var, c: Var, peepholes: Option<[Var; 3]>) -> [Var; 2] {
         let [gate, candidate, output] = self.activations;
         let [i, f, g, o] = pre.split([self.options.hidden; 4]);
@@ -127,7 +132,8 @@ impl Lstm {
         [open(o, 2, c) * output.of(c), c]
     }
 
-    /// Checks that a weight is present exactly if the layer's options require it, and that its shape is right.
+    /// Checks that a weight is present if and only if the options of the layer require the weight (`dims` is its shape), and
+    /// checks its shape.
     fn asked(
         &self,
         net: &Builder,
@@ -214,10 +220,12 @@ impl Cell<2> for Lstm {
 
 recurrent_methods! {
     Lstm, [h: Var, c: Var];
-    /// The hidden state of an LSTM after every step, in the rows and LoD of `x`. Runs over the sequences of the last
-    /// LoD level. Parameters: `weight_ih` `[in, 4H]`, `weight_hh` `[H, 4H]`, `bias` `[4H]`; gates i, f, g, o.
+    /// Returns the hidden state of an LSTM after every step, with the rows and the LoD of `x`. The LSTM runs over the sequences
+    /// of the last LoD level. Parameters: `weight_ih` `[in, 4H]`, `weight_hh` `[H, 4H]`, `bias` `[4H]`; the columns are the
+    /// gates i, f, g, o.
     ///
-    /// With \[i, f, g, o\] = x_t·W_ih + h_(t−1)·W_hh + b, c_t = σ(f) ∘ c_(t−1) + σ(i) ∘ tanh(g) and h_t = σ(o) ∘ tanh(c_t).
+    /// The formulas of a step are \[i, f, g, o\] = x_t·W_ih + h_(t−1)·W_hh + b, c_t = σ(f) ∘ c_(t−1) + σ(i) ∘ tanh(g) and h_t =
+    /// σ(o) ∘ tanh(c_t).
     ///
     /// ```
     /// use unpadded::layers::Lstm;

@@ -1,4 +1,4 @@
-//! The minimal gated unit: a GRU whose reset gate and update gate are one gate.
+//! The minimal gated unit: a GRU with one gate in place of the reset gate and the update gate.
 
 use crate::layers::init;
 use crate::layers::recurrent::{
@@ -6,19 +6,19 @@ use crate::layers::recurrent::{
 };
 use crate::program::{Builder, Initializer, Step, Var, Vars};
 
-/// Options of [`Builder::mgu`].
+/// Options of the minimal gated unit ([`Builder::mgu`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mgu {
     options: Options<1>,
 }
 
-/// The weights of a minimal gated unit: `w_ih` `[in, 2H]`, `w_hh` `[H, 2H]` and biases `[2H]`; the columns are the gate f and
-/// the candidate n side by side.
+/// The weights of a minimal gated unit: `w_ih` `[in, 2H]`, `w_hh` `[H, 2H]` and biases `[2H]`. The columns are for the gate f
+/// and the candidate n, side by side.
 pub type MguWeights = RecurrentWeights;
 
 impl Mgu {
-    /// A minimal gated unit with `hidden` numbers of state. The input weight is initialized by [`init::xavier_gates`], the
-    /// recurrent weight by [`init::orthogonal_gates`], the bias with zeros.
+    /// Makes a minimal gated unit with a state of `hidden` numbers. The input weight is initialized by [`init::xavier_gates`],
+    /// the recurrent weight by [`init::orthogonal_gates`], the bias with zeros.
     pub fn new(hidden: usize) -> Self {
         Self { options: Options::new(hidden, Self::GATES) }
     }
@@ -61,7 +61,7 @@ impl Cell<1> for Mgu {
         recurrent::checked(net, x, weights, self)?;
         let hidden = self.options.hidden;
         let [gate, candidate] = [0..hidden, hidden..2 * hidden];
-        // The weights are sliced once, before the loop.
+        // The weights are sliced into gate and candidate once, before the loop over steps.
         let [(w_f, b_f), (w_n, b_n)] = recurrent::sliced(net, weights, [gate.clone(), candidate.clone()]);
         let next = |step: &Step, CellInputs { from_input, h, states: [before] }: CellInputs<1>| {
             let f = (from_input.slice(gate) + step.product(h, w_f, b_f)).sigmoid();
@@ -75,10 +75,10 @@ impl Cell<1> for Mgu {
 
 recurrent_methods! {
     Mgu, [h: Var];
-    /// The state of a minimal gated unit (Zhou et al., 2016) after every step, in the rows and LoD of `x`: f = σ(x·W_f +
-    /// h·U_f + b_f), n = tanh(x·W_n + (f ∘ h)·U_n + b_n), h = (1 − f) ∘ h + f ∘ n. Runs over the sequences of the last
-    /// LoD level. Parameters: `weight_ih` `[in, 2H]`, `weight_hh` `[H, 2H]`, `bias` `[2H]`; the columns are the gate f
-    /// and the candidate n.
+    /// Returns the state h of a minimal gated unit (Zhou et al., 2016) after every step, with the rows and the LoD of `x`. The
+    /// formulas of a step are f = σ(x·W_f + h·U_f + b_f), n = tanh(x·W_n + (f ∘ h)·U_n + b_n) and h ← (1 − f) ∘ h + f ∘ n. The
+    /// unit runs over the sequences of the last LoD level. Parameters: `weight_ih` `[in, 2H]`, `weight_hh` `[H, 2H]`, `bias`
+    /// `[2H]`; the columns are the gate f and the candidate n.
     ///
     /// ```
     /// use unpadded::{Builder, DType};

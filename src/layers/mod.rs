@@ -1,17 +1,16 @@
 //! Layers: operators with parameters, and the initializers of the parameters.
 //!
-//! A layer is a plain struct of options and a method of [`Builder`] and [`Var`] that appends ordinary operators: `x.lstm(16)`,
-//! or `x.lstm(Lstm::new(16).peepholes())` with options. [`Builder::layer`](crate::Builder::layer) makes a value that can be
-//! called several times with the same weights. The recurrent layers are ordinary
-//! [`Builder::recurrent`](crate::Builder::recurrent) blocks: a cell of your own, written as such a block, is compiled in the
-//! same way.
+//! A layer is a plain struct of options, with a method of [`Builder`] and [`Var`] that appends ordinary operators:
+//! `x.lstm(16)`, or `x.lstm(Lstm::new(16).peepholes())` with options. [`Builder::layer`](crate::Builder::layer) makes a value
+//! that can be called several times with the same weights. The recurrent layers are ordinary
+//! [`Builder::recurrent`](crate::Builder::recurrent) blocks: a recurrent block of your own is compiled in the same way.
 //!
-//! A layer of your own is a `#[track_caller]` function that appends operators in a [`Builder::part`](crate::Builder::part), or
-//! a type that implements [`Layer`] if the layer has to be a value with weights. In both cases its operators and errors name
-//! the line that called the layer.
+//! Write a layer of your own as a `#[track_caller]` function that appends operators in a
+//! [`Builder::part`](crate::Builder::part). If the layer has to be a value with weights, write a type that implements
+//! [`Layer`]. In both cases, the operators and errors of the layer name the source line that called the layer.
 //!
-//! Parameters are named by layer and count (`lstm_0.weight_ih`, `lstm_1.weight_ih`) or by the layer's own name
-//! (`named("encoder")`). Their first values are computed by initializers ([`init`]).
+//! Parameters are named by kind of layer and count (`lstm_0.weight_ih`, `lstm_1.weight_ih`) or by the name that
+//! `named("encoder")` gives the layer. Initializers ([`init`]) compute the initial values of parameters.
 
 pub mod init;
 
@@ -78,7 +77,7 @@ pub use transformer::{TransformerBlock, TransformerWeights};
 
 use crate::program::{Builder, Var};
 
-/// Layers: operators with parameters of their own.
+/// Methods that append layers: operators with parameters of their own.
 impl Builder {
     Attention!(Builder);
     Linear!(Builder);
@@ -97,7 +96,7 @@ impl Builder {
     Stacked!(Builder);
 }
 
-/// Layers: operators with parameters of their own.
+/// Methods that append layers: operators with parameters of their own.
 impl Var {
     Attention!(Var);
     Linear!(Var);

@@ -1,4 +1,5 @@
-//! Normalization of rows or columns to mean 0 and variance 1: layer norm, root mean square norm and batch norm.
+//! Normalization layers: layer norm, root mean square norm and batch norm, which scale rows or columns by their mean and
+//! variance.
 
 use crate::builder_methods;
 use crate::error::Error;
@@ -6,11 +7,11 @@ use crate::layers::{Layer, init};
 use crate::operator::Attributes;
 use crate::program::{Builder, Initializer, Var};
 
-/// Options of [`Builder::norm`].
+/// Options of a normalization layer ([`Builder::norm`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Norm {
     kind: Kind,
-    /// The momentum that the options set; `None` for the default.
+    /// The momentum of a batch norm; `None` for the default, `MOMENTUM`.
     momentum: Option<f64>,
     epsilon: f64,
     gain: Option<Initializer>,
@@ -18,10 +19,12 @@ pub struct Norm {
     name: Option<String>,
 }
 
-/// The default momentum: how far each step moves the running mean and variance of a batch norm.
+/// The default momentum of a batch norm: the share of the way that each training step moves the running mean and variance to
+/// the mean and variance of the batch.
 const MOMENTUM: f64 = 0.1;
 
-/// The numbers over which a norm takes mean and variance.
+/// The kind of normalization: over the numbers of a row (layer norm, root mean square norm), or over the rows of the batch
+/// (batch norm).
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Layer,
@@ -29,15 +32,15 @@ enum Kind {
     Batch,
 }
 
-/// The variables of a [`Norm`]: each `[width]`.
+/// The variables of a [`Norm`]; each variable has the shape `[width]`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct NormWeights {
-    /// The factor of each column; `None` if the options omit it.
+    /// The gain, a factor for each column; `None` if the options omit the gain.
     pub gain: Option<Var>,
-    /// The number added to each column; `None` if the options omit it.
+    /// The bias, a number that is added to each column; `None` if the options omit the bias.
     pub bias: Option<Var>,
-    /// The running mean and variance, by which a batch norm normalizes at inference; `None` for other norms.
+    /// The running mean and variance, with which a batch norm normalizes at inference; `None` for other norms.
     pub running: Option<(Var, Var)>,
 }
 
@@ -46,28 +49,32 @@ impl Norm {
         Self { kind, momentum: None, epsilon: 1e-5, gain: Some(init::constant(1.0)), bias, name: None }
     }
 
-    /// Layer norm: each row by its own mean and variance ([`Builder::layer_norm`]). The gain starts at 1, the bias at 0.
+    /// Layer norm: normalizes each row by the mean and variance of the row ([`Builder::layer_norm`]). The gain starts at 1, the
+    /// bias at 0.
     pub fn layer() -> Self {
         Self::of(Kind::Layer, Some(init::zeros()))
     }
 
-    /// Root mean square norm: each row by its own root mean square ([`Builder::rms_norm`]). The gain starts at 1.
+    /// Root mean square norm: divides each row by the root mean square of the row ([`Builder::rms_norm`]). The gain starts at
+    /// 1.
     pub fn rms() -> Self {
         Self::of(Kind::Rms, None)
     }
 
-    /// Batch norm: each column by its mean and variance over all rows of the batch. The gain starts at 1, the bias at 0.
+    /// Batch norm: normalizes each column by the mean and variance of the column over all rows of the batch. The gain starts at
+    /// 1, the bias at 0.
     ///
-    /// out_ij = (x_ij − m_j) / √(v_j + epsilon) · gain_j + bias_j. While training, m and v are the mean and the variance over
-    /// the rows of the batch, of all its sequences together; there is no padding. Beside the weights it has `mean` and
-    /// `variance`, which start at 0 and 1 and are not learned: each training step moves them by `momentum` (0.1) of the way to
-    /// the batch's mean and variance, after the updates have checked all gradients. Inference and evaluation normalize by the
-    /// running mean and variance, so that a row's result does not depend on the rest of the batch. The running variance is
-    /// divided by n − 1 rows, as in PyTorch's `BatchNorm1d`.
+    /// out_ij = (x_ij − m_j) / √(v_j + epsilon) · gain_j + bias_j. While training, m and v are the mean and the variance of a
+    /// column over the rows of all sequences of the batch; there is no padding. Beside its weights, a batch norm has the
+    /// running `mean` and `variance`, which start at 0 and 1. Each training step moves the running mean and variance by the
+    /// share `momentum` (0.1) of the way to the mean and variance of the batch, after the updates have checked all gradients.
+    /// Inference and evaluation normalize by the running mean and variance, so that the result for a row does not depend on the
+    /// rest of the batch. The variance that moves the running variance is divided by n − 1 for n rows, as in PyTorch's
+    /// `BatchNorm1d`.
     ///
-    /// A batch of no rows, or of one row, has no variance: while training, too, it is normalized by the running mean and
-    /// variance, and does not move them. If several batches make a training step, each batch is normalized separately, and the
-    /// last batch moves the running mean and variance.
+    /// A batch without rows, or with one row, has no variance. Such a batch is normalized by the running mean and variance
+    /// while training, too, and does not move the running mean and variance. If several batches make a training step, each
+    /// batch is normalized separately, and the last batch moves the running mean and variance.
     ///
     /// ```
     /// use ndarray::array;
@@ -99,8 +106,8 @@ impl Norm {
         Self { epsilon, ..self }
     }
 
-    /// Sets the momentum of a batch norm, from 0 to 1: how far each step moves the running mean and variance. For other norms
-    /// it is an error.
+    /// Sets the momentum of a batch norm, from 0 to 1: the share of the way that a training step moves the running mean and
+    /// variance. For other norms, a momentum is an error.
     #[must_use]
     pub fn momentum(self, momentum: f64) -> Self {
         Self { momentum: Some(momentum), ..self }
@@ -124,7 +131,7 @@ impl Norm {
         Self { gain: Some(gain), ..self }
     }
 
-    /// Sets the initializer of the bias. Root mean square norm has no bias.
+    /// Sets the initializer of the bias. A root mean square norm has no bias.
     #[must_use]
     pub fn bias_init(self, bias: Initializer) -> Self {
         Self { bias: Some(bias), ..self }
@@ -204,9 +211,10 @@ impl Layer for Norm {
 }
 
 builder_methods! { Norm, Builder, Var;
-    /// Normalizes rows or columns to mean 0 and variance 1, then scales them: [`Norm::layer`](crate::layers::Norm::layer),
-    /// [`rms`](crate::layers::Norm::rms) or [`batch`](crate::layers::Norm::batch). The output has the LoD of `x`. Parameters:
-    /// `gain` and `bias` `[width]`; batch norm also has the states `mean` and `variance`.
+    /// Normalizes rows or columns, then multiplies each column by a gain and adds a bias:
+    /// [`Norm::layer`](crate::layers::Norm::layer), [`rms`](crate::layers::Norm::rms) or [`batch`](crate::layers::Norm::batch).
+    /// The output has the LoD of `x`. Parameters: `gain` and `bias` `[width]`; batch norm also has the states `mean` and
+    /// `variance`.
     ///
     /// ```
     /// use unpadded::layers::Norm;

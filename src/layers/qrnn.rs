@@ -1,4 +1,4 @@
-//! The quasi-recurrent network: gates made by a convolution, and a loop without products.
+//! The quasi-recurrent network (QRNN): a convolution computes the gates, and the loop over steps has no matrix products.
 
 use super::layer::{at_least_one, times, wide};
 use super::recurrent::{STATE, sequence_input, state_width};
@@ -7,20 +7,20 @@ use crate::layers::{Layer, RecurrentLayer, Stateful, init};
 use crate::ops::Context;
 use crate::program::{Builder, Recurrence, Step, Var, Vars};
 
-/// The pooling of a [`Qrnn`]: how the gates combine candidate z and state c (section 2.1 of the paper).
+/// The pooling of a [`Qrnn`]: the formula by which the gates combine the candidate z with the state (section 2.1 of the paper).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QrnnPool {
-    /// h = f ∘ h_prev + (1 − f) ∘ z: a forget gate f only.
+    /// Pooling with a forget gate f only: h = f ∘ h_prev + (1 − f) ∘ z.
     F,
-    /// c = f ∘ c_prev + (1 − f) ∘ z, h = o ∘ c: a forget gate f and an output gate o.
+    /// Pooling with a forget gate f and an output gate o: c = f ∘ c_prev + (1 − f) ∘ z, h = o ∘ c.
     Fo,
-    /// c = f ∘ c_prev + i ∘ z, h = o ∘ c: a forget gate f, an output gate o and an input gate i.
+    /// Pooling with a forget gate f, an output gate o and an input gate i: c = f ∘ c_prev + i ∘ z, h = o ∘ c.
     Ifo,
 }
 
 impl QrnnPool {
-    /// The number of convolutions: the candidate and the gates.
+    /// Returns the number of convolutions: one for the candidate, and one per gate.
     fn parts(self) -> usize {
         match self {
             QrnnPool::F => 2,
@@ -30,7 +30,7 @@ impl QrnnPool {
     }
 }
 
-/// Options of [`Builder::qrnn`].
+/// Options of the quasi-recurrent network ([`Builder::qrnn`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Qrnn {
     hidden: usize,
@@ -45,21 +45,22 @@ pub struct Qrnn {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct QrnnWeights {
-    /// `[window · in, parts · H]`: the filters of the candidate z and of the pooling's gates among f, o and i, side by side; from top
-    /// to bottom the rows of the window, the current row last.
+    /// The filters `[window · in, parts · H]` of the candidate z and of the gates (f, o, i) that the pooling has, side by side.
+    /// From top to bottom, a filter has the weights for the rows of the window, the current row last.
     pub weight: Var,
-    /// The biases `[parts · H]` of the candidate and the gates, in the order of the weight's columns.
+    /// The biases `[parts · H]` of the candidate and the gates, in the order of the columns of `weight`.
     pub bias: Var,
 }
 
 impl Qrnn {
-    /// A QRNN with `hidden` numbers of state, a window of two rows and [`QrnnPool::Fo`]. The weight is initialized by
+    /// Makes a QRNN with a state of `hidden` numbers, a window of two rows and [`QrnnPool::Fo`]. The weight is initialized by
     /// [`init::xavier`], the bias with zeros.
     pub fn new(hidden: usize) -> Self {
         Self { hidden, window: 2, pool: QrnnPool::Fo, reverse: false, initial: None, name: None }
     }
 
-    /// Sets the window of the convolutions: the row itself and `window` − 1 rows before it, zeros before the start of a sequence.
+    /// Sets the window of the convolutions: the current row and the `window` − 1 rows before it. Rows before the start of a
+    /// sequence are zeros.
     #[must_use]
     pub fn window(self, window: usize) -> Self {
         Self { window, ..self }
@@ -77,7 +78,7 @@ impl Qrnn {
         Self { initial: Some([c]), ..self }
     }
 
-    /// Reverses the direction: each sequence runs from its own end, and the window reaches to later rows.
+    /// Reverses the direction: steps run from the end of each sequence to its start, and the window has later rows.
     #[must_use]
     pub fn backwards(self) -> Self {
         Self { reverse: true, ..self }
@@ -89,7 +90,7 @@ impl Qrnn {
         Self { name: Some(name.to_owned()), ..self }
     }
 
-    /// The number of columns of the candidate and the gates together; records an error if it overflows.
+    /// Returns the number of columns of the candidate and the gates together; records an error if the number overflows.
     fn columns(&self, net: &Builder) -> Option<usize> {
         wide(net, "qrnn", self.hidden)?;
         times(net, self.pool.parts(), STATE, "qrnn", self.hidden)
@@ -107,7 +108,8 @@ impl Qrnn {
         if let Some([state]) = self.initial {
             state_width(net, "c", state, &spec, h)?;
         }
-        // The reverse direction convolves the reversed sequence, so that the filter's rows keep their order.
+        // In the reverse direction, the sequence is reversed before the convolution, so that the rows of the filter keep their
+        // order.
         let turned = |x: Var| if self.reverse { net.sequence_reverse(x) } else { x };
         let context = Context::new(self.window).causal();
         let gates = net.sequence_conv_with(turned(x), weights.weight, Some(weights.bias), None, context);
@@ -186,11 +188,12 @@ impl RecurrentLayer for Qrnn {
 }
 
 builder_methods! { Qrnn, Builder, Var;
-    /// The output of a quasi-recurrent network after every step, in the rows and LoD of `x` (Bradbury et al., "Quasi-recurrent
-    /// neural networks", 2017): candidate z = tanh(W_z ∗ x), gates f = σ(W_f ∗ x) and o = σ(W_o ∗ x), where ∗ is a convolution
-    /// over the row itself and earlier rows; then c = f ∘ c_prev + (1 − f) ∘ z and h = o ∘ c, or another formula of
-    /// [`QrnnPool`](crate::layers::QrnnPool). Runs over the sequences of the last LoD level, without a product at each step.
-    /// Parameters: `weight` `[window · in, 3H]`, `bias` `[3H]`.
+    /// Returns the output h of a quasi-recurrent network after every step, with the rows and the LoD of `x` (Bradbury et al.,
+    /// "Quasi-recurrent neural networks", 2017). The candidate is z = tanh(W_z ∗ x), and the gates are f = σ(W_f ∗ x) and o =
+    /// σ(W_o ∗ x), where ∗ is a convolution over the current row and earlier rows. Then c = f ∘ c_prev + (1 − f) ∘ z and h = o
+    /// ∘ c, or another formula of [`QrnnPool`](crate::layers::QrnnPool). The network runs over the sequences of the last LoD
+    /// level, without a matrix product at each step. Parameters: `weight` `[window · in, 3H]`, `bias` `[3H]` (2H or 4H with
+    /// another pooling).
     ///
     /// ```
     /// use unpadded::layers::{Qrnn, Stacked};

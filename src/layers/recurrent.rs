@@ -9,22 +9,22 @@ use crate::layers::init;
 use crate::operator::Spec;
 use crate::program::{Builder, Initializer, Recurrence, Step, Var, Vars};
 
-/// The weights of a recurrent layer, its G gates side by side (LSTM: i, f, g, o; GRU: r, z, n). PyTorch stores their
-/// transposes: [`from_torch`](crate::layers::from_torch).
+/// The weights of a recurrent layer, with the columns of its G gates side by side (LSTM: i, f, g, o; GRU: r, z, n). PyTorch
+/// stores the transposed weights: [`from_torch`](crate::layers::from_torch) transposes a weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RecurrentWeights {
-    /// The input's weight `[in, G·H]`.
+    /// The weight `[in, G·H]` by which the input is multiplied.
     pub w_ih: Var,
-    /// The state's weight `[H, G·H]`.
+    /// The weight `[H, G·H]` by which the state is multiplied.
     pub w_hh: Var,
-    /// The bias `[G·H]` of the input's product; `None` without biases.
+    /// The bias `[G·H]` that is added to the product of the input; `None` for a layer without biases.
     pub b_ih: Option<Var>,
-    /// The bias `[G·H]` of the state's product; `None` if the layer has only one bias, or none. In a GRU with
-    /// [`Reset::After`](crate::layers::Reset::After), the reset gate multiplies the bias of n, too.
+    /// The bias `[G·H]` that is added to the product of the state; `None` if the layer has one bias or none. In a GRU with
+    /// [`Reset::After`](crate::layers::Reset::After), the reset gate also multiplies the part of this bias for the candidate n.
     pub b_hh: Option<Var>,
 }
 
-/// The name of a state's width in errors.
+/// The name in errors of the width of a state.
 pub(super) const STATE: &str = "numbers of state";
 
 /// The options that every recurrent layer has.
@@ -36,7 +36,7 @@ pub(super) struct Options<const STATES: usize> {
     pub(super) initial: Option<[Var; STATES]>,
     pub(super) input: Initializer,
     pub(super) recurrent: Initializer,
-    /// The initializer of the bias of the input's product; `None` for the cell's default.
+    /// The initializer of the bias that is added to the product of the input; `None` for the default of the cell.
     pub(super) input_bias: Option<Initializer>,
     pub(super) zoneout: [f64; STATES],
     pub(super) recurrent_dropout: f64,
@@ -44,7 +44,7 @@ pub(super) struct Options<const STATES: usize> {
 }
 
 impl<const STATES: usize> Options<STATES> {
-    /// Options with `hidden` numbers of state and `gates` gates.
+    /// Makes the default options of a layer with a state of `hidden` numbers and `gates` gates.
     pub(super) fn new(hidden: usize, gates: usize) -> Self {
         Self {
             hidden,
@@ -61,7 +61,7 @@ impl<const STATES: usize> Options<STATES> {
     }
 }
 
-/// The differences between the recurrent layers: names, weights and the cell.
+/// The parts in which recurrent layers differ: names, weights and the arithmetic of a step (the cell).
 pub(super) trait Cell<const STATES: usize> {
     /// The prefix of the parameters' names.
     const KIND: &'static str;
@@ -72,20 +72,20 @@ pub(super) trait Cell<const STATES: usize> {
 
     fn options(&self) -> &Options<STATES>;
 
-    /// The widths of the states.
+    /// Returns the width of each state.
     fn widths(&self) -> [usize; STATES] {
         [self.options().hidden; STATES]
     }
 
-    /// The name and the initializer of the bias of the input's product, and of the state's product; `None` for a bias that the
-    /// cell does not have.
+    /// Returns name and initializer of two biases: of the product of the input, and of the product of the state. `None` for a
+    /// bias that the cell does not have.
     fn biases(&self) -> [Option<(&'static str, Initializer)>; 2];
 
     /// Makes the layer's parameters for the input `x`; `None` if `x` is unknown or does not fit.
     fn make(&self, net: &Builder, x: Var) -> Option<Self::Weights>;
 
-    /// Appends the layer's operators. `wanted` selects the result: the output after every step, final memories, or both.
-    /// Returns `None` if an input does not fit or is unknown.
+    /// Appends the operators of the layer. `wanted` selects the results: the output after every step, the states after the last
+    /// step, or both. Returns `None` if an input does not fit or is unknown.
     fn run<O: Vars>(
         &self,
         net: &Builder,
@@ -107,46 +107,46 @@ macro_rules! recurrent_layer {
                 self
             }
 
-            /// Reverses the direction: each sequence runs from its own end.
+            /// Reverses the direction: steps run from the end of each sequence to its start.
             #[must_use]
             pub fn backwards(mut self) -> Self {
                 self.options.reverse = true;
                 self
             }
 
-            /// Sets the initializer of the input's weight `[in, G·H]`, for G gates.
+            /// Sets the initializer of the weight `[in, G·H]` by which the input is multiplied, for G gates.
             #[must_use]
             pub fn input_init(mut self, input: Initializer) -> Self {
                 self.options.input = input;
                 self
             }
 
-            /// Sets the initializer of the state's weight `[H, G·H]`, for G gates.
+            /// Sets the initializer of the weight `[H, G·H]` by which the state is multiplied, for G gates.
             #[must_use]
             pub fn recurrent_init(mut self, recurrent: Initializer) -> Self {
                 self.options.recurrent = recurrent;
                 self
             }
 
-            /// Sets the initial bias of each gate, in the order of the gates; if the layer has two biases, the numbers are for
-            /// the bias of the input's product. This has no effect with given weights
-            /// ([`Builder::layer_with`](crate::Builder::layer_with)).
+            /// Sets the initial bias of each gate, in the order of the gates. If the layer has two biases, the numbers are for
+            /// the bias that is added to the product of the input. The initial biases have no effect on a layer with given
+            /// weights ([`Builder::layer_with`](crate::Builder::layer_with)).
             #[must_use]
             pub fn gate_biases(mut self, starts: [f64; <$layer as Cell<$states>>::GATES]) -> Self {
                 self.options.input_bias = Some($crate::layers::init::gate_biases(&starts));
                 self
             }
 
-            /// Sets the zoneout rates, one per state: while training, each number of a state keeps its old value with this
-            /// probability ([`Builder::zoneout`](crate::Builder::zoneout)).
+            /// Sets the zoneout rates, one per state: while training, each number of a state keeps its old value with the
+            /// probability of the rate ([`Builder::zoneout`](crate::Builder::zoneout)).
             #[must_use]
             pub fn zoneout(mut self, rates: [f64; $states]) -> Self {
                 self.options.zoneout = rates;
                 self
             }
 
-            /// Sets the recurrent dropout rate: variational dropout of the state before its product with the state's weight.
-            /// While training, the same numbers of the state are dropped at every step of a sequence
+            /// Sets the rate of recurrent dropout: variational dropout of the state before the state is multiplied by its
+            /// weight. While training, the same numbers of the state are dropped at every step of a sequence
             /// ([`Builder::variational_dropout`](crate::Builder::variational_dropout)).
             #[must_use]
             pub fn recurrent_dropout(mut self, rate: f64) -> Self {
@@ -220,7 +220,7 @@ macro_rules! recurrent_layer {
 }
 pub(super) use recurrent_layer;
 
-/// Defines a layer's methods of [`Builder`] and [`Var`]. `$state` are the names of its states.
+/// Defines the methods of [`Builder`] and [`Var`] that append a recurrent layer. `$state` are the names of the layer's states.
 macro_rules! recurrent_methods {
     (
         $layer:ident, [$($state:ident: $var:ty),+];
@@ -249,7 +249,8 @@ macro_rules! recurrent_methods {
 }
 pub(super) use recurrent_methods;
 
-/// Makes the weights of a layer over `x`; `None` if `x` is unknown or does not hold sequences of rows of floats.
+/// Makes the weights of a recurrent layer for the input `x`; `None` if `x` is unknown or does not hold sequences of rows of
+/// floats.
 pub(super) fn weights<const STATES: usize, C: Cell<STATES>>(
     net: &Builder,
     x: Var,
@@ -267,7 +268,8 @@ pub(super) fn weights<const STATES: usize, C: Cell<STATES>>(
     Some(RecurrentWeights { w_ih, w_hh, b_ih, b_hh })
 }
 
-/// Slices the state's weight and bias: returns their columns for each range of gates.
+/// Slices the weight and the bias of the state's product: returns the columns of the weight and of the bias for each range of
+/// columns.
 pub(super) fn sliced<const N: usize>(
     net: &Builder,
     weights: RecurrentWeights,
@@ -279,19 +281,19 @@ pub(super) fn sliced<const N: usize>(
     })
 }
 
-/// The inputs of a cell at one step.
+/// The variables that a cell reads at one step.
 pub(super) struct CellInputs<const STATES: usize> {
-    /// The input's product, with its bias: G·H numbers per row.
+    /// The product of the input with its weight, plus the bias: G·H numbers per row.
     pub(super) from_input: Var,
-    /// The first state after recurrent dropout, to be multiplied by its weight.
+    /// The first state after recurrent dropout, which the cell multiplies by the weight of the state.
     pub(super) h: Var,
     /// The states.
     pub(super) states: [Var; STATES],
 }
 
-/// Runs a cell over the sequences of `x`. `next` computes the next states; `wanted` selects the results from the output after
-/// every step and the memories that hold the states. `None` if `x` does not hold sequences of rows of floats, or a
-/// weight, an option or an initial state does not fit.
+/// Appends a recurrent loop that runs a cell over the sequences of `x`. `next` appends the operators that compute the next
+/// states. `wanted` selects the results from the output after every step and the memories of the states. Returns `None` if `x`
+/// does not hold sequences of rows of floats, or a weight, an option or an initial state does not fit.
 pub(super) fn run<const STATES: usize, C: Cell<STATES>, O: Vars>(
     net: &Builder,
     x: Var,
@@ -334,9 +336,9 @@ pub(super) fn run<const STATES: usize, C: Cell<STATES>, O: Vars>(
 }
 
 builder_methods! { Builder;
-    /// Zoneout of a state (Krueger et al., 2016): while training, each number keeps its value in `before` with probability
-    /// `rate`, and takes its value in `after` otherwise. At inference the result is the expected value. The formula is before +
-    /// (1 − rate) · dropout(after − before).
+    /// Zoneout of a state (Krueger et al., 2016): while training, each number of the result is the number in `before` with the
+    /// probability `rate`, else the number in `after`. At inference, the result is the expected value: rate · before + (1 −
+    /// rate) · after. The formula for training and inference is before + (1 − rate) · dropout(after − before).
     ///
     /// ```
     /// use ndarray::array;
@@ -365,8 +367,8 @@ builder_methods! { Builder;
     }
 }
 
-/// Checks the input and the weights; returns the spec of the input. A cell that slices its weights calls this first, so that an
-/// error names the weight.
+/// Checks the input and the weights of a recurrent layer; returns the spec of the input. A cell that slices its weights calls
+/// this function before, so that an error names the weight, not a slice.
 pub(super) fn checked<const STATES: usize, C: Cell<STATES>>(
     net: &Builder,
     x: Var,
@@ -383,15 +385,15 @@ pub(super) fn checked<const STATES: usize, C: Cell<STATES>>(
     Some(spec)
 }
 
-/// The number of columns of all gates together; `None` after recording an error if it overflows. Without that error, no column
-/// of fewer gates overflows either.
+/// Returns the number of columns of all gates together. If the number overflows, records an error and returns `None`;
+/// otherwise, the number of columns of fewer gates does not overflow either.
 fn gate_columns<const STATES: usize, C: Cell<STATES>>(net: &Builder, cell: &C) -> Option<usize> {
     let hidden = cell.options().hidden;
     cell.widths().into_iter().try_for_each(|width| wide(net, C::KIND, width))?;
     times(net, C::GATES, STATE, C::KIND, hidden)
 }
 
-/// Returns the spec of a recurrent layer's input, or records an error if it does not hold sequences of rows of floats.
+/// Returns the spec of a recurrent layer's input; records an error if the input does not hold sequences of rows of floats.
 pub(super) fn sequence_input(net: &Builder, layer: &str, x: Var) -> Option<Spec> {
     let spec = net.spec(x)?;
     if spec.lod.is_empty() || !spec.dtype.is_float() || spec.shape.len() != 2 {
@@ -403,7 +405,7 @@ pub(super) fn sequence_input(net: &Builder, layer: &str, x: Var) -> Option<Spec>
     Some(spec)
 }
 
-/// Checks the shape of a given weight.
+/// Checks that the weight `weight` has the shape `dims` and the dtype of `like`; records an error if not.
 pub(super) fn weight_shape(
     net: &Builder,
     slot: &str,
@@ -420,8 +422,8 @@ pub(super) fn weight_shape(
     None
 }
 
-/// Checks a rate of the layer's options. Otherwise the error would name the operator that reads the rate, which the user did
-/// not write.
+/// Checks that a rate among the options of a layer is in [0, 1). Without this check, the error would name the operator that
+/// reads the rate, which the user did not write.
 fn chance(net: &Builder, layer: &str, option: &str, rate: f64) -> Option<()> {
     if (0.0..1.0).contains(&rate) {
         return Some(());
@@ -431,7 +433,8 @@ fn chance(net: &Builder, layer: &str, option: &str, rate: f64) -> Option<()> {
     None
 }
 
-/// Checks the width of an initial state. The number of its rows, one per sequence, is checked when the memory is made.
+/// Checks the dtype and the width of an initial state. The number of rows, one per sequence, is checked when the memory of the
+/// state is made.
 pub(super) fn state_width(net: &Builder, slot: &str, state: Var, like: &Spec, width: usize) -> Option<()> {
     let spec = net.spec(state)?;
     if spec.dtype == like.dtype && spec.batched() && spec.width() == width {

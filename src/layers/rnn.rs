@@ -7,7 +7,7 @@ use crate::layers::recurrent::{
 };
 use crate::program::{Builder, Initializer, Step, Var, Vars};
 
-/// Options of [`Builder::rnn`].
+/// Options of the plain recurrent layer ([`Builder::rnn`]).
 #[doc(alias = "Elman")]
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rnn {
@@ -15,12 +15,12 @@ pub struct Rnn {
     activation: Activation,
 }
 
-/// The weights of a plain recurrent layer: `w_ih` `[in, H]`, `w_hh` `[H, H]` and biases `[H]`.
+/// The weights of a plain recurrent layer with a state of H numbers: `w_ih` `[in, H]`, `w_hh` `[H, H]` and biases `[H]`.
 pub type RnnWeights = RecurrentWeights;
 
 impl Rnn {
-    /// A plain recurrent layer with `hidden` numbers of state and the activation tanh. The input weight is initialized by
-    /// [`init::xavier`], the recurrent weight by [`init::orthogonal`], the bias with zeros.
+    /// Makes a plain recurrent layer with a state of `hidden` numbers and the activation tanh. The input weight is initialized
+    /// by [`init::xavier`], the recurrent weight by [`init::orthogonal`], the bias with zeros.
     pub fn new(hidden: usize) -> Self {
         Self { options: Options::new(hidden, Self::GATES), activation: Activation::Tanh }
     }
@@ -75,8 +75,9 @@ impl Cell<1> for Rnn {
 
 recurrent_methods! {
     Rnn, [h: Var];
-    /// The state of a plain recurrent layer after every step, h = f(x·W_ih + h·W_hh + b), with the rows and the LoD of `x`.
-    /// Runs over the sequences of the last LoD level. Parameters: `weight_ih` `[in, H]`, `weight_hh` `[H, H]`, `bias` `[H]`.
+    /// Returns the state of a plain recurrent layer after every step, h ← f(x·W_ih + h·W_hh + b), with the rows and the LoD of
+    /// `x`. The layer runs over the sequences of the last LoD level. Parameters: `weight_ih` `[in, H]`, `weight_hh` `[H, H]`,
+    /// `bias` `[H]`.
     ///
     /// ```
     /// use unpadded::layers::{Activation, Rnn};

@@ -1,4 +1,4 @@
-//! The simple recurrent unit: its products depend only on the input, so that the loop over steps has no products.
+//! The simple recurrent unit (SRU): only the input is multiplied by matrices, so the loop over steps has no matrix products.
 
 use super::layer::{times, wide};
 use super::recurrent::{STATE, sequence_input, state_width};
@@ -7,7 +7,7 @@ use crate::layers::{Layer, RecurrentLayer, Stateful, init};
 use crate::operator::Spec;
 use crate::program::{Builder, Recurrence, Step, Var, Vars};
 
-/// Options of [`Builder::sru`].
+/// Options of the simple recurrent unit ([`Builder::sru`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sru {
     hidden: usize,
@@ -20,18 +20,18 @@ pub struct Sru {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct SruWeights {
-    /// `[in, 3H]`: the weights of the candidate, the forget gate and the reset gate side by side. If the input is not H wide,
-    /// `[in, 4H]`: also the projection W_x of the input to H numbers.
+    /// The weights `[in, 3H]` of the candidate, the forget gate and the reset gate, side by side. If the input does not have H
+    /// numbers per row, the weight is `[in, 4H]`, with the projection W_x of the input to H numbers.
     pub weight: Var,
-    /// `[2H]`: the weights v_f and v_r of the state in the two gates.
+    /// The weights v_f and v_r of the state in the forget gate and in the reset gate, `[2H]`.
     pub of_state: Var,
-    /// `[2H]`: the biases of the two gates.
+    /// The biases of the forget gate and of the reset gate, `[2H]`.
     pub bias: Var,
 }
 
 impl Sru {
-    /// An SRU with `hidden` numbers of state. The weight is initialized by [`init::xavier`], the weights of the state and the
-    /// biases with zeros.
+    /// Makes an SRU with a state of `hidden` numbers. The weight is initialized by [`init::xavier`], the weights of the state
+    /// and the biases with zeros.
     pub fn new(hidden: usize) -> Self {
         Self { hidden, reverse: false, initial: None, name: None }
     }
@@ -42,7 +42,7 @@ impl Sru {
         Self { initial: Some([c]), ..self }
     }
 
-    /// Reverses the direction: each sequence runs from its own end.
+    /// Reverses the direction: steps run from the end of each sequence to its start.
     #[must_use]
     pub fn backwards(self) -> Self {
         Self { reverse: true, ..self }
@@ -54,8 +54,8 @@ impl Sru {
         Self { name: Some(name.to_owned()), ..self }
     }
 
-    /// The number of matrices in the weight, and the number of their columns together; `None` after recording an error if it
-    /// overflows.
+    /// Returns the number of matrices in the weight (3 or 4), and the number of columns of all matrices together. If the number
+    /// of columns overflows, records an error and returns `None`.
     fn columns(&self, net: &Builder, input: &Spec) -> Option<(usize, usize)> {
         wide(net, "sru", self.hidden)?;
         let parts = if input.width() == self.hidden { 3 } else { 4 };
@@ -156,11 +156,11 @@ impl RecurrentLayer for Sru {
 }
 
 builder_methods! { Sru, Builder, Var;
-    /// The output of a simple recurrent unit after every step, in the rows and LoD of `x` (Lei et al., "Simple recurrent units for highly
-    /// parallelizable recurrence", 2018): f = σ(x·W_f + v_f ∘ c + b_f), r = σ(x·W_r + v_r ∘ c + b_r), c' = f ∘ c + (1 − f) ∘ x·W,
-    /// h = r ∘ c' + (1 − r) ∘ x, where c is the previous state; x·W_x replaces x if x is not as wide as the state. Runs over the
-    /// sequences of the last LoD level, without a product at each step. Parameters: `weight` `[in, 3H]` or `[in, 4H]`, `weight_state`
-    /// `[2H]`, `bias` `[2H]`.
+    /// Returns the output h of a simple recurrent unit after every step, with the rows and the LoD of `x` (Lei et al., "Simple
+    /// recurrent units for highly parallelizable recurrence", 2018). With the previous state c, the formulas are f = σ(x·W_f +
+    /// v_f ∘ c + b_f), r = σ(x·W_r + v_r ∘ c + b_r), c' = f ∘ c + (1 − f) ∘ x·W and h = r ∘ c' + (1 − r) ∘ x. If x is not as
+    /// wide as the state, x·W_x replaces x in the formula of h. The unit runs over the sequences of the last LoD level, without
+    /// a matrix product at each step. Parameters: `weight` `[in, 3H]` or `[in, 4H]`, `weight_state` `[2H]`, `bias` `[2H]`.
     ///
     /// ```
     /// use unpadded::layers::{Sru, Stacked};

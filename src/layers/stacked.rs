@@ -1,4 +1,5 @@
-//! Stacked recurrent layers, in one direction or both, with dropout between them and residual connections.
+//! Stacked recurrent layers, unidirectional or bidirectional, with optional dropout between the layers and residual
+//! connections.
 
 use crate::builder_methods;
 use crate::error::Error;
@@ -6,7 +7,7 @@ use crate::layers::layer::{Instance, Layer, RecurrentLayer, Stateful};
 use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
-/// Options of [`Builder::stacked`]: several recurrent layers of one kind, each of which reads the output of the previous layer.
+/// Options of [`Builder::stacked`]: a stack of recurrent layers of one kind. Each layer reads the output of the previous layer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stacked<L: RecurrentLayer> {
     layer: L,
@@ -19,41 +20,41 @@ pub struct Stacked<L: RecurrentLayer> {
 }
 
 impl<L: RecurrentLayer> Stacked<L> {
-    /// A stack of `layers` layers with the options of `layer`. Each layer has weights of its own and reads the output of the
-    /// previous layer.
+    /// Makes a stack of `layers` layers with the options of `layer`. Each layer has weights of its own, and reads the output of
+    /// the previous layer.
     pub fn new(layer: L, layers: usize) -> Self {
         let (bidirectional, dropout, variational_dropout, residual, initial) = (false, 0.0, 0.0, false, None);
         Self { layer, layers, bidirectional, dropout, variational_dropout, residual, initial }
     }
 
-    /// Makes each layer bidirectional: it runs in both directions and concatenates the two outputs.
+    /// Makes each layer bidirectional: a layer runs in both directions and concatenates the outputs of the two directions.
     #[must_use]
     pub fn bidirectional(self) -> Self {
         Self { bidirectional: true, ..self }
     }
 
-    /// Sets the rate of dropout after each layer but the last.
+    /// Sets the dropout rate of the outputs of all layers except the last layer.
     #[must_use]
     pub fn dropout(self, rate: f64) -> Self {
         Self { dropout: rate, ..self }
     }
 
-    /// Sets the rate of variational dropout on the input of every layer: one mask for all steps of a sequence
+    /// Sets the rate of variational dropout on the input of every layer: all steps of a sequence have one dropout mask
     /// ([`Builder::variational_dropout`]).
     #[must_use]
     pub fn variational_dropout(self, rate: f64) -> Self {
         Self { variational_dropout: rate, ..self }
     }
 
-    /// Adds residual connections: each layer except the first adds its input to its output. (The first layer's input may have
-    /// another width than its output.)
+    /// Adds residual connections: each layer except the first layer adds its input to its output. (In the first layer, input
+    /// and output may have different widths.)
     #[must_use]
     pub fn residual(self) -> Self {
         Self { residual: true, ..self }
     }
 
-    /// Sets the initial states, one row per sequence (default: zeros). `states` has one entry per layer; if the layers are
-    /// bidirectional, two entries per layer: first the forward, then the backward direction.
+    /// Sets the initial states, one row per sequence (default: zeros). `states` has one entry per layer. For bidirectional
+    /// layers, `states` has two entries per layer: the forward direction, then the backward direction.
     #[must_use]
     pub fn initial(self, states: Vec<L::States>) -> Self {
         Self { initial: Some(states), ..self }
@@ -64,12 +65,12 @@ impl<L: RecurrentLayer> Stacked<L> {
 const MOST: usize = 1 << 16;
 
 impl<L: RecurrentLayer> Stacked<L> {
-    /// The number of layers; a bidirectional layer counts as two.
+    /// Returns the number of layers; a bidirectional layer counts as two layers.
     fn count(&self) -> usize {
         self.layers.saturating_mul(if self.bidirectional { 2 } else { 1 })
     }
 
-    /// Checks that a list has one entry per layer, or two per bidirectional layer.
+    /// Checks that `got`, the length of a list, is one entry per layer, or two entries per bidirectional layer.
     fn counted(&self, net: &Builder, what: &str, got: usize) -> Option<()> {
         if got == self.count() {
             return Some(());
@@ -87,7 +88,7 @@ impl<L: RecurrentLayer> Stacked<L> {
             net.refuse(Error::new("layers", expected, got));
             return None;
         }
-        // With one layer no operator reads the rate of dropout, but an invalid rate is still an error.
+        // In a stack of one layer, no operator reads the dropout rate, but an invalid rate is an error all the same.
         let rates = [("dropout", self.dropout), ("variational_dropout", self.variational_dropout)];
         if let Some((name, rate)) = rates.into_iter().find(|(_, rate)| !(0.0..1.0).contains(rate)) {
             let (what, expected) = (format!("`{name}` of layers"), "a number from 0 to below 1");
@@ -102,7 +103,8 @@ impl<L: RecurrentLayer> Stacked<L> {
 }
 
 impl<L: RecurrentLayer> Layer for Stacked<L> {
-    /// The instances, layer by layer; in a bidirectional layer, the forward direction before the backward direction.
+    /// The instances of the layer, from the first layer to the last; in a bidirectional layer, the forward direction is before
+    /// the backward direction.
     type Weights = Vec<Instance<L>>;
 
     fn kind(&self) -> &str {
@@ -120,8 +122,8 @@ impl<L: RecurrentLayer> Layer for Stacked<L> {
 }
 
 impl<L: RecurrentLayer> Stateful for Stacked<L> {
-    /// The states, layer by layer; in a bidirectional layer, the forward direction's states before the backward direction's
-    /// states.
+    /// The states of the layers, from the first layer to the last; in a bidirectional layer, the states of the forward
+    /// direction are before the states of the backward direction.
     type States = Vec<L::States>;
 
     fn states(&self, net: &Builder, x: Var, layers: &Self::Weights) -> (Var, Vec<L::States>) {
@@ -148,7 +150,8 @@ impl<L: RecurrentLayer> Stateful for Stacked<L> {
                 }
                 let (out, last) = layer.with(|_| options).run_states(net, input);
                 if net.errors() > before {
-                    // Stop here: the other direction and the later layers would report the same error again.
+                    // Building stops after an error, because the other direction and the later layers would report the error
+                    // again.
                     return unknown();
                 }
                 outputs.push(out);
@@ -172,7 +175,7 @@ impl<L: RecurrentLayer> Stateful for Stacked<L> {
 }
 
 builder_methods! { Stacked, Builder, Var;
-    /// Stacked recurrent layers: returns the last layer's output after every step, in the rows and LoD of `x`.
+    /// Runs stacked recurrent layers; returns the output of the last layer after every step, with the rows and the LoD of `x`.
     ///
     /// ```
     /// use unpadded::layers::{Lstm, Stacked};
@@ -185,12 +188,13 @@ builder_methods! { Stacked, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If there is no layer, `x` does not hold sequences of rows of floats, or the layer's options do not fit.
+    /// If the stack has no layer, `x` does not hold sequences of rows of floats, or the options of the layer are invalid.
     pub fn stacked[L: RecurrentLayer](&self, x: Var, options: Stacked<L>) -> Var {
         self.layer(options).run(self, x)
     }
 
-    /// A bidirectional layer: it runs in both directions, each with its own weights, and concatenates the two outputs.
+    /// Runs a layer in both directions, with weights of its own for each direction, and concatenates the outputs of the two
+    /// directions.
     ///
     /// # Errors
     /// As [`Builder::stacked`].
@@ -200,8 +204,9 @@ builder_methods! { Stacked, Builder, Var;
 }
 
 impl Builder {
-    /// As [`Builder::stacked`], but also returns the states of every layer after each sequence's last step, one row per
-    /// sequence. In a bidirectional layer, the forward direction's states come before the backward direction's states.
+    /// Returns the output of [`Builder::stacked`], and the states of every layer after the last step of each sequence, one row
+    /// per sequence. In a bidirectional layer, the states of the forward direction are before the states of the backward
+    /// direction.
     ///
     /// # Errors
     /// As [`Builder::stacked`].
@@ -210,8 +215,8 @@ impl Builder {
         self.layer(options).run_states(self, x)
     }
 
-    /// As [`Builder::bidirectional`], but also returns the states of the forward and the backward direction after their last
-    /// steps, one row per sequence.
+    /// Returns the output of [`Builder::bidirectional`], and the states of the forward and of the backward direction after the
+    /// last step of each sequence, one row per sequence.
     ///
     /// # Errors
     /// As [`Builder::stacked`].
@@ -225,7 +230,7 @@ impl Builder {
 }
 
 impl Var {
-    /// [`Builder::stacked_states`] with this variable as the input.
+    /// Calls [`Builder::stacked_states`] with this variable as the input.
     #[track_caller]
     pub fn stacked_states<L: RecurrentLayer>(self, options: Stacked<L>) -> (Var, Vec<L::States>) {
         match Builder::of(self) {
@@ -234,7 +239,7 @@ impl Var {
         }
     }
 
-    /// [`Builder::bidirectional_states`] with this variable as the input.
+    /// Calls [`Builder::bidirectional_states`] with this variable as the input.
     #[track_caller]
     pub fn bidirectional_states<L: RecurrentLayer>(self, layer: L) -> (Var, [L::States; 2]) {
         match Builder::of(self) {

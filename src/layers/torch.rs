@@ -6,8 +6,8 @@ use crate::error::{AtCaller, Error, Result};
 use crate::executor::Scope;
 use crate::tensor::{DType, Dense};
 
-/// Transposes a weight `[out, in]`, as PyTorch stores it, to this crate's layout `[in, out]`. The order of the gates is the
-/// same (LSTM: i, f, g, o; GRU: r, z, n).
+/// Transposes a weight from PyTorch's layout `[out, in]` to this crate's layout `[in, out]`. PyTorch and this crate have the
+/// same order of gates (LSTM: i, f, g, o; GRU: r, z, n).
 ///
 /// ```
 /// use ndarray::array;
@@ -20,9 +20,9 @@ pub fn from_torch<T: Clone>(weight: ArrayView2<'_, T>) -> Array2<T> {
     weight.t().as_standard_layout().into_owned()
 }
 
-/// Sets the parameters of the recurrent layer named `layer` (`"lstm_0"`) in the scope from PyTorch's tensors: `read` returns
-/// the tensor of a name. `suffix` is PyTorch's suffix of a layer and direction, `"_l0"` or `"_l1_reverse"`. If the layer of
-/// this crate has one `bias`, its value is the sum of PyTorch's two biases, which PyTorch only adds.
+/// Sets the parameters of the recurrent layer `layer` (such as `"lstm_0"`) in the scope from PyTorch's tensors: `read` returns
+/// the tensor with a given name. `suffix` is PyTorch's suffix for a layer and direction, such as `"_l0"` or `"_l1_reverse"`. If
+/// the layer of this crate has one `bias`, its value is the sum of PyTorch's two biases.
 ///
 /// ```
 /// use ndarray::array;
@@ -46,8 +46,8 @@ pub fn from_torch<T: Clone>(weight: ArrayView2<'_, T>) -> Array2<T> {
 /// ```
 ///
 /// # Errors
-/// If the scope has no such layer, the layer has a parameter that PyTorch's layer does not have (peepholes), `read` fails, or
-/// a tensor does not fit.
+/// If the scope has no parameters of the layer `layer`, the layer has a parameter that PyTorch's layer does not have
+/// (peepholes), `read` fails, or a tensor does not fit.
 #[track_caller]
 pub fn load_torch(
     scope: &mut Scope,
@@ -75,7 +75,7 @@ pub fn load_torch(
         let name = format!("{begin}{part}");
         values.push((value.map_err(|e| e.variable(&name)).at_caller()?, name));
     }
-    // All tensors are read before any parameter changes; shapes are checked before the first change as well.
+    // All tensors are read and all shapes are checked before the first parameter is changed, so that an error changes nothing.
     for (value, name) in values.iter_mut() {
         let here = scope.get(name)?;
         if here.shape() != value.shape() {
@@ -87,7 +87,7 @@ pub fn load_torch(
     values.into_iter().try_for_each(|(value, name)| scope.set(&name, value)).at_caller()
 }
 
-/// The transpose of a matrix, in f64.
+/// Returns the transpose of a matrix, converted to f64.
 pub(crate) fn turned(weight: &Dense) -> Result<Dense> {
     let weight = weight.cast(DType::F64).into_array::<f64>()?;
     let shape = format!("{:?}", weight.shape());
@@ -96,7 +96,7 @@ pub(crate) fn turned(weight: &Dense) -> Result<Dense> {
     Ok(Dense::from(from_torch(matrix.view()).into_dyn()))
 }
 
-/// The sum of two biases, in f64.
+/// Returns the sum of two biases, converted to f64.
 pub(crate) fn added(a: &Dense, b: &Dense) -> Result<Dense> {
     let (mut a, b) = (a.cast(DType::F64), b.cast(DType::F64));
     if a.shape() != b.shape() {

@@ -1,11 +1,11 @@
-//! A transformer block: attention and a feed-forward network of two linear layers, each with a norm before it and a residual
-//! connection around it.
+//! The transformer block: attention, then a feed-forward network of two linear layers; attention and network have a norm before
+//! them and a residual connection around them.
 
 use crate::builder_methods;
 use crate::layers::{Attention, Instance, Layer, Linear, Norm};
 use crate::program::{Builder, Var};
 
-/// Options of [`Builder::transformer_block`].
+/// Options of the transformer block ([`Builder::transformer_block`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransformerBlock {
     attention: Attention,
@@ -21,17 +21,18 @@ pub struct TransformerBlock {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TransformerWeights {
-    /// The norm and the self-attention within each sequence.
+    /// The norm of the self-attention, and the self-attention within each sequence.
     pub attention: (Instance<Norm>, Instance<Attention>),
-    /// The norm and the cross-attention to the rows of a memory; `None` without [`TransformerBlock::over`].
+    /// The norm of the cross-attention, and the cross-attention to the rows of a memory; `None` without
+    /// [`TransformerBlock::over`].
     pub over: Option<(Instance<Norm>, Instance<Attention>)>,
-    /// The norm and the two linear layers of the feed-forward network.
+    /// The norm of the feed-forward network, and the two linear layers of the network.
     pub feed_forward: (Instance<Norm>, Instance<Linear>, Instance<Linear>),
 }
 
 impl TransformerBlock {
-    /// A transformer block with this self-attention; a number converts into an attention with that many heads. The inner width
-    /// is four times the width; a layer norm precedes each attention and the feed-forward network.
+    /// Makes a transformer block with the self-attention `attention`; a number n converts into an attention with n heads. The
+    /// inner width is four times the width of the input. A layer norm precedes each attention and the feed-forward network.
     pub fn new(attention: impl Into<Attention>) -> Self {
         Self {
             attention: attention.into(),
@@ -50,13 +51,13 @@ impl TransformerBlock {
         Self { over: Some(memory), ..self }
     }
 
-    /// Sets the inner width: the numbers per row between the two linear layers (default: four times the width).
+    /// Sets the inner width: the number of columns between the two linear layers (default: four times the width of the input).
     #[must_use]
     pub fn hidden(self, hidden: usize) -> Self {
         Self { hidden: Some(hidden), ..self }
     }
 
-    /// Sets the norm (default: [`Norm::layer`]).
+    /// Sets the kind of norm in the block (default: [`Norm::layer`]).
     #[must_use]
     pub fn norm(self, norm: Norm) -> Self {
         Self { norm, ..self }
@@ -69,7 +70,7 @@ impl TransformerBlock {
         Self { norm_after: true, ..self }
     }
 
-    /// Sets the dropout rate of the outputs of attention and feed-forward network, and between the two linear layers.
+    /// Sets the dropout rate, for the outputs of attention and feed-forward network, and between the two linear layers.
     #[must_use]
     pub fn dropout(self, rate: f64) -> Self {
         Self { dropout: rate, ..self }
@@ -81,7 +82,7 @@ impl TransformerBlock {
         Self { name: Some(name.to_owned()), ..self }
     }
 
-    /// x + part(norm(x)), or norm(x + part(x)).
+    /// Returns x + part(norm(x)), or, with the norm after the sum, norm(x + part(x)).
     fn around(&self, x: Var, norm: &Instance<Norm>, part: impl FnOnce(Var) -> Var) -> Var {
         if self.norm_after {
             return norm.of(x + self.dropped(part(x)));
@@ -134,12 +135,12 @@ impl Layer for TransformerBlock {
 }
 
 builder_methods! { TransformerBlock, Builder, Var;
-    /// A transformer block (Vaswani et al., "Attention is all you need", 2017), in the rows and LoD of `x`: y = x +
-    /// attention(norm(x)), then y + gelu(norm(y)·W₁ + b₁)·W₂ + b₂, with the norms before attention and feed-forward network
-    /// (Xiong et al., "On layer normalization in the transformer architecture", 2020). Only its [`Attention`] uses positions:
-    /// causal, rotary, relative or a window. Parameters: the parameters of [`Attention`] under `attention` and, with a memory,
-    /// `over`; `inner` `[width, 4 · width]` and `outer` `[4 · width, width]`, each a weight and a bias; a gain and a bias for
-    /// each norm.
+    /// Applies a transformer block (Vaswani et al., "Attention is all you need", 2017). The output has the rows and the LoD of
+    /// `x`: y = x + attention(norm(x)), and out = y + gelu(norm(y)·W₁ + b₁)·W₂ + b₂. The norms are before the attention and the
+    /// feed-forward network (Xiong et al., "On layer normalization in the transformer architecture", 2020). In a transformer
+    /// block, only the [`Attention`] uses the positions of rows, if it is causal, rotary, relative or has a window. Parameters:
+    /// the parameters of [`Attention`] under `attention` and, with a memory, `over`; `inner` `[width, 4 · width]` and `outer`
+    /// `[4 · width, width]`, each a weight and a bias. Each norm has a gain and a bias.
     ///
     /// ```
     /// use unpadded::layers::{Attention, TransformerBlock};

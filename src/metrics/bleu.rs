@@ -1,4 +1,4 @@
-//! The metric BLEU, equal to sacreBLEU's.
+//! The metric BLEU, with the values of the tool sacreBLEU.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,19 +10,21 @@ use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::Variable;
 
-/// The length of the longest n-grams that count.
+/// The maximum n of the n-grams that BLEU counts.
 const LONGEST: usize = 4;
 
-/// The metric's name in files.
+/// The name of the metric BLEU in files.
 pub(super) const BLEU: &str = "bleu";
 
 /// BLEU of a corpus (Papineni et al., 2002), from 0 to 1: the geometric mean of the n-gram precisions, n = 1 … 4, times a
-/// brevity penalty. An n-gram counts at most as often as in the reference. The penalty is exp(1 − r / f) if all texts together
-/// have fewer tokens, f, than the references, r. A precision of 0 counts as 1/2ᵏ of one n-gram, for the k-th n with such a
-/// precision (the smoothing `exp`). The value is sacreBLEU's (Post, "A call for clarity in reporting BLEU scores", 2018)
-/// divided by 100.
+/// brevity penalty. An n-gram of a text counts at most as often as it occurs in the reference. The brevity penalty is exp(1 − r
+/// / f) if all texts together have f tokens, fewer than the r tokens of the references. If no n-gram of a length n matches,
+/// 1/2ᵏ n-grams count as matches, for the k-th such n (the smoothing `exp`). If no n-gram of any length matches, or there is no
+/// n-gram of a length n, BLEU is 0. The value is the value of sacreBLEU (Post, "A call for clarity in reporting BLEU scores",
+/// 2018) divided by 100.
 ///
-/// As a metric, BLEU reads sequences of whole numbers, as [`ErrorRate`](super::ErrorRate) does; [`Bleu::texts`] adds texts.
+/// In a trainer, BLEU reads two variables with sequences of whole numbers, as [`ErrorRate`](super::ErrorRate) does;
+/// [`Bleu::texts`] adds a text without variables.
 ///
 /// ```
 /// use unpadded::metrics::{Bleu, Metric};
@@ -34,23 +36,23 @@ pub(super) const BLEU: &str = "bleu";
 pub struct Bleu {
     name: String,
     variables: Vec<Var>,
-    /// The number of n-grams that occur in the reference, for each n; the number of all n-grams, for each n; the tokens of the
-    /// texts; the tokens of the references.
+    /// For n = 1 … 4, the number of n-grams that occur in the reference; for n = 1 … 4, the number of all n-grams; the number
+    /// of tokens of the texts; the number of tokens of the references.
     sums: [f64; 2 * LONGEST + 2],
 }
 
 impl Bleu {
-    /// BLEU of the sequences `found` against `reference`.
+    /// Makes the metric BLEU of the sequences `found` against the sequences `reference`.
     pub fn new(found: Var, reference: Var) -> Self {
         Self { variables: vec![found, reference], ..Self::of_texts() }
     }
 
-    /// BLEU of texts, which only [`Self::texts`] adds.
+    /// Makes a BLEU without variables: only [`Self::texts`] and related methods add texts.
     pub fn of_texts() -> Self {
         Self { name: "BLEU".to_owned(), variables: Vec::new(), sums: [0.0; 2 * LONGEST + 2] }
     }
 
-    /// Sets the name.
+    /// Sets the name of the metric (default: `BLEU`).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
@@ -61,19 +63,21 @@ impl Bleu {
         self.texts_of_several(found, &[reference]);
     }
 
-    /// Adds a text and several references, tokenized by [`tokens_13a`], as [`Self::tokens_of_several`].
+    /// Adds a text and several references, tokenized by [`tokens_13a`]; [`Self::tokens_of_several`] has the rules for several
+    /// references.
     pub fn texts_of_several(&mut self, found: &str, references: &[&str]) {
         let references: Vec<Vec<String>> = references.iter().map(|reference| tokens_13a(reference)).collect();
         self.tokens_of_several(&tokens_13a(found), &references.iter().map(Vec::as_slice).collect::<Vec<_>>());
     }
 
-    /// Adds a sequence and its reference.
+    /// Adds a sequence of tokens and its reference.
     pub fn tokens<T: Eq + Hash>(&mut self, found: &[T], reference: &[T]) {
         self.tokens_of_several(found, &[reference]);
     }
 
-    /// Adds a sequence and several references: an n-gram counts at most as often as in the reference that has it most often, and the
-    /// reference length is the nearest length among the references, the shorter of two equally near.
+    /// Adds a sequence of tokens and several references. An n-gram counts at most as often as in the reference in which it is
+    /// most frequent. The reference length is the length that is nearest to the length of the sequence; of two equally near
+    /// lengths, the shorter.
     ///
     /// ```
     /// use unpadded::metrics::{Bleu, Metric};
@@ -161,8 +165,8 @@ impl Metric for Bleu {
     }
 }
 
-/// Tokenizes a text by the rules `13a` of the NIST evaluation (mteval-v13a), sacreBLEU's default: ASCII punctuation and symbols are
-/// tokens of their own, except full stops and commas between digits, apostrophes and most hyphens.
+/// Tokenizes a text by the rules `13a` of the NIST evaluation (mteval-v13a), the default of sacreBLEU: ASCII punctuation and
+/// symbols are tokens of their own, except full stops and commas between digits, apostrophes and most hyphens.
 ///
 /// ```
 /// use unpadded::metrics::tokens_13a;
@@ -180,14 +184,16 @@ pub fn tokens_13a(text: &str) -> Vec<String> {
         apart.extend(if alone(c) { vec![' ', c, ' '] } else { vec![c] });
     }
     let point = |c: char| matches!(c, '.' | ',');
-    // The next three lines separate a point after a non-digit, then a point before a non-digit, then a hyphen after a digit.
+    // The next three lines separate a full stop or comma after a non-digit, then a full stop or comma before a non-digit, then
+    // a hyphen after a digit.
     let apart = pairwise(&apart, |a, b| !a.is_ascii_digit() && point(b), |a, b| [a, ' ', b, ' ']);
     let apart = pairwise(&apart, |a, b| point(a) && !b.is_ascii_digit(), |a, b| [' ', a, ' ', b]);
     let apart = pairwise(&apart, |a, b| a.is_ascii_digit() && b == '-', |a, b| [a, ' ', b, ' ']);
     apart.into_iter().collect::<String>().split_whitespace().map(str::to_owned).collect()
 }
 
-/// Replaces each pair of neighbours for which `found` holds, from the left; a character is in at most one pair.
+/// Replaces each pair of consecutive characters for which `found` returns true by the characters that `made` returns, from left
+/// to right. A character is in at most one replaced pair.
 fn pairwise(
     text: &[char],
     found: impl Fn(char, char) -> bool,
@@ -214,7 +220,7 @@ fn pairwise(
 mod tests {
     use super::*;
 
-    /// Texts, their references, and sacreBLEU 2.x's score of each alone.
+    /// A text, its reference, and the score of sacreBLEU 2.x for this text alone.
     const TEXTS: [(&str, &str, f64); 7] = [
         ("The cat sat on the mat.", "The cat is on the mat.", 48.892302243490086),
         ("a b c d e", "a b c d e", 100.0),
@@ -242,7 +248,7 @@ mod tests {
         assert_eq!(Bleu::of_texts().value(), 0.0);
     }
 
-    /// Texts, their references, and sacreBLEU 2.6's score of each alone.
+    /// An entry of `texts` is a text, its references, and the score of sacreBLEU 2.6 for this text alone.
     #[test]
     fn several_references_count_as_in_sacrebleu() {
         let texts: [(&str, &[&str], f64); 4] = [

@@ -1,4 +1,4 @@
-//! The calibration error: whether guesses are right as often as their probabilities predict.
+//! The calibration error: how far the accuracy of guesses is from their predicted probabilities.
 
 use super::classes::LabelledLogits;
 use super::sums::Sums;
@@ -7,13 +7,14 @@ use crate::error::{Error, Result};
 use crate::program::Var;
 use crate::tensor::{DType, Variable};
 
-/// The metric's name in files, and the names of its options.
+/// The name of the calibration error in files, and the names of its options.
 pub(super) const CALIBRATION: &str = "calibration_error";
 pub(super) const BINS: &str = "bins";
 
-/// The expected calibration error (Guo et al., "On calibration of modern neural networks", 2017): the mean over the rows of |share of
-/// right guesses in the bin − mean probability in the bin|, where rows are binned in bins of equal width by the probability of their
-/// guess, the largest of softmax(logits). A row whose largest logit is NaN or infinite has no softmax and is an error.
+/// The expected calibration error (Guo et al., "On calibration of modern neural networks", 2017): rows are sorted into bins of
+/// equal width by the probability of their guess, the largest of softmax(logits). The error is the mean over all rows of |share
+/// of right guesses in the row's bin − mean probability in the row's bin|. A row with an infinite or NaN largest logit has no
+/// softmax, and is an error.
 ///
 /// ```
 /// use ndarray::array;
@@ -33,50 +34,50 @@ pub struct CalibrationError {
     name: String,
     classified: LabelledLogits,
     bins: usize,
-    /// For each bin, the number of rows, the sum of their probabilities, and the number of hits.
+    /// For each bin, the number of rows, the sum of the probabilities of the rows' guesses, and the number of right guesses.
     sums: Sums,
 }
 
-/// A bin of a [`CalibrationError`].
+/// A bin of a [`CalibrationError`]: the rows with a probability of the guess in a certain range.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct CalibrationBin {
-    /// The number of rows.
+    /// The number of rows in the bin.
     pub rows: u64,
-    /// The mean probability of the rows' guesses.
+    /// The mean probability of the guesses in the bin.
     pub confidence: f64,
-    /// The share of guesses that are right.
+    /// The share of guesses in the bin that are right.
     pub accuracy: f64,
 }
 
 impl CalibrationError {
-    /// The calibration error of `logits` `[rows, classes]` against `labels`, one whole number per row, in 15 bins.
+    /// Makes the metric of `logits` `[rows, classes]` against `labels`, one whole number per row, with 15 bins.
     pub fn new(logits: Var, labels: Var) -> Self {
         let classified = LabelledLogits { logits, labels, ignore: None };
         Self { name: "calibration error".to_owned(), classified, bins: 0, sums: Sums::new(None) }.bins(15)
     }
 
-    /// Sets the number of bins, at least 1. A number that is too large is an error at the first batch.
+    /// Sets the number of bins, at least 1. A number of bins that is too large is an error at the first batch.
     #[must_use]
     pub fn bins(self, bins: usize) -> Self {
         let bins = bins.max(1);
         Self { bins, sums: Sums::new(bins.checked_mul(3)), ..self }
     }
 
-    /// Ignores the rows with this label.
+    /// Ignores the rows with the label `label`.
     #[must_use]
     pub fn ignoring(mut self, label: i64) -> Self {
         self.classified.ignore = Some(label);
         self
     }
 
-    /// Sets the name.
+    /// Sets the name of the metric (default: `calibration error`).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// Returns the bins of a reliability diagram, by ascending probability. Bins without rows are left out.
+    /// Returns the bins of a reliability diagram that have rows, by ascending probability.
     pub fn reliability(&self) -> Vec<CalibrationBin> {
         let of = |bin: &[f64]| CalibrationBin {
             rows: bin[0] as u64,

@@ -1,16 +1,16 @@
-//! The metric chrF, equal to sacreBLEU's.
+//! The metric chrF, with the values of the tool sacreBLEU.
 
 use std::collections::HashMap;
 
-/// The length of the longest character n-grams that count.
+/// The maximum n of the character n-grams that chrF counts.
 const LONGEST: usize = 6;
-/// The weight of recall relative to precision.
+/// The weight β of recall relative to precision, in the F-score F_β.
 const BETA: f64 = 2.0;
 
 /// chrF2 of a corpus (Popović, "chrF: character n-gram F-score for automatic MT evaluation", 2015), from 0 to 1: F₂ of the mean
-/// precision and the mean recall of character n-grams, n = 1 … 6. White space is left out, and so is each n for which the texts
-/// or the references have no n-gram. Of several references, the reference with the largest score counts. The value is
-/// sacreBLEU's divided by 100.
+/// precision and the mean recall of character n-grams, n = 1 … 6. White space is ignored. The means leave out each n for which
+/// the texts or the references have no n-gram. If a text has several references, the reference with the largest score counts.
+/// The value is the value of sacreBLEU divided by 100.
 ///
 /// ```
 /// use unpadded::metrics::ChrF;
@@ -20,7 +20,8 @@ const BETA: f64 = 2.0;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChrF {
-    /// For each length, the numbers of n-grams in the texts, in the references, and in both.
+    /// For n = 1 … 6, the number of n-grams in the texts, the number in the references, and the number in both text and
+    /// reference.
     sums: [f64; 3 * LONGEST],
 }
 
@@ -30,7 +31,7 @@ impl ChrF {
         self.texts_of_several(found, &[reference]);
     }
 
-    /// Adds a text and its references; the reference with the largest score counts.
+    /// Adds a text and several references; only the reference with the largest score for this text counts.
     pub fn texts_of_several(&mut self, found: &str, references: &[&str]) {
         let characters = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<Vec<char>>();
         let found = characters(found);
@@ -54,7 +55,7 @@ impl ChrF {
             });
             let both = both.count();
             let there = reference.windows(n).len();
-            // Without an n-gram in the reference, the n-grams of the text do not count.
+            // If the reference has no n-gram of this length, the n-grams of the text do not count.
             let found = if there == 0 { 0 } else { found.windows(n).len() };
             for (sum, count) in sums.iter_mut().zip([found, there, both]) {
                 *sum = count as f64;
@@ -63,7 +64,7 @@ impl ChrF {
         of
     }
 
-    /// Returns the score of all texts together; 0 without any n-gram in common.
+    /// Returns the score of all texts together; 0 if no n-gram of a text is in its reference.
     pub fn value(&self) -> f64 {
         let (mut precision, mut recall, mut lengths) = (0.0, 0.0, 0.0);
         for sums in self.sums.chunks_exact(3) {
@@ -82,7 +83,7 @@ impl ChrF {
         (1.0 + BETA * BETA) * precision * recall / (BETA * BETA * precision + recall)
     }
 
-    /// Returns the sums: the whole state, counts that can be added to the sums of another `ChrF`.
+    /// Returns the sums, which are the whole state: counts that can be added to the sums of another `ChrF`.
     pub fn sums(&mut self) -> &mut [f64] {
         &mut self.sums
     }
@@ -92,7 +93,7 @@ impl ChrF {
 mod tests {
     use super::*;
 
-    /// Texts, their references, and sacreBLEU 2.6's chrF2 of each alone.
+    /// An entry of `texts` is a text, its references, and the chrF2 of sacreBLEU 2.6 for this text alone.
     #[test]
     fn values_are_those_of_sacrebleu() {
         let texts: [(&str, &[&str], f64); 8] = [

@@ -12,11 +12,11 @@ use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::{DType, Variable};
 
-/// F1 of chunks: 2 · right / (found + there), with the numbers of right, predicted and reference chunks of all kinds together.
-/// A predicted chunk is right if a reference chunk has the same first word, last word and kind (Tjong Kim Sang and Buchholz,
-/// 2000). 0 if there are neither predicted nor reference chunks.
+/// F1 of chunks: 2 · right / (found + there), where right, found and there are the numbers of right, predicted and reference
+/// chunks of all kinds together. A predicted chunk is right if a reference chunk has the same first word, last word and kind
+/// (Tjong Kim Sang and Buchholz, 2000). F1 is 0 if there are neither predicted nor reference chunks.
 ///
-/// `Display` prints a table with precision, recall and F1 of each kind.
+/// `Display` prints a table with precision, recall and F1 of each kind of chunk.
 ///
 /// ```
 /// use unpadded::data::{TagScheme, Vocabulary};
@@ -41,20 +41,21 @@ pub struct ChunkF1 {
     scheme: TagScheme,
     tags: Arc<[String]>,
     kinds: Arc<[String]>,
-    /// For each kind, the numbers of right, predicted and reference chunks.
+    /// For each kind of chunk, the numbers of right, predicted and reference chunks.
     sums: Vec<f64>,
 }
 
-/// The metric's name in files, and the names of its options.
+/// The name of chunk F1 in files, and the names of its options.
 pub(super) const CHUNKS: &str = "chunk_f1";
 pub(super) const SCHEME: &str = "scheme";
 pub(super) const TAGS: &str = "tags";
 
 impl ChunkF1 {
-    /// Chunk F1 of the predicted tags `found` against the reference tags `there`: ids of the vocabulary `tags`, in the same sequences.
+    /// Makes chunk F1 of the predicted tags `found` against the reference tags `there`. Both variables hold ids of the
+    /// vocabulary `tags`, and have the same LoD.
     ///
     /// # Errors
-    /// If a tag is not of the scheme.
+    /// If a tag does not have the form that the scheme requires.
     #[track_caller]
     pub fn new(found: Var, there: Var, scheme: TagScheme, tags: &Vocabulary) -> Result<Self> {
         Self::of(found, there, scheme, tags.tokens().map(str::to_owned).collect())
@@ -76,13 +77,13 @@ impl ChunkF1 {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// Precision: the share of the predicted chunks that are right; 0 if none was predicted.
+    /// Precision: the share of the predicted chunks that are right; 0 without predicted chunks.
     pub fn precision(&self) -> f64 {
         let [right, found, _] = self.total();
         ratio(right, found)
     }
 
-    /// Recall: the share of the reference chunks that were predicted; 0 if there is none.
+    /// Recall: the share of the reference chunks that were predicted; 0 without reference chunks.
     pub fn recall(&self) -> f64 {
         let [right, _, there] = self.total();
         ratio(right, there)
@@ -155,20 +156,20 @@ impl Metric for ChunkF1 {
     }
 }
 
-/// The rule by which tags make chunks.
+/// The rule by which a sequence of tags is divided into chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChunkRule {
-    /// As conlleval: a chunk begins with any tag after `O` or after a tag of another kind.
+    /// The rule of the script conlleval: a chunk also begins at an inside tag (`I`) that follows `O` or a tag of another kind.
     Lenient,
-    /// Only chunks that begin and end as the scheme requires.
+    /// The strict rule: a chunk must begin and end with the tags that the scheme requires.
     Strict,
 }
 
-/// Returns the kind of each predicted and each reference chunk of a sentence, with its counts as right, predicted and reference
-/// chunk, each 1 or 0.
+/// Returns the predicted and reference chunks of a sentence: for each chunk its kind, and its counts as right, predicted and
+/// reference chunk, each 1 or 0.
 ///
 /// # Errors
-/// If a tag is not of the scheme.
+/// If a tag does not have the form that the scheme requires.
 pub(crate) fn counted<'a>(
     scheme: TagScheme,
     spans: ChunkRule,
@@ -186,7 +187,7 @@ pub(crate) fn counted<'a>(
     Ok(of_found.chain(there.iter().map(|chunk| (chunk.kind, [0.0, 0.0, 1.0]))).collect())
 }
 
-/// Returns the tag of each row's id.
+/// Returns the tag for the id in each row.
 fn named<'a>(metric: &str, ids: &Variable, tags: &'a [String]) -> Result<Vec<&'a str>> {
     one_a_row(metric, ids)?;
     if ids.dtype().is_float() {
@@ -200,7 +201,8 @@ fn named<'a>(metric: &str, ids: &Variable, tags: &'a [String]) -> Result<Vec<&'a
     ids.as_slice::<i64>()?.iter().enumerate().map(of).collect()
 }
 
-/// Prints precision, recall and F1 in percent of each kind and of all together, and the number of chunks.
+/// Prints, for each kind of chunk and for all kinds together, precision, recall and F1 in percent, and the number of reference
+/// chunks.
 impl fmt::Display for ChunkF1 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.kinds.iter().map(|kind| kind.chars().count()).max().unwrap_or(0).max(3);
@@ -236,7 +238,7 @@ mod tests {
         f1
     }
 
-    /// The numbers of `conlleval` for the same tags, computed by hand from its rules.
+    /// The expected numbers are the results of `conlleval`, computed by hand from the rules of the script.
     #[test]
     fn values_are_those_of_the_conll_evaluation() {
         let f1 =
@@ -247,9 +249,9 @@ mod tests {
         assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), ["NP", "33.33", "33.33", "33.33", "3"]);
         assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>(), ["VP", "0.00", "0.00", "0.00", "0"]);
         assert_eq!(lines[3].split_whitespace().collect::<Vec<_>>(), ["all", "25.00", "33.33", "28.57", "3"]);
-        // `I` after `O` begins a chunk, so the chunk is right.
+        // The tag `I-A` after `O` begins a chunk, so the predicted chunk is right.
         assert_eq!(scored(TagScheme::Iob2, &["O I-A I-A"], &["O B-A I-A"]).value(), 1.0);
-        // A chunk that is too long, or of another kind, is wrong.
+        // In the next cases, some predicted chunks are too short or of another kind than the reference chunks.
         assert_eq!(scored(TagScheme::Iob1, &["I-A I-A B-A"], &["I-A I-A I-A"]).value(), 0.0);
         assert_eq!(scored(TagScheme::Iobes, &["S-A B-B E-B"], &["S-A B-A E-A"]).value(), 0.5);
         assert_eq!(scored(TagScheme::Plain, &["A A O"], &["A A O"]).value(), 1.0);

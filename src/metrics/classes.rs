@@ -1,4 +1,5 @@
-//! Metrics of classification: the class of the largest logit against the label.
+//! Metrics of classification: accuracy, precision, recall and F1 of the guess (the class of the largest logit) against the
+//! label.
 
 use super::sums::Sums;
 use super::{Better, Metric, MetricKind, Unit, one_a_row, same_sequences};
@@ -8,7 +9,8 @@ use crate::program::Var;
 use crate::tensor::{DType, Variable};
 use crate::with_float;
 
-/// Accuracy: the share of rows whose first largest logit is at the label. A row with a NaN counts as a miss.
+/// Accuracy: the share of rows with the largest logit (the first one of equal logits) at the label. A row with a NaN logit
+/// counts as a miss.
 ///
 /// ```
 /// use ndarray::array;
@@ -28,25 +30,25 @@ use crate::with_float;
 pub struct Accuracy {
     name: String,
     classified: LabelledLogits,
-    /// The number of hits, and of rows that count.
+    /// The number of hits, and the number of rows that are not ignored.
     sums: [f64; 2],
 }
 
 impl Accuracy {
-    /// The accuracy of `logits` `[rows, classes]` against `labels`, one whole number per row.
+    /// Makes the accuracy of `logits` `[rows, classes]` against `labels`, one whole number per row.
     pub fn new(logits: Var, labels: Var) -> Self {
         let classified = LabelledLogits { logits, labels, ignore: None };
         Self { name: "accuracy".to_owned(), classified, sums: [0.0; 2] }
     }
 
-    /// Ignores the rows with this label.
+    /// Ignores the rows with the label `label`.
     #[must_use]
     pub fn ignoring(mut self, label: i64) -> Self {
         self.classified.ignore = Some(label);
         self
     }
 
-    /// Sets the name.
+    /// Sets the name of the metric in output and files.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
@@ -90,19 +92,19 @@ impl Metric for Accuracy {
     }
 }
 
-/// The classes that [`Precision`], [`Recall`] and [`F1`] average over.
+/// The average of a metric per class ([`Precision`], [`Recall`], [`F1`]) over classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Average {
-    /// The mean of the values of all classes that occur among labels or guesses.
+    /// Macro average: the mean of the values of all classes that occur among the labels or the guesses.
     Macro,
-    /// The value computed from the summed counts of all classes.
+    /// Micro average: the value computed from the counts of all classes together.
     Micro,
-    /// The value of this class alone.
+    /// No average: the value of the class with this number alone.
     Class(usize),
 }
 
-/// The counts of a class: its hits, its rows by label, and its rows by guess.
+/// The counts of a class: the rows with this class as label and guess (hits), as label, and as guess.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Counts {
     pub(crate) hits: f64,
@@ -111,17 +113,17 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Hits / guesses, 0 without guesses.
+    /// Returns the precision: hits / guesses, 0 without guesses.
     pub(crate) fn precision(self) -> f64 {
         ratio(self.hits, self.guesses)
     }
 
-    /// Hits / labels, 0 without labels.
+    /// Returns the recall: hits / labels, 0 without labels.
     pub(crate) fn recall(self) -> f64 {
         ratio(self.hits, self.labels)
     }
 
-    /// 2 · hits / (labels + guesses), 0 without labels and guesses.
+    /// Returns F1: 2 · hits / (labels + guesses), 0 without labels and guesses.
     pub(crate) fn f1(self) -> f64 {
         ratio(2.0 * self.hits, self.labels + self.guesses)
     }
@@ -132,7 +134,7 @@ impl Counts {
 }
 
 impl Average {
-    /// Averages a share of the classes' counts.
+    /// Returns the average over `classes` of `share`, a metric of the counts of a class such as its precision.
     pub(super) fn of(self, classes: impl Iterator<Item = Counts>, share: impl Fn(Counts) -> f64) -> f64 {
         let mut classes = classes;
         match self {
@@ -149,7 +151,7 @@ impl Average {
         }
     }
 
-    /// Returns the name of a share with this average.
+    /// Returns the default name of the metric `share` with this average, such as `macro F1`.
     fn called(self, share: &str) -> String {
         match self {
             Average::Macro => format!("macro {share}"),
@@ -159,14 +161,14 @@ impl Average {
     }
 }
 
-/// The fields of [`Precision`], [`Recall`] and [`F1`].
+/// The fields that [`Precision`], [`Recall`] and [`F1`] have in common.
 #[derive(Debug, Clone)]
 struct PerClass {
     name: String,
     classified: LabelledLogits,
     average: Average,
     classes: usize,
-    /// The numbers of hits, labels and guesses of each class.
+    /// For each class, the number of hits, the number of labels and the number of guesses.
     sums: Sums,
 }
 
@@ -215,7 +217,8 @@ impl PerClass {
     }
 }
 
-/// Declares a share of the classes' counts as a metric: its documentation, type, name in files, name where it is shown, and the share.
+/// Declares metrics of the counts of classes. A line has the documentation, the type, the name in files, the name in output,
+/// and the function of the counts.
 macro_rules! of_classes {
     ($($(#[doc = $text:literal])* $type:ident = $kind:ident, $called:literal, $share:path;)*) => {$(
         $(#[doc = $text])*
@@ -223,19 +226,20 @@ macro_rules! of_classes {
         pub struct $type(PerClass);
 
         impl $type {
-            /// The metric of `logits` `[rows, classes]` against `labels`, one whole number per row, averaged over classes by `average`.
+            /// Makes the metric of `logits` `[rows, classes]` against `labels`, one whole number per row, averaged over classes
+            /// by `average`.
             pub fn new(logits: Var, labels: Var, classes: usize, average: Average) -> Self {
                 Self(PerClass::new($called, (logits, labels), classes, average))
             }
 
-            /// Ignores the rows with this label.
+            /// Ignores the rows with the label `label`.
             #[must_use]
             pub fn ignoring(mut self, label: i64) -> Self {
                 self.0.classified.ignore = Some(label);
                 self
             }
 
-            /// Sets the name.
+            /// Sets the name of the metric in output and files.
             #[must_use]
             pub fn named(mut self, name: &str) -> Self {
                 self.0.name = name.to_owned();
@@ -280,8 +284,8 @@ macro_rules! of_classes {
 }
 
 of_classes! {
-    /// Precision: hits / guesses of a class. Of the rows whose guess is the class, the share whose label is the class; 0
-    /// without a guess. A row with a NaN has no guess.
+    /// Precision: hits / guesses of a class. Precision is the share of the rows guessed as the class that have the class as
+    /// label; 0 without such guesses. A row with a NaN logit has no guess.
     ///
     /// ```
     /// use ndarray::array;
@@ -297,8 +301,8 @@ of_classes! {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     Precision = PRECISION, "precision", Counts::precision;
-    /// Recall: hits / labels of a class. Of the rows whose label is the class, the share whose guess is the class; 0 without a
-    /// label.
+    /// Recall: hits / labels of a class. Recall is the share of the rows labelled with the class that are guessed as the class;
+    /// 0 without such labels.
     ///
     /// ```
     /// use ndarray::array;
@@ -332,7 +336,7 @@ of_classes! {
     F1 = FSCORE, "F1", Counts::f1;
 }
 
-/// The variables of a classification: logits and labels.
+/// The variables of a classification metric, logits and labels, and the label to ignore.
 #[derive(Debug, Clone)]
 pub(super) struct LabelledLogits {
     pub(super) logits: Var,
@@ -340,14 +344,15 @@ pub(super) struct LabelledLogits {
     pub(super) ignore: Option<i64>,
 }
 
-/// A row that counts: its number in the batch, its label, and the class of its first largest logit unless a logit is NaN.
+/// A row that is not ignored: its number in the batch, its label, and its guess, the class of the first largest logit; `None`
+/// if a logit is NaN.
 pub(super) struct Row {
     pub(super) number: usize,
     pub(super) label: i64,
     pub(super) guess: Option<i64>,
 }
 
-/// The names of these metrics in files, and of their options.
+/// The names in files of accuracy, precision, recall and F1, and of their options.
 pub(super) const ACCURACY: &str = "accuracy";
 pub(super) const PRECISION: &str = "precision";
 pub(super) const RECALL: &str = "recall";
@@ -369,7 +374,7 @@ impl LabelledLogits {
         vec![self.logits, self.labels]
     }
 
-    /// Returns the rows that count; an error unless the logits have `classes` classes.
+    /// Returns the rows that are not ignored; an error if the logits do not have `classes` columns.
     pub(super) fn rows_of(&self, metric: &str, values: &[Variable], classes: usize) -> Result<Vec<Row>> {
         let rows = self.rows(metric, values)?;
         match values.first().map(Variable::shape) {
@@ -381,8 +386,8 @@ impl LabelledLogits {
         }
     }
 
-    /// Returns the rows that count. Each label has to be one of the logits' classes: another label is a mistake in the data, or
-    /// a label that `ignoring` has to name.
+    /// Returns the rows that are not ignored. A label that is no column of the logits is an error: a mistake in the data, or a
+    /// label that has to be passed to `ignoring`.
     pub(super) fn rows(&self, metric: &str, values: &[Variable]) -> Result<Vec<Row>> {
         let wrong = |expected: &str, got: String| Error::new(format!("metric `{metric}`"), expected, got);
         let [logits, labels] = values else {
@@ -405,7 +410,7 @@ impl LabelledLogits {
         let labels = labels.storage().as_dense()?.cast(DType::I64);
         with_float!(logits.dtype(), T => {
             let guesses = logits.as_slice::<T>()?.chunks(classes.max(1)).map(largest);
-            // With no classes, rows have no logits and no guess.
+            // If there are no classes, a row has no logits and no guess.
             let guesses = guesses.chain(std::iter::repeat(None));
             let rows = labels.as_slice::<i64>()?.iter().zip(guesses).enumerate();
             let rows = rows.map(|(number, (&label, guess))| Row { number, label, guess });
@@ -423,7 +428,7 @@ impl LabelledLogits {
     }
 }
 
-/// Returns the index of the first largest number, if no number is NaN.
+/// Returns the index of the first largest number; `None` if a number is NaN or there is none.
 fn largest<T: PartialOrd + Copy>(logits: &[T]) -> Option<i64> {
     let mut best = None;
     for (place, x) in logits.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The confusion matrix: labels against guesses.
+//! The confusion matrix: how often each class is guessed for each label.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::Variable;
 
-/// The metric's name in files, and the names of its options.
+/// The name of the confusion matrix in files, and the name of its option.
 pub(super) const CONFUSION: &str = "confusion";
 pub(super) const NAMES: &str = "names";
 
-/// The confusion matrix: the number of rows for each pair of label and guess. Its value is the accuracy; `Display` prints a table with
-/// precision, recall and F1 of each class.
+/// The confusion matrix: the number of rows for each pair of label and guess. The value of the metric is the accuracy;
+/// `Display` prints a table with precision, recall and F1 of each class.
 ///
 /// ```
 /// use ndarray::array;
@@ -39,14 +39,15 @@ pub struct ConfusionMatrix {
     name: String,
     classified: LabelledLogits,
     names: Arc<[String]>,
-    /// The numbers of rows by label, then by guess; after them, for each label, the number of rows without a guess.
+    /// For each label and each guess, the number of rows (all guesses of label 0 first); after these counts, for each label,
+    /// the number of rows without a guess.
     sums: Sums,
 }
 
 impl ConfusionMatrix {
-    /// The confusion matrix of `logits` `[rows, classes]` against `labels`, one id of `classes` per row. It holds a number for
-    /// each pair of classes, and refuses the first batch if there are more than 16,383 classes. A [`Predictor`](crate::predict)
-    /// can make the metric again from a file with at most 8,192 classes.
+    /// Makes the confusion matrix of `logits` `[rows, classes]` against `labels`, one id of the vocabulary `classes` per row. A
+    /// confusion matrix has a number for each pair of classes, so the first batch is an error with more than 16,383 classes. A
+    /// [`Predictor`](crate::predict) can make the metric from a file if it has at most 8,192 classes.
     pub fn new(logits: Var, labels: Var, classes: &Vocabulary) -> Self {
         Self::of(logits, labels, classes.tokens().map(str::to_owned).collect())
     }
@@ -57,20 +58,20 @@ impl ConfusionMatrix {
         Self { name: "accuracy by class".to_owned(), classified, names: names.into(), sums }
     }
 
-    /// Ignores the rows with this label.
+    /// Ignores the rows with the label `label`.
     #[must_use]
     pub fn ignoring(mut self, label: i64) -> Self {
         self.classified.ignore = Some(label);
         self
     }
 
-    /// Sets the name.
+    /// Sets the name of the metric (default: `accuracy by class`).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// Returns the number of rows with this label and this guess; 0 for an unknown class.
+    /// Returns the number of rows with the label `label` and the guess `guess`; 0 for an unknown class.
     pub fn count(&self, label: usize, guess: usize) -> u64 {
         let classes = self.names.len();
         if label >= classes || guess >= classes { 0 } else { self.sums.get(label * classes + guess) as u64 }

@@ -1,4 +1,4 @@
-//! Metrics in files: the description of a metric, and making the metric from it.
+//! Metrics in files: describes a metric in a checkpoint, and makes a metric from its description.
 
 use super::bleu::BLEU;
 use super::calibration::{BINS, CALIBRATION};
@@ -19,12 +19,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::operator::Registry;
 use crate::program::{Program, Var};
 
-/// Limits for a metric from a file: the bins, the classes of a matrix, and the classes that are counted.
+/// Limits for a metric from a file: the maximum number of bins, of classes in a confusion matrix, and of classes in other
+/// metrics.
 const MOST_BINS: usize = 1 << 24;
 const MOST_NAMES: usize = 1 << 13;
 const MOST_CLASSES: usize = 1 << 28;
 
-/// Returns the description of a metric of the program's variables; `None` if the metric cannot be made from a description.
+/// Returns the description of a metric, with the names of its variables in the program; `None` if the metric cannot be made
+/// from a description.
 pub(crate) fn describe(metric: &dyn Metric, program: &Program) -> Option<MetricDesc> {
     let kind = metric.kind()?;
     let variables = metric.variables().into_iter().map(|var| program.var(var.id()).name.clone());
@@ -36,10 +38,10 @@ pub(crate) fn describe(metric: &dyn Metric, program: &Program) -> Option<MetricD
     })
 }
 
-/// Makes the metric that a file describes.
+/// Makes the metric that `desc`, a description from a file, describes.
 ///
 /// # Errors
-/// If the kind is unknown, as in a file of a later release, or the variables or attributes do not fit the kind.
+/// If the kind of metric is unknown, as in a file of a later release, or the variables or attributes do not fit the kind.
 pub(crate) fn metric_of(
     desc: &MetricDesc,
     program: &Program,
@@ -49,8 +51,8 @@ pub(crate) fn metric_of(
 }
 
 impl Unit {
-    /// Returns the unit of each metric that a checkpoint describes, by the metric's name; a metric of an operator that `registry`
-    /// lacks is left out.
+    /// Returns the unit of each metric that a checkpoint describes, by the name of the metric; a metric that cannot be made
+    /// with the operators in `registry` is left out.
     pub fn of_metrics(checkpoint: &Checkpoint, registry: &Registry) -> Vec<(String, Self)> {
         let unit = |desc: &MetricDesc| {
             let metric = metric_of(desc, &checkpoint.program, registry).ok()?;
@@ -89,7 +91,7 @@ fn made(desc: &MetricDesc, program: &Program, registry: &Registry) -> Result<Box
     {
         return Ok(Box::new(error.named(name)));
     }
-    // Sets the name, and the label to ignore if there is one.
+    // Sets the name of the metric, and the label to ignore if the description has one.
     macro_rules! ignoring {
         ($metric:expr) => {{
             let metric = $metric.named(name);

@@ -6,7 +6,7 @@ use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::{DType, Dense, Variable};
 
-/// The error that is computed from the differences.
+/// The kind of regression error that is computed from the differences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deviation {
     Absolute,
@@ -15,7 +15,7 @@ enum Deviation {
 }
 
 impl Deviation {
-    /// Each error with its name, which is also its name in files.
+    /// All kinds of error, each with the name of the metric in output and in files.
     const ALL: [(Deviation, &str); 3] = [
         (Deviation::Absolute, "mean absolute error"),
         (Deviation::Square, "mean squared error"),
@@ -23,7 +23,7 @@ impl Deviation {
     ];
 }
 
-/// The mean absolute, squared or root mean squared error of numbers, over all columns of all rows.
+/// Regression error: the mean absolute, mean squared or root mean squared error of numbers, over all columns of all rows.
 ///
 /// ```
 /// use ndarray::array;
@@ -42,7 +42,7 @@ pub struct MeanError {
     found: Var,
     wanted: Var,
     of: Deviation,
-    /// The sum of the errors and the number of errors.
+    /// The sum of the absolute or squared errors, and the number of summed errors.
     sums: [f64; 2],
 }
 
@@ -52,28 +52,28 @@ impl MeanError {
         Self { name: name.to_owned(), found, wanted, of, sums: [0.0; 2] }
     }
 
-    /// The mean absolute error: the mean of |found − wanted|, floats of equal shape.
+    /// Makes the mean absolute error: the mean of |found − wanted|, for floats of equal shape.
     pub fn absolute(found: Var, wanted: Var) -> Self {
         Self::new(Deviation::Absolute, found, wanted)
     }
 
-    /// The mean squared error: the mean of (found − wanted)².
+    /// Makes the mean squared error: the mean of (found − wanted)².
     pub fn squared(found: Var, wanted: Var) -> Self {
         Self::new(Deviation::Square, found, wanted)
     }
 
-    /// The root mean squared error: the root of the mean of (found − wanted)².
+    /// Makes the root mean squared error: the root of the mean of (found − wanted)².
     pub fn root_squared(found: Var, wanted: Var) -> Self {
         Self::new(Deviation::Root, found, wanted)
     }
 
-    /// Returns the metric whose name in files is `kind`; `None` if no error has this name.
+    /// Returns the metric with the name `kind` in files; `None` if no regression error has this name.
     pub(super) fn of_kind(kind: &str, found: Var, wanted: Var) -> Option<Self> {
         let (of, _) = Deviation::ALL.into_iter().find(|(_, name)| *name == kind)?;
         Some(Self::new(of, found, wanted))
     }
 
-    /// Sets the name.
+    /// Sets the name of the metric (default: `mean absolute error` and so on).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
@@ -99,7 +99,7 @@ impl Metric for MeanError {
         let [found, wanted] = values else {
             return Err(wrong("numbers and those that they are to be", format!("{} values", values.len())));
         };
-        // `[rows]` and `[rows, 1]` hold the same numbers.
+        // The shapes `[rows]` and `[rows, 1]` have the same numbers, so only the number of numbers is compared.
         let numbers = |of: &Variable| of.shape().iter().product::<usize>();
         if (found.rows(), numbers(found)) != (wanted.rows(), numbers(wanted)) {
             let got = format!("shapes {:?} and {:?}", found.shape(), wanted.shape());

@@ -8,11 +8,11 @@ use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::{DType, Variable};
 
-/// The metric's name in files.
+/// The names of the metrics in this file in checkpoints.
 pub(super) const ERRORS: &str = "error_rate";
 pub(super) const EXACT: &str = "exact_match";
 
-/// Returns the pairs of sequences of the last level of two variables of whole numbers.
+/// Returns pairs of a sequence and its reference: the sequences of the last level of two variables of whole numbers.
 pub(super) fn pairs(metric: &str, values: &[Variable]) -> Result<Vec<[Vec<i64>; 2]>> {
     let wrong = |expected: &str, got: String| Error::new(format!("metric `{metric}`"), expected, got);
     let [found, reference] = values else {
@@ -40,11 +40,12 @@ pub(super) fn pairs(metric: &str, values: &[Variable]) -> Result<Vec<[Vec<i64>; 
     Ok(found.into_iter().zip(reference).map(|(found, reference)| [found, reference]).collect())
 }
 
-/// The edit distance from sequences to their references, divided by the length of the references, over all sequences: the word error
-/// rate (WER) of words, the phoneme error rate of phonemes. It may be above 1; without any reference token it is 0.
+/// Error rate: the edit distance from sequences to their references, divided by the length of the references, over all
+/// sequences: for words the word error rate (WER), for phonemes the phoneme error rate. The error rate may be above 1; without
+/// any reference token, it is 0.
 ///
-/// Both variables hold whole numbers, one per row, and have the same number of sequences in the last level. A sequence and its
-/// reference may have different lengths.
+/// The variables of the error rate hold whole numbers, one per row, and have the same number of sequences in the last level. A
+/// sequence and its reference may have different lengths.
 ///
 /// ```
 /// use unpadded::metrics::{ErrorRate, Metric};
@@ -63,17 +64,17 @@ pub struct ErrorRate {
     name: String,
     found: Var,
     reference: Var,
-    /// The number of edits, and the number of reference rows.
+    /// The number of edits, and the number of rows of the references.
     sums: [f64; 2],
 }
 
 impl ErrorRate {
-    /// The error rate of the sequences `found` against `reference`.
+    /// Makes the error rate of the sequences `found` against the sequences `reference`.
     pub fn new(found: Var, reference: Var) -> Self {
         Self { name: "error rate".to_owned(), found, reference, sums: [0.0; 2] }
     }
 
-    /// Sets the name.
+    /// Sets the name of the metric in output and files.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
@@ -118,7 +119,8 @@ impl Metric for ErrorRate {
     }
 }
 
-/// Exact match: the share of sequences that equal their reference in every row. The variables are as for [`ErrorRate`].
+/// Exact match: the share of sequences that equal their reference in every row. The variables of exact match have the form of
+/// the variables of [`ErrorRate`].
 ///
 /// ```
 /// use unpadded::metrics::{ExactMatch, Metric};
@@ -136,17 +138,17 @@ pub struct ExactMatch {
     name: String,
     found: Var,
     reference: Var,
-    /// The number of matching sequences, and of all sequences.
+    /// The number of matching sequences, and the number of all sequences.
     sums: [f64; 2],
 }
 
 impl ExactMatch {
-    /// Exact match of the sequences `found` against `reference`.
+    /// Makes exact match of the sequences `found` against the sequences `reference`.
     pub fn new(found: Var, reference: Var) -> Self {
         Self { name: "exact match".to_owned(), found, reference, sums: [0.0; 2] }
     }
 
-    /// Sets the name.
+    /// Sets the name of the metric in output and files.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
@@ -195,7 +197,8 @@ mod tests {
     use super::*;
     use crate::Builder;
 
-    /// The edit distance by its definition: an edit at the first position, then the rest.
+    /// Returns the edit distance by its recursive definition: an edit at the first position, then the edit distance of the
+    /// rest.
     fn by_definition(a: &[u8], b: &[u8]) -> usize {
         match (a.split_first(), b.split_first()) {
             (None, _) => b.len(),

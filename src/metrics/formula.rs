@@ -1,4 +1,5 @@
-//! The loss over several batches: its sums and means over rows are accumulated, and the rest of the loss is computed once from them.
+//! A scalar loss over several batches: the sums and means over rows are accumulated batch by batch, and the rest of the loss is
+//! computed once from the accumulated values.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,7 +10,7 @@ use crate::operator::{Op, Operand, Registry, Total, VarId};
 use crate::program::{LossTerms, OpDesc, Program, Role, TotalVar, Var, VarKind};
 use crate::tensor::{DType, Dense, Variable};
 
-/// A scalar loss as a function of sums and means over rows.
+/// A scalar loss as a function of arguments that are sums and means over rows.
 pub(super) struct Formula {
     loss: VarId,
     leaves: Vec<Leaf>,
@@ -17,26 +18,27 @@ pub(super) struct Formula {
     literals: HashMap<VarId, VarKind>,
 }
 
-/// An argument of the function. Its numbers are summed over the batches; a mean also has the count that divides the sum.
+/// An argument of a loss function. The numbers of the argument are summed over the batches; a mean also needs the count by
+/// which the sum is divided.
 struct Leaf {
     var: VarId,
-    /// The variable whose value is fetched after each batch.
+    /// The variable that is fetched after each batch to compute the argument.
     fetched: Var,
     dtype: DType,
     shape: Vec<usize>,
-    /// The index of the argument's first sum: one sum per number, then the count. The number of batches is the last of all
-    /// sums.
+    /// The index of the first sum of this argument. An argument has one sum per number, then a count. The last of all sums is
+    /// the number of batches.
     at: usize,
     counts: Counts,
 }
 
 #[derive(Clone, Copy)]
 enum Counts {
-    /// A sum: not divided.
+    /// The argument is a sum, which is not divided.
     Nothing,
-    /// A mean: divided by the count of all numbers in the rows.
+    /// The argument is a mean: the sum is divided by the count of all numbers in the rows.
     Numbers,
-    /// A value that does not depend on rows, such as a penalty on weights: divided by the number of batches.
+    /// The argument does not depend on rows, such as a penalty on weights: its sum is divided by the number of batches.
     Batches,
 }
 
@@ -52,7 +54,7 @@ impl Leaf {
 }
 
 impl Formula {
-    /// Derives the function from the operators of `loss`.
+    /// Derives the loss function and its arguments from the operators that compute `loss`.
     ///
     /// # Errors
     /// If the loss is not one number, or is not computed from sums and means over rows.
@@ -97,7 +99,7 @@ impl Formula {
         Ok(Self { loss, leaves, steps, literals })
     }
 
-    /// Returns the variable whose mean over rows is the loss; `None` if the loss is another function.
+    /// Returns the variable of which the loss is the mean over rows; `None` if the loss is another function.
     pub(super) fn mean_of(&self) -> Option<Var> {
         match &self.leaves[..] {
             [Leaf { var, fetched, counts: Counts::Numbers, .. }] if *var == self.loss => Some(*fetched),
@@ -109,15 +111,15 @@ impl Formula {
         self.leaves.iter().map(|leaf| leaf.fetched)
     }
 
-    /// Returns the sums before the first batch.
+    /// Returns zeros: the sums of all arguments before the first batch.
     pub(super) fn zeros(&self) -> Vec<f64> {
         vec![0.0; self.leaves.iter().map(|leaf| leaf.len() + 1).sum::<usize>() + 1]
     }
 
-    /// Adds the values of a batch.
+    /// Adds the values that were fetched after a batch to the sums.
     ///
     /// # Errors
-    /// If the values do not fit the variables of the function.
+    /// If the values do not have the shapes of the arguments.
     pub(super) fn update(&self, sums: &mut [f64], values: &[Variable]) -> Result<()> {
         let mut added = sums.to_vec();
         for (leaf, value) in self.leaves.iter().zip(values) {
@@ -146,10 +148,10 @@ impl Formula {
         Ok(())
     }
 
-    /// Returns the loss over all batches as if they were one batch, even if no batch has a row; `None` without a batch.
+    /// Returns the loss over all batches as if the batches were one batch, even if no batch has a row; `None` without a batch.
     ///
     /// # Errors
-    /// If an operator refuses its values.
+    /// If an operator of the loss function fails.
     pub(super) fn value(&self, sums: &[f64]) -> Result<Option<f64>> {
         if sums.last().is_none_or(|&batches| batches == 0.0) {
             return Ok(None);

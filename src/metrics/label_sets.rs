@@ -1,4 +1,4 @@
-//! F1 of predicted sets of labels.
+//! F1 of predicted sets of labels, for rows with any number of labels.
 
 use super::{Better, Counts, Metric, MetricKind, Unit};
 use crate::error::{Error, Result};
@@ -6,18 +6,19 @@ use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::{DType, Dense, Variable};
 
-/// The metric's name in files.
+/// The name of this metric in files.
 pub(super) const LABEL_SETS: &str = "label_sets";
 
-/// The number of thresholds of the logit, evenly spaced from −10 to 10.
+/// The number of thresholds for a logit, evenly spaced from −10 to 10.
 const THRESHOLDS: usize = 401;
 const LARGEST: f64 = 10.0;
 
-/// Micro-averaged F1 of sets of labels at the best common threshold: the highest 2 · hits / (labels + guesses) over all labels
-/// of all rows; 0 without labels and guesses.
+/// Micro-averaged F1 of sets of labels at the best common threshold: the maximum over thresholds of 2 · hits / (labels +
+/// guesses), counted over all labels of all rows; 0 without labels and guesses.
 ///
-/// A label is guessed if its logit reaches the threshold, one of 401 from −10 to 10 in steps of 0.05, and is true if its target is
-/// above 0.5. So a model whose probabilities of rare labels are all small, but in the right order, has a high F1.
+/// A label is guessed if its logit is at least the threshold, which is one of 401 thresholds from −10 to 10 in steps of 0.05. A
+/// label is true if its target is above 0.5. Because the best threshold is used, a model has a high F1 even if its
+/// probabilities of rare labels are all small, but in the right order.
 ///
 /// ```
 /// use ndarray::array;
@@ -35,17 +36,18 @@ pub struct LabelSetF1 {
     name: String,
     logits: Var,
     targets: Var,
-    /// For each number of thresholds that a logit reaches, from 0 on: the number of such true labels, and of such other labels.
+    /// At indices 2n and 2n + 1: of the labels with a logit that reaches exactly n thresholds, the number of true labels, and
+    /// the number of other labels.
     sums: Vec<f64>,
 }
 
 impl LabelSetF1 {
-    /// The F1 of `logits` `[rows, labels]` against `targets` of the same shape.
+    /// Makes the F1 of `logits` `[rows, labels]` against `targets` of the same shape.
     pub fn new(logits: Var, targets: Var) -> Self {
         Self { name: "micro F1".to_owned(), logits, targets, sums: vec![0.0; 2 * (THRESHOLDS + 1)] }
     }
 
-    /// Sets the name.
+    /// Sets the name of the metric (default: `micro F1`).
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
@@ -85,7 +87,7 @@ impl Metric for LabelSetF1 {
         let floats = |of: &Variable| -> Result<Dense> { Ok(of.storage().as_dense()?.cast(DType::F64)) };
         let (logits, targets) = (floats(logits)?, floats(targets)?);
         for (logit, target) in logits.as_slice::<f64>()?.iter().zip(targets.as_slice::<f64>()?) {
-            // A NaN reaches no threshold.
+            // A NaN logit reaches no threshold.
             let steps = (logit + LARGEST) * (THRESHOLDS - 1) as f64 / (2.0 * LARGEST);
             let place = if steps >= 0.0 { 1 + (steps as usize).min(THRESHOLDS - 1) } else { 0 };
             let sum = self.sums.get_mut(2 * place + usize::from(*target <= 0.5));

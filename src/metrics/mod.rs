@@ -1,8 +1,9 @@
-//! Metrics that stream over ragged batches: each keeps sums, so that batches of any sizes give the value over all rows.
+//! Metrics that stream over ragged batches: a metric accumulates sums, so that batches of any sizes give the value over all
+//! rows.
 //!
-//! A [`Metric`] names the variables that it reads, gets their values after each batch, and returns its value over all batches at any
-//! time. No row is padding, so there is nothing to mask; a metric's options exclude rows that *should* not count (a label to
-//! ignore). Batches and sequences may be empty.
+//! A [`Metric`] names the variables that it reads, gets the values of these variables after each batch, and returns its value
+//! over all batches at any time. No row is padding, so nothing has to be masked; options of a metric exclude rows that *should*
+//! not count (a label to ignore). Batches and sequences may be empty.
 //!
 //! | metric | reads | value |
 //! |---|---|---|
@@ -24,7 +25,7 @@
 //! | [`Bleu`] | sequences and sequences | BLEU, equal to sacreBLEU's value; also of texts |
 //! | [`ChrF`] | texts | chrF2, equal to sacreBLEU's value; not a trainer's metric |
 //!
-//! A metric of your own is an implementation of the trait:
+//! To write a metric of your own, implement the trait [`Metric`]:
 //!
 //! ```
 //! use unpadded::{Builder, DType, Result, Var, Variable};
@@ -109,44 +110,46 @@ use crate::tensor::{DType, Variable};
 use formula::Formula;
 use std::sync::Arc;
 
-/// A metric: one number about all batches so far.
+/// A metric: computes one number over all batches so far.
 pub trait Metric {
-    /// The metric's name in output, selection and files; unique in a trainer.
+    /// Returns the name of the metric in output, model selection and files; names must be unique in a trainer.
     fn name(&self) -> &str;
 
-    /// The variables whose values [`Self::update`] gets, in this order. Feeds are allowed.
+    /// Returns the variables that the metric reads; [`Self::update`] gets their values in this order. The variables may be
+    /// feeds.
     fn variables(&self) -> Vec<Var>;
 
-    /// Whether higher or lower values are better.
+    /// Returns whether higher or lower values of the metric are better.
     fn better(&self) -> Better;
 
-    /// The unit of the metric's values: a plain number, unless the metric sets another unit.
+    /// Returns the unit of the metric's values; by default a plain number.
     fn unit(&self) -> Unit {
         Unit::Number
     }
 
-    /// Adds the values of a batch of `sequences` sequences.
+    /// Adds a batch of `sequences` sequences: `values` holds the values of [`Self::variables`].
     ///
     /// # Errors
-    /// If the values do not fit; the sums must then be unchanged.
+    /// If the values do not fit the metric; an error must leave the sums unchanged.
     fn update(&mut self, values: &[Variable], sequences: usize) -> Result<()>;
 
-    /// Returns the value over all batches since the sums were zero; 0 if no row counted.
+    /// Returns the value over all batches since the sums were zero; 0 if there was no row to count.
     fn value(&self) -> f64;
 
-    /// Returns the sums: the WHOLE state of the metric. Setting the sums to zero starts anew; setting them to earlier values,
-    /// such as the values in a checkpoint, continues from these. The number of sums never changes: an update that changes it is
-    /// an error. Many sums take little space in a file if most are zero.
+    /// Returns the sums: the WHOLE state of the metric. Setting the sums to zero resets the metric; setting the sums to earlier
+    /// values, such as the values in a checkpoint, continues from these values. The number of sums must never change: an update
+    /// that changes the number is an error. A file stores zeros compactly: a metric with many sums takes little space if most
+    /// of the sums are zero.
     fn sums(&mut self) -> &mut [f64];
 
-    /// Merges the sums ([`Self::sums`]) of another metric, of the same kind and options, that saw other batches, such as
-    /// another worker's metric. The value is then the value over the batches of both metrics.
+    /// Adds the sums ([`Self::sums`]) of another metric of the same kind and options that has seen other batches, such as the
+    /// metric of another worker. After merging, the value is the value over the batches of both metrics.
     ///
-    /// The caller ensures that kind and options are the same: sums are numbers without a name, and only their number can be
-    /// checked. The sums of `Accuracy` and `Loss`, two each, are added without an error.
+    /// The caller must ensure that both metrics have the same kind and options, because only the number of sums can be checked.
+    /// For example, merging an `Accuracy` into a `Loss` is not detected: both have two sums.
     ///
     /// # Errors
-    /// If the numbers of sums differ.
+    /// If `sums` does not have as many sums as this metric.
     #[track_caller]
     fn merge(&mut self, sums: &[f64]) -> Result<()> {
         let (name, own) = (self.name().to_owned(), self.sums());
@@ -158,23 +161,24 @@ pub trait Metric {
         Ok(())
     }
 
-    /// Returns a table of details beside the value, such as a line per class; [`Trainer::tables`](crate::train::Trainer::tables)
-    /// returns it.
+    /// Returns a table with more details than the value, such as a line per class.
+    /// [`Trainer::tables`](crate::train::Trainer::tables) returns the tables of all metrics.
     fn table(&self) -> Option<String> {
         None
     }
 
-    /// The metric's kind and options in files, from which a [`Predictor`](crate::predict) makes it again. `None` keeps the metric
-    /// out of files; metrics of your own return `None`, because only the library's metrics can be made from a kind.
+    /// Returns the kind and options of the metric for files, from which a [`Predictor`](crate::predict) makes the metric again.
+    /// `None` keeps the metric out of files. Metrics of your own return `None`, because only the metrics of this library can be
+    /// made from a kind.
     fn kind(&self) -> Option<MetricKind> {
         None
     }
 }
 
-/// Checks that a metric has as many sums as it had.
+/// Checks that a metric has as many sums as before an update: `before`.
 ///
 /// # Errors
-/// If the number of sums changed.
+/// If the number of sums has changed.
 pub(crate) fn check_count(metric: &mut dyn Metric, before: usize) -> Result<()> {
     let now = metric.sums().len();
     if now == before {
@@ -187,23 +191,24 @@ pub(crate) fn check_count(metric: &mut dyn Metric, before: usize) -> Result<()> 
         .noted("`Metric::sums` must always return the same number of sums; a sum without a value yet is 0"))
 }
 
-/// Restores the sums of a metric. If the number of sums has changed, the common sums are restored, and added sums are 0.
+/// Sets the sums of a metric to `sums`, from a checkpoint. If the metric has more sums than `sums`, the additional sums are 0;
+/// if fewer, the rest of `sums` is ignored.
 pub(crate) fn restore(metric: &mut dyn Metric, sums: &[f64]) {
     let before = sums.iter().copied().chain(std::iter::repeat(0.0));
     metric.sums().iter_mut().zip(before).for_each(|(sum, before)| *sum = before);
 }
 
-/// A metric's kind and options.
+/// The kind and options of a metric, as stored in files.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct MetricKind {
-    /// The kind's name in files.
+    /// The name of the kind in files, such as `accuracy`.
     pub name: &'static str,
-    /// The options, by name.
+    /// The options of the metric, by name.
     pub attributes: Attributes,
 }
 
-/// The mean of losses over rows, or a perplexity or bits per character computed from the mean.
+/// The loss as a metric: the mean of losses over rows, or the perplexity or bits per character computed from this mean.
 ///
 /// ```
 /// use ndarray::array;
@@ -227,22 +232,24 @@ pub struct Loss {
     share: Option<Var>,
     shown: LossFigure,
     over: LossValues,
-    /// The sum of the losses and the sum of their weights; with a formula, the formula's sums.
+    /// The sum of the losses and the sum of their weights; for a scalar loss with a formula, the sums of the formula.
     sums: Vec<f64>,
 }
 
-/// The form of a batch's losses.
+/// The form of the losses of a batch: one per row, or one per batch.
 #[derive(Debug, Clone)]
 enum LossValues {
-    /// One number per row; with the variable of the mean, if the loss was given as a mean of these numbers.
+    /// The losses are one number per row. If the loss was given as a mean of these numbers, `Some` holds the variable of the
+    /// mean.
     Rows(Option<Var>),
-    /// One number: the formula of the loss over several batches, or the error if there is no formula.
+    /// The loss is one number per batch: holds the formula of the loss over several batches, or an error if the loss has no
+    /// formula.
     Batch(Result<Arc<Formula>>),
     /// It is unknown whether the loss is one number per row or one number: the builder is gone, or belongs to another thread.
     Unknown,
 }
 
-/// The figure computed from the mean of losses.
+/// The value that is computed from the mean of the losses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LossFigure {
     Mean,
@@ -250,14 +257,14 @@ enum LossFigure {
     BitsPerCharacter,
 }
 
-/// The advice about a scalar loss whose value over several batches is unknown.
+/// Advice in errors about a scalar loss that has no formula over several batches.
 const BY_SHARE: &str = "`Loss::weighted` with a scalar can say how much each batch counts";
 
-/// The attribute in files of a loss with a formula.
+/// The name of the attribute that marks a loss with a formula in files.
 const FORMULA: &str = "formula";
 
 impl LossFigure {
-    /// Each figure with its name in files.
+    /// All values that can be computed from the mean, each with its name in files.
     const ALL: [(LossFigure, &str); 3] = [
         (LossFigure::Mean, "loss"),
         (LossFigure::Perplexity, "perplexity"),
@@ -266,13 +273,14 @@ impl LossFigure {
 }
 
 impl Loss {
-    /// The mean of `losses`, one number per row; or a scalar loss, such as a [`Trainer`](crate::train::Trainer)'s: a function
-    /// of sums and means over rows. The value of a scalar loss over several batches is the loss of all their rows together.
-    /// Operators that read a whole batch, such as `gather_rows` of a variable of the batch, see each batch by itself. The
-    /// metric's name is `loss`.
+    /// Makes the metric of `losses`, one number per row, or of a scalar loss such as the loss of a
+    /// [`Trainer`](crate::train::Trainer). The value for losses per row is their mean. A scalar loss must be a function of sums
+    /// and means over rows; its value over several batches is the loss of the rows of all batches together. Operators that read
+    /// a whole batch, such as `gather_rows` of a variable of the batch, read one batch at a time. The name of the metric is
+    /// `loss`.
     ///
-    /// The function of a scalar loss is derived from the builder's program: make the metric before [`Builder::finish`], on the
-    /// builder's thread.
+    /// The function of a scalar loss is derived from the program of the builder. So make the metric before [`Builder::finish`],
+    /// on the thread of the builder.
     pub fn new(losses: Var) -> Self {
         let made = Builder::found(losses).and_then(|net| {
             let program = net.program().ok()?;
@@ -281,7 +289,7 @@ impl Loss {
         made.unwrap_or_else(|| Self::made(losses, LossValues::Unknown))
     }
 
-    /// The loss of a variable of a loaded program.
+    /// Makes the metric of the losses `losses` of a loaded program.
     pub(crate) fn of_program(program: &Program, registry: &Registry, losses: Var) -> Self {
         Self::in_program(program, registry, losses, Var::of_program)
     }
@@ -311,7 +319,7 @@ impl Loss {
         Self { name: "loss".to_owned(), losses, share: None, shown: LossFigure::Mean, over, sums }
     }
 
-    /// Returns an error if this is a scalar loss whose value over several batches cannot be computed batch by batch.
+    /// Returns an error for a scalar loss without weights that cannot be accumulated batch by batch, because it has no formula.
     pub(crate) fn refused(&self) -> Result<()> {
         match (&self.over, self.share) {
             (LossValues::Batch(Err(error)), None) => Err(error.clone()),
@@ -326,12 +334,13 @@ impl Loss {
         }
     }
 
-    /// Perplexity: exp of the mean of `losses`, cross-entropies in nats.
+    /// Makes the perplexity: exp of the mean of `losses`, which are cross-entropies in nats.
     pub fn perplexity(losses: Var) -> Self {
         Self { name: "perplexity".to_owned(), shown: LossFigure::Perplexity, ..Self::new(losses) }
     }
 
-    /// Bits per character: the mean of `losses`, cross-entropies in nats of one character per row, divided by ln 2.
+    /// Makes bits per character: the mean of `losses` divided by ln 2; `losses` are cross-entropies in nats, with one character
+    /// per row.
     pub fn bits_per_character(losses: Var) -> Self {
         Self {
             name: "bits per character".to_owned(),
@@ -340,9 +349,9 @@ impl Loss {
         }
     }
 
-    /// Divides the sum of the losses by the sum of `share` instead of the number of rows: Σ loss / Σ share.
-    /// [`Builder::cross_entropy_with`](crate::program::Builder) returns such shares beside the losses; ignored rows have the
-    /// share 0. For a scalar loss, `share` is a scalar, the weight of the batch: Σ share · loss / Σ share.
+    /// Weights the losses: the metric divides the sum of the losses by the sum of `share`, not by the number of rows: Σ loss /
+    /// Σ share. [`Builder::cross_entropy_with`](crate::program::Builder) returns the losses and such shares; the share of an
+    /// ignored row is 0. For a scalar loss, `share` is a scalar, the weight of the batch: Σ share · loss / Σ share.
     #[must_use]
     pub fn weighted(self, share: Var) -> Self {
         let (losses, over) = match self.over {
@@ -352,7 +361,7 @@ impl Loss {
         Self { losses, over, share: Some(share), sums: vec![0.0; 2], ..self }
     }
 
-    /// Sets the name.
+    /// Sets the name of the metric in output and files.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
@@ -405,7 +414,7 @@ impl Metric for Loss {
                 return Err(self.wrong("losses and as many shares", format!("{shapes:?}")));
             }
         };
-        // A batch without rows does not count, whatever its loss is.
+        // A batch with the weight 0, such as a batch without rows, does not count, even if its loss is NaN.
         if weight > 0.0 {
             self.sums[0] += sum;
             self.sums[1] += weight;
@@ -447,7 +456,7 @@ impl Loss {
         Error::new(format!("metric `{}`", self.name), expected, got)
     }
 
-    /// Makes the error of a scalar loss whose program was not available when the metric was made.
+    /// Makes the error for a scalar loss if its program was not available when the metric was made.
     fn unknown(&self, loss: &Variable) -> Error {
         let got = format!("one number of shape {:?} for the whole batch", loss.shape());
         let why = "the builder of the loss was gone, or was another thread's, when the metric was made, so what the number is \
@@ -455,7 +464,7 @@ impl Loss {
         self.wrong("one loss per row", got).noted(why).noted(BY_SHARE)
     }
 
-    /// Returns the sum of all numbers, in f64.
+    /// Returns the sum of all numbers in `values`, computed in f64.
     fn sum(&self, values: &Variable) -> Result<f64> {
         if !values.dtype().is_float() {
             return Err(self.wrong("floats", values.dtype().to_string()));
@@ -470,7 +479,7 @@ impl Loss {
     }
 }
 
-/// Checks that two variables that are compared row by row have the same sequences. Rows without a LoD fit any sequences.
+/// Checks that two variables that are compared row by row have the same LoD. A variable without a LoD fits any LoD.
 fn same_sequences(metric: &str, a: &Variable, b: &Variable) -> Result<()> {
     match (a.lod(), b.lod()) {
         (Some(a), Some(b)) if a != b => {
@@ -481,7 +490,7 @@ fn same_sequences(metric: &str, a: &Variable, b: &Variable) -> Result<()> {
     }
 }
 
-/// Returns the number of rows of a variable with one number per row.
+/// Returns the number of rows of a variable; an error if the variable does not have one number per row.
 fn one_a_row(metric: &str, values: &Variable) -> Result<usize> {
     match values.shape() {
         [rows] | [rows, 1] => Ok(*rows),

@@ -1,4 +1,4 @@
-//! Metrics of ranked scores: top-k accuracy and the area under the ROC curve.
+//! Metrics that rank logits: top-k accuracy and the area under the ROC curve.
 
 use super::classes::{LabelledLogits, ratio};
 use super::{Better, Metric, MetricKind, Unit};
@@ -7,14 +7,14 @@ use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::{DType, Variable};
 
-/// The metrics' names in files, and the names of their options.
+/// The names in files of top-k accuracy and ROC-AUC, and of their options.
 pub(super) const TOP_K: &str = "top_k_accuracy";
 pub(super) const ROC_AUC: &str = "roc_auc";
 pub(super) const K: &str = "k";
 pub(super) const POSITIVE: &str = "positive";
 
-/// Top-k accuracy: the share of rows whose label is among the k largest logits. Of equal logits, the earlier class counts as
-/// the larger. A row with a NaN counts as a miss.
+/// Top-k accuracy: the share of rows that have the logit of the label among the k largest logits. Of equal logits, the logit of
+/// the earlier class counts as larger. A row with a NaN logit counts as a miss.
 ///
 /// ```
 /// use ndarray::array;
@@ -33,25 +33,25 @@ pub struct TopK {
     name: String,
     classified: LabelledLogits,
     k: usize,
-    /// The number of hits, and of rows that count.
+    /// The number of hits, and the number of rows that are not ignored.
     sums: [f64; 2],
 }
 
 impl TopK {
-    /// Top-`k` accuracy of `logits` `[rows, classes]` against `labels`, one whole number per row.
+    /// Makes the top-`k` accuracy of `logits` `[rows, classes]` against `labels`, one whole number per row.
     pub fn new(logits: Var, labels: Var, k: usize) -> Self {
         let classified = LabelledLogits { logits, labels, ignore: None };
         Self { name: format!("top-{k} accuracy"), classified, k, sums: [0.0; 2] }
     }
 
-    /// Ignores the rows with this label.
+    /// Ignores the rows with the label `label`.
     #[must_use]
     pub fn ignoring(mut self, label: i64) -> Self {
         self.classified.ignore = Some(label);
         self
     }
 
-    /// Sets the name.
+    /// Sets the name of the metric in output and files.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
@@ -106,13 +106,14 @@ impl Metric for TopK {
     }
 }
 
-/// The area under the ROC curve (AUC): the probability that a row of the class has a higher score for the class than a row of another
-/// class; equal scores count as a half. 0.5 if one side has no rows.
+/// The area under the ROC curve (AUC) of a class: the probability that a row of the class has a higher score for the class than
+/// a row of another class. A pair of equal scores counts as a half. The AUC is 0.5 if the class or the other classes have no
+/// rows.
 ///
-/// The score of a class is ln(p / (1 − p)) for its probability p = softmax(logits), where infinite logits are limits: a class that is
-/// certain or impossible has an infinite score. So that the metric streams and parts of the data can be merged, scores s are counted
-/// by s / (1 + |s|) in 16,384 bins of equal width; two rows in one bin count as equal. The error is at most half the share of pairs
-/// that are in one bin: a bin is 0.0001 wide for scores around 0, and 0.015 around 10.
+/// The score of a class is ln(p / (1 − p)), where p is the probability of the class in softmax(logits). The score of a certain
+/// or impossible class is infinite. Scores s are counted in 16,384 bins of equal width in s / (1 + |s|), so that the metric can
+/// stream and be merged; two rows in one bin count as equal. The error of the AUC is at most half the share of pairs that are
+/// in one bin. A bin is 0.0001 wide for scores around 0, and 0.015 wide for scores around 10.
 ///
 /// ```
 /// use ndarray::array;
@@ -132,45 +133,47 @@ pub struct RocAuc {
     name: String,
     classified: LabelledLogits,
     class: usize,
-    /// The number of rows of the class by bin, then of other rows by bin.
+    /// For each bin, the number of rows of the class; then for each bin, the number of other rows.
     sums: Vec<f64>,
 }
 
 impl RocAuc {
-    /// The number of bins.
+    /// The number of bins in which scores are counted.
     pub const BINS: usize = 1 << 14;
 
-    /// The AUC of `class` against all other classes, by `logits` `[rows, classes]` and `labels`, one whole number per row.
+    /// Makes the AUC of `class` against all other classes, from `logits` `[rows, classes]` and `labels`, one whole number per
+    /// row.
     pub fn new(logits: Var, labels: Var, class: usize) -> Self {
         let classified = LabelledLogits { logits, labels, ignore: None };
         Self { name: "ROC-AUC".to_owned(), classified, class, sums: vec![0.0; 2 * Self::BINS] }
     }
 
-    /// Ignores the rows with this label.
+    /// Ignores the rows with the label `label`.
     #[must_use]
     pub fn ignoring(mut self, label: i64) -> Self {
         self.classified.ignore = Some(label);
         self
     }
 
-    /// Sets the name.
+    /// Sets the name of the metric in output and files.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// Returns the bin of a row's score; `None` if a logit is NaN.
+    /// Returns the bin of the score of `class` in a row; `None` if a logit of the row is NaN.
     fn bin(logits: &[f64], class: usize) -> Option<usize> {
         let others = || logits.iter().enumerate().filter(|(at, _)| *at != class).map(|(_, &x)| x);
         let most = others().fold(f64::NEG_INFINITY, f64::max);
         let rest = match most {
-            // Another class is certain, or none is possible: the sum below would be NaN.
+            // If the largest other logit is infinite, another class is certain or no other class is possible, and the sum below
+            // would be NaN.
             most if most.is_infinite() => most,
             most => others().map(|x| (x - most).exp()).sum::<f64>().ln() + most,
         };
         let score = logits.get(class)? - rest;
         let at = match score {
-            // `max` ignores a NaN.
+            // NaN is tested here, because `f64::max` ignores a NaN among the other logits.
             s if s.is_nan() || others().any(f64::is_nan) => return None,
             s if s.is_infinite() => s.signum(),
             s => s / (1.0 + s.abs()),

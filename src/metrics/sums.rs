@@ -1,28 +1,30 @@
-//! Sums of a metric whose number of sums depends on an option. Memory is allocated at the first update, so that a constructor
-//! accepts any number, and a number that is too large is an error of the update.
+//! The sums of a metric, for metrics with a number of sums that depends on an option. Memory for the sums is allocated at the
+//! first update, so that the constructor of a metric accepts any number; a number that is too large is an error of the first
+//! update.
 
 use std::fmt::Display;
 
 use crate::error::{Error, Result};
 
-/// The most sums of a metric, 2 GiB. A larger number is a mistake, such as a matrix of more than 16,000 classes.
+/// The maximum number of sums of a metric: 2 GiB of sums. A larger number is a mistake, such as a confusion matrix of more than
+/// 16,000 classes.
 const MOST: usize = 1 << 28;
 
-/// The sums of a metric, all 0 until memory is allocated.
+/// The sums of a metric; all sums are 0 until memory is allocated.
 #[derive(Debug, Clone)]
 pub(super) struct Sums {
-    /// The number of sums; `None` if it overflows.
+    /// The number of sums; `None` if the number overflows `usize`.
     count: Option<usize>,
     values: Vec<f64>,
 }
 
 impl Sums {
-    /// Makes `count` sums; `None` if the count overflows.
+    /// Makes `count` sums of 0, without allocating memory; `count` is `None` if the number of sums overflows `usize`.
     pub(super) fn new(count: Option<usize>) -> Self {
         Self { count, values: Vec::new() }
     }
 
-    /// Returns all sums; empty if there are too many sums, or too little memory: [`Self::room`] then returns an error.
+    /// Returns all sums. With too many sums, or too little memory, the slice is empty, and [`Self::room`] returns an error.
     pub(super) fn all(&mut self) -> &mut [f64] {
         let count = self.count.filter(|&count| count <= MOST).unwrap_or(0);
         if self.values.is_empty() && self.values.try_reserve_exact(count).is_ok() {
@@ -31,10 +33,10 @@ impl Sums {
         &mut self.values
     }
 
-    /// Returns all sums, to add to. `told` describes their number in errors, such as `3 for each of 15 bins`.
+    /// Returns all sums for an update. `told` describes the number of sums in errors, such as `3 for each of 15 bins`.
     ///
     /// # Errors
-    /// If there are too many sums, or this machine has not enough memory for them.
+    /// If there are too many sums, or the machine does not have enough memory for the sums.
     pub(super) fn room(&mut self, metric: &str, told: impl Display) -> Result<&mut [f64]> {
         let count = self.count;
         let all = self.all();
@@ -48,7 +50,7 @@ impl Sums {
         Err(Error::new(format!("metric `{metric}`"), expected, told.to_string()))
     }
 
-    /// Returns all sums; empty while no memory is allocated and all are 0.
+    /// Returns all sums without allocating memory; the slice is empty before the first update, while all sums are 0.
     pub(super) fn known(&self) -> &[f64] {
         &self.values
     }

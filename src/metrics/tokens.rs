@@ -8,12 +8,13 @@ use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::Variable;
 
-/// The metric's name in files.
+/// The name of token accuracy in files.
 pub(super) const TOKENS: &str = "token_accuracy";
 
 /// Token accuracy: the share of tokens with the right tag, over all sequences together; 0 without a token.
 ///
-/// Both variables hold whole numbers, one per row, in the same sequences, such as a CRF's best path and the reference tags.
+/// The variables `found` and `there` hold whole numbers, one per row, and have the same LoD: for example, the best path of a
+/// CRF and the reference tags.
 ///
 /// ```
 /// use unpadded::metrics::{Metric, TokenAccuracy};
@@ -32,12 +33,12 @@ pub struct TokenAccuracy {
     name: String,
     found: Var,
     there: Var,
-    /// The number of tokens with the right tag, and of all tokens.
+    /// The number of tokens with the right tag, and the number of all tokens.
     sums: [f64; 2],
 }
 
 impl TokenAccuracy {
-    /// The token accuracy of the predicted tags `found` against the reference tags `there`.
+    /// Makes the token accuracy of the predicted tags `found` against the reference tags `there`.
     pub fn new(found: Var, there: Var) -> Self {
         Self { name: "token accuracy".to_owned(), found, there, sums: [0.0; 2] }
     }

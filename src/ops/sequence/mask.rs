@@ -1,4 +1,4 @@
-//! `sequence_mask`: the mask of padded sequences, 1 at their rows and 0 at padding.
+//! `sequence_mask`: makes the mask of padded sequences, 1 at the rows of a sequence and 0 at padding.
 
 use ndarray::Array1;
 
@@ -12,9 +12,10 @@ use crate::tensor::{DType, Element, Number, Variable, with_element};
 operator! {
     /// Returns the mask of padded sequences: 1 at the positions of a sequence's rows, 0 after its end.
     ///
-    /// out_sj = 1 for j < `lengths`_s, else 0, for 0 ≤ j < `length`: shape `[rows, length]`, of the given dtype, with the LoD of
-    /// `lengths`. `lengths` has one whole number per row. A length of 0 or below gives zeros; a length above `length` gives ones.
-    /// No gradient passes.
+    /// Row s of the output belongs to sequence s: out_sj = 1 for j < `lengths`_s, else 0, for 0 ≤ j < `length`. The output has
+    /// the shape `[rows of lengths, length]`, the given dtype and the LoD of `lengths`. `lengths` has one whole number per row:
+    /// the length of a sequence. A row of the output is all zeros if the length of its sequence is 0 or below, and all ones if
+    /// the length is above `length`. `lengths` gets no gradient.
     ///
     /// ```
     /// use ndarray::array;

@@ -1,4 +1,4 @@
-//! Operators on the sequences of the last level: convolution, pooling, reversal, repetition, cutting, lengths.
+//! Operators on the sequences of the last LoD level: convolution, pooling, reversal, repetition, cutting, lengths.
 
 #[macro_use]
 pub(super) mod concat;

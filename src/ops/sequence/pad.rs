@@ -1,4 +1,4 @@
-//! `sequence_pad` and `sequence_unpad`: sequences to padded arrays of one length, and back.
+//! `sequence_pad` and `sequence_unpad`: convert sequences to arrays padded to one length, and back.
 
 use std::ops::Range;
 
@@ -22,11 +22,13 @@ operator! {
     /// Pads each sequence of `x`'s last level to `length` positions with `pad_value` after its end; also returns the lengths of
     /// the sequences.
     ///
-    /// out_st = x_t of sequence s for t < n_s, and `pad_value` for n_s ≤ t < `length`: shape `[sequences, length, …]` of rows
-    /// `[…]`. The second output is the lengths n_s, i64, shape `[sequences]`. Both outputs have x's LoD without its last level.
-    /// An empty sequence is all padding. If a sequence is longer than `length`, the run fails and names the sequence;
-    /// [`sequence_slice`](Self::sequence_slice) can cut it first. `x` may have any dtype; padding passes no gradient. Padding is
-    /// for operators of other crates: no other operator of this crate needs padded arrays.
+    /// With n_s rows in sequence s, out_st is row t of sequence s for t < n_s, and `pad_value` for n_s ≤ t < `length`. The
+    /// output has the shape `[sequences, length, …]`, where `[…]` is the shape of a row of x. The second output holds the
+    /// lengths n_s, i64 `[sequences]`. Padded rows and lengths have the LoD of x without its last level. An empty sequence
+    /// becomes a row of padding only. If a sequence is longer than `length`, the run fails and names the sequence;
+    /// [`sequence_slice`](Self::sequence_slice) can cut it first. `x` may have any dtype. The padding has no effect on the
+    /// gradient of x. Padded arrays are for operators of other crates: the operators of this crate read sequences without
+    /// padding.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -41,8 +43,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD, or already has the most dimensions that a variable can have; at a run, if a sequence is longer than
-    /// `length`.
+    /// If `x` has no LoD, or already has the maximum number of dimensions; at a run, if a sequence is longer than `length`.
     pub(in crate::ops) struct SequencePad = sequence_pad { length: usize, pad_value: f64 = 0.0 }
     inputs { X = x: one }
     outputs { OUT = out: one, LENGTHS = lengths: one.without_gradient() }
@@ -50,20 +51,21 @@ operator! {
 }
 
 operator! {
-    /// Removes the padding of padded sequences: the inverse of [`sequence_pad`](Self::sequence_pad).
+    /// Removes the padding after the end of each padded sequence: the inverse of [`sequence_pad`](Self::sequence_pad).
     ///
-    /// Sequence s of the output is the first n_s positions of row s of x, with x of shape `[sequences, positions, …]` and n_s =
-    /// `lengths`_s, a whole number. If 0 ≤ n_s ≤ positions does not hold, the run fails and names the sequence. The output's rows
-    /// have shape `[…]`, and its LoD is x's LoD with a last level of these lengths. n_s = 0 gives an empty sequence. `x` may have
-    /// any dtype; the gradient of the positions after a sequence is 0.
+    /// x has the shape `[sequences, positions, …]`. Sequence s of the output is the first n_s positions of row s of x, where
+    /// n_s = `lengths`_s is a whole number. If n_s is negative or above the number of positions, the run fails and names the
+    /// sequence. The rows of the output have the shape `[…]`. The LoD of the output is the LoD of x with a new last level, the
+    /// lengths n_s. n_s = 0 gives an empty sequence. `x` may have any dtype. The gradient of x is 0 at the positions after the
+    /// end of a sequence.
     ///
-    /// Two variables that are unpadded with the same variable `lengths` have the same sequences: the second call appends
-    /// [`sequence_unpad_as`](Self::sequence_unpad_as) with the first call's output as `y`. A call in a step block and a call
-    /// outside of the block have different sequences. To give them the same sequences, call `sequence_unpad_as` in the block,
-    /// with the output from outside as `y`.
+    /// Two variables that are unpadded with the same variable `lengths` get equal LoDs, so operators can combine them row by
+    /// row: the second call appends [`sequence_unpad_as`](Self::sequence_unpad_as) with the output of the first call as `y`.
+    /// The outputs of a call in a step block and of a call outside of the block cannot be combined row by row. For outputs that
+    /// can be combined, call `sequence_unpad_as` in the block, with the output from outside as `y`.
     ///
     /// The operator computes the offsets of the last level from the numbers in `lengths` (`Op::levels`). So in a step block
-    /// `lengths` must not depend on a memory; x may.
+    /// `lengths` must not depend on a memory, but x may depend on a memory.
     ///
     /// ```
     /// use ndarray::array;
@@ -79,14 +81,15 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has fewer than two dimensions, or `lengths` does not hold one whole number for each of its rows; in a step block,
+    /// If `x` has fewer than two dimensions, or `lengths` does not hold one whole number for each row of `x`; in a step block,
     /// if `lengths` depends on a memory; at a run, if a length is out of range.
     pub(in crate::ops) struct SequenceUnpad = sequence_unpad {}
     inputs { X = x: one, LENGTHS = lengths: one.without_gradient() }
     outputs { OUT = out: one }
     impl Builder, Var {
         fn sequence_unpad(&self, x: Var, lengths: Var) -> Var {
-            // If the operands do not fit, `sequence_unpad` is appended, so that the error names the operator that was called.
+            // If the operands do not fit, `sequence_unpad` is appended all the same, so that the error names the operator that
+            // the user called.
             let fits = match (self.spec_of_tensor(x), self.spec_of_tensor(lengths)) {
                 (Some(x), Some(n)) => x.shape.len() > 1 && x.rows() == n.rows() && x.lod == n.lod,
                 _ => false,
@@ -143,7 +146,7 @@ impl Op for SequencePad {
 }
 
 impl SequencePad {
-    /// Returns the range of numbers that sequence `i` fills in its padded row, with `width` numbers per position.
+    /// Returns the range of numbers that sequence `i` fills in a padded row, if a position has `width` numbers.
     fn places(&self, i: usize, rows: &Range<usize>, width: usize) -> Result<Range<usize>> {
         if rows.len() > self.length {
             let expected = format!("at most {} rows, the length to pad to", self.length);
@@ -233,7 +236,7 @@ impl Op for SequenceUnpad {
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
         let lengths = |rows: usize| Array1::from_iter((0..rows as i64).map(|i| [3, 0, 1, 2][i as usize % 4]));
-        // x has one row per sequence; if the sample has two levels, these rows have the upper level.
+        // x has one row per sequence. If the LoD of the sample has two levels, x has the upper level as its LoD.
         let mut samples = CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             let (lod, rows) = (lod.upper().cloned(), lod.last_len());
             let x = numbers(rows, 6, 0).into_shape_with_order((rows, 3, 2));
@@ -251,12 +254,12 @@ impl Op for SequenceUnpad {
     }
 }
 
-/// Returns the number of positions in a padded row.
+/// Returns the number of positions in a padded row: the second dimension of `x`.
 fn places(x: &Spec) -> usize {
     x.shape.get(1).and_then(|places| places.known()).unwrap_or(0)
 }
 
-/// Reads the length of sequence `i`, which must be at most `places`.
+/// Reads the length of sequence `i`; returns an error if the length is negative or above `places`.
 fn length(lengths: &Ids<'_>, i: usize, places: usize) -> Result<usize> {
     let given = lengths.get(i);
     usize::try_from(given).ok().filter(|&length| length <= places).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! `sequence_pool`: pooling, one row per sequence.
+//! `sequence_pool`: pools the rows of each sequence to one row.
 
 use std::ops::Range;
 
@@ -27,8 +27,8 @@ operator! {
     /// | first | the first row | d at the first row, else 0 |
     /// | last | the last row | d at the last row, else 0 |
     ///
-    /// Here n is the number of rows of sequence s, and d is the gradient of out_s. An empty sequence gives a row of `pad_value`,
-    /// and passes no gradient. The output has the LoD of x without its last level.
+    /// In the table, n is the number of rows of sequence s, and d is the gradient of out_s. An empty sequence gives a row of
+    /// `pad_value`, and passes no gradient. The output has the LoD of x without its last level.
     ///
     /// ```
     /// use ndarray::array;
@@ -53,8 +53,8 @@ operator! {
 }
 
 builder_methods! { SequencePoolPlain, Builder, Var;
-    /// Pooling: reduces each sequence of the last level to one row, such as the sum, mean or maximum of its rows; an empty
-    /// sequence gives zeros. The table at [`sequence_pool_with`](Self::sequence_pool_with) has the formulas.
+    /// Pooling: reduces each sequence of the last level to one row, such as the sum, mean or maximum of the rows. An empty
+    /// sequence gives a row of zeros. The table at [`sequence_pool_with`](Self::sequence_pool_with) has the formulas.
     ///
     /// ```
     /// use ndarray::array;
@@ -181,7 +181,7 @@ impl SequencePool {
     }
 }
 
-/// Scratch: the row of each column's first maximum.
+/// Scratch memory: for each column, the number of the row that has the first maximum.
 #[derive(Default)]
 struct FirstMaximum(Vec<usize>);
 

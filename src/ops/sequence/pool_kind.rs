@@ -1,4 +1,4 @@
-//! Pooling: how `sequence_pool` reduces the rows of a sequence to one row.
+//! Kinds of pooling: how `sequence_pool` reduces the rows of a sequence to one row.
 
 use std::ops::Range;
 
@@ -11,34 +11,34 @@ use crate::operator::attributes::Attribute;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Pool {
-    /// The sum of the rows.
+    /// Sum pooling: the sum of the rows of a sequence.
     Sum,
-    /// The mean: the sum divided by the number of rows.
+    /// Mean pooling: the sum of the rows of a sequence, divided by the number of rows.
     Mean,
-    /// The sum divided by the square root of the number of rows.
+    /// Square root pooling: the sum of the rows of a sequence, divided by the square root of the number of rows.
     Sqrt,
-    /// The largest number of each column.
+    /// Max pooling: the largest number of each column in the rows of a sequence.
     Max,
-    /// The first row.
+    /// The first row of a sequence.
     First,
-    /// The last row.
+    /// The last row of a sequence.
     Last,
 }
 
 /// Whether a sequence has rows before the current piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::ops) enum EarlierRows {
-    /// No row: the piece is the first one.
+    /// The sequence has no earlier row: the current piece is its first piece.
     Nothing,
-    /// At least one row.
+    /// The sequence has at least one row before the current piece.
     Rows,
 }
 
 impl Pool {
-    /// All kinds of pooling.
+    /// All kinds of pooling, in the order of declaration.
     pub const ALL: [Pool; 6] = [Pool::Sum, Pool::Mean, Pool::Sqrt, Pool::Max, Pool::First, Pool::Last];
 
-    /// Returns the name in programs.
+    /// Returns the name of this kind of pooling in programs, such as `mean`.
     pub const fn name(self) -> &'static str {
         match self {
             Pool::Sum => "sum",
@@ -50,8 +50,8 @@ impl Pool {
         }
     }
 
-    /// Accumulates some rows of a sequence in `so_far`, the accumulated value of the earlier rows, which `before` says exist or
-    /// not.
+    /// Accumulates the rows `rows` of x in `so_far`, which holds the accumulated value of the sequence's earlier rows. If
+    /// `before` is `Nothing`, the sequence has no earlier rows, and the old numbers in `so_far` are overwritten.
     pub(in crate::ops) fn take<T: Float>(
         self,
         x: View<'_, T>,
@@ -87,7 +87,7 @@ impl Pool {
         }
     }
 
-    /// Turns the accumulated value of all `len` rows of a sequence into the result.
+    /// Converts the accumulated value of all `len` rows of a sequence to the pooled row, in place: a mean divides the sum.
     pub(in crate::ops) fn finish<T: Float>(self, len: usize, out: &mut [T]) {
         if matches!(self, Pool::Mean | Pool::Sqrt) {
             let divisor = self.divisor::<T>(len);
@@ -95,7 +95,8 @@ impl Pool {
         }
     }
 
-    /// Returns the number by which the sum over `len` rows is divided; 1 for a pool that is no mean.
+    /// Returns the number by which the sum of `len` rows is divided: `len` for the mean, √`len` for `Sqrt`, 1 for all other
+    /// kinds.
     pub(in crate::ops) fn divisor<T: Float>(self, len: usize) -> T {
         let len = T::from_f64(len as f64);
         match self {

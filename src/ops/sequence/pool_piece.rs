@@ -1,4 +1,4 @@
-//! `sequence_pool_piece`: `sequence_pool` for inference on sequences that come piece by piece.
+//! `sequence_pool_piece`: pools sequences that arrive piece by piece at inference.
 
 use ndarray::Array1;
 
@@ -12,14 +12,16 @@ use crate::tensor::{DType, Dense, Variable};
 use crate::with_float;
 
 operator! {
-    /// Pools sequences that come piece by piece, as `sequence_pool` pools whole sequences.
+    /// Pools sequences that arrive piece by piece, with the result of `sequence_pool` on whole sequences.
     ///
-    /// x holds the next piece of each sequence, `seen` the number of the sequence's earlier rows (i64; 0 if absent), and
-    /// `carried` the accumulated value of these earlier rows, one row per sequence. out is the pool over all rows so far; the
-    /// outputs `carried` and `seen` are inputs of the next piece's call. The rows are added one by one in their order, so out of
-    /// the last piece has the bits of one call on the whole sequences. With the attribute `from_end`, which is allowed for the
-    /// pools first and last, the last piece of a sequence comes first. A sequence whose piece is empty keeps its accumulated
-    /// value. Programs that infer in pieces contain this operator in place of `sequence_pool`; it has no gradient.
+    /// x holds the next piece of each sequence. `seen` holds the number of earlier rows of each sequence (i64; without `seen`,
+    /// no sequence has earlier rows), and `carried` holds the accumulated value of the earlier rows, one row per sequence. The
+    /// output `out` is the pooled value of all rows so far. The outputs `carried` and `seen` are inputs of the call for the
+    /// next piece. Rows are added one by one in the order of the sequence, so the output `out` for the last piece is
+    /// bit-identical to the result of `sequence_pool` on the whole sequences. With the attribute `from_end`, the last piece of
+    /// a sequence is passed first; only the pools `first` and `last` allow `from_end`. An empty piece does not change the
+    /// accumulated value of its sequence. Programs for inference in pieces contain `sequence_pool_piece` in place of
+    /// `sequence_pool`. The operator has no gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -44,8 +46,8 @@ operator! {
 }
 
 impl SequencePoolPiece {
-    /// Returns whether the last piece of a sequence may come first; not for the other pools, whose rows would be added in another
-    /// order.
+    /// Returns whether the last piece of a sequence may be passed first: true for the pools `first` and `last`. For all other
+    /// pools, rows would be accumulated in another order, which changes the bits of the result.
     pub(in crate::ops) fn reads_from_end(pool: Pool) -> bool {
         matches!(pool, Pool::First | Pool::Last)
     }
@@ -96,7 +98,7 @@ impl Op for SequencePoolPiece {
                 let end = if from_end == Some(true) { " from the end" } else { "" };
                 let name = format!("{}{end}, {}", pool.name(), sample.name);
                 let (sequences, upper) = (lod.last_len(), lod.upper().cloned());
-                // Some sequences have earlier rows, also a sequence whose piece is empty.
+                // Some sequences have earlier rows, among them a sequence with an empty piece.
                 let seen = Array1::from_iter((0..sequences as i64).map(|i| i % 3));
                 let carried = Variable::new(Dense::from(numbers(sequences, 3, 1)), upper.clone())?;
                 Ok(CheckCase { name, ..sample }

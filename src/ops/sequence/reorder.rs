@@ -1,4 +1,4 @@
-//! `reorder_by_rank`: sorts sequences by length, the longest first.
+//! `reorder_by_rank`: sorts the sequences of a batch by length, the longest first.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -20,11 +20,12 @@ use crate::with_float;
 operator! {
     /// Sorts the top-level sequences of `x` by the lengths of `y`'s sequences, the longest first.
     ///
-    /// Sequence i of the output is sequence o_i of x. The order o sorts the top-level sequences of y by length (the number of
-    /// entries in the level below), the longest first, and keeps the order of equal lengths. Recurrent loops run sequences in
-    /// this order. A sequence of x keeps its levels. If x has no LoD, its rows are sorted. Only the LoD of y is read. `x` may
-    /// have any dtype; the gradient is in x's order. The order depends on the whole batch, so the operator is an error in a step
-    /// block.
+    /// Sequence i of the output is sequence o_i of x, where o is the order of the top-level sequences of y by length, the
+    /// longest first. The length of a top-level sequence is its number of entries in the next level. Sequences of equal length
+    /// keep their order. Recurrent loops run sequences in the order o. The levels inside a sequence of x do not change. If x
+    /// has no LoD, row i of the output is row o_i of x. The operator reads the LoD of y, not its numbers. `x` may have any
+    /// dtype. The gradient of x has the order of x. The order o depends on the whole batch, so the operator is an error in a
+    /// step block.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -39,20 +40,20 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `y` has no LoD, or `x` does not have one row, or one top-level sequence, for each sequence of the batch.
+    /// If `y` has no LoD, or `x` does not have one row, or one top-level sequence, for each top-level sequence of `y`.
     pub(in crate::ops) struct ReorderByRank = reorder_by_rank {}
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }
     impl Builder, Var { fn reorder_by_rank(&self, x: Var, y: Var) -> Var; }
 }
 
-/// Scratch: the order of the sequences.
+/// Scratch memory: the numbers of the top-level sequences, the longest first.
 #[derive(Default)]
 struct Order(Vec<usize>);
 
 impl Op for ReorderByRank {
     fn facts(&self) -> Facts {
-        // The new position of a row depends on the other sequences.
+        // The new position of a row depends on the lengths of all other sequences of the batch.
         Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Replaces) }
     }
 
@@ -131,7 +132,7 @@ impl Op for ReorderByRank {
     }
 }
 
-/// Sorts the top-level sequences by length, the longest first.
+/// Writes the numbers of the top-level sequences to `order`, sorted by length, the longest first.
 fn rank(lod: &Lod, order: &mut Vec<usize>) -> Result<()> {
     let offsets = lod.level(0)?;
     order.clear();
@@ -140,7 +141,8 @@ fn rank(lod: &Lod, order: &mut Vec<usize>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the entries of level `level` that belong to a top-level sequence; for the number of levels, returns its rows.
+/// Returns the range of entries of level `level` that belong to a top-level sequence. If `level` is the number of levels, the
+/// entries are the rows of the sequence.
 fn entries(lod: &Lod, sequence: usize, level: usize) -> Result<Range<usize>> {
     let mut entries = sequence..sequence + 1;
     for k in 0..level {
@@ -150,7 +152,7 @@ fn entries(lod: &Lod, sequence: usize, level: usize) -> Result<Range<usize>> {
     Ok(entries)
 }
 
-/// Calls `each` for each row in the output's order, with the row's number in x and its number in the output.
+/// Calls `each` for each row, in the order of the output, with the number of the row in x and its number in the output.
 fn each_row(
     x: Option<&Lod>,
     y: Option<&Lod>,

@@ -16,11 +16,11 @@ use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// Reshapes each sequence of the last level to rows of `width` numbers; the numbers keep their order.
+    /// Reshapes each sequence of the last level to rows of `width` numbers; the numbers of a sequence keep their order.
     ///
-    /// A sequence of n rows of D numbers becomes n · D / `width` rows of `width` numbers; `width` must divide n · D for every
-    /// sequence, else the run fails and names a sequence. The levels above the last one do not change. An empty sequence stays
-    /// empty. `x` may have any dtype; the gradient is reshaped back.
+    /// A sequence of n rows of D numbers becomes n · D / `width` rows of `width` numbers. If `width` does not divide n · D for
+    /// every sequence, the run fails and names a sequence. The levels above the last one do not change. An empty sequence stays
+    /// empty. `x` may have any dtype. The gradient of x is the gradient of the output, reshaped to the rows of x.
     ///
     /// ```
     /// use ndarray::array;
@@ -100,7 +100,8 @@ impl Op for SequenceReshape {
             samples.extend(CheckCase::of_sequences(
                 &SequenceReshape { width: to }.attributes(),
                 |sample, lod| {
-                    // The lengths are doubled where needed, so that the new width divides every sequence.
+                    // The lengths of the sequences are doubled if the new width does not divide the old width, so that the new
+                    // width divides the number of numbers in every sequence.
                     let fits = |pair: &[usize]| {
                         if from % to == 0 { pair[1] - pair[0] } else { 2 * (pair[1] - pair[0]) }
                     };
@@ -119,7 +120,8 @@ impl Op for SequenceReshape {
     }
 }
 
-/// Calls `each` with pairs of equally long slices (to, from), which cover all numbers of both views in order.
+/// Calls `each` with pairs of slices of equal length, one of `to` and one of `from`; the pairs cover all numbers of both views
+/// in order.
 fn each<T: Plain>(from: View<'_, T>, mut to: ViewMut<'_, T>, mut each: impl FnMut(&mut [T], &[T])) {
     let (mut row, mut column) = (0, 0);
     for mut to in to.iter_mut() {

@@ -15,8 +15,9 @@ use crate::with_float;
 operator! {
     /// Reverses the rows of each sequence of the last level.
     ///
-    /// Row t of a sequence of n rows becomes row n − 1 − t of this sequence. `x` may have any dtype; the output keeps the LoD of
-    /// x; an empty sequence stays empty. The gradient is the reversed gradient of the output.
+    /// Row t of a sequence of n rows becomes row n − 1 − t of this sequence. `x` may have any dtype. The output has the LoD of
+    /// x. An empty sequence stays empty. The gradient of x is the gradient of the output, with the rows of each sequence
+    /// reversed.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};

@@ -1,4 +1,4 @@
-//! `row_conv`: look-ahead convolution of each row with the next rows, column by column.
+//! `row_conv`: look-ahead convolution, the weighted sum of each row and the next rows, column by column.
 
 use crate::error::{Error, Result};
 use crate::kernels::View;
@@ -16,9 +16,9 @@ operator! {
     /// Look-ahead convolution: the weighted sum of each row and the next rows of its sequence, column by column, as in streaming
     /// speech recognition (Wang et al., 2016).
     ///
-    /// out_t = Σ_j x_(t+j) ∘ W_j, for 0 ≤ j < c, with `filter` W `[c, D]`; rows after the end of the sequence count as zeros. The
-    /// output has the shape and LoD of x; an empty sequence stays empty. [`sequence_conv`](Self::sequence_conv) has other
-    /// contexts, and combines columns.
+    /// out_t = Σ_j x_(t+j) ∘ W_j, for 0 ≤ j < c, where W `[c, D]` is `filter`. Rows after the end of the sequence count as
+    /// zeros. The output has the shape and LoD of x; an empty sequence stays empty. [`sequence_conv`](Self::sequence_conv)
+    /// allows windows with earlier rows, and combines all columns.
     ///
     /// ```
     /// use ndarray::array;

@@ -1,11 +1,11 @@
-//! Sequences for check cases.
+//! LoDs for check cases of sequence operators.
 
 use std::sync::Arc;
 
 use crate::error::Result;
 use crate::lod::Lod;
 
-/// Returns a LoD with the upper levels of `lod` and a last level of these lengths.
+/// Returns a LoD with the upper levels of `lod` and a last level of sequences with the lengths `lengths`.
 pub(super) fn of_lengths(lod: &Lod, lengths: impl Iterator<Item = usize>) -> Result<Arc<Lod>> {
     let mut offsets = vec![0];
     let mut end = 0;

@@ -1,4 +1,4 @@
-//! `sequence_scatter`: adds the numbers of each sequence to one row, at the columns that ids name.
+//! `sequence_scatter`: adds each number of a sequence to one row of another variable, in the column given by an id.
 
 use ndarray::Array1;
 
@@ -13,12 +13,13 @@ use crate::tensor::{Dense, Variable};
 use crate::with_float;
 
 operator! {
-    /// Adds the `updates` of sequence i to row i of `x`, each in the column that its id in `ids` names.
+    /// Adds the `updates` of sequence i to row i of `x`; the id in the same row of `ids` is the number of the column.
     ///
-    /// out starts as x; then, for each row t of sequence i of the last level of `ids`, out_(i, ids_t) += updates_t. Repeated ids
-    /// are added repeatedly. `ids` and `updates` have one number per row and the same LoD; x has one row of D numbers for each
-    /// sequence. x and the output have the LoD of `ids` without its last level. An empty sequence adds nothing. The gradient of x
-    /// is the output's gradient; the gradient of updates_t is the output's gradient at row i, column ids_t.
+    /// The output starts as a copy of x; then, for each row t of sequence i of the last level of `ids`, out_(i, ids_t) +=
+    /// updates_t. For an id that is repeated in a sequence, all its updates are added. `ids` and `updates` have one number per
+    /// row and the same LoD; x has one row of D numbers for each sequence of `ids`. x and the output have the LoD of `ids`
+    /// without its last level. An empty sequence of ids adds nothing to its row. The gradient of x is the output's gradient;
+    /// the gradient of updates_t is the output's gradient at row i, column ids_t.
     ///
     /// ```
     /// use ndarray::array;
@@ -34,8 +35,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not have one row of floats for each sequence of `ids`, or `updates` one number for each id; at a run, if an id
-    /// is below 0 or not below D.
+    /// If `x` does not have one row of floats for each sequence of `ids`, or `updates` does not have one number for each id; at
+    /// a run, if an id is below 0 or not below D.
     pub(in crate::ops) struct SequenceScatter = sequence_scatter {}
     inputs { IDS = ids: one.without_gradient(), UPDATES = updates: one, X = x: one }
     outputs { OUT = out: one }
@@ -99,7 +100,7 @@ impl Op for SequenceScatter {
     }
 }
 
-/// Returns the column that the id of a row names; an error if it is not below `width`.
+/// Returns the id of a row as a column number; an error unless the id is at least 0 and below `width`.
 fn column(ids: &Ids<'_>, row: usize, width: usize) -> Result<usize> {
     let id = ids.get(row);
     index(id, width).ok_or_else(|| Error::new("id", below(width), id.to_string()).row(row))

@@ -18,18 +18,18 @@ use crate::ops::lookup::ids::{Ids, check, ids};
 use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
-// `offset` and `length` come before `x`, because an error names the sequence by its row in the first input.
+// The inputs `offset` and `length` are declared before `x`, because an error at a sequence names a row of the first input.
 operator! {
     /// Cuts `length` rows, starting at row `offset`, out of each sequence of `x`'s last level.
     ///
-    /// Sequence i of the output is the rows offset_i .. offset_i + length_i of sequence i of the last level, which has n rows.
-    /// If 0 ≤ offset_i, 0 ≤ length_i and offset_i + length_i ≤ n do not all hold, the run fails and names the sequence. A
-    /// length of 0 gives an empty sequence. `offset` and `length` are whole numbers, one for each sequence. The output has x's
-    /// levels above the last one, and a last level of the lengths in `length`. `x` may have any dtype. The gradient of the rows
-    /// that are not cut out is 0.
+    /// Sequence i of the output has the rows from offset_i to offset_i + length_i − 1 of sequence i of x. If offset_i or
+    /// length_i is negative, or offset_i + length_i is above the number of rows of sequence i, the run fails and names the
+    /// sequence. A length of 0 gives an empty sequence. `offset` and `length` hold one whole number for each sequence of the
+    /// last level of x. The output has the levels of x above the last one, and a new last level with the lengths in `length`.
+    /// `x` may have any dtype. The gradient of x is 0 in the rows that are not in the output.
     ///
     /// The operator computes the offsets of the last level from the numbers in `length` (`Op::levels`). So in a step block
-    /// `offset` and `length` must not depend on a memory; x may.
+    /// `offset` and `length` must not depend on a memory, but x may depend on a memory.
     ///
     /// ```
     /// use ndarray::array;
@@ -49,7 +49,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `offset` and `length` do not hold one whole number for each of the sequences, or `x` has no LoD; in a step block, if
+    /// If `offset` and `length` do not hold one whole number for each sequence of `x`, or `x` has no LoD; in a step block, if
     /// `offset` or `length` depends on a memory.
     pub(in crate::ops) struct SequenceSlice = sequence_slice {}
     inputs { OFFSET = offset: one.without_gradient(), LENGTH = length: one.without_gradient(), X = x: one }
@@ -119,7 +119,7 @@ impl Op for SequenceSlice {
     }
 }
 
-/// Makes an offset and a length for each sequence: `piece` returns both for the sequence's number of rows.
+/// Makes an offset and a length for each sequence: `piece` maps the number of rows of a sequence to its offset and length.
 fn pieces(lod: &Lod, piece: impl Fn(usize) -> (usize, usize)) -> (Array1<i64>, Array1<i64>) {
     let pieces = lod.offsets().windows(2).map(|pair| piece(pair[1] - pair[0]));
     let (offset, length): (Vec<i64>, Vec<i64>) = pieces.map(|(o, l)| (o as i64, l as i64)).unzip();
@@ -137,7 +137,7 @@ fn bound<T: crate::tensor::Element>(
     Ok(sample.batch("offset", each(offset)?).batch("length", each(length)?))
 }
 
-/// Returns the rows that are cut out of sequence `i`, counted from the start of the sequence, which has `rows` rows.
+/// Returns the range of rows to cut out of sequence `i`, counted from the start of the sequence; `rows` is its number of rows.
 fn piece(offset: &Ids<'_>, length: &Ids<'_>, i: usize, rows: usize) -> Result<Range<usize>> {
     let (from, count) = (offset.get(i), length.get(i));
     let range = usize::try_from(from).ok().zip(usize::try_from(count).ok());
@@ -150,7 +150,8 @@ fn piece(offset: &Ids<'_>, length: &Ids<'_>, i: usize, rows: usize) -> Result<Ra
     }
 }
 
-/// Calls `each` for each sequence, with its rows in x, the rows of x that are cut out, and the first row of the output for these.
+/// Calls `each` for each sequence, with the rows of the sequence in x, the rows of x to cut out, and the first row of the
+/// output to which they are copied.
 fn each_piece(
     offset: &Ids<'_>,
     length: &Ids<'_>,

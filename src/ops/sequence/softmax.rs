@@ -13,7 +13,7 @@ use crate::with_float;
 operator! {
     /// Computes the softmax over the rows of each sequence of the last level; `x` has one number per row.
     ///
-    /// out_t = exp(x_t − m) / Σ_u exp(x_u − m), over the rows u of the same sequence, where m is the maximum of x in the
+    /// out_t = exp(x_t − m) / Σ_u exp(x_u − m), where u are the rows of the sequence of row t, and m is the maximum of x in the
     /// sequence. The output keeps the LoD of x; an empty sequence stays empty.
     ///
     /// ```
@@ -29,7 +29,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD, is wider than one number, or does not hold floats.
+    /// If `x` has no LoD, has more than one number per row, or does not hold floats.
     pub(in crate::ops) struct SequenceSoftmax = sequence_softmax {}
     inputs { X = x: one }
     outputs { OUT = out: one }

@@ -14,14 +14,14 @@ use crate::tensor::Variable;
 use crate::with_float;
 
 operator! {
-    /// Computes the mean of the k largest numbers in each column of each sequence, for every k in `counts`; the results are side
-    /// by side.
+    /// Computes the mean of the k largest numbers in each column of each sequence, for every k in `counts`. The means for all k
+    /// are side by side in one row per sequence.
     ///
-    /// out_s = [m_k1, m_k2, …], each of D numbers: m_k of column c is the mean of the min(k, n) largest of x_tc over the n rows
-    /// of sequence s of the last level. So k = 1 gives the maximum, and k ≥ n gives the mean. Among equal numbers the first
-    /// counts as larger; NaN is larger than any number. An empty sequence gives `pad_value` in every column and passes no
-    /// gradient. Else each of the largest numbers gets the gradient of m_k, divided by min(k, n). The output has the LoD of x
-    /// without its last level.
+    /// out_s = [m_k1, m_k2, …] for sequence s, where each m_k has D numbers: column c of m_k is the mean of the min(k, n)
+    /// largest numbers x_tc over the n rows t of the sequence. So k = 1 gives the maximum, and k ≥ n gives the mean. Of equal
+    /// numbers, the number in the earlier row counts as larger; NaN counts as larger than any number. An empty sequence gives
+    /// `pad_value` in every column and passes no gradient. In a sequence with rows, each of the min(k, n) largest numbers gets
+    /// the gradient of m_k, divided by min(k, n). The output has the LoD of x without its last level.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -56,7 +56,7 @@ fn some(attributes: &Attributes, name: &str) -> Result<Vec<usize>> {
     Ok(counts)
 }
 
-/// Scratch: the rows of the largest numbers of a column, the largest number first.
+/// Scratch memory: the numbers of the rows with the largest numbers of a column, the largest number first.
 #[derive(Default)]
 struct Largest(Vec<usize>);
 
@@ -104,7 +104,7 @@ impl Op for SequenceTopkPool {
     }
 }
 
-/// Finds the rows of the `count` largest numbers of a column, the largest number first.
+/// Writes the numbers of the rows that have the `count` largest numbers of a column to `chosen`, the largest number first.
 fn choose<T: Float>(
     x: View<'_, T>,
     rows: Range<usize>,
@@ -115,7 +115,7 @@ fn choose<T: Float>(
     chosen.clear();
     for row in rows {
         let value = x.row(row)[column];
-        // After numbers that are equally large, so that the first one comes first.
+        // A number is inserted after equal numbers, so that the earlier row is first among rows with equal numbers.
         let at =
             chosen.iter().position(|&other| exceeds(value, x.row(other)[column])).unwrap_or(chosen.len());
         if at < count {
@@ -162,7 +162,8 @@ impl SequenceTopkPool {
         for (rows, dout) in sequences.iter().zip(dout.iter()) {
             for column in 0..x.width() {
                 choose(x, rows.clone(), column, self.most(), chosen);
-                // The terms of all counts are summed before they are added to dx, because dx may hold an earlier value.
+                // The gradients for all k are summed before the sum is added to dx, because dx may already hold the gradient of
+                // another use of x.
                 for (place, &row) in chosen.iter().enumerate() {
                     let shares = self.counts.iter().enumerate().filter(|&(_, &count)| place < count);
                     let sum = shares.fold(T::ZERO, |sum, (k, &count)| {

@@ -1,4 +1,4 @@
-//! `sequence_unpad_as`: removes padding; the lengths are those in the LoD of another variable.
+//! `sequence_unpad_as`: removes the padding of sequences; the LoD of another variable has the lengths of the sequences.
 
 use ndarray::{Array2, Array3};
 
@@ -17,11 +17,11 @@ use crate::with_float;
 operator! {
     /// Removes the padding of padded sequences; sequence s becomes as long as sequence s of `y`'s last level.
     ///
-    /// Sequence s of the output is the first n_s positions of row s of x, with x of shape `[sequences, positions, …]` and n_s the
-    /// length of y's sequence s. The output has y's LoD (the same `Arc`), so operators can combine it with y row by row. x has
-    /// y's LoD without its last level. Only the LoD of y is read. `x` may have any dtype; the gradient of the positions after a
-    /// sequence is 0. Use this operator, not [`sequence_unpad`](Self::sequence_unpad), if a variable with these sequences exists
-    /// already.
+    /// x has the shape `[sequences, positions, …]`. Sequence s of the output is the first n_s positions of row s of x, where
+    /// n_s is the length of sequence s of y. The output has the LoD of y (the same `Arc`), so operators can combine the output
+    /// with y row by row. x has the LoD of y without its last level. The operator reads the LoD of y, not its numbers. `x` may
+    /// have any dtype. The gradient of x is 0 at the positions after the end of a sequence. Use `sequence_unpad_as`, not
+    /// [`sequence_unpad`](Self::sequence_unpad), if a variable with the LoD of the output already exists.
     ///
     /// ```
     /// use ndarray::array;
@@ -37,8 +37,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `y` has no LoD, or `x` has fewer than two dimensions or not one row for each sequence of `y`; at a run, if a sequence
-    /// of `y` has more rows than a row of `x` has positions.
+    /// If `y` has no LoD, or `x` has fewer than two dimensions or does not have one row for each sequence of `y`; at a run, if
+    /// a sequence of `y` has more rows than a row of `x` has positions.
     pub(in crate::ops) struct SequenceUnpadAs = sequence_unpad_as {}
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }
@@ -96,7 +96,7 @@ impl Op for SequenceUnpadAs {
     }
 }
 
-/// Checks that the `length` of sequence `i` is at most the number of positions in a row.
+/// Checks that the length `length` of sequence `i` is at most the number of positions in a row of `x`.
 fn fits(i: usize, length: usize, places: usize) -> Result<()> {
     if length > places {
         let expected = format!("at most {places}, the places of a row of `x`");
@@ -105,7 +105,7 @@ fn fits(i: usize, length: usize, places: usize) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of positions in a row of `x`.
+/// Returns the number of positions in a row of `x`, its second dimension.
 fn places(x: &Spec) -> usize {
     x.shape.get(1).and_then(|places| places.known()).unwrap_or(0)
 }

@@ -1,17 +1,17 @@
-//! Finds the entries of a sparse matrix whose columns are in a set of ids, such as the numbers of selected rows.
+//! Finds the entries of a sparse matrix that have columns in a set of ids, such as the numbers of selected rows.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::sparse::CsrView;
 use crate::kernels::{Assign, Float, View};
 use crate::operator::{CsrBuffer, RowBuffer, RowValue};
 
-/// Entries of a matrix with renumbered columns: the new column is the index of the old column in an ascending list of ids. The
-/// memory is kept from call to call.
+/// Entries of a sparse matrix with renumbered columns: the new column of an entry is the index of its old column in an
+/// ascending list of ids. The memory is kept from call to call.
 pub(in crate::ops) struct RenumberedColumns<T> {
     indptr: Vec<i64>,
     places: Vec<i64>,
     values: Vec<T>,
-    /// The indices of these entries among all entries of the matrix.
+    /// The indices of the renumbered entries among all entries of the matrix.
     entries: Vec<usize>,
     ids: usize,
     numbers: Vec<T>,
@@ -25,7 +25,8 @@ impl<T> Default for RenumberedColumns<T> {
 }
 
 impl<T: Float> RenumberedColumns<T> {
-    /// Finds the entries of `x` whose columns are in `ids`. `ids` and the columns of each row of `x` must ascend.
+    /// Finds the entries of `x` with a column in `ids`, and renumbers their columns. `ids` and the columns of each row of `x`
+    /// must ascend.
     pub(in crate::ops) fn find(&mut self, x: CsrView<'_, T>, ids: &[i64]) {
         self.ids = ids.len();
         self.indptr.clear();
@@ -55,8 +56,8 @@ impl<T: Float> RenumberedColumns<T> {
         CsrView::new(self.ids, &self.indptr, &self.places, &self.values)
     }
 
-    /// Writes or adds one number for each entry of the whole matrix: for the entries that were found, the numbers that `fill`
-    /// writes, in order; for all other entries, 0.
+    /// Writes or adds to `to` one number for each entry of the whole matrix. The numbers of the renumbered entries are written
+    /// by `fill`, in the order of the entries; the number of every other entry is 0.
     pub(in crate::ops) fn at_entries(
         &mut self,
         to: &mut [T],
@@ -74,18 +75,18 @@ impl<T: Float> RenumberedColumns<T> {
     }
 }
 
-/// Returns the sparse matrix of a slot, which the declared kernels of the operator guarantee.
+/// Returns the sparse matrix of a slot; the operator's declared kernels guarantee that the slot has a sparse matrix.
 ///
 /// # Errors
-/// If the operand has another storage.
+/// If the operand is not a sparse matrix.
 pub(in crate::ops) fn given(csr: Option<&CsrBuffer>) -> Result<&CsrBuffer> {
     csr.ok_or_else(|| Error::of(ErrorKind::Program, "operand", "a sparse matrix", "another storage"))
 }
 
-/// Returns the values of selected rows; an empty view if there are no rows, since their dtype may be unknown.
+/// Returns the values of selected rows as a view. Without rows, the dtype may be unknown, so the view is empty.
 ///
 /// # Errors
-/// If the rows hold another dtype.
+/// If the dtype of the rows is not `T`.
 pub(in crate::ops) fn values<T: RowValue>(rows: &RowBuffer, width: usize) -> Result<View<'_, T>> {
     if rows.ids().is_empty() { Ok(View::new(&[], 0, width)) } else { rows.values::<T>() }
 }

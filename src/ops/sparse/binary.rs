@@ -1,16 +1,16 @@
-//! `add`, `sub`, `mul`, `div`, `maximum`, `minimum` of two variables of which at least one is sparse.
+//! The operators `add`, `sub`, `mul`, `div`, `maximum` and `minimum` on two variables of which at least one is sparse.
 //!
 //! | x, y | result |
 //! |---|---|
 //! | csr and csr, selected rows and selected rows | the same storage: what x or y stores, for `mul` what both store |
 //! | one sparse, one dense | for `mul`, and for `div` by a dense y: as the sparse operand is stored; else dense |
 //!
-//! coo has the memory layout of csr; the result of a csr and a coo operand is csr. A dense operand may be broadcast as in a dense
-//! operation: a vector over the rows, one number over everything, one number per row over the columns. A sparse operand is not
-//! broadcast.
+//! A coo matrix has the memory layout of a csr matrix; the result of a csr and a coo operand is csr. A dense operand may be
+//! broadcast: a vector to all rows, a single number to all rows and columns, one number per row to all columns. A sparse
+//! operand cannot be broadcast.
 //!
-//! Numbers that are not stored are 0, and `mul` and `div` skip them: 0 · ∞ and 0 / 0, which are NaN among dense
-//! variables, are not computed here. A sparse operand has a gradient at its stored numbers only; a dense operand has a
+//! Numbers that a sparse operand does not store are 0, and `mul` and `div` skip these zeros: they do not compute the NaN that 0
+//! · ∞ and 0 / 0 give for dense operands. A sparse operand has a gradient at its stored numbers only; a dense operand has a
 //! dense gradient.
 
 use crate::error::Result;
@@ -29,20 +29,20 @@ use super::meet::{
 };
 use super::samples::of_two;
 
-/// The slots of all operators in this file.
+/// Slot numbers of `x`, `y` and `out`, in all operators of this file.
 const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;
 
-/// A [`Function`] with kernels for sparse variables.
+/// A [`Function`] of two arguments that has kernels for sparse variables.
 pub(in crate::ops) trait OnSparse: Function {
-    /// The arguments that make the result 0 if they are 0.
+    /// The arguments that make the result 0 if one of them is 0.
     const ZEROS: Zeros;
-    /// The declaration of the operator on sparse variables.
+    /// The declaration of this function's operator on sparse variables.
     const DECLARATION: &'static Declaration;
 }
 
-/// A [`Function`] of two variables that are not both dense, as an operator.
+/// The operator that applies a [`Function`] to two variables of which at least one is sparse.
 pub(in crate::ops) struct SparseBinary<F>(F);
 
 impl<F: OnSparse> DeclaredOp for SparseBinary<F> {
@@ -59,7 +59,7 @@ impl<F: OnSparse> DeclaredOp for SparseBinary<F> {
     }
 }
 
-/// Returns the storage of the result.
+/// Returns the storage of the result of operands with the storages `x` and `y`.
 fn storage(zeros: Zeros, x: StorageKind, y: StorageKind) -> StorageKind {
     match (x, y) {
         (StorageKind::Dense, y) if zeros.of(Y) => y,
@@ -83,7 +83,7 @@ impl<F: OnSparse> Op for SparseBinary<F> {
         let [this, other] = [&inputs[wrt][0], &inputs[1 - wrt][0]];
         let reads = Gradient::reading(F::READS[wrt]);
         if this.storage != StorageKind::Dense {
-            // The gradient has the positions of this input's entries.
+            // The gradient of a sparse input has numbers at the entries of the input, so it reads the input.
             return reads.input(wrt);
         }
         let whole = (this.rows(), this.width()) == (other.rows(), other.width());
@@ -138,7 +138,8 @@ fn forward<T: RowValue>(run: &mut Forward<'_>, zeros: Zeros, value: Combine<T>) 
     }
 }
 
-/// Computes the dense result f(sparse, dense) of a sparse operand, in slot `sparse`, and a dense operand.
+/// Computes the dense result f(sparse, dense), where the slot `sparse` has the sparse operand and the other slot the dense
+/// operand.
 fn dense<T: RowValue>(run: &mut Forward<'_>, sparse: usize, f: MeetKernel<T>) -> Result<()> {
     let (out, dense, threads) = (run.output::<T>(OUT)?, run.input::<T>(1 - sparse)?, run.run().threads);
     let zero = [T::ZERO];
@@ -147,7 +148,8 @@ fn dense<T: RowValue>(run: &mut Forward<'_>, sparse: usize, f: MeetKernel<T>) ->
     Ok(())
 }
 
-/// Computes f(this, other) as selected rows, where `this` is the selected rows in `slot`, and `other` the other operand.
+/// Computes the result f(this, other) as selected rows, where `this` is the operand in `slot`, stored as selected rows, and
+/// `other` is the other operand.
 fn rows<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: MeetKernel<T>) -> Result<()> {
     run.fill_rows(OUT, |run, out| {
         let Some(x) = run.rows(slot) else { return Ok(()) };
@@ -177,7 +179,7 @@ fn rows<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: MeetKe
     })
 }
 
-/// Merges two ascending lists: returns each number once, in ascending order, and whether both lists contain it.
+/// Merges two ascending lists: returns each number once, in ascending order, with whether both lists contain the number.
 fn merged<'a>(x: &'a [i64], y: &'a [i64]) -> impl Iterator<Item = (i64, bool)> + 'a {
     let (mut i, mut j) = (0, 0);
     std::iter::from_fn(move || {
@@ -192,7 +194,8 @@ fn merged<'a>(x: &'a [i64], y: &'a [i64]) -> impl Iterator<Item = (i64, bool)> +
     })
 }
 
-/// Computes f(this, other) as a sparse matrix, where `this` is the sparse matrix in `slot`, and `other` the other operand.
+/// Computes the result f(this, other) as a sparse matrix, where `this` is the operand in `slot`, a sparse matrix, and `other`
+/// is the other operand.
 fn entries<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: MeetKernel<T>) -> Result<()> {
     let threads = run.run().threads;
     run.fill_csr(OUT, |run, out| {
@@ -215,8 +218,8 @@ fn entries<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: Mee
     })
 }
 
-/// Computes the gradient of the operand in `slot`: `slope` is the kernel of the derivative by this operand, which reads the slots
-/// in `reads`.
+/// Computes the gradient of the operand in `slot`. The kernel `slope` computes the derivative by this operand, and reads the
+/// slots in `reads`.
 fn gradient<T: RowValue>(
     run: &mut Backward<'_>,
     slot: usize,
@@ -239,8 +242,8 @@ fn gradient<T: RowValue>(
     outcome
 }
 
-/// Returns the dense operand in `slot`, or one zero if the kernel does not read it, because its buffer may be overwritten by
-/// then.
+/// Returns the dense operand in `slot`, or one zero if the kernel does not read the operand: the buffer of an operand that no
+/// kernel reads may be overwritten before the backward pass.
 fn read<'z, T: RowValue>(
     run: &Backward<'z>,
     reads: ReadSlots,
@@ -250,7 +253,7 @@ fn read<'z, T: RowValue>(
     if reads.has_input(slot) { run.input::<T>(slot) } else { Ok(View::new(zero, 1, 1)) }
 }
 
-/// Computes the gradient of a sparse operand at its stored numbers: f(this, other, g), with g the output's gradient.
+/// Computes the gradient of a sparse operand at its stored numbers: f(this, other, g), where g is the gradient of the output.
 fn of_stored<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
@@ -289,15 +292,15 @@ fn of_stored<T: RowValue>(
         if g.len() == to.len() {
             f.put(x, other, g, to, assign);
         } else if assign == Assign::Write {
-            // The output does not store this row, so its gradient is 0.
+            // The output does not store this row, so the gradient of the row is 0.
             to.fill(T::ZERO);
         }
     }
     Ok(())
 }
 
-/// Computes the gradient of a dense operand if the result is sparse: f(other, this, g) at the result's stored numbers, 0 at all
-/// others.
+/// Computes the gradient of a dense operand if the result is sparse: f(other, this, g) at the positions that the result stores,
+/// and 0 elsewhere.
 fn at_stored<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
@@ -314,7 +317,7 @@ fn at_stored<T: RowValue>(
     let own_rows = to.rows() > 1;
     let place = |i: usize| if own_rows { i } else { 0 };
     if let Some(g) = run.output_gradient_csr(OUT) {
-        // The result has entries at the positions of the other operand's entries.
+        // The sparse result has entries at the positions of the entries of the other operand, which is sparse.
         let others = run.csr(1 - slot).map(|other| other.values::<T>()).transpose()?;
         let values = g.values::<T>()?;
         let (mut there, mut terms) = ([T::ZERO; MANY], [T::ZERO; MANY]);
@@ -395,8 +398,9 @@ fn everywhere<T: RowValue>(
     Ok(())
 }
 
-/// Declares the operators on sparse variables. Each has the function, its kind, the dense operator's kind, the arguments whose
-/// zeros make it 0, the combinations of storages, a text about the result, and an example: a second operand and the result.
+/// Declares the binary operators on sparse variables. A line has the function, the kind of the sparse operator, the kind of the
+/// dense operator, the arguments that make the result 0 if they are 0, the combinations of storages, a text about the result,
+/// and an example: a second operand and the result.
 macro_rules! on_sparse {
     ($($type:ident = $kind:literal of $of:literal, $zeros:ident, $kernels:expr, $about:literal, $y:literal => $values:literal;)*) => {$(
         impl OnSparse for arithmetic::$type {

@@ -1,4 +1,4 @@
-//! `concat` and `slice` on the columns of csr matrices.
+//! The operators `concat` and `slice` on the columns of csr matrices.
 
 use super::among::given;
 use crate::error::{Error, Result};
@@ -10,12 +10,12 @@ use crate::operator::{
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
 
-/// The slots of both operators.
+/// Slot numbers of `x` and `out`, in both operators of this file.
 const X: usize = 0;
 const OUT: usize = 0;
 
 operator! {
-    /// `concat` of csr rows: `out_i = [x⁰_i, x¹_i, …]`, csr.
+    /// Concatenates the columns of csr matrices, row by row: `out_i = [x⁰_i, x¹_i, …]`, as csr.
     ///
     /// ```
     /// use ndarray::array;
@@ -31,7 +31,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If there are no variables, or their rows or dtypes differ.
+    /// If there are no variables, or if two variables have different rows or dtypes.
     pub(in crate::ops) struct SparseConcat = sparse_concat {}
     inputs { X = x: many }
     kernels { [CSR] }
@@ -93,7 +93,8 @@ impl Op for SparseConcat {
                     let Some(dout) = run.output_gradient_csr(OUT) else { return Ok(()) };
                     let (dout, x) = (dout.view::<T>()?, given(run.csr_at(X, k))?);
                     for (row, part) in x.indptr().windows(2).enumerate() {
-                        // In each row, the entries of earlier variables come first.
+                        // In each row of the output, the entries of the variables 0 to k − 1 are before the entries of variable
+                        // k.
                         let mut from = 0;
                         for before in 0..k {
                             let indptr = given(run.csr_at(X, before))?.indptr();
@@ -125,7 +126,7 @@ impl Op for SparseConcat {
 }
 
 operator! {
-    /// `slice` of csr rows: out_ij = x_i,from+j, as csr.
+    /// Slices columns `from` to `to` − 1 out of a csr matrix: out_ij = x_i,from+j, as csr.
     ///
     /// ```
     /// use ndarray::array;
@@ -149,7 +150,7 @@ operator! {
 }
 
 impl SparseSlice {
-    /// Returns the entries of a row whose columns are in the sliced range; `columns` must ascend.
+    /// Returns the range of the entries of a row that have columns in the sliced range; `columns` must ascend.
     fn part(&self, columns: &[i64]) -> std::ops::Range<usize> {
         let below = |limit: usize| columns.partition_point(|&column| (column as usize) < limit);
         below(self.from)..below(self.to)
@@ -199,7 +200,7 @@ impl Op for SparseSlice {
                     let entries = pair[0] as usize..pair[1] as usize;
                     let part = self.part(&x.indices()[entries.clone()]);
                     let dx = &mut dx[entries];
-                    // All other entries have the gradient 0: zeros are already written, or nothing is added.
+                    // The entries outside of the slice have the gradient 0, so their numbers in dx are not changed.
                     assign.put_row(&mut dx[part], dout.row(row).1);
                 }
                 Ok(())

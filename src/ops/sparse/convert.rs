@@ -1,4 +1,4 @@
-//! `to_dense`, `to_csr`, `to_selected_rows`: convert a variable to another storage with the same numbers.
+//! `to_dense`, `to_csr`, `to_selected_rows`: convert a variable to another storage without changing its numbers.
 
 use ndarray::array;
 
@@ -13,12 +13,13 @@ use crate::operator::{
 use crate::tensor::{Coo, Csr, SelectedRows, StorageKind, Variable};
 use crate::with_float;
 
-/// The slots of all operators in this file.
+/// Slot numbers of `x` and `out`, in all operators of this file.
 const X: usize = 0;
 const OUT: usize = 0;
 
 operator! {
-    /// Converts `x` of any storage to dense: numbers that `x` does not store become 0. Rows and LoD are kept.
+    /// Converts `x` of any storage to dense: numbers that `x` does not store become 0. The output has the rows and the LoD of
+    /// `x`.
     ///
     /// The gradient of a sparse `x` is the output's gradient at the stored numbers of `x`. If the builder appended `to_dense` by
     /// itself, the attribute `fallback` names the operator and the slot that needed a dense input
@@ -111,7 +112,7 @@ impl Op for ToDense {
     }
 }
 
-/// Adds entries to a dense matrix at their positions.
+/// Adds the entries of a csr matrix to a dense matrix, each at the position of the entry.
 pub(in crate::ops) fn add_entries<T: Float>(
     indptr: &[i64],
     indices: &[i64],
@@ -138,7 +139,7 @@ pub(in crate::ops) fn add_rows<T: RowValue>(rows: &RowBuffer, mut out: ViewMut<'
     Ok(())
 }
 
-/// Writes or adds the numbers of a dense matrix at the entry positions of a csr matrix.
+/// Writes or adds to `to` the numbers of the dense matrix `from` at the entries of the csr matrix `x`.
 pub(in crate::ops) fn at_entries<T: Float>(x: &CsrBuffer, from: View<'_, T>, to: &mut [T], assign: Assign) {
     for (row, pair) in x.indptr().windows(2).enumerate() {
         let (from, entries) = (from.row(row), pair[0] as usize..pair[1] as usize);
@@ -148,7 +149,7 @@ pub(in crate::ops) fn at_entries<T: Float>(x: &CsrBuffer, from: View<'_, T>, to:
     }
 }
 
-/// Writes or adds the rows of a dense table that are selected in `x`.
+/// Writes or adds to `to` the rows of the dense table `from` that `x` selects.
 pub(in crate::ops) fn at_rows<T: Float>(x: &RowBuffer, from: View<'_, T>, to: &mut [T], assign: Assign) {
     for (&id, to) in x.ids().iter().zip(to.chunks_exact_mut(x.width().max(1))) {
         assign.put_row(to, from.row(id as usize));
@@ -156,7 +157,8 @@ pub(in crate::ops) fn at_rows<T: Float>(x: &RowBuffer, from: View<'_, T>, to: &m
 }
 
 operator! {
-    /// Converts `x` to csr: every number of a dense `x` that is not 0 becomes an entry. Rows and LoD are kept.
+    /// Converts `x` to csr: every number of a dense `x` that is not 0 becomes an entry. The output has the rows and the LoD of
+    /// `x`.
     ///
     /// The gradient of a dense `x` is the output's gradient where the output stores a number, and 0 elsewhere.
     ///
@@ -235,7 +237,7 @@ impl Op for ToCsr {
                 let Some(dout) = run.output_gradient_csr(OUT) else { return Ok(()) };
                 let dout = dout.values::<T>()?;
                 match run.rows(X) {
-                    // Zeros are not entries of the output, so they get no gradient.
+                    // The zeros of x are not entries of the output, so they get no gradient.
                     Some(x) => {
                         let mut next = dout.iter();
                         for (dx, &x) in dx.iter_mut().zip(x.values::<T>()?.iter().flatten()) {
@@ -262,7 +264,7 @@ impl Op for ToCsr {
     }
 }
 
-/// Appends an entry for each number that is not 0, row by row.
+/// Appends to `out` an entry for each number of a dense matrix that is not 0, row by row.
 fn entries_of<'a, T: RowValue>(rows: impl Iterator<Item = &'a [T]>, columns: usize, out: &mut CsrBuffer) {
     let out = out.fill::<T>(columns);
     out.indptr.push(0);
@@ -275,14 +277,14 @@ fn entries_of<'a, T: RowValue>(rows: impl Iterator<Item = &'a [T]>, columns: usi
     }
 }
 
-/// Appends an entry for each number that is not 0 in selected rows without duplicates.
+/// Appends to `out` an entry for each number other than 0 in selected rows, which must not have duplicate row numbers.
 fn entries_of_rows<T: RowValue>(x: &RowBuffer, columns: usize, out: &mut CsrBuffer) -> Result<()> {
     let out = out.fill::<T>(columns);
     room_for_rows(out.indptr, x.height())?;
     out.indptr.push(0);
     if !x.ids().is_empty() {
         for (&id, row) in x.ids().iter().zip(x.values::<T>()?.iter()) {
-            // Rows that are not selected are empty.
+            // Rows of the table that are not selected become empty rows of the csr matrix.
             out.indptr.resize(id as usize + 1, out.indices.len() as i64);
             for (column, &x) in row.iter().enumerate().filter(|(_, x)| **x != T::ZERO) {
                 out.indices.push(column as i64);
@@ -295,8 +297,8 @@ fn entries_of_rows<T: RowValue>(x: &RowBuffer, columns: usize, out: &mut CsrBuff
 }
 
 operator! {
-    /// Converts `x` to selected rows: the rows of a dense `x` with a number other than 0 are stored. `x` is a table of known
-    /// height, not a batch.
+    /// Converts `x` to selected rows: of a dense `x`, the output stores the rows that have a number other than 0. `x` is a
+    /// table of known height, not a batch.
     ///
     /// The gradient of a dense `x` is the output's gradient in the rows that the output stores, and 0 elsewhere.
     ///
@@ -389,7 +391,7 @@ impl Op for ToSelectedRows {
                 let values = dout.values::<T>()?;
                 match run.csr(X) {
                     Some(x) => {
-                        // The rows of x that have entries are the stored rows of the output, in the same order.
+                        // The stored rows of the output are the rows of x that have entries, in the order of x.
                         let mut rows = values.iter();
                         for pair in x.indptr().windows(2).filter(|p| p[0] < p[1]) {
                             let Some(row) = rows.next() else { break };

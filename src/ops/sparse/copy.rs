@@ -1,4 +1,4 @@
-//! `assign` and `cast` of sparse variables: copies of the stored numbers.
+//! The operators `assign` and `cast` on sparse variables, which copy the stored numbers.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Assign;
@@ -13,13 +13,13 @@ use crate::with_float;
 use super::entrywise::numbers;
 use super::samples::of_storages;
 
-/// The slots of all operators in this file.
+/// Slot numbers of `x` and `out`, in both operators of this file.
 const X: usize = 0;
 const OUT: usize = 0;
 
 operator! {
-    /// [`assign`](crate::Builder::assign) of a csr, coo or selected-rows `x`: a copy, stored as `x` is. A call of `assign` with a
-    /// variable in one of these storages appends this operator.
+    /// Copies a csr, coo or selected-rows `x`; the copy has the storage of `x`. A call of [`assign`](crate::Builder::assign)
+    /// with a sparse variable appends `sparse_assign`.
     ///
     /// ```
     /// use ndarray::array;
@@ -71,8 +71,8 @@ impl Op for SparseAssign {
 }
 
 operator! {
-    /// [`cast`](crate::Builder::cast) of a csr, coo or selected-rows `x` to f32 or f64, stored as `x` is. A call of `cast` with a
-    /// variable in one of these storages appends this operator.
+    /// Casts a csr, coo or selected-rows `x` to f32 or f64; the output has the storage of `x`. A call of
+    /// [`cast`](crate::Builder::cast) with a sparse variable appends `sparse_cast`.
     ///
     /// ```
     /// use ndarray::array;
@@ -95,7 +95,7 @@ operator! {
     outputs { OUT = out: one }
 }
 
-/// Reads the dtype of a sparse variable, f32 or f64.
+/// Reads the attribute with the dtype of the output; a dtype other than f32 or f64 is an error.
 fn float(attributes: &Attributes, name: &str) -> Result<DType> {
     let dtype = <DType as crate::operator::attributes::Attribute>::read(attributes, name)?;
     if matches!(dtype, DType::F32 | DType::F64) {
@@ -130,14 +130,14 @@ impl Op for SparseCast {
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = of_storages(&SparseCast { dtype: DType::F64 }.attributes(), &Ok)?;
-        // f32 is too coarse for a check of the gradient by differences.
+        // f32 is too coarse to check the gradient of a cast by finite differences.
         let to_f32 = SparseCast { dtype: DType::F32 }.attributes();
         samples.extend(of_storages(&to_f32, &|sample| Ok(sample.without_gradient()))?);
         Ok(samples)
     }
 }
 
-/// Copies the stored numbers of `x` as another type.
+/// Copies `x` to the output, with the stored numbers converted from `T` to `U`.
 fn copy<T: RowValue, U: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     let convert = |x: &[T], out: &mut [U]| {
         out.iter_mut().zip(x).for_each(|(out, x)| *out = U::from_f64(x.to_f64()));
@@ -158,7 +158,7 @@ fn copy<T: RowValue, U: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     })
 }
 
-/// Computes the gradient of a copy.
+/// Computes the gradient of `x` from the gradient of its copy, converted from `U` to `T`.
 fn copy_back<T: RowValue, U: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     run.fill_gradient::<T>(X, 0, |run, dx, assign: Assign| {
         let dout = numbers::<U>(run.output_gradient_csr(OUT), run.output_gradient_rows(OUT))?;

@@ -1,4 +1,4 @@
-//! `dot` and `matmul` with a sparse matrix on the left.
+//! The products `dot` and `matmul` with a sparse matrix as the left factor.
 
 use ndarray::array;
 
@@ -18,14 +18,14 @@ use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
 use crate::{builder_methods, operator};
 
-/// The slots of both operators.
+/// Slot numbers of `x`, `y` and `out`, in both operators of this file.
 const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;
 
 operator! {
-    /// Multiplies csr rows `x`, `[rows, k]`, by a constant `y`, `[k, n]`, in any storage, or by a dense vector `[k]`, which gives
-    /// one number per row: out = x · y. See [`Builder::dot`](crate::Builder::dot).
+    /// Multiplies csr rows `x` `[rows, k]` by a constant matrix `y` `[k, n]` in any storage, or by a dense constant vector
+    /// `[k]`: out = x · y. The product with a vector has one number per row. See [`Builder::dot`](crate::Builder::dot).
     ///
     /// ```
     /// use ndarray::array;
@@ -45,7 +45,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit.
+    /// If the width of `x` is not the height of `y`, or if `y` has rows of the batch.
     pub(in crate::ops) struct Dot = dot {}
     inputs { X = x: one, Y = y: one }
     kernels { [CSR, DENSE], [CSR, CSR], [CSR, ROWS] }
@@ -53,15 +53,16 @@ operator! {
 }
 
 builder_methods! { DotProduct, Builder, Var;
-    /// Multiplies the rows of `x`, `[rows, k]`, by a constant matrix `y`, `[k, n]`: out = x · y. The output keeps the LoD of `x`.
+    /// Multiplies the rows of `x`, `[rows, k]`, by a constant matrix `y`, `[k, n]`: out = x · y. The output has the LoD of `x`.
     ///
-    /// For a csr `x`, the result is dense if `y` is dense or selected rows. If `y` is csr or coo, the result is csr, with an
-    /// entry wherever at least one product of two entries contributes, even if the sum is 0. A dense `y` may be a vector `[k]`:
-    /// then the result has one number per row, `[rows, 1]`. For a dense `x`, this is [`product`](Builder::product).
+    /// For a csr `x`, the result is dense if `y` is dense or selected rows. If `y` is csr or coo, the result is csr. The result
+    /// has an entry wherever at least one product of two entries contributes, even if the sum of the products is 0. A dense `y`
+    /// may be a vector `[k]`: then the result has one number per row, `[rows, 1]`. For a dense `x`, `dot` is
+    /// [`product`](Builder::product).
     ///
-    /// A sparse operand has a gradient at its stored numbers only. The gradient of a dense matrix `y` is selected rows, one per
-    /// column that occurs in `x`. Only stored numbers are multiplied, so an infinite or NaN number in `y` has no effect where `x`
-    /// has no entry.
+    /// A sparse operand has a gradient at its stored numbers only. The gradient of a dense matrix `y` is stored as selected
+    /// rows: one row for each column of `x` that has entries. Only stored numbers are multiplied, so an infinite or NaN number
+    /// in `y` has no effect where `x` has no entry.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -73,7 +74,7 @@ builder_methods! { DotProduct, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, or `y` is not a constant.
+    /// If the width of `x` is not the height of `y`, or if `y` is not a constant.
     pub fn dot(&self, x: Var, y: Var) -> Var {
         if self.spec(x).is_some_and(|x| x.storage == crate::tensor::StorageKind::Dense) {
             return self.product(x, y, None);
@@ -83,8 +84,8 @@ builder_methods! { DotProduct, Builder, Var;
 }
 
 operator! {
-    /// `matmul` with a csr matrix on the left: out = x · y, csr if `y` is csr, else dense. Neither matrix can be transposed;
-    /// [`Builder::transposed_dot`](crate::Builder::transposed_dot) multiplies a transposed csr matrix.
+    /// Matrix product with a csr matrix on the left: out = x · y. The output is csr if `y` is csr, else dense. Neither factor
+    /// can be transposed; [`Builder::transposed_dot`](crate::Builder::transposed_dot) multiplies a transposed csr matrix.
     ///
     /// ```
     /// use ndarray::array;
@@ -102,7 +103,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, or `transpose_x` or `transpose_y` is true.
+    /// If the width of `x` is not the height of `y`, or if `transpose_x` or `transpose_y` is true.
     pub(in crate::ops) struct SparseMatmul = sparse_matmul {
         transpose_x: bool => as_it_lies,
         transpose_y: bool => as_it_lies,
@@ -113,7 +114,7 @@ operator! {
     outputs { OUT = out: one }
 }
 
-/// Reads a flag that must be false.
+/// Reads `transpose_x` or `transpose_y`; returns an error if the flag is true.
 fn as_it_lies(attributes: &Attributes, name: &str) -> Result<bool> {
     match attributes.bool(name)? {
         true => Err(Error::new(format!("attribute `{name}`"), "false for sparse matrices", "true")),
@@ -121,7 +122,7 @@ fn as_it_lies(attributes: &Attributes, name: &str) -> Result<bool> {
     }
 }
 
-/// Returns the shape of a product.
+/// Infers the shape and the storage of the product x · y.
 fn shape(s: &InferShape<'_>) -> Result<Spec> {
     s.is_float(X)?;
     s.same_dtype(X, Y)?;
@@ -142,7 +143,6 @@ fn is_csr(spec: &Spec) -> bool {
     matches!(spec.storage, StorageKind::Csr | StorageKind::Coo)
 }
 
-/// Scratch of a call.
 struct Scratch<T> {
     columns: Columns<T>,
     among: RenumberedColumns<T>,
@@ -162,7 +162,7 @@ where
     }
 }
 
-/// Returns a dense factor as a matrix; a vector becomes one column.
+/// Returns the dense factor `y` as a matrix; a vector becomes a matrix of one column.
 fn column<'a, T>(y: View<'a, T>, spec: &Spec) -> View<'a, T> {
     if spec.shape.len() == 1 { View::new(y.row(0), y.width(), 1) } else { y }
 }
@@ -281,8 +281,8 @@ fn gradient(wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
     }
 }
 
-/// Estimates the cost: two operations per entry of `x` and column of the result; with two sparse factors, per entry of the
-/// result.
+/// Estimates the cost of a product. With a dense or selected-rows `y`: two operations for each entry of `x` and each column of
+/// the result.
 fn cost(work: &Work<'_>) -> Cost {
     let width = if work.stored(Y) > 0 { 1 } else { work.output(OUT).1 };
     let products = match work.pass() {
@@ -293,7 +293,7 @@ fn cost(work: &Work<'_>) -> Cost {
     Cost { flops: products * product, ..work.touched() }
 }
 
-/// Check cases with a csr `x` of five columns and `y` in every storage.
+/// Makes check cases with a csr `x` of five columns and a `y` in every storage.
 fn samples_beside(attributes: &Attributes) -> Result<Vec<CheckCase>> {
     let rows = Variable::new(SelectedRows::new(5, vec![4, 1], numbers(2, 3, 2))?, None)?;
     let mut samples = Vec::new();

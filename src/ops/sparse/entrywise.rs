@@ -1,8 +1,8 @@
 //! Functions f with f(0) = 0, applied to the stored numbers of a sparse variable: kernels of `tanh`, `relu`, `sqrt` and others
 //! for csr, coo and selected rows.
 //!
-//! out = f(x) at the entries of x, or in its selected rows. Numbers that are not stored are 0, stay 0, and have no gradient,
-//! whatever f′(0) is.
+//! out = f(x) for every stored number of x. Numbers that x does not store are 0. These zeros stay 0 and get no gradient, even
+//! if f′(0) is not 0.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Assign, View, ViewMut, helpers, join};
@@ -16,22 +16,22 @@ use crate::with_float;
 
 use super::samples::{changed, of_storages};
 
-/// The slots of all operators in this file.
+/// Slot numbers of `x` and `out`, in all operators of this file.
 const X: usize = 0;
 const OUT: usize = 0;
 
-/// The least number of numbers for which a second thread saves time.
+/// With fewer stored numbers than this, a second thread costs more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 15;
 
-/// A [`Function`] that is 0 at 0, for some functions only with certain attributes.
+/// A [`Function`] f with f(0) = 0; some functions are 0 at 0 only with certain attributes.
 pub(in crate::ops) trait KeepsZero: Function {
-    /// The declaration of the operator on sparse variables.
+    /// The declaration of this function's operator on sparse variables.
     const DECLARATION: &'static Declaration;
-    /// Returns the attributes of the check cases, with which the function is 0 at 0.
+    /// Returns attributes for the check cases, with which the function is 0 at 0.
     fn of_samples() -> Attributes;
 }
 
-/// A [`Function`] of every stored number, as an operator.
+/// The operator that applies a [`Function`] to every stored number of a sparse variable.
 pub(in crate::ops) struct Entrywise<F>(F);
 
 impl<F: KeepsZero> DeclaredOp for Entrywise<F> {
@@ -68,7 +68,7 @@ impl<F: KeepsZero> Op for Entrywise<F> {
     }
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        // The gradient has the positions of the input's entries.
+        // The gradient has numbers at the entries of the input, so it reads the input.
         let gradient = Gradient::reads_nothing().input(X);
         if F::SLOPE_FROM == SlopeSource::Output { gradient.output(OUT) } else { gradient }
     }
@@ -90,7 +90,7 @@ impl<F: KeepsZero> Op for Entrywise<F> {
 fn samples(attributes: &Attributes, positive: bool) -> Result<Vec<CheckCase>> {
     of_storages(attributes, &|mut sample| {
         let value = &mut sample.operands[0].value;
-        // The arguments avoid kinks and numbers outside of the function's domain.
+        // The arguments of the check cases avoid kinks of the function and numbers outside of its domain.
         *value = changed(value, &|x| match x {
             _ if positive => x.abs() + 0.25,
             0.0 => 0.375,
@@ -131,7 +131,7 @@ fn backward<T: RowValue>(
             SlopeSource::Input => numbers::<T>(run.csr(X), run.rows(X))?,
             SlopeSource::Output => numbers::<T>(run.output_csr(OUT), run.output_rows(OUT))?,
         };
-        // If the output has no gradient, the lengths differ and the input gets no gradient.
+        // If the output has no gradient, `dout` is shorter than `dx`, and the input gets no gradient.
         if dout.len() == dx.len() {
             slopes(function, [from, dout], dx, assign, threads);
         }
@@ -167,14 +167,14 @@ fn row_mut<T>(numbers: &mut [T]) -> ViewMut<'_, T> {
     ViewMut::new(numbers, 1, len)
 }
 
-/// Returns the index at which `len` numbers are divided, and the numbers of threads for both halves; `None` if one thread
-/// computes all.
+/// Returns the index at which `len` numbers are divided into two halves, and the number of threads for each half; `None` if one
+/// thread computes all numbers.
 fn divided(len: usize, threads: usize) -> Option<(usize, [usize; 2])> {
     let threads = helpers(len, WORTH_A_THREAD, threads);
     (threads > 1).then(|| (len / threads * (threads / 2), [threads / 2, threads - threads / 2]))
 }
 
-/// out = f(x).
+/// Computes out = f(x) for a slice of numbers, on up to `threads` threads.
 fn values<T: RowValue>(function: &dyn OverViews<T>, x: &[T], out: &mut [T], threads: usize) {
     let Some((middle, [left, right])) = divided(x.len(), threads) else {
         return function.values(row(x), row_mut(out));
@@ -184,7 +184,7 @@ fn values<T: RowValue>(function: &dyn OverViews<T>, x: &[T], out: &mut [T], thre
     join(|| values(function, x, out, left), || values(function, x_after, out_after, right));
 }
 
-/// dx = dout · f', or dx += dout · f'.
+/// Computes dx = dout · f'(x), or adds dout · f'(x) to dx, for a slice of numbers, on up to `threads` threads.
 fn slopes<T: RowValue>(
     function: &dyn OverViews<T>,
     [from, dout]: [&[T]; 2],
@@ -204,8 +204,8 @@ fn slopes<T: RowValue>(
     );
 }
 
-/// Declares the operators on sparse variables. Each has the function, its kind, the dense operator's kind, the attributes of its
-/// check cases, and an example: an argument and the value.
+/// Declares the entrywise operators on sparse variables. A line has the function, the kind of the sparse operator, the kind of
+/// the dense operator, the attributes of the check cases, and an example: an argument and the value of the function.
 macro_rules! entrywise {
     ($($type:ident = $kind:literal of $of:literal ($($parameter:ident = $sample:literal),*): $x:literal => $value:literal;)*) => {$(
         impl KeepsZero for activation::$type {

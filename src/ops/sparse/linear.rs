@@ -1,4 +1,4 @@
-//! `linear` of csr rows: the product with a weight matrix, plus a bias.
+//! The operator `linear` on csr rows: the product of the rows and a weight matrix, plus a bias.
 
 use ndarray::{Array2, array};
 
@@ -17,11 +17,12 @@ use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
 
 operator! {
-    /// Computes `linear` of csr rows: out = x · W + b, dense. The weights are dense, or selected rows.
+    /// Linear layer on csr rows: out = x · W + b; the output is dense. The weights W are dense or selected rows.
     ///
-    /// The gradient of a single dense W is selected rows: one for each column that occurs in x. It is dense if there are several
-    /// weights, if W is transposed, or if another use of W has a dense gradient. x has a gradient at its entries only. Only
-    /// entries of x are multiplied, so the rows of W for columns that do not occur in x have no effect, even if they hold NaN.
+    /// The gradient of a single dense W is stored as selected rows: one row for each column of x that has entries. The gradient
+    /// of W is dense if there are several weights, if W is transposed, or if another use of W has a dense gradient. x has a
+    /// gradient at its entries only. Only entries of x are multiplied, so a row of W for a column of x without entries has no
+    /// effect, even if the row holds NaN.
     ///
     /// ```
     /// use ndarray::array;
@@ -40,7 +41,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the widths differ.
+    /// If the width of `x` differs from the height of a weight, or a bias does not have the width of its weight.
     pub(in crate::ops) struct SparseLinear = sparse_linear { transposed: Transpose }
     inputs { X = x: one, WEIGHT = weight: many, BIAS = bias: any }
     kernels { [CSR, DENSE, DENSE], [CSR, ROWS, DENSE] }
@@ -48,13 +49,12 @@ operator! {
     outputs { OUT = out: one }
 }
 
-/// Scratch of a call.
 struct Scratch<T> {
     columns: Columns<T>,
     among: RenumberedColumns<T>,
-    /// The transpose of a weight, if the attribute `transposed` is set.
+    /// The transposed weight, if the attribute `transposed` is set.
     turned: Vec<T>,
-    /// The rows of a weight's gradient for the columns that occur in x.
+    /// The rows of a weight's gradient for the columns of x that have entries.
     gradient: Vec<T>,
 }
 
@@ -65,11 +65,11 @@ impl<T> Default for Scratch<T> {
     }
 }
 
-/// The values of a weight in a call.
+/// The numbers of a weight, dense or selected rows.
 #[derive(Clone, Copy)]
 enum Weight<'a, T> {
     Dense(View<'a, T>),
-    /// The row numbers of a weight that is selected rows, and the rows; all other rows are 0.
+    /// The row numbers and the stored rows of a weight that is selected rows; all rows of the weight that are not stored are 0.
     Rows(&'a [i64], View<'a, T>),
 }
 
@@ -78,7 +78,7 @@ impl<'a, T: RowValue> Weight<'a, T> {
         Ok(Weight::Rows(rows.ids(), values::<T>(rows, width)?))
     }
 
-    /// Returns the weight, or its transpose, with one row per column of `x`; `inputs` and `outputs` are its height and width.
+    /// Returns the weight, or the transposed weight, with one row per column of `x`: `inputs` rows of `outputs` numbers.
     fn taken<'b>(
         self,
         transposed: Transpose,
@@ -224,7 +224,7 @@ impl Op for SparseLinear {
 }
 
 impl SparseLinear {
-    /// Returns the output columns of the next weight, which start at `from`, and sets `from` to their end.
+    /// Returns the range of output columns of a weight, which starts at `from`, and sets `from` to the end of the range.
     fn part(&self, weight: &Spec, from: &mut usize) -> std::ops::Range<usize> {
         let (_, width) = self.sides(weight);
         *from += width;
@@ -270,7 +270,7 @@ impl SparseLinear {
         Ok(())
     }
 
-    /// Computes the gradient of `x` at its entries.
+    /// Computes the gradient of `x` at the entries of `x`.
     fn at_entries<T: RowValue>(
         &self,
         run: &Backward<'_>,
@@ -352,7 +352,8 @@ impl SparseLinear {
     }
 }
 
-/// Computes a weight's gradient as selected rows: one row for each column that occurs, appended to rows that `rows` already has.
+/// Computes a weight's gradient as selected rows: one row for each column of x that has entries. The rows are appended to
+/// `rows` if `assign` adds, and replace its rows if `assign` writes.
 pub(in crate::ops) fn rows_of<T: RowValue>(
     columns: &Columns<T>,
     dout: View<'_, T>,
@@ -371,7 +372,7 @@ pub(in crate::ops) fn rows_of<T: RowValue>(
 }
 
 impl<T: Float> Scratch<T> {
-    /// Computes the gradient of a transposed weight, or only some rows of the gradient.
+    /// Computes the gradient of a transposed weight; with `rows`, only these rows of the gradient.
     fn turned_gradient(
         &mut self,
         dout: View<'_, T>,

@@ -1,4 +1,5 @@
-//! Kernels that combine a sparse variable with another variable row by row, at the stored numbers or at all numbers.
+//! Kernels of binary functions of a sparse variable and another variable: computed row by row, at the stored numbers of the
+//! sparse variable or at all numbers.
 
 use crate::error::Result;
 use crate::kernels::sparse::CsrView;
@@ -6,45 +7,46 @@ use crate::kernels::{Assign, View, ViewMut, helpers, join};
 use crate::operator::{CsrBuffer, RowBuffer, RowValue};
 use crate::ops::elementwise::arithmetic::{Combine, Elements};
 
-/// The least number of numbers for which a second thread saves time.
+/// With fewer numbers than this, a second thread costs more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 16;
 
-/// The arguments whose zeros make a function 0, whatever the other argument is.
+/// The arguments of a function f(x, y) that make the result 0 if they are 0, for any value of the other argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::ops) enum Zeros {
-    /// Neither argument: only f(0, 0) is 0.
+    /// Neither argument makes the result 0 alone: only f(0, 0) is 0, as in a sum.
     Neither,
-    /// Zeros of x: f(0, y) = 0, as in a quotient.
+    /// A zero of x makes the result 0: f(0, y) = 0, as in a quotient.
     OfX,
-    /// Zeros of either argument: f(0, y) = f(x, 0) = 0, as in a product.
+    /// A zero of either argument makes the result 0: f(0, y) = f(x, 0) = 0, as in a product.
     OfEither,
 }
 
 impl Zeros {
-    /// Returns whether zeros of the argument in this slot make the function 0.
+    /// Returns whether a zero of the argument in slot `slot` makes the result 0.
     pub(super) fn of(self, slot: usize) -> bool {
         self == Self::OfEither || self == Self::OfX && slot == 0
     }
 }
 
-/// A sparse variable, read row by row.
+/// A reader of the rows of a sparse variable.
 #[derive(Clone, Copy)]
 pub(super) enum Sparse<'a, T> {
     Csr(CsrView<'a, T>),
     Rows(SelectedReader<'a, T>),
 }
 
-/// A row of a sparse variable.
+/// A row of a sparse or dense variable.
 #[derive(Clone, Copy)]
 pub(super) enum Row<'a, T> {
-    /// One number per column, or one number for all columns.
+    /// A row with one number per column, or with one number that is broadcast to all columns.
     Whole(&'a [T]),
-    /// The columns of the entries, and the numbers in these columns.
+    /// A row of a sparse matrix: the columns of its entries, and the numbers of its entries.
     Entries(&'a [i64], &'a [T]),
 }
 
 impl<'a, T: RowValue> Sparse<'a, T> {
-    /// Reads the buffer that is given. If neither is given, because no kernel reads the numbers, reads zeros.
+    /// Makes a reader of the buffer `csr` or `rows`. If both are `None`, because no kernel reads the numbers, every row is one
+    /// zero.
     pub(super) fn of(
         csr: Option<&'a CsrBuffer>,
         rows: Option<&'a RowBuffer>,
@@ -67,7 +69,7 @@ impl<'a, T: RowValue> Sparse<'a, T> {
     }
 }
 
-/// Selected rows, read row by row.
+/// A reader of selected rows by row number.
 #[derive(Clone, Copy)]
 pub(super) struct SelectedReader<'a, T> {
     ids: &'a [i64],
@@ -76,7 +78,7 @@ pub(super) struct SelectedReader<'a, T> {
 }
 
 impl<'a, T: RowValue> SelectedReader<'a, T> {
-    /// Reads `rows`. If `rows` is `None`, because no kernel reads the numbers, reads zeros.
+    /// Makes a reader of `rows`. If `rows` is `None`, because no kernel reads the numbers, every row is one zero.
     pub(super) fn of(rows: Option<&'a RowBuffer>, zero: &'a [T; 1]) -> Result<Self> {
         let none = Self { ids: &[], values: View::new(&[], 0, 1), zero };
         match rows.filter(|rows| !rows.ids().is_empty()) {
@@ -94,15 +96,16 @@ impl<'a, T: RowValue> SelectedReader<'a, T> {
     }
 }
 
-/// Returns row `i` of a dense variable, or its only row.
+/// Returns row `i` of a dense variable; if the variable has only one row, returns this row.
 pub(super) fn beside<'a, T>(view: View<'a, T>, i: usize) -> &'a [T] {
     view.row(if view.rows() == 1 { 0 } else { i })
 }
 
-/// The most entries per kernel call.
+/// The maximum number of entries per kernel call.
 pub(super) const MANY: usize = 64;
 
-/// The kernel of f(first, second, g), where the first operand is the sparse variable, which may be x or y.
+/// A kernel f(first, second, g): `first` is a number of the sparse variable (x or y), `second` of the other variable, and g a
+/// number of the output's gradient.
 #[derive(Clone, Copy)]
 pub(super) struct MeetKernel<T> {
     f: Combine<T>,
@@ -115,14 +118,15 @@ impl<T: RowValue> MeetKernel<T> {
         Self { f, y_first: first == 1 }
     }
 
-    /// Writes or adds f(first, second, g); `first` and `second` have `to.len()` numbers, or one number that is broadcast. A
-    /// kernel that computes a value does not read `g`.
+    /// Writes or adds f(first, second, g) to `to`. `first` and `second` have `to.len()` numbers each, or one number that is
+    /// broadcast. Only the kernel of a derivative reads `g`.
     pub(super) fn put(self, first: &[T], second: &[T], g: &[T], to: &mut [T], assign: Assign) {
         let (x, y) = if self.y_first { (second, first) } else { (first, second) };
         (self.f)(Elements { x, y, g, to, assign });
     }
 
-    /// Writes or adds f(sparse, dense, g) in a row; `dense` has one number per column, or one number for all columns.
+    /// Writes or adds f(sparse, dense, g) to the row `to`. `dense` has one number per column, or one number that is broadcast
+    /// to all columns.
     pub(super) fn put_row(self, sparse: Row<'_, T>, dense: &[T], g: &[T], to: &mut [T], assign: Assign) {
         let (columns, values) = match sparse {
             Row::Whole(sparse) => return self.put(sparse, dense, g, to, assign),
@@ -132,8 +136,8 @@ impl<T: RowValue> MeetKernel<T> {
         let mut from = 0;
         let (mut others, mut gradients, mut results) = ([T::ZERO; MANY], [T::ZERO; MANY], [T::ZERO; MANY]);
         for (columns, values) in columns.chunks(MANY).zip(values.chunks(MANY)) {
-            // One call computes all columns with zeros in place of the entries; a second call computes the entries and
-            // overwrites their results.
+            // The entries of the sparse row are computed first, into `results`. A second call computes all columns with 0 in
+            // place of the entries; then `results` overwrites the columns of the entries.
             let end = columns[columns.len() - 1] as usize + 1;
             let results = gather(to, columns, &mut results);
             let g_there = gather(g, columns, &mut gradients);
@@ -149,13 +153,14 @@ impl<T: RowValue> MeetKernel<T> {
     }
 }
 
-/// Returns the number at a column of a row, or the only number of a row that is broadcast.
+/// Returns the number of a row at `column`; if the row has one number, which is broadcast, returns this number.
 #[inline(always)]
 fn at<T: Copy>(row: &[T], column: usize) -> T {
     if row.len() == 1 { row[0] } else { row[column] }
 }
 
-/// Gathers the numbers at up to [`MANY`] columns of a row that may be broadcast; returns no numbers if the row is empty.
+/// Gathers the numbers of a row at up to [`MANY`] columns into `room`; an empty row gives no numbers. A row of one number is
+/// broadcast.
 pub(super) fn gather<'a, T: Copy>(row: &[T], columns: &[i64], room: &'a mut [T; MANY]) -> &'a mut [T] {
     if row.is_empty() {
         return &mut [];
@@ -166,21 +171,22 @@ pub(super) fn gather<'a, T: Copy>(row: &[T], columns: &[i64], room: &'a mut [T; 
     &mut room[..columns.len()]
 }
 
-/// Returns a range of columns of a row; a row that is empty or broadcast is returned unchanged.
+/// Returns the part of a row in a range of columns; a row of no number, or of one number that is broadcast, is returned
+/// unchanged.
 fn part<T>(row: &[T], columns: std::ops::Range<usize>) -> &[T] {
     if row.len() < 2 { row } else { &row[columns] }
 }
 
-/// Work that writes or adds f(sparse, dense, g) in every row.
+/// The computation of f(sparse, dense, g) in every row of `to`, which can be divided over threads.
 pub(super) struct DenseKernel<'a, T> {
     pub(super) f: MeetKernel<T>,
     pub(super) sparse: Sparse<'a, T>,
-    /// One row per row of the result, or one row for all.
+    /// The dense operand, with one row per row of the result, or with one row that is broadcast to all rows.
     pub(super) dense: View<'a, T>,
-    /// The gradient of the output, as wide as the result; `None` for a kernel that computes a value.
+    /// The gradient of the output, as wide as the result; `None` if the kernel computes the value of f, not its derivative.
     pub(super) g: Option<View<'a, T>>,
     pub(super) to: ViewMut<'a, T>,
-    /// The number of the first row of `to`.
+    /// The number of the first row of `to` in the whole result.
     pub(super) first: usize,
     pub(super) assign: Assign,
 }
@@ -210,12 +216,12 @@ impl<T: RowValue> DenseKernel<'_, T> {
     }
 }
 
-/// The second operand of a kernel over the entries of a matrix.
+/// The second operand of a kernel that computes f at the entries of a sparse matrix.
 #[derive(Clone, Copy)]
 pub(super) enum SecondOperand<'a, T> {
-    /// A dense matrix; it may have one row for all rows, and one column for all columns.
+    /// A dense matrix; a single row is broadcast to all rows, and a single column to all columns.
     Dense(View<'a, T>),
-    /// A sparse matrix, with zeros where it has no entry.
+    /// A sparse matrix; a column without an entry counts as 0.
     Csr(CsrView<'a, T>),
 }
 
@@ -232,7 +238,7 @@ impl<'a, T: RowValue> SecondOperand<'a, T> {
 }
 
 impl<T: RowValue> Row<'_, T> {
-    /// Returns the number at a column. Columns must ascend from call to call.
+    /// Returns the number of the row at `column`. `column` must ascend from call to call.
     #[inline(always)]
     fn next(&mut self, column: i64) -> T {
         match self {
@@ -246,14 +252,14 @@ impl<T: RowValue> Row<'_, T> {
     }
 }
 
-/// Work that writes or adds f(value, other, g) for each entry of the matrix `of`.
+/// The computation of f(value, other, g) for each entry of the sparse matrix `of`, which can be divided over threads.
 pub(super) struct Entries<'a, T> {
     pub(super) f: MeetKernel<T>,
     pub(super) of: CsrView<'a, T>,
     pub(super) other: SecondOperand<'a, T>,
     pub(super) g: SecondOperand<'a, T>,
     pub(super) to: &'a mut [T],
-    /// The number of the first row of `of`.
+    /// The number of the first row of `of` in the whole matrix.
     pub(super) first: usize,
     pub(super) assign: Assign,
 }
@@ -276,7 +282,7 @@ impl<T: RowValue> Entries<'_, T> {
             join(|| before.on(left), || after.on(threads - left));
             return;
         }
-        // Entries of several rows are gathered for one kernel call, since rows may be short.
+        // A kernel call computes the entries of several rows, since a row may have few entries.
         let (mut others, mut gradients) = ([T::ZERO; MANY], [T::ZERO; MANY]);
         let (mut values, mut to) = (self.of.values(), self.to);
         let mut many = 0;
@@ -301,7 +307,7 @@ mod tests {
     use super::*;
     use crate::ops::elementwise::arithmetic::{Div, Function, Maximum, slopes, value};
 
-    /// Makes a matrix with rows that have no, few or very many entries.
+    /// Makes a sparse matrix with some rows without entries, some with few and some with very many entries.
     fn matrix(columns: usize) -> (Vec<i64>, Vec<i64>, Vec<f32>) {
         let (mut indptr, mut indices) = (vec![0], Vec::new());
         for step in [0, 1, 2, 7, columns, 3] {
@@ -316,7 +322,7 @@ mod tests {
         (0..n).map(|i| (i as f32 * 0.7 + from).sin() + 1.5).collect()
     }
 
-    /// Computes one number of a result; `first` is the slot of the sparse operand.
+    /// Computes the expected value for one number of a result; `first` is the slot of the sparse operand.
     fn expected<F: Function>(part: usize, first: usize, [sparse, other, g]: [f32; 3]) -> f32 {
         let (x, y) = if first == 0 { (sparse, other) } else { (other, sparse) };
         [F::value::<f32>(x, y), F::dx(x, y, g), F::dy(x, y, g)][part]

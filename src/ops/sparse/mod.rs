@@ -1,6 +1,6 @@
-//! Operators on variables that are not dense: csr (coo has the same memory layout) and selected rows.
+//! Operators on sparse variables, in the storages csr, coo (with the memory layout of csr) and selected rows.
 //!
-//! For inputs in these storages, the builder appends an operator of this folder in place of the dense operator: see
+//! For sparse inputs, the builder appends an operator of this folder in place of the dense operator: see
 //! [`crate::operator::Declaration::stands_for`].
 //!
 //! | file | what it holds |

@@ -1,4 +1,4 @@
-//! `random_projection`: the product with a matrix of random signs, which is computed but never stored.
+//! `random_projection`: the product of a sparse matrix and a matrix of random signs; the signs are computed, not stored.
 
 use super::among::given;
 use crate::error::{Error, Result};
@@ -12,14 +12,14 @@ use crate::operator::{
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-/// The least number of signs for which a second thread saves time.
+/// With fewer signs than this, a second thread costs more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 17;
 
 operator! {
-    /// Random projection: maps each row of a csr `x` to `width` numbers by random signs: out_ij = 1/√width · Σ_c x_ic · s(c, j).
-    /// Each sign s is 1 or −1, from a counter-based random number that depends only on `seed`, c and j. Distances between rows
-    /// stay about the same (D. Achlioptas, "Database-friendly random projections: Johnson-Lindenstrauss with binary coins",
-    /// 2003).
+    /// Random projection: maps each row of a csr `x` to `width` numbers by random signs: out_ij = 1/√width · Σ_c x_ic · s(c,
+    /// j). Each sign s(c, j) is 1 or −1. A counter-based random number generator computes the sign from `seed`, c and j. The
+    /// distances between projected rows are about the distances between the rows of `x` (D. Achlioptas, "Database-friendly
+    /// random projections: Johnson-Lindenstrauss with binary coins", 2003).
     ///
     /// The signs are not stored and not learned, so `x` may have up to 2^60 columns. `x` has a gradient
     /// at its entries only.
@@ -123,7 +123,7 @@ impl RandomProjection {
     }
 }
 
-/// The operands for projecting some rows.
+/// The operands of the projection of a range of rows, for one thread.
 struct Project<'a, T> {
     x: CsrView<'a, T>,
     to: ViewMut<'a, T>,
@@ -148,7 +148,7 @@ impl<T: Float> Project<'_, T> {
     }
 }
 
-/// The operands for the gradients of the entries in some rows.
+/// The operands of the gradient of x at the entries of a range of rows, for one thread.
 struct Slopes<'a, T> {
     x: CsrView<'a, T>,
     dout: View<'a, T>,

@@ -16,17 +16,18 @@ use crate::with_float;
 use super::entrywise::numbers;
 use super::samples::of_storages;
 
-/// The slots of all operators in this file.
+/// Slot numbers of `x` and `out`, in all operators of this file.
 const X: usize = 0;
 const OUT: usize = 0;
 
-/// A [`Reduction`] with kernels for sparse variables.
+/// A [`Reduction`], such as a sum or a mean, that has kernels for sparse variables.
 pub(in crate::ops) trait OnSparse: Reduction {
-    /// The declaration of the operator on sparse variables.
+    /// The declaration of this reduction's operator on sparse variables.
     const DECLARATION: &'static Declaration;
 }
 
-/// Makes a wrapper type a family of operators: each reduction with kernels for sparse variables has its own declaration.
+/// Implements `DeclaredOp` for a wrapper type of reductions: the operator of each reduction has the declaration of this
+/// reduction.
 macro_rules! sparse_family {
     ($wrapper:ident) => {
         impl<R: OnSparse> DeclaredOp for $wrapper<R> {
@@ -45,16 +46,17 @@ macro_rules! sparse_family {
     };
 }
 
-/// A [`Reduction`] of all numbers of a variable, as an operator.
+/// The operator that reduces all numbers of a sparse variable to one number with a [`Reduction`].
 pub(in crate::ops) struct SparseWhole<R>(R);
 sparse_family!(SparseWhole);
 
 /// A [`Reduction`] as function pointers, so that the loops over storages are compiled once for all reductions.
 #[derive(Clone, Copy)]
 struct Reduce<T> {
-    /// Reduces some rows, given as their stored numbers; `n` is the number of all their numbers.
+    /// Reduces rows to one number. The arguments are the stored numbers of each row, and `n`, the number of all numbers in the
+    /// rows, stored or not.
     reduce: fn(&mut dyn Iterator<Item = &[T]>, usize) -> T,
-    /// Returns the derivative of the result by each of its `n` numbers.
+    /// Returns the derivative of the reduced number by any of the `n` numbers.
     slope: fn(usize) -> T,
 }
 
@@ -63,7 +65,7 @@ impl<T: Float> Reduce<T> {
         Self { reduce: |rows, n| R::reduce(rows, n), slope: |n| R::slope(0, n, 0) }
     }
 
-    /// Reduces a row of `n` numbers; `row` are the stored ones.
+    /// Reduces a row of `n` numbers; `row` holds the numbers of the row that are stored.
     fn of_row(self, row: &[T], n: usize) -> T {
         (self.reduce)(&mut [row].into_iter(), n)
     }
@@ -130,8 +132,8 @@ fn whole_gradient<T: RowValue>(run: &mut Backward<'_>, of: Reduce<T>) -> Result<
     Ok(())
 }
 
-/// A [`Reduction`] of each row, as an operator: a sparse matrix gives one number per row, selected rows give one per stored
-/// row.
+/// The operator that reduces each row of a sparse variable with a [`Reduction`]: one number per row of a sparse matrix, one
+/// number per stored row of selected rows.
 pub(in crate::ops) struct SparsePerRow<R>(R);
 sparse_family!(SparsePerRow);
 
@@ -214,8 +216,8 @@ fn per_row_gradient<T: RowValue>(run: &mut Backward<'_>, of: Reduce<T>) -> Resul
     Ok(())
 }
 
-/// Declares the operators on sparse variables. Each has the function, its kind, the dense operator's kind, a text about the
-/// result, and an example.
+/// Declares the reductions of sparse variables as operators. A line has the reduction, the kind of the sparse operator, the
+/// kind of the dense operator, a text about the result, and an example.
 macro_rules! on_sparse {
     ($($type:ident = $kind:literal of $of:literal, $result:literal, $values:literal;)*) => {$(
         impl OnSparse for reduce::$type {
@@ -264,8 +266,8 @@ on_sparse! {
 
 operator! {
     /// Sums all rows of the batch, out_j = Σ_i x_ij, for any LoD and storage. The result is one dense row without a LoD. The
-    /// numbers of a column are added up first to last, in f64. For numbers 0 and 1, it counts the rows with a 1 in each column:
-    /// for example, the document frequency of each word.
+    /// numbers of a column are added up first to last, in f64. If x holds only 0 and 1, `sum_rows` counts the rows with a 1 in
+    /// each column, such as the document frequency of each word.
     ///
     /// ```
     /// use ndarray::array;
@@ -296,7 +298,7 @@ impl Op for SumRows {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(X)?;
         let x = s.input(X);
-        // A constant vector counts as one row.
+        // A constant vector counts as a matrix of one row.
         let row = if x.shape.len() > 1 { &x.shape[1..] } else { x.row_shape() };
         let dims: Vec<usize> = row.iter().filter_map(|extent| extent.known()).collect();
         s.set(OUT, Spec::fixed(x.dtype, &dims)?);
@@ -368,11 +370,11 @@ impl Op for SumRows {
     }
 }
 
-/// Scratch: one sum per column.
+/// Scratch memory: one sum per column of x.
 #[derive(Default)]
 struct Sums(Vec<f64>);
 
-/// Returns rows · width, the number of numbers; an error if it overflows.
+/// Returns the number of numbers in x, rows · width; an error if the product overflows.
 fn count(rows: usize, width: usize) -> Result<usize> {
     rows.checked_mul(width).ok_or_else(|| {
         Error::new("numbers of `x`", "as many as can be counted", format!("{rows} rows of {width}"))

@@ -1,4 +1,4 @@
-//! `retain`: keeps some rows of a sparse table.
+//! `retain`: keeps the rows of a sparse table that ids select.
 
 use ndarray::array;
 
@@ -16,11 +16,11 @@ use crate::tensor::{SelectedRows, Variable};
 use crate::with_float;
 
 operator! {
-    /// Keeps the rows of `x` whose numbers are in `ids`; all other rows become zero and are not stored. The height does not
-    /// change.
+    /// Keeps the rows of `x` with a row number in `ids`; all other rows become zero and are not stored. The height of the table
+    /// does not change.
     ///
-    /// `x` is selected rows, or csr of a height that the program knows. `ids` are whole numbers, one per row of the batch, in any
-    /// order; they may be repeated. The gradient of the rows that are not retained is 0.
+    /// `x` is selected rows, or a csr constant with a height that is fixed in the program. `ids` holds one whole number per row
+    /// of the batch, in any order; an id may be repeated. The gradient of x is 0 in the rows that are not retained.
     ///
     /// ```
     /// use ndarray::array;
@@ -38,7 +38,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats or is not a constant, or `ids` are not whole numbers, one per row.
+    /// If `x` holds no floats or is not a constant, or `ids` does not hold one whole number per row.
     pub(in crate::ops) struct Retain = retain {}
     inputs { X = x: one, IDS = ids: one.without_gradient() }
     kernels { [ROWS, DENSE], [CSR, DENSE] }
@@ -101,7 +101,7 @@ impl Op for Retain {
     }
 }
 
-/// Scratch: the distinct ids, ascending.
+/// Scratch memory: the distinct ids in ascending order.
 #[derive(Default)]
 struct IdSet(Vec<i64>);
 

@@ -9,7 +9,8 @@ use crate::tensor::{Coo, Csr, Dense, SelectedRows, Storage, Variable};
 
 use super::meet::Zeros;
 
-/// Makes check cases with a variable `x` of four columns in every storage that is not dense. `add` binds further operands.
+/// Makes check cases with a variable `x` of four columns in every storage that is not dense. `add` binds further operands to
+/// each check case.
 pub(super) fn of_storages(
     attributes: &Attributes,
     add: &dyn Fn(CheckCase) -> Result<CheckCase>,
@@ -32,7 +33,8 @@ pub(super) fn of_storages(
 /// Makes check cases with two variables of four columns, one or both sparse, in all combinations of storages that have kernels.
 pub(super) fn of_two(zeros: Zeros) -> Result<Vec<CheckCase>> {
     let none = Attributes::new();
-    // Keeps numbers away from 0: divisions by 0 are not checked, and an x of 0 would equal the numbers that y does not store.
+    // Moves the numbers of the check cases away from 0: division by 0 is not checked, and `maximum` and `minimum` have a kink
+    // where x equals a number 0 that y does not store.
     let away = |v: f64| if v < 0.0 { v - 0.5 } else { v + 0.5 };
     let mut samples = of_storages(&none, &|mut sample| {
         sample.operands[0].value = changed(&sample.operands[0].value, &|v| if v == 0.0 { 0.375 } else { v })?;
@@ -41,7 +43,7 @@ pub(super) fn of_two(zeros: Zeros) -> Result<Vec<CheckCase>> {
     let sparse = samples.clone();
     samples.clear();
     let rows_of = |sample: &CheckCase| sample.operands[0].value.shape()[0];
-    // The second variable is dense.
+    // The check cases below have a dense second variable.
     for sample in &sparse {
         let dense = |width| numbers(rows_of(sample), width, 1).mapv(away);
         for width in [4, 1] {
@@ -69,7 +71,8 @@ pub(super) fn of_two(zeros: Zeros) -> Result<Vec<CheckCase>> {
         sample
     });
     samples = samples.iter().cloned().chain(swapped).collect();
-    // The second variable is sparse too, with other entries and rows.
+    // In the check cases below, the second variable is sparse too, with other entries and other stored rows than the first
+    // variable.
     for sample in sparse {
         let first = &sample.operands[0];
         let (height, lod, batched) = (rows_of(&sample), first.value.lod().cloned(), first.batched);
@@ -83,7 +86,7 @@ pub(super) fn of_two(zeros: Zeros) -> Result<Vec<CheckCase>> {
             _ => vec![other.into(), coo.into()],
         };
         for other in others {
-            // Every number is different from the first variable's numbers, and none is 0.
+            // No stored number of the second variable is 0 or equals a number of the first variable.
             let y = changed(&Variable::new(other, lod.clone())?, &|v| 0.8 * v - 0.171)?;
             samples.push(if batched {
                 sample.clone().batch("y", y)

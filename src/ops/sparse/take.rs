@@ -17,12 +17,13 @@ use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
 
 operator! {
-    /// Gathers the rows of `x` at `ids`, in the order of `ids`, with repetition: out_i = x\[ids_i\], csr, with the rows and the
+    /// Gathers the rows of `x` at `ids`, which may be repeated: out_i = x\[ids_i\]. The output is csr, with the rows and the
     /// LoD of `ids`.
     ///
-    /// `x` is csr or selected rows. A csr `x` has a height that the program knows, or the rows of the batch, numbered through all
-    /// sequences. Of selected rows, a row that is not stored has no entries, and a stored row has an entry in every column. `ids`
-    /// are whole numbers, one per row. The gradient of `x` is summed over equal ids, at the stored numbers of `x`.
+    /// `x` is csr or selected rows. A csr `x` is a constant of fixed height, or a variable of the batch; the rows of a batch
+    /// are numbered from 0 through all sequences. If `x` is selected rows, a row of the output has an entry in every column if
+    /// `x` stores the row, else no entries. `ids` holds one whole number per row. `x` has a gradient at its stored numbers
+    /// only; the gradients of output rows with equal ids are summed.
     ///
     /// ```
     /// use ndarray::array;
@@ -43,7 +44,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one per row, or `x` is not a sparse matrix of floats.
+    /// If `ids` does not hold one whole number per row, or `x` is not a sparse matrix of floats.
     #[doc(alias = "gather")]
     pub(in crate::ops) struct TakeRows = take_rows { of_batch: bool = false }
     inputs { IDS = ids: one.without_gradient(), X = x: one }
@@ -59,7 +60,7 @@ operator! {
 impl Op for TakeRows {
     fn facts(&self) -> Facts {
         match self.of_batch {
-            // Ids number the rows of the whole batch, so the result depends on the batch.
+            // An id is the number of a row in the whole batch, so the output for a sequence depends on the rest of the batch.
             true => Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Keeps(Self::IDS)) },
             false => Facts::row_wise(),
         }
@@ -91,7 +92,7 @@ impl Op for TakeRows {
     }
 
     fn cost(&self, work: &Work<'_>) -> Cost {
-        // The kernel reads only the rows of x that it writes.
+        // The kernel reads only the rows of x that it copies to the output.
         let touched = work.touched();
         Cost { flops: 0, read: touched.written.min(touched.read), ..touched }
     }
@@ -167,7 +168,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
 
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     run.fill_gradient::<T>(TakeRows::X, 0, |run, dx, assign| {
-        // The gradients of equal ids are added up, so a gradient that is written starts with zeros.
+        // The gradients of equal ids are added up, so a gradient buffer is filled with zeros first if it is to be written.
         if assign == Assign::Write {
             dx.fill(T::ZERO);
         }

@@ -18,12 +18,13 @@ use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
 
 operator! {
-    /// Multiplies a transposed csr matrix by a matrix, a sum over all rows of the batch: out = xᵀ · d. `x` is `[rows, k]`, `d` is
-    /// `[rows, n]` with the same rows, and out is `[k, n]` without a LoD.
+    /// Multiplies a transposed csr matrix by another matrix: out = xᵀ · d, a sum over all rows of the batch. `x` is
+    /// `[rows, k]`, `d` is `[rows, n]` with the same rows, and out is `[k, n]` without a LoD.
     ///
-    /// With a dense `d` the result is selected rows: one for each column that occurs in `x`. With a csr `d` the result is csr: it
-    /// has an entry at (a, b) if some row has entries at column a of `x` and at column b of `d`. So `bags.transposed_dot(bags)`
-    /// counts how often features occur together. A sparse operand has a gradient at its stored numbers only.
+    /// With a dense `d`, the result is selected rows: one row for each column of `x` that has entries. With a csr `d`, the
+    /// result is csr. The result has an entry at (a, b) if some row has an entry in column a of `x` and an entry in column b of
+    /// `d`. For example, `bags.transposed_dot(bags)` counts how often two features occur in the same row. A sparse operand has
+    /// a gradient at its stored numbers only.
     ///
     /// ```
     /// use ndarray::array;
@@ -50,7 +51,6 @@ operator! {
     impl Builder, Var { fn transposed_dot(&self, x: Var, d: Var) -> Var; }
 }
 
-/// Scratch of a call.
 struct Scratch<T> {
     columns: Columns<T>,
     back: Columns<T>,
@@ -167,7 +167,8 @@ impl Op for TransposedDot {
     }
 }
 
-/// Computes a csr result. Only rows whose number is a column with entries in `x` are computed; all others are empty.
+/// Computes the product xᵀ · d as csr. A row of the product is empty if the column of `x` with this number has no entries; only
+/// the other rows are computed.
 fn product_of_sparse<T: RowValue>(
     room: &mut Scratch<T>,
     d: CsrView<'_, T>,
@@ -208,7 +209,8 @@ fn of_rows<T: RowValue>(run: &mut Backward<'_>, room: &mut Scratch<T>) -> Result
     Ok(())
 }
 
-/// For c = xᵀ·d: computes dx = d·dcᵀ and dd = x·dc, each at the operand's stored numbers.
+/// Computes the gradients of a csr product c = xᵀ·d: dx = d·dcᵀ at the stored numbers of x, and dd = x·dc at the stored numbers
+/// of d.
 fn of_sparse<T: RowValue>(run: &mut Backward<'_>, room: &mut Scratch<T>) -> Result<()> {
     let Scratch { columns, back, sparse, indptr, .. } = room;
     if run.output_gradient_csr(OUT).is_none() {
@@ -224,7 +226,7 @@ fn of_sparse<T: RowValue>(run: &mut Backward<'_>, room: &mut Scratch<T>) -> Resu
         let (x, d) = (given(run.csr(X))?.view::<T>()?, given(run.csr(D))?.view::<T>()?);
         let dc = given(run.output_gradient_csr(OUT))?;
         columns.prepare(x);
-        // Rows of c whose number is no column of x with entries are empty, so they are left out.
+        // A row of c is empty if the column of x with this number has no entries, so such rows of dc are left out.
         indptr.clear();
         indptr.extend(columns.ids().iter().map(|&id| dc.indptr()[id as usize]));
         indptr.push(dc.entries() as i64);

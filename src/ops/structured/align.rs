@@ -11,9 +11,9 @@ use crate::{builder_methods, operator};
 
 builder_methods! { CtcGreedy, Builder, Var;
     /// Greedy CTC decoding: takes the likeliest class of each frame, merges repeats, then drops blanks
-    /// ([`ctc_align`](Self::ctc_align) of [`argmax`](Self::argmax)). It is fast, and usually finds the likeliest labels if the
-    /// network is confident. [`CtcBeam`](crate::predict::CtcBeam) is slower and more accurate: it sums the probabilities of
-    /// alignments with the same labels.
+    /// ([`ctc_align`](Self::ctc_align) of [`argmax`](Self::argmax)). Greedy decoding is fast, and usually finds the likeliest
+    /// labels if the network is confident. [`CtcBeam`](crate::predict::CtcBeam) is slower and more accurate: the beam search
+    /// sums the probabilities of all alignments that have the same labels.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -32,9 +32,9 @@ builder_methods! { CtcGreedy, Builder, Var;
 operator! {
     /// Aligns CTC frames: merges repeated classes, then drops blanks.
     ///
-    /// In each sequence of the last level, the first frame of every run of equal classes remains, unless the class is `blank`.
-    /// The last level has the new lengths; the levels above it do not change. A sequence that has only blanks becomes empty. Ids
-    /// have no gradient.
+    /// Each sequence of the last level keeps the first frame of every run of equal classes, unless the class is `blank`. The
+    /// last level of the output has the new lengths; the levels above the last one do not change. A sequence with only blanks
+    /// becomes empty. `ids` gets no gradient.
     ///
     /// The operator computes the offsets of the last level from the ids (`Op::levels`). So in a step block the ids must not
     /// depend on a memory.
@@ -110,7 +110,8 @@ impl Op for CtcAlign {
 }
 
 impl CtcAlign {
-    /// Returns whether the frame `row` starts a new label; `first` is the first frame of its sequence.
+    /// Returns whether frame `row` starts a new label: its class is not the blank, and differs from the class of the previous
+    /// frame. `first` is the first frame of the sequence.
     fn says(&self, ids: &Ids<'_>, first: usize, row: usize) -> bool {
         let id = ids.get(row);
         id != self.blank as i64 && (row == first || ids.get(row - 1) != id)

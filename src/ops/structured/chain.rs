@@ -1,4 +1,5 @@
-//! The inputs of all operators on linear chains, and check cases for these operators.
+//! The inputs that all operators on linear chains (`linear_chain_crf`, `crf_marginals`, `viterbi_decode`) have, and check cases
+//! for these operators.
 
 use ndarray::Array1;
 
@@ -8,12 +9,12 @@ use crate::operator::sample::numbers;
 use crate::operator::{Attributes, CheckCase, Forward, InferShape, RowValue, Spec};
 use crate::tensor::Variable;
 
-/// The slots of these operators.
+/// Slot numbers of the inputs `emissions` and `transitions`, in all operators on linear chains.
 pub(super) const EMISSIONS: usize = 0;
 pub(super) const TRANSITIONS: usize = 1;
 
-/// Checks emissions `[rows, tags]` in sequences, transitions `[tags + 2, tags]`, and the forbidden transitions; returns the spec
-/// with one row per sequence.
+/// Checks the emissions `[rows, tags]`, which must have a LoD, the transitions `[tags + 2, tags]`, and the indices of forbidden
+/// transitions. Returns the emissions' spec with one row per sequence.
 pub(super) fn check(s: &InferShape<'_>, forbidden: &[i64]) -> Result<Spec> {
     s.is_float(EMISSIONS)?;
     s.has_lod(EMISSIONS)?;
@@ -32,7 +33,7 @@ pub(super) fn check(s: &InferShape<'_>, forbidden: &[i64]) -> Result<Spec> {
     emissions.drop_level(s.top())
 }
 
-/// Reads the transitions of a call.
+/// Prepares the transitions of a run: reads the scores, and marks the transitions in `forbidden`.
 pub(super) fn prepare<'a, T: RowValue>(
     run: &Forward<'_>,
     forbidden: &[i64],
@@ -42,7 +43,7 @@ pub(super) fn prepare<'a, T: RowValue>(
     Ok(transitions)
 }
 
-/// Makes sequences of emissions and transitions of `tags` tags.
+/// Makes check cases with sequences of emissions and with transitions, for `tags` tags; `bind` adds further operands.
 pub(super) fn samples(
     attributes: &Attributes,
     tags: usize,
@@ -55,7 +56,7 @@ pub(super) fn samples(
     })
 }
 
-/// Makes tags for the rows of emissions.
+/// Makes a tag below `tags` for each row of the emissions.
 pub(super) fn some_tags(emissions: &Variable, tags: usize) -> Result<Variable> {
     let tag = |row: usize| (row * row + row / 3) as i64 % tags as i64;
     let tags = Array1::from_shape_fn(emissions.rows(), tag);

@@ -17,22 +17,24 @@ use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::with_float;
 
 operator! {
-    /// Computes the cost of each sequence's tags under a linear-chain conditional random field (CRF): −ln of their joint
-    /// probability.
+    /// Computes the cost of the tags of each sequence under a linear-chain conditional random field (CRF): −ln of the
+    /// probability of the whole sequence of tags.
     ///
-    /// With the rows x_1 … x_n of a sequence, their tags y and the transitions T `[tags + 2, tags]`, the score of a path of tags
-    /// is s(y) = T(tags, y_1) + Σ_t x_t(y_t) + Σ_t T(y_{t−1}, y_t) + T(tags + 1, y_n): the last two rows of T hold the scores of
-    /// the first tag and of the last tag. cost = ln Σ_y' e^s(y') − s(y), over all paths y' (Lafferty, McCallum and Pereira,
-    /// "Conditional random fields: probabilistic models for segmenting and labeling sequence data", 2001).
+    /// For the rows x_1 … x_n of a sequence, tags y_1 … y_n and transitions T `[tags + 2, tags]`, the score of a path y of tags
+    /// is s(y) = T(tags, y_1) + Σ_t x_t(y_t) + Σ_t T(y_{t−1}, y_t) + T(tags + 1, y_n). The last two rows of T hold the scores
+    /// of the first tag and of the last tag. The cost of y is ln Σ_y' e^s(y') − s(y), where the sum is over all paths y'
+    /// (Lafferty, McCallum and Pereira, "Conditional random fields: probabilistic models for segmenting and labeling sequence
+    /// data", 2001).
     ///
-    /// `emissions` x is `[rows, tags]`, in sequences; `tags` has one whole number per row. The cost `[sequences]` has the LoD of
-    /// x without its last level. A sequence without rows has the cost 0. `forbidden` are transitions, as indices from · tags + to
-    /// in T; their score counts as minus infinity, and their gradient is 0. Tags on a forbidden path have an infinite cost; if
-    /// every path is forbidden, all tags do.
+    /// `emissions` (x) has the shape `[rows, tags]` and a LoD; `tags` (y) has one whole number per row. The cost `[sequences]`
+    /// has the LoD of x without its last level. A sequence without rows has the cost 0. `forbidden` lists forbidden transitions
+    /// as indices in T: the transition from tag a to tag b has the index a · tags + b. The score of a forbidden transition
+    /// counts as minus infinity, and its gradient is 0. A path with a forbidden transition has an infinite cost. If every path
+    /// is forbidden, the cost of every path is infinite.
     ///
-    /// The sums are in f64, scaled at each row, so that a step is a matrix product without exponentials. If relevant numbers
-    /// could underflow, the sequence is computed with logarithms instead. The backward pass recomputes the values that the
-    /// gradient needs.
+    /// The sum over paths is computed in f64 and scaled at each row, so that a row needs a matrix product but no exponentials.
+    /// If relevant numbers of a sequence could underflow, the sequence is computed with logarithms instead. The backward pass
+    /// recomputes the values that the gradient needs.
     ///
     /// ```
     /// use ndarray::array;
@@ -105,7 +107,6 @@ impl Op for LinearChainCrf {
     }
 }
 
-/// Scratch of a call, used again at every step.
 #[derive(Default)]
 struct Rooms {
     transitions: Transitions,
@@ -114,20 +115,21 @@ struct Rooms {
     path: Vec<usize>,
 }
 
-/// A block of sequences, with its own sums over pairs of tags, so that the sums do not depend on the division over threads.
+/// A block of sequences, with sums over pairs of tags of its own: sums per block, not per thread, are bit-identical for any
+/// number of threads.
 #[derive(Default)]
 struct Block {
     sequences: Range<usize>,
     pairs: PairSums,
 }
 
-/// The limits of the division into blocks: the most blocks, the least rows of a block, and the most numbers in the sums of all
-/// blocks together.
+/// Limits of the division of sequences into blocks: the maximum number of blocks, the minimum number of rows per block, and the
+/// maximum number of numbers in the pair sums of all blocks together.
 const MOST_BLOCKS: usize = 16;
 const BLOCK_ROWS: usize = 256;
 const BLOCK_NUMBERS: usize = 1 << 22;
 
-/// The least number of multiply-adds for which a second thread saves time.
+/// With fewer multiply-adds than this, a second thread costs more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 18;
 
 impl LinearChainCrf {
@@ -144,7 +146,7 @@ impl LinearChainCrf {
             let rows = emissions.rows_range(rows.start, rows.end);
             let total = log_sum(transitions, rows, &mut rooms.rooms[0]);
             let own = transitions.score(rows, rooms.path.iter().copied());
-            // If every path is forbidden, the cost is infinite.
+            // If every path of the sequence is forbidden, the cost is infinite.
             let value = if total == f64::NEG_INFINITY { f64::INFINITY } else { total - own };
             cost.row(sequence)[0] = T::from_f64(value);
         }
@@ -191,7 +193,7 @@ impl LinearChainCrf {
     }
 }
 
-/// Collects the tags of a sequence.
+/// Writes the tags of the rows `rows`, a sequence, to `to`; returns an error if a tag is not below `count`.
 fn path(tags: &Ids<'_>, rows: Range<usize>, count: usize, to: &mut Vec<usize>) -> Result<()> {
     to.clear();
     for row in rows {
@@ -205,8 +207,8 @@ fn tag(tags: &Ids<'_>, row: usize, count: usize) -> Result<usize> {
     tags.class(row, count, None)?.ok_or_else(missing)
 }
 
-/// Divides sequences into blocks by their numbers of rows, not by threads, so that sums have the same bits on any number of
-/// threads.
+/// Divides sequences into blocks with about equal numbers of rows. The division does not depend on the number of threads, so
+/// sums per block are bit-identical for any number of threads.
 fn divide(sequences: Sequences<'_>, tags: usize, blocks: &mut Vec<Block>) {
     let rows =
         sequences.offsets().last().zip(sequences.offsets().first()).map_or(0, |(end, start)| end - start);
@@ -226,7 +228,7 @@ fn divide(sequences: Sequences<'_>, tags: usize, blocks: &mut Vec<Block>) {
     }
 }
 
-/// The inputs that all threads read.
+/// The inputs of the backward pass that all threads read.
 #[derive(Clone, Copy)]
 struct CrfInputs<'a, T> {
     transitions: &'a Transitions,
@@ -234,12 +236,13 @@ struct CrfInputs<'a, T> {
     tags: &'a Ids<'a>,
     sequences: Sequences<'a>,
     dcost: View<'a, T>,
-    /// Whether sums over pairs of tags are requested.
+    /// Whether the gradient of the transitions, the sums over pairs of tags, is requested.
     pairs: bool,
 }
 
 impl<T: RowValue> CrfInputs<'_, T> {
-    /// Computes some blocks: writes the gradients of their emissions to the start of `to`, and their sums over pairs of tags.
+    /// Computes the gradients of several blocks: writes the gradient of the blocks' emissions to `to`, which starts at the
+    /// first row of the first block, and the sums over pairs of tags to each block.
     fn share(
         self,
         blocks: &mut [Block],
@@ -289,7 +292,7 @@ impl<T: RowValue> CrfInputs<'_, T> {
                 let total = marginals(self.transitions, of_sequence, room, sums, |row, likely| {
                     let Some((to, assign)) = &mut to else { return };
                     let row = rows.start + row;
-                    // If every path is forbidden, the gradient is 0.
+                    // If every path of a sequence is forbidden, the gradient of its emissions is 0.
                     let known = likely.iter().any(|&x| x != 0.0);
                     match tag(self.tags, row, width) {
                         Err(error) => failed = Err(error),
@@ -312,14 +315,14 @@ impl<T: RowValue> CrfInputs<'_, T> {
         Ok(())
     }
 
-    /// Subtracts `weight` from the sum of a pair of tags, unless the pair is forbidden.
+    /// Subtracts `weight` from the sum of the pair at (row, tag) of the transitions, unless the transition is forbidden.
     fn take(self, pairs: &mut PairSums, (row, tag): (usize, usize), weight: f64) {
         if self.transitions.pair(row, tag) > f64::NEG_INFINITY {
             pairs.add(row, tag, -weight);
         }
     }
 
-    /// Subtracts `weight` from the sum of each pair of consecutive tags in a sequence's labels.
+    /// Subtracts `weight` from the sums of all transitions on the path of a sequence's true tags.
     fn subtract(self, rows: Range<usize>, weight: f64, pairs: &mut PairSums) -> Result<()> {
         let width = self.emissions.width();
         let mut before = width;

@@ -1,4 +1,4 @@
-//! `ctc_loss`: the loss of a sequence of labels whose alignment with the frames is unknown.
+//! `ctc_loss`: the loss of a sequence of labels if the alignment of the labels with the frames is unknown.
 
 use super::HEAVY;
 use std::ops::Range;
@@ -19,17 +19,19 @@ operator! {
     /// Computes the connectionist temporal classification (CTC) loss of each sequence: −ln p(labels), where p sums over all
     /// alignments of the labels with the frames.
     ///
-    /// p(labels) = Σ Π_t softmax(x_t)(k_t), over all alignments k that become the labels when repeats are merged and then blanks
-    /// dropped (Graves et al., "Connectionist temporal classification: labelling unsegmented sequence data with recurrent neural
-    /// networks", 2006). An alignment needs a blank between two equal labels in a row.
+    /// p(labels) = Σ_k Π_t softmax(x_t)(k_t), where k is an alignment (a class per frame). The sum is over all alignments that
+    /// become the labels if repeats are merged and then blanks dropped (Graves et al., "Connectionist temporal classification:
+    /// labelling unsegmented sequence data with recurrent neural networks", 2006). Between two equal consecutive labels, an
+    /// alignment must have a blank.
     ///
-    /// `logits` x are `[frames, classes]`, where one class is `blank`; `labels` has one class per row, never the blank. Both have
-    /// the same levels above the last one, and any lengths in the last level; the cost `[sequences]` has the levels above the
-    /// last one. A sequence without labels has the cost of blanks in all frames; a sequence without labels and frames has the
-    /// cost 0. If there are too few frames for the labels, the cost is infinite, or 0 with `zero_infinity`, and the gradient is
-    /// 0.
+    /// `logits` (x) has the shape `[frames, classes]`, where one of the classes is `blank`; `labels` has one class per row,
+    /// never the blank. `logits` and `labels` have the same LoD levels above the last one, and any lengths in the last level.
+    /// The cost `[sequences]` has the LoD of `logits` without its last level. The cost of a sequence without labels is −ln of
+    /// the probability of blanks in all its frames; a sequence without labels and frames has the cost 0. If a sequence has too
+    /// few frames for its labels, its cost is infinite (with `zero_infinity`: 0), and its gradient is 0.
     ///
-    /// The sums are in f64, scaled at each frame; if relevant numbers could underflow, they are computed with logarithms instead.
+    /// The sum over alignments is computed in f64 and scaled at each frame. If relevant numbers of a sequence could underflow,
+    /// the sequence is computed with logarithms instead.
     ///
     /// ```
     /// use ndarray::array;
@@ -144,7 +146,7 @@ pub(super) fn same_sequences(s: &InferShape<'_>, a: usize, b: usize) -> Result<S
 }
 
 impl CtcLoss {
-    /// Collects the classes of the labels of a sequence.
+    /// Writes the classes of a sequence's labels to `to`; returns an error if a label is the blank or not below `classes`.
     fn labels(
         &self,
         (labels, sequence): (&Ids<'_>, usize),
@@ -158,7 +160,8 @@ impl CtcLoss {
             match ids::index(label, classes).filter(|&class| class != self.blank) {
                 Some(class) => to.push(class),
                 None => {
-                    // The error names the label's position in its sequence, since labels have other rows than frames.
+                    // The error names the position of the label in its sequence, not a row: the rows of errors are rows of the
+                    // first input, the frames.
                     let what = format!("label {} of sequence {sequence}", to.len());
                     let expected =
                         format!("at least 0 and below {classes}, and not {}, the blank", self.blank);
@@ -211,7 +214,6 @@ impl CtcLoss {
     }
 }
 
-/// Scratch of a call.
 #[derive(Default)]
 struct Rooms {
     room: CtcRoom,

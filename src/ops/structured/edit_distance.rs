@@ -1,4 +1,4 @@
-//! `edit_distance`: the number of edits between two sequences.
+//! `edit_distance`: the smallest number of edits that transform a sequence into another one.
 
 use ndarray::Array1;
 
@@ -16,10 +16,11 @@ operator! {
     /// Computes the edit distance of each sequence to its reference: the fewest insertions, deletions and substitutions of one
     /// row that turn the sequence into its reference (Levenshtein, 1966).
     ///
-    /// `found` and `reference` hold one whole number per row. They have the same levels above the last one, and any lengths in
-    /// the last level. The distance, f32 `[sequences]`, has the levels above the last one. With `normalised` it is divided by the
-    /// length of the reference. The distance between n rows and no rows is n. [`ErrorRate`](crate::metrics::ErrorRate) is the
-    /// metric over a data set. Ids have no gradient.
+    /// `found` and `reference` hold one whole number per row. `found` and `reference` have the same LoD levels above the last
+    /// one, and any lengths in the last level. The distance, f32 `[sequences]`, has the LoD of `found` without its last level.
+    /// With `normalised`, the distance is divided by the number of rows of the reference. The distance between a sequence of n
+    /// rows and an empty sequence is n. The metric [`ErrorRate`](crate::metrics::ErrorRate) computes the edit distance over a
+    /// whole data set. `found` and `reference` get no gradient.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};

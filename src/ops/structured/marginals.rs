@@ -1,4 +1,4 @@
-//! `crf_marginals`: the probability of each tag in each row.
+//! `crf_marginals`: the probability of each tag in each row, under a conditional random field (CRF).
 
 use super::HEAVY;
 use super::chain::{self, EMISSIONS};
@@ -12,9 +12,10 @@ operator! {
     /// Computes the marginal probability of each tag in each row of a sequence under a [linear-chain conditional random
     /// field](Self::linear_chain_crf): p(y_t = tag) is the sum of the probabilities of all paths with this tag in row t.
     ///
-    /// `emissions` `[rows, tags]` in sequences, `transitions` `[tags + 2, tags]` and `forbidden` are as for `linear_chain_crf`.
-    /// The output has the rows and the LoD of the emissions; each row adds up to 1. If every path of a sequence is forbidden, its
-    /// rows are 0. No gradient passes.
+    /// `emissions` `[rows, tags]`, `transitions` `[tags + 2, tags]` and `forbidden` have the meaning that they have in
+    /// `linear_chain_crf`. The output has the rows and the LoD of the emissions; the probabilities in a row add up to 1. If
+    /// every path of a sequence is forbidden, all probabilities in its rows are 0. `emissions` and `transitions` get no
+    /// gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -39,7 +40,6 @@ operator! {
     impl Builder, Var { fn crf_marginals(&self, emissions: Var, transitions: Var, forbidden: &[i64]) -> Var; }
 }
 
-/// Scratch of a call.
 #[derive(Default)]
 struct Rooms(Transitions, ChainRoom);
 

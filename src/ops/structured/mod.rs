@@ -1,4 +1,5 @@
-//! Structured prediction: chains of tags, labels of frames, distances between sequences.
+//! Operators for structured prediction: conditional random fields over tags, CTC alignment of labels with frames, edit distance
+//! between sequences.
 
 #[macro_use]
 pub(super) mod align;
@@ -14,5 +15,6 @@ pub(super) mod marginals;
 #[macro_use]
 pub(super) mod viterbi;
 
-/// The cost per number in a chain or a frame, relative to a number in an ordinary operator: some ten nanoseconds.
+/// Cost per number of an operator on chains or frames, about ten nanoseconds, as a multiple of the cost per number of an
+/// ordinary operator.
 const HEAVY: usize = 20;

@@ -1,4 +1,4 @@
-//! `viterbi_decode`: the paths of tags with the highest scores.
+//! `viterbi_decode`: finds the n paths of tags with the highest scores, for each sequence.
 
 use super::HEAVY;
 use super::chain::{self, EMISSIONS};
@@ -9,7 +9,7 @@ use crate::operator::{Attributes, CheckCase, Facts, Forward, Hints, InferShape, 
 use crate::tensor::DType;
 use crate::with_float;
 
-/// The upper limit of n, the number of paths.
+/// The maximum of n, the number of paths per sequence.
 const MOST: usize = 4096;
 
 operator! {
@@ -17,13 +17,14 @@ operator! {
     /// field](Self::linear_chain_crf), best first, and their scores (Viterbi, "Error bounds for convolutional codes and an
     /// asymptotically optimum decoding algorithm", 1967).
     ///
-    /// `emissions` `[rows, tags]` in sequences, `transitions` `[tags + 2, tags]` and `forbidden` as for `linear_chain_crf`.
-    /// The output `paths`, i64 `[rows, n]`, has the rows and the LoD of the emissions: column k is the k-th best path. `scores`
-    /// `[sequences, n]` has the levels above the last one. If fewer than n paths are allowed, the tags of the missing paths are
-    /// −1, and their scores minus infinity. If all paths are forbidden, the first path has tag 0 in every row, and the score
-    /// minus infinity. A path with a score of NaN is forbidden too. A sequence without rows has one path, with the score 0. Among
-    /// paths with equal scores, the path that has the smaller tag at the last row where they differ comes first. No gradient
-    /// passes.
+    /// `emissions` `[rows, tags]`, `transitions` `[tags + 2, tags]` and `forbidden` have the meaning that they have in
+    /// `linear_chain_crf`; n is `n_best`. The output `paths`, i64 `[rows, n]`, has the rows and the LoD of the emissions:
+    /// column k is the k-th best path. The output `scores` `[sequences, n]` has the LoD of the emissions without its last
+    /// level. If a sequence has fewer than n allowed paths, the tags of the missing paths are −1, and the scores of the missing
+    /// paths are minus infinity. If all paths of a sequence are forbidden, the first path has tag 0 in every row and the score
+    /// minus infinity. A path with the score NaN counts as forbidden. A sequence without rows has one path, with the score 0.
+    /// Two paths with equal scores are sorted by their tags at the last row where the tags differ, the smaller tag first.
+    /// `emissions` and `transitions` get no gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -39,8 +40,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If widths or dtypes do not fit, `emissions` has no LoD, or n is not from 1 to 4096; at a run, if there is no memory for 4
-    /// · rows · tags · n bytes, for the rows of one sequence.
+    /// If widths or dtypes do not fit, `emissions` has no LoD, or n is not from 1 to 4096; at a run, if 4 · rows · tags · n
+    /// bytes of memory, for the rows of one sequence, cannot be allocated.
     pub(in crate::ops) struct ViterbiDecode = viterbi_decode {
         n_best: usize => some_paths,
         forbidden: Vec<i64> = Vec::new(),
@@ -61,7 +62,6 @@ fn some_paths(attributes: &Attributes, name: &str) -> Result<usize> {
     Err(Error::of(ErrorKind::Program, what, format!("1 to {MOST}"), paths.to_string()))
 }
 
-/// Scratch of a call.
 #[derive(Default)]
 struct Rooms(Transitions, BestPaths);
 

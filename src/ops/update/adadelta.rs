@@ -1,7 +1,7 @@
-//! `adadelta`: steps scaled by the root mean square of earlier steps.
+//! `adadelta`: the update rule Adadelta, with steps scaled by the root mean square of earlier steps.
 //!
-//! What a row without a gradient has missed after k steps: each of its two averages is multiplied by rhoᵏ; the parameter changes
-//! only by decoupled weight decay.
+//! The effect of k missed updates on a row without a gradient: both averages of the row are multiplied by rhoᵏ, and only
+//! decoupled weight decay changes the parameter.
 
 use super::element::ElementRule;
 use super::owed::Moment;
@@ -16,7 +16,7 @@ use crate::update_rule;
 struct Units<T> {
     rate: T,
     rho: T,
-    /// 1 − rho.
+    /// 1 − rho, the weight of the new square in an average.
     new: T,
     epsilon: T,
 }
@@ -35,19 +35,19 @@ update_rule! {
     /// Adadelta: each gradient is multiplied by the root mean square of earlier steps, and divided by the root mean square of the
     /// gradients.
     ///
-    /// With d = grad + weight_decay · param,
+    /// The formulas of Adadelta, with d = grad + weight_decay · param, are:
     ///
     /// - square = rho · square + (1 − rho) · d²;
     /// - change = √(moved + epsilon) / √(square + epsilon) · d;
     /// - moved = rho · moved + (1 − rho) · change²;
     /// - param −= rate · change.
     ///
-    /// Zeiler, "ADADELTA: an adaptive learning rate method", 2012, arXiv:1212.5701, in the form of PyTorch's
-    /// `torch.optim.Adadelta`. Decay works as in `sgd`.
+    /// Source: Zeiler, "ADADELTA: an adaptive learning rate method", 2012, arXiv:1212.5701, in the form of PyTorch's
+    /// `torch.optim.Adadelta`. Weight decay works as in `sgd`.
     ///
-    /// A row without a gradient does not move, but each step multiplies its averages by rho. In the mode `exact`, the averages of
-    /// such a row are brought up to date when the row is next read. In the mode `lazy` only the rows of the gradient and their
-    /// averages change.
+    /// A row without a gradient does not move, but each step multiplies its averages by rho. In the mode `exact`, this is
+    /// computed for a row without a gradient when the row is next read. In the mode `lazy`, only the rows of the gradient and
+    /// their averages change.
     ///
     /// ```
     /// use ndarray::{arr0, array};

@@ -1,4 +1,4 @@
-//! `adagrad`: gradients divided by the root of the sum of all squared gradients.
+//! `adagrad`: the update rule Adagrad, which divides gradients by the root of the sum of all squared gradients.
 
 use super::element::ElementRule;
 use super::owed::Moment;
@@ -26,17 +26,17 @@ impl<T: Float> ElementStep<T, 2> for Shrink<T> {
 update_rule! {
     /// Adagrad: divides each gradient by the root of the sum of all squared gradients so far.
     ///
-    /// With d = grad + weight_decay · param and t = 0, 1, … the number of the step,
+    /// The formulas of Adagrad, with d = grad + weight_decay · param and the number t = 0, 1, … of the step, are:
     ///
     /// - sum += d²;
     /// - param −= rate / (1 + t · rate_decay) · d / (√sum + epsilon).
     ///
-    /// Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR 12,
-    /// 2011, in the form of PyTorch's `torch.optim.Adagrad`.
+    /// Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR
+    /// 12, 2011, in the form of PyTorch's `torch.optim.Adagrad`.
     ///
-    /// A row without a gradient does not move, so an update by selected rows is exact; duplicate rows are added up first. In the
-    /// mode `exact` such a row gets its decoupled decay when it is next read. A decay in the gradient cannot be deferred: it
-    /// refuses selected rows.
+    /// A row without a gradient does not move, so an update by selected rows is exact; duplicate rows are added up first. In
+    /// the mode `exact`, a row without a gradient gets its decoupled weight decay when the row is next read. Weight decay that
+    /// is added to the gradient cannot be deferred: with such decay, a gradient of selected rows is an error.
     ///
     /// ```
     /// use ndarray::{arr0, array};

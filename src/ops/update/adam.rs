@@ -1,4 +1,5 @@
-//! `adam`: steps along a running mean of the gradients, divided by the root of a running mean of their squares.
+//! `adam`: the update rule Adam, with steps along a running mean of the gradients, divided by the root of a running mean of the
+//! squared gradients.
 
 use super::drift::{Drift, power};
 use super::element::ElementRule;
@@ -13,14 +14,14 @@ use crate::update_rule;
 /// The factors of Adam's moments and of its step, for Adam and its variants.
 #[derive(Clone, Copy)]
 pub(super) struct Moments<T> {
-    /// 1 − beta1.
+    /// 1 − beta1, the weight of the new gradient in the first moment.
     new1: T,
     beta2: T,
-    /// 1 − beta2.
+    /// 1 − beta2, the weight of the new square in the second moment.
     new2: T,
-    /// rate / (1 − beta1ᵗ).
+    /// The learning rate with the bias correction of the first moment: rate / (1 − beta1ᵗ).
     pub(super) rate: T,
-    /// 1 / √(1 − beta2ᵗ).
+    /// The bias correction of the root of the second moment: 1 / √(1 − beta2ᵗ).
     spread: T,
     epsilon: T,
 }
@@ -38,14 +39,14 @@ impl<T: Float> Moments<T> {
         }
     }
 
-    /// Returns both moments after one more gradient.
+    /// Returns the first and the second moment after an update with the gradient `grad`.
     #[inline(always)]
     pub(super) fn next(&self, moment1: T, moment2: T, grad: T) -> [T; 2] {
         let moment1 = moment1 + self.new1 * (grad - moment1);
         [moment1, self.beta2 * moment2 + self.new2 * (grad * grad)]
     }
 
-    /// Returns the divisor of a step.
+    /// Returns the divisor of a step: the bias-corrected root of the second moment, plus epsilon.
     #[inline(always)]
     pub(super) fn scale(&self, moment2: T) -> T {
         moment2.sqrt() * self.spread + self.epsilon
@@ -61,25 +62,27 @@ impl<T: Float> ElementStep<T, 3> for Moments<T> {
 }
 
 update_rule! {
-    /// Adam, or AdamW if `decoupled`: steps along the mean of the gradients, divided by the root of the mean of their squares.
+    /// Adam, or AdamW if `decoupled`: steps along the mean of the gradients, divided by the root of the mean of the squared
+    /// gradients.
     ///
-    /// With t = 1, 2, … the number of the step and d = grad + weight_decay · param (with `decoupled`, which is AdamW: first param
-    /// −= rate · weight_decay · param, and d = grad),
+    /// The number of the step is t = 1, 2, …; in Adam, d = grad + weight_decay · param; in AdamW (`decoupled`), d = grad, and
+    /// first param −= rate · weight_decay · param. The formulas are:
     ///
     /// - moment1 += (1 − beta1) · (d − moment1);
     /// - moment2 = beta2 · moment2 + (1 − beta2) · d²;
     /// - param −= rate / (1 − beta1ᵗ) · moment1 / (√(moment2 / (1 − beta2ᵗ)) + epsilon).
     ///
-    /// Kingma and Ba, "Adam: a method for stochastic optimization", 2015, arXiv:1412.6980; Loshchilov and Hutter,
+    /// Sources: Kingma and Ba, "Adam: a method for stochastic optimization", 2015, arXiv:1412.6980; Loshchilov and Hutter,
     /// "Decoupled weight decay regularization", 2019, arXiv:1711.05101; in the form of PyTorch's `torch.optim.Adam` and
     /// `AdamW`.
     ///
-    /// Every step changes the moments of every row, and so the parameter. With a gradient of selected rows in the mode `exact`,
-    /// rows without a gradient make these moves when they are next read: one formula replaces the k missed steps, to a relative
-    /// error of about 1e-8. A decay that is added to the gradient cannot be deferred: it refuses selected rows. In the mode
-    /// `lazy` only the rows of the gradient and their moments change, as in PyTorch's `SparseAdam` (which adds epsilon before the
-    /// bias correction of moment2; this operator adds epsilon after it in both modes). t counts the steps of the program,
-    /// including steps with an empty gradient.
+    /// Every step changes the moments of every row, and by the moments every row of the parameter. With a gradient of selected
+    /// rows in the mode `exact`, the steps of a row without a gradient are made when the row is next read: one formula replaces
+    /// the k missed steps, with a relative error of about 1e-8. Weight decay that is added to the gradient cannot be deferred:
+    /// with such decay, a gradient of selected rows is an error. In the mode `lazy`, only the rows of the gradient and their
+    /// moments change, as in PyTorch's `SparseAdam` (which adds epsilon before the bias correction of moment2; this operator
+    /// adds epsilon after it in both modes). The number t counts all steps of the program, including steps with an empty
+    /// gradient.
     ///
     /// ```
     /// use ndarray::{arr0, array};

@@ -1,7 +1,7 @@
-//! `adamax`: Adam with the first moment divided by the largest recent gradient.
+//! `adamax`: the update rule Adamax, Adam with the first moment divided by the largest recent gradient.
 //!
-//! What a row without a gradient has missed after k steps: `moment` is multiplied by beta1ᵏ and `largest` by beta2ᵏ, and the
-//! parameter moves until the moment has faded.
+//! The effect of k missed updates on a row without a gradient: `moment` is multiplied by beta1ᵏ and `largest` by beta2ᵏ, and
+//! the parameter moves until `moment` is negligible.
 
 use super::element::ElementRule;
 use super::owed::{Moment, fading, falling_by};
@@ -14,9 +14,9 @@ use crate::update_rule;
 
 #[derive(Clone, Copy)]
 struct Largest<T> {
-    /// rate / (1 − beta1ᵗ).
+    /// The learning rate with the bias correction of the moment: rate / (1 − beta1ᵗ).
     rate: T,
-    /// 1 − beta1.
+    /// 1 − beta1, the weight of the new gradient in the moment.
     new1: T,
     beta2: T,
     epsilon: T,
@@ -33,19 +33,19 @@ impl<T: Float> ElementStep<T, 3> for Largest<T> {
 }
 
 update_rule! {
-    /// Adamax: Adam that divides by a decaying maximum of the gradients, not by the root of the second moment.
+    /// Adamax: Adam with a decaying maximum of the gradients as divisor, in place of the root of the second moment.
     ///
-    /// With d = grad + weight_decay · param and t = 1, 2, … the number of the step,
+    /// The formulas of Adamax, with d = grad + weight_decay · param and the number t = 1, 2, … of the step, are:
     ///
     /// - moment += (1 − beta1) · (d − moment);
     /// - largest = max(beta2 · largest, |d| + epsilon);
     /// - param −= rate / (1 − beta1ᵗ) · moment / largest.
     ///
-    /// Kingma and Ba, "Adam: a method for stochastic optimization", 2015, arXiv:1412.6980, section 7.1, in the form of
-    /// PyTorch's `torch.optim.Adamax`. Decay works as in `sgd`.
+    /// Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015, arXiv:1412.6980, section 7.1, in the form of
+    /// PyTorch's `torch.optim.Adamax`. Weight decay works as in `sgd`.
     ///
-    /// With a gradient of selected rows in the mode `exact`, rows without a gradient make the moves of their moment when they are
-    /// next read. In the mode `lazy` these rows and their state do not change.
+    /// With a gradient of selected rows in the mode `exact`, the moves of a row without a gradient, by its moment, are made
+    /// when the row is next read. In the mode `lazy`, rows without a gradient and their state do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -91,7 +91,7 @@ impl ElementRule<3> for Adamax {
     }
 
     fn fall(&self) -> Option<[f64; 3]> {
-        // A `largest` below epsilon has no effect on later steps, so its exact value does not matter.
+        // A value of `largest` below epsilon has no effect on later steps, so it need not be exact.
         Some([1.0, self.beta1, self.beta2])
     }
 

@@ -1,8 +1,8 @@
-//! `amsgrad`: Adam that divides by the root of the largest second moment so far.
+//! `amsgrad`: the update rule AMSGrad, Adam with the root of the largest second moment so far as divisor.
 //!
-//! It is an operator of its own, since it has one state more than `adam`. What a row without a gradient has missed after k steps:
-//! the moments are multiplied by beta1ᵏ and beta2ᵏ, the parameter moves until the first moment has faded, and `largest` does not
-//! change.
+//! AMSGrad is an operator of its own, since it has one state more than `adam`. The effect of k missed updates on a row without
+//! a gradient: the moments are multiplied by beta1ᵏ and beta2ᵏ, the parameter moves until the first moment is negligible, and
+//! `largest` does not change.
 
 use super::adam::Moments;
 use super::element::ElementRule;
@@ -27,19 +27,19 @@ impl<T: Float> ElementStep<T, 4> for Bounded<T> {
 }
 
 update_rule! {
-    /// AMSGrad: Adam that divides by the root of the largest second moment so far, which never falls.
+    /// AMSGrad: Adam with the root of the largest second moment so far, which never falls, as divisor.
     ///
-    /// With d and t as in `adam`,
+    /// The formulas of AMSGrad, with d and t as in `adam`, are:
     ///
-    /// - moment1 and moment2 as in `adam`;
+    /// - moment1 and moment2 are computed as in `adam`;
     /// - largest = max(largest, moment2);
     /// - param −= rate / (1 − beta1ᵗ) · moment1 / (√(largest / (1 − beta2ᵗ)) + epsilon).
     ///
-    /// Reddi, Kale and Kumar, "On the convergence of Adam and beyond", 2018, arXiv:1904.09237, in the form of PyTorch's
-    /// `torch.optim.Adam(amsgrad=True)`. Decay works as in `sgd`.
+    /// Source: Reddi, Kale and Kumar, "On the convergence of Adam and beyond", 2018, arXiv:1904.09237, in the form of PyTorch's
+    /// `torch.optim.Adam(amsgrad=True)`. Weight decay works as in `sgd`.
     ///
-    /// With a gradient of selected rows in the mode `exact`, rows without a gradient make the moves of their moments when they
-    /// are next read. In the mode `lazy` these rows and their state do not change.
+    /// With a gradient of selected rows in the mode `exact`, the moves of a row without a gradient, by its moments, are made
+    /// when the row is next read. In the mode `lazy`, rows without a gradient and their state do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};

@@ -1,4 +1,4 @@
-//! `average_weights`: the average of a parameter over training steps.
+//! `average_weights`: averages a parameter over training steps.
 
 use ndarray::array;
 
@@ -10,12 +10,13 @@ use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffe
 use crate::with_float;
 
 operator! {
-    /// Averages a parameter over steps, after the update of each step; the parameter itself does not change.
+    /// Averages a parameter over training steps: each step updates the average after the parameter; the parameter itself does
+    /// not change.
     ///
-    /// With n = step − start, the average is the parameter itself up to n = 0. After that, average ← average + w · (param −
-    /// average), in place. With decay < 1, w = 1 − decay: an exponential moving average. With decay = 1, w = 1 / (n + 1): the
-    /// mean since step `start` (Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992). It
-    /// corresponds to PyTorch's `AveragedModel`.
+    /// Up to step `start`, the average equals the parameter. In later steps, average ← average + w · (param − average), in
+    /// place. With decay < 1, w = 1 − decay: an exponential moving average. With decay = 1, w = 1 / (n + 1), where n is the
+    /// number of steps since `start`: the mean of the parameter since step `start` (Polyak and Juditsky, "Acceleration of
+    /// stochastic approximation by averaging", 1992). `average_weights` corresponds to PyTorch's `AveragedModel`.
     ///
     /// ```
     /// use ndarray::array;

@@ -1,38 +1,41 @@
-//! Rows of an update, and the loop over their elements: the only code that is compiled for each rule.
+//! Blocks of rows to update, and the loop over the elements of a block: the only code of updates that is compiled for each
+//! rule.
 
 use super::owed::{DeferredRule, Moment, RowDebt};
 use super::rule::ElementStep;
 use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, ask};
 
-/// The distance in rows at which memory is prefetched: each row of a large table would cost a cache miss.
+/// Prefetch distance: the number of rows from the current row to the row that is prefetched. Without prefetching, each row of a
+/// large table costs a cache miss.
 pub(super) const AHEAD: usize = 12;
 
-/// The most rows to which one call of [`Kernel::settle`] applies missed updates.
+/// The maximum number of rows per call of [`Kernel::settle`].
 pub(in crate::ops) const BLOCK: usize = 32;
 
-/// The arithmetic of a rule in one float type.
+/// The arithmetic of an update rule in one float type.
 pub(in crate::ops) trait Kernel<T>: DeferredRule {
-    /// Applies one update to the rows of a block.
+    /// Applies the update with the rate and step in `moment` to the rows of a block.
     fn update(&self, moment: Moment, block: Block<'_, '_, T>);
 
-    /// Applies missed updates to at most [`BLOCK`] rows; `owed` has the combined moves of each row.
+    /// Applies missed updates to at most [`BLOCK`] rows; `owed` has the combined effect of the missed updates of each row.
     fn settle(&self, owed: &[RowDebt<'_>], block: Block<'_, '_, T>);
 }
 
-/// A rule in both float types.
+/// The arithmetic of an update rule in f32 and f64.
 pub(in crate::ops) trait Rule: Kernel<f32> + Kernel<f64> {
     /// Returns the number of variables that the rule updates: the parameter and its states.
     fn fields(&self) -> usize;
 }
 
-/// The positions of the rows of an update in the fields.
+/// The positions of a block's rows in the fields, which are the parameter and its states.
 #[derive(Clone, Copy)]
 pub(super) enum Rows<'a> {
-    /// All rows, in their order.
+    /// The block has all rows of the fields, in order.
     All,
-    /// The rows with these numbers in the table; the fields start at row `base` of the table.
+    /// The block has the rows with the numbers `ids` in the table; the fields are the part of the table from row `base` on.
     Of { ids: &'a [i64], base: usize },
-    /// The rows at these positions, which may differ from field to field: one list per field.
+    /// The block has the rows at given positions, with one list of positions per field: a row may have another position in each
+    /// field.
     At(&'a [Vec<usize>]),
 }
 
@@ -72,11 +75,11 @@ impl Rows<'_> {
     }
 }
 
-/// The gradients of the rows of a block.
+/// The gradients of the rows of a block, row by row.
 #[derive(Clone, Copy)]
 pub(super) enum Gradients<'a, T> {
     Rows(View<'a, T>),
-    /// No row has a gradient: one row of zeros for all.
+    /// No row has a gradient: one row of zeros is the gradient of every row.
     Zero(&'a [T]),
 }
 
@@ -103,22 +106,22 @@ impl<'a, T> Gradients<'a, T> {
     }
 }
 
-/// Some rows of a parameter and its states (the fields), and their gradients.
+/// A block: rows of a parameter and its states (the fields), and the gradients of these rows.
 pub(in crate::ops) struct Block<'b, 'a, T> {
     pub(super) fields: &'b mut [ViewMut<'a, T>],
     pub(super) rows: Rows<'b>,
-    /// The number of rows to update. Rows after them are only prefetched.
+    /// The number of rows to update. Rows in `rows` after the first `count` are only prefetched.
     pub(super) count: usize,
     pub(super) gradients: Gradients<'b, T>,
 }
 
-/// The steps of rows: one step for all, or one for each.
+/// The steps of the rows of a block: one step for all rows, or one step per row.
 pub(in crate::ops) trait Steps {
     type Step;
     fn of(&self, i: usize) -> Self::Step;
 }
 
-/// One step for all rows.
+/// The same step for every row of a block.
 pub(in crate::ops) struct UniformStep<S>(pub(in crate::ops) S);
 
 impl<S: Copy> Steps for UniformStep<S> {
@@ -137,7 +140,7 @@ impl<S: Copy> Steps for &[S] {
     }
 }
 
-/// The loop over rows and elements that every rule runs.
+/// The loop over the rows and elements of a block, which every update rule runs.
 pub(in crate::ops) struct Move<'b, 'a, T, S, const FIELDS: usize> {
     pub(in crate::ops) steps: S,
     pub(in crate::ops) block: Block<'b, 'a, T>,
@@ -164,8 +167,8 @@ impl<T: Float, S: Steps<Step: ElementStep<T, N>>, const N: usize> Sweep for Move
 fn row<T: Float, const N: usize>(step: impl ElementStep<T, N>, fields: [&mut [T]; N], gradient: &[T]) {
     let width = gradient.len();
     let fields = fields.map(|field| &mut field[..width]);
-    // The loop indexes the gradient too: for a rule that does not read it, an iterator would end the loop by a length that is not
-    // the fields', and every element's bounds would be checked.
+    // The loop indexes the gradient; an iterator over the gradient would add a bounds check per element in rules that do not
+    // read the gradient, because the length of the loop would not be the length of the fields.
     for i in 0..width {
         let mut old = [T::ZERO; N];
         for k in 0..N {

@@ -10,14 +10,15 @@ use crate::operator::{CheckCase, Facts, Forward, InferShape, LodEffect, Op, RowB
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-/// The least number of elements per thread: with fewer, another thread costs more time than it saves.
+/// The minimum number of elements per thread: with fewer, another thread costs more time than it saves.
 const GRAIN: usize = 1 << 16;
 
 operator! {
-    /// Gradient clipping by value: clips every number of a gradient to −limit … limit, in place. grad ← min(max(grad, −limit),
-    /// limit). The gradient has the storage `storage` and the shape and dtype of `param`.
+    /// Gradient clipping by value: clips every number of a gradient to the range from −limit to limit, in place: grad ←
+    /// min(max(grad, −limit), limit). The gradient `grad` has the storage `storage`, and the shape and dtype of `param`.
     ///
-    /// It corresponds to PyTorch's `torch.nn.utils.clip_grad_value_`. Repeated rows of a sparse gradient are added up first.
+    /// `clip_gradient` corresponds to PyTorch's `torch.nn.utils.clip_grad_value_`. Rows of a sparse gradient with equal row
+    /// numbers are added up before clipping.
     ///
     /// ```
     /// use ndarray::array;
@@ -36,7 +37,7 @@ operator! {
     outputs { GRAD = grad: one.updated() }
 }
 
-/// Scratch for adding up repeated rows, used again at every step.
+/// Scratch memory for adding up repeated rows of a gradient; it is used again at every step.
 #[derive(Default)]
 struct Sums<T> {
     plan: RowMerge,
@@ -44,7 +45,7 @@ struct Sums<T> {
 }
 
 impl<T: RowValue> Sums<T> {
-    /// Adds up rows with the same number, in place, so that the rows are distinct.
+    /// Replaces the rows of a gradient that have equal row numbers by their sum, in place.
     fn merge(&mut self, rows: &mut RowBuffer) -> Result<()> {
         self.plan.prepare(rows.ids());
         let (count, width) = (self.plan.ids().len(), rows.width());
@@ -123,7 +124,7 @@ impl<T: Float> Sweep for Clip<'_, T> {
     fn run<A: Arithmetic>(mut self) {
         let limit = self.limit;
         for x in self.x.iter_mut().flatten() {
-            // NaN stays NaN.
+            // The comparisons leave NaN unchanged.
             *x = if *x > limit {
                 limit
             } else if *x < -limit {

@@ -4,28 +4,29 @@ use super::rule::ElementStep;
 use crate::kernels::Float;
 use crate::operator::Debt;
 
-/// The weight decay of an update operator, as its attributes. With p = param,
+/// The weight decay of an update operator: the values of its attributes. With p = param, weight decay is one of:
 ///
-/// - in the gradient: the rule uses grad + `weight_decay` · p + `l1` · sign(p) in place of grad;
-/// - `decoupled`: first p ← (1 − rate · `weight_decay`) · p, then p moves by rate · `l1` towards 0 but not past it, then the
-///   rule runs. For L2 this is the decay of AdamW: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019,
-///   arXiv:1711.05101. For L1 it is the proximal step of Duchi and Singer, "Efficient online and batch learning using forward
-///   backward splitting", JMLR 10, 2009, but before the rule, not after it.
+/// - decay in the gradient: the rule uses grad + `weight_decay` · p + `l1` · sign(p) in place of grad;
+/// - decoupled decay: first p ← (1 − rate · `weight_decay`) · p, then p moves by rate · `l1` towards 0 but not past 0, then the
+///   rule runs. Decoupled L2 decay is the decay of AdamW: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019,
+///   arXiv:1711.05101. Decoupled L1 decay is the proximal step of Duchi and Singer, "Efficient online and batch learning using
+///   forward backward splitting", JMLR 10, 2009, but applied before the rule, not after the rule.
 #[derive(Debug, Clone, Copy)]
 pub struct Decay {
-    /// The attribute `l1`.
+    /// The strength of L1 decay: the attribute `l1`.
     pub l1: f64,
-    /// The attribute `weight_decay`.
+    /// The strength of L2 decay: the attribute `weight_decay`.
     pub weight_decay: f64,
-    /// The attribute `decoupled`.
+    /// Whether decay changes the parameter before the rule, not the gradient: the attribute `decoupled`.
     pub decoupled: bool,
 }
 
 impl Decay {
-    /// No decay: the value for a rule without these attributes.
+    /// No decay: the value for a rule without attributes of weight decay.
     pub const NONE: Decay = Decay { l1: 0.0, weight_decay: 0.0, decoupled: true };
 
-    /// Returns when a row without a gradient makes its move, with this decay and a rule that has the debt `rule` without decay.
+    /// Returns when a row without a gradient is updated: never, later or at once. `rule` is the answer of the rule without
+    /// decay.
     pub fn owes(self, rule: Debt) -> Debt {
         match (self.l1 > 0.0, self.weight_decay > 0.0) {
             (true, _) => Debt::AtOnce("L1 decay"),
@@ -37,12 +38,12 @@ impl Decay {
         }
     }
 
-    /// Returns the factor by which decoupled decay multiplies a parameter in one update at this learning rate.
+    /// Returns the factor by which decoupled L2 decay multiplies a parameter in one update at the learning rate `rate`.
     pub fn kept(self, rate: f64) -> f64 {
         1.0 - rate * self.weight_decay
     }
 
-    /// Returns a step that applies this decay at `rate`, then `rule`.
+    /// Returns a step that applies this decay at the learning rate `rate`, then the step `rule`.
     pub fn before<T: Float, R>(self, rate: f64, rule: R) -> DecayStep<T, R> {
         let Self { l1, weight_decay, decoupled } = self;
         let (keep, shrink, l2, l1) = match decoupled {
@@ -54,12 +55,12 @@ impl Decay {
     }
 }
 
-/// A step that applies [`Decay`], then a rule's step.
+/// A step that applies [`Decay`], then the step of an update rule.
 #[derive(Clone, Copy)]
 pub struct DecayStep<T, R> {
     /// The factor by which decoupled L2 decay multiplies the parameter.
     keep: T,
-    /// The distance by which decoupled L1 decay then moves the parameter towards 0.
+    /// The distance by which decoupled L1 decay moves the parameter towards 0, after L2 decay.
     shrink: T,
     l2: T,
     l1: T,
@@ -79,13 +80,13 @@ impl<T: Float, R: ElementStep<T, N>, const N: usize> ElementStep<T, N> for Decay
         } else {
             kept
         };
-        // Without L1 nothing is subtracted, so that a zero keeps its sign.
+        // Without L1 decay, nothing is subtracted from the parameter, so that a parameter of −0 keeps its sign.
         fields[0] = if self.shrink > T::ZERO { kept - towards } else { kept };
         self.rule.step(fields, grad)
     }
 }
 
-/// Returns 1, −1, or 0 at 0.
+/// Returns the sign of x: 1, −1, or 0 if x is 0 or NaN.
 #[inline(always)]
 pub(in crate::ops) fn sign<T: Float>(x: T) -> T {
     if x > T::ZERO {
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(after(false, 0.0), [0.0, 1.0]);
         assert_eq!(after(true, -4.0), [-3.0 + 0.125, 1.0]);
         assert_eq!(after(true, 4.0), [3.0 - 0.125, 1.0]);
-        // L1 decay moves a parameter to 0 but not past it.
+        // L1 decay moves a parameter to 0 but not past 0.
         assert_eq!(after(true, 0.1), [0.0, 1.0]);
         assert!(after(true, f64::NAN)[0].is_nan());
     }

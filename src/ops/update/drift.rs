@@ -1,17 +1,18 @@
-//! Missed updates of rows under Adam: both moments fall, and the first moment still moves the parameter.
+//! Missed updates of a row under Adam: the betas multiply the moments at each update, and the first moment still moves the
+//! parameter.
 
 use super::owed::{Moves, RowDebt};
 use super::rule::ElementStep;
 use crate::kernels::Float;
 
-/// The effect of updates without a gradient: moment1 and moment2 fall, and the parameter moves by moment1 times a sum
-/// over the updates of w / (√moment2 · c + epsilon).
+/// The combined effect of several Adam updates without a gradient on any row: the parameter moves by moment1 times a sum of w /
+/// (√moment2 · c + epsilon), with a weight w and a value c per update.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Drift {
     spread: Spread,
-    /// The decay factor of the parameter over all these updates.
+    /// The factor by which weight decay multiplies the parameter over all the combined updates.
     kept: f64,
-    /// Whether decay changed the parameter's sign in some update (rate · weight_decay above 1).
+    /// Whether weight decay changed the sign of the parameter in any of the updates (rate · weight_decay above 1).
     turned: bool,
 }
 
@@ -29,12 +30,12 @@ impl From<Drift> for Moves {
     }
 }
 
-/// The effect of updates without a gradient on one row.
+/// The step that replaces all missed updates of one row under Adam.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct RowDrift<T> {
     spread: TypedSpread<T>,
     kept: T,
-    /// The decay factor of the parameter in the updates after these moves.
+    /// The factor by which weight decay multiplies the parameter in the updates after the combined moves.
     rest: T,
     fall1: T,
     fall2: T,
@@ -49,30 +50,31 @@ impl<T: Float> ElementStep<T, 3> for RowDrift<T> {
     }
 }
 
-/// Returns `beta` to the power of `step`.
+/// Returns `beta` raised to the power `step`.
 pub(in crate::ops) fn power(beta: f64, step: f64) -> f64 {
-    // The cast saturates where the power is 0.
+    // The cast to i32 saturates only for steps at which the power is 0 anyway.
     beta.powi(step as i32)
 }
 
 impl Drift {
-    /// Adds one update before all others: step t = `step` = 1, 2, …, which first multiplies the parameter by `kept`
-    /// and then moves it by `rate` · moment1 / (√(moment2 / (1 − beta2ᵗ)) + epsilon).
+    /// Adds one update before all combined updates. The added update, of step t = `step` = 1, 2, …, first multiplies the
+    /// parameter by `kept` and then moves the parameter by `rate` · moment1 / (√(moment2 / (1 − beta2ᵗ)) + epsilon).
     pub(in crate::ops) fn earlier(&self, [beta1, beta2]: [f64; 2], step: f64, rate: f64, kept: f64) -> Self {
         let root2 = beta2.sqrt();
         let c = root2 / (1.0 - power(beta2, step)).sqrt();
-        // For all later updates, the moments have then fallen once more.
+        // In all later updates, the moments have been multiplied by the betas once more.
         let spread = self.spread.scaled(beta1, root2).with(self.kept * beta1 * rate, c);
         Self { spread, kept: self.kept * kept, turned: self.turned || kept < 0.0 }
     }
 
-    /// Returns whether the combined step is accurate enough, whatever the moments of a row are.
+    /// Returns whether the combined step is accurate enough for any moments of a row.
     pub(in crate::ops) fn is_known(&self) -> bool {
-        // If weights have both signs, their sum may be near 0 while the sum of the terms is not.
+        // If the weights w have both signs, the sum of the weights may be near 0 although the sum of the terms is not.
         !self.turned && self.spread.is_close()
     }
 
-    /// Computes the step for a row that missed the updates in `owed`; each of them multiplies the moments by the two betas.
+    /// Computes the step for a row that missed the updates in `owed`; each missed update multiplies moment1 by beta1 and
+    /// moment2 by beta2.
     pub(in crate::ops) fn of<T: Float>(
         owed: &RowDebt<'_>,
         [beta1, beta2]: [f64; 2],
@@ -91,24 +93,25 @@ impl Drift {
     }
 }
 
-/// A weighted sum of 1 / (√v · c + ε) over many close values c, as a function of v. It is stored as moments of c: one
-/// expansion around the mean instead of one term per c.
+/// A weighted sum of 1 / (√v · c + ε) over many close values c, as a function of v. The sum is stored as the central moments of
+/// the values c: one expansion around the mean of c instead of one term per value.
 ///
-/// With weights w, W = Σ w, the mean a of c and μ_p = Σ w (c − a)^p / W, the sum is W / D · (1 + μ_2 q² − μ_3 q³ + μ_4 q⁴ −
-/// μ_5 q⁵) with D = √v · a + ε and q = √v / D: Taylor's series around a, up to the fifth power.
+/// With the weights w, W = Σ w, the weighted mean a of c and μ_p = Σ w (c − a)^p / W, the sum is W / D · (1 + μ_2 q² − μ_3 q³ +
+/// μ_4 q⁴ − μ_5 q⁵) where D = √v · a + ε and q = √v / D: the Taylor series around c = a, up to the fifth power.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::ops) struct Spread {
     weight: f64,
     mean: f64,
-    /// μ_2 to μ_5.
+    /// The central moments μ_2 to μ_5 of the values c.
     central: [f64; 4],
 }
 
-/// The largest deviation, relative to the mean, for which five powers are enough: beyond it the sixth power exceeds 1e-8.
+/// The maximum standard deviation of the values c, relative to their mean, for which the expansion is accurate: above this
+/// maximum, the sixth power exceeds 1e-8.
 const CLOSE: f64 = 0.016;
 
 impl Spread {
-    /// Multiplies all weights by `weight` and all c by `factor`.
+    /// Multiplies all weights w by `weight` and all values c by `factor`.
     pub(in crate::ops) fn scaled(self, weight: f64, factor: f64) -> Self {
         let mut power = factor;
         let central = self.central.map(|moment| {
@@ -119,7 +122,7 @@ impl Spread {
     }
 
     /// Adds a term with value `c` and weight `weight`, as in Pébay, "Formulas for robust, one-pass parallel computation of
-    /// covariances and arbitrary-order statistical moments", 2008, for a set of one.
+    /// covariances and arbitrary-order statistical moments", 2008, for a set with one value.
     pub(in crate::ops) fn with(self, weight: f64, c: f64) -> Self {
         let all = self.weight + weight;
         if self.weight == 0.0 || all == 0.0 {
@@ -127,7 +130,7 @@ impl Spread {
         }
         let (old, new) = (self.weight / all, weight / all);
         let delta = c - self.mean;
-        // The distances of the old mean and of the new term from the new mean.
+        // The distances of the old mean and of the new value c from the new mean.
         let (back, ahead) = (-new * delta, old * delta);
         let [m2, m3, m4, m5] = self.central;
         let (b2, a2) = (back * back, ahead * ahead);
@@ -141,7 +144,7 @@ impl Spread {
         Self { weight: all, mean: self.mean + new * delta, central }
     }
 
-    /// Returns whether the expansion is accurate to 1e-8 of the sum.
+    /// Returns whether the values c are so close that the relative error of the expansion is at most 1e-8.
     pub(in crate::ops) fn is_close(&self) -> bool {
         self.central[0] <= (CLOSE * self.mean).powi(2)
     }
@@ -155,7 +158,7 @@ impl Spread {
     }
 }
 
-/// The expansion, in the parameter's float type.
+/// The expansion of a [`Spread`], in the float type of the parameter.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::ops) struct TypedSpread<T> {
     weight: T,
@@ -164,7 +167,7 @@ pub(in crate::ops) struct TypedSpread<T> {
 }
 
 impl<T: Float> TypedSpread<T> {
-    /// Returns the sum for `root` = √v and `epsilon` = ε; 0 if both are 0.
+    /// Returns the sum for `root` = √v and `epsilon` = ε; 0 if √v and ε are both 0.
     #[inline(always)]
     pub(in crate::ops) fn sum(&self, root: T, epsilon: T) -> T {
         let scale = root * self.mean + epsilon;
@@ -184,7 +187,7 @@ mod tests {
     #[test]
     fn an_expansion_is_the_sum_of_its_terms() {
         let (mut spread, mut terms) = (Spread::default(), vec![]);
-        // As in Adam: each new term is one update before the others, so the others become older by one.
+        // Each new term is one Adam update before all other terms, so the other terms become one update older.
         for k in 0..400u32 {
             let step = f64::from(3000 - k);
             let (fall, slow) = (0.9, 0.999f64.sqrt());

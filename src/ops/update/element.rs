@@ -1,4 +1,4 @@
-//! Declarations of elementwise update rules: [`update_rule!`](crate::update_rule) and [`ElementRule`].
+//! Traits and the macro that declare elementwise update rules: [`update_rule!`](crate::update_rule) and [`ElementRule`].
 
 use std::any::Any;
 
@@ -15,88 +15,88 @@ use crate::kernels::{Float, sweep};
 use crate::operator::{Attributes, CheckCase, Debt, DeclaredOp, Forward, InferShape};
 use crate::tensor::StorageKind;
 
-/// The settings that every update rule has. [`update_rule!`](crate::update_rule) writes the implementation.
+/// The settings that every update rule has. [`update_rule!`](crate::update_rule) implements this trait.
 pub trait RuleSettings: DeclaredOp + Clone + PartialEq {
-    /// Returns the mode for gradients of selected rows.
+    /// Returns the mode of the rule, exact or lazy, for gradients of selected rows.
     fn mode(&self) -> SparseMode;
 
-    /// Returns the storage of the parameter and its state.
+    /// Returns the storage of the parameter and its states.
     fn storage(&self) -> StorageKind;
 
-    /// Returns the factor of the learning rate for this parameter in step `step` = 1, 2, …; 0 in the first `held` steps.
+    /// Returns the factor of the learning rate for this parameter in step `step` = 1, 2, …. The factor is 0 in the first `held`
+    /// steps.
     fn rate_factor(&self, step: f64) -> f64;
 
     /// Returns the weight decay, L1 and L2.
     fn decay(&self) -> Decay;
 }
 
-/// An elementwise update rule: its arithmetic, and how a row catches up on updates in which it had no gradient.
+/// An elementwise update rule: the arithmetic of an update, and the effect of missed updates on a row without a gradient.
 ///
-/// `FIELDS` are the parameter and its states, at most eight. The operator itself, with its
-/// slots, is declared by [`update_rule!`](crate::update_rule).
+/// `FIELDS` is the number of variables that the rule updates, at most eight: the parameter and its states.
+/// [`update_rule!`](crate::update_rule) declares the operator with its slots.
 pub trait ElementRule<const FIELDS: usize>: RuleSettings {
-    /// Returns the arithmetic of one update. A rule with L1 and L2 wraps its own step in `self.decay().before(rate, …)`.
+    /// Returns the arithmetic of one update. A rule with L1 and L2 decay returns `self.decay().before(rate, step)`.
     fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, FIELDS>;
 
-    /// Returns the learning rate of an update for this parameter: the update's rate times
+    /// Returns the learning rate of an update for this parameter: the rate in `moment` times
     /// [`rate_factor`](RuleSettings::rate_factor).
     fn rate(&self, moment: Moment) -> f64 {
         moment.rate * self.rate_factor(moment.step)
     }
 
-    /// Returns when a row without a gradient makes the rule's move in the mode `exact`: never, later, or at once. With decay,
-    /// [`Decay::owes`] combines the debts of the rule and of its decay.
+    /// Returns when a row without a gradient is updated in the mode `exact`: never, later, or at once. For a rule with weight
+    /// decay, [`Decay::owes`] returns the answer.
     fn owes(&self) -> Debt {
         Debt::Nothing
     }
 
-    /// Returns the factor by which an update without a gradient multiplies each state. The first factor, the parameter's, is
-    /// ignored. With `None`, the default, the missed updates are made one by one.
+    /// Returns the factor by which an update without a gradient multiplies each field. The first factor, of the parameter, is
+    /// ignored. With `None`, the default, missed updates are made one by one.
     fn fall(&self) -> Option<[f64; FIELDS]> {
         None
     }
 
-    /// Returns the number of updates without a gradient after which the state no longer moves the parameter. Up to this number,
-    /// the missed updates are made one by one, unless the rule combines them ([`is_known`](Self::is_known)).
+    /// Returns the number of updates without a gradient after which the state no longer moves the parameter. The missed updates
+    /// up to this number are made one by one, unless the rule combines missed updates ([`is_known`](Self::is_known)).
     fn horizon(&self) -> usize {
         if self.fall().is_some() { 0 } else { usize::MAX }
     }
 
-    /// Returns the decay factor: one update without a gradient multiplies a parameter by it if the state does not move the
-    /// parameter.
+    /// Returns the factor by which weight decay multiplies the parameter in one update without a gradient.
     fn kept(&self, moment: Moment) -> f64 {
         self.decay().kept(self.rate(moment))
     }
 
-    /// Returns whether only decay moves a row without a gradient if all its states are 0.
+    /// Returns whether only weight decay moves a row without a gradient if all states of the row are 0.
     fn rests(&self) -> bool {
         self.fall().is_some()
     }
 
-    /// Returns the combined effect of zero updates, to which [`earlier`](Self::earlier) adds.
+    /// Returns the combined effect of no updates, to which [`earlier`](Self::earlier) adds one update after another.
     fn none(&self) -> Moves {
         [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     }
 
-    /// Returns the combined effect of the updates in `moves` and of one earlier update. By default the first number is the decay
-    /// factor of the parameter, and the others are 0.
+    /// Returns the combined effect of the updates in `moves` and of one earlier update. By default, the first number of the
+    /// effect is the decay factor of the parameter, and all other numbers are 0.
     fn earlier(&self, &[kept, ..]: &Moves, moment: Moment) -> Moves {
         [kept * self.kept(moment), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     }
 
-    /// Returns whether the combined effect `moves` is accurate enough to replace the single updates; if not, they are made one by
-    /// one.
+    /// Returns whether the combined effect `moves` is accurate enough to replace the single updates. If not, missed updates are
+    /// made one by one.
     fn is_known(&self, _moves: &Moves) -> bool {
         self.horizon() == 0
     }
 
-    /// Returns the step that replaces all missed updates of a row. The step ignores the gradient.
+    /// Returns the arithmetic that replaces all missed updates of a row. The returned step ignores its argument `grad`.
     fn settled<T: Float>(&self, owed: &RowDebt<'_>) -> impl ElementStep<T, FIELDS> {
         Remains::of(self.fall().unwrap_or([1.0; FIELDS]), owed)
     }
 }
 
-/// A wrapper that implements the engine's object-safe traits for a rule.
+/// A wrapper that implements the object-safe traits of the update engine for an [`ElementRule`].
 struct Erased<'a, R, const FIELDS: usize>(&'a R);
 
 impl<R: ElementRule<N>, const N: usize> DeferredRule for Erased<'_, R, N> {
@@ -158,7 +158,7 @@ impl<R: ElementRule<N>, const N: usize> Rule for Erased<'_, R, N> {
     }
 }
 
-/// The functions from which [`update_rule!`](crate::update_rule) implements `Op`.
+/// The functions that the code of [`update_rule!`](crate::update_rule) calls to implement `Op`.
 #[doc(hidden)]
 pub mod parts {
     use super::*;
@@ -187,8 +187,8 @@ pub mod parts {
     }
 }
 
-/// Declares an update operator, with the attributes, slots, shape rule, kernels and samples of all update rules. The caller
-/// implements [`ElementRule`](crate::op::ElementRule), its arithmetic, for the declared type.
+/// Declares an update operator, with the attributes, slots, shape rule, kernels and samples of all update rules. The caller of
+/// the macro implements the arithmetic, [`ElementRule`](crate::op::ElementRule), for the declared type.
 ///
 /// ```
 /// use unpadded::op::{Debt, ElementRule, ElementStep, Float, Moment, settings, testing};
@@ -234,13 +234,13 @@ pub mod parts {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// - **Attributes** of the rule itself are declared as in [`operator!`](crate::operator!). Every rule also has `mode`, `storage`,
-///   `rate_factor` and `held`.
+/// - **Attributes** of the rule are declared like the attributes of [`operator!`](crate::operator!). Every rule also has
+///   `mode`, `storage`, `rate_factor` and `held`.
 /// - **Decay** is optional: `decay { weight_decay => settings::or_zero, decoupled = false }` adds the attributes `weight_decay`
-///   (read by the given function), `l1` and `decoupled` (with the given default; without `= …` it is required).
-/// - **States** are pairs of a constant and the name of the slot in programs. Each state has the shape of the parameter, and
-///   starts at 0.
-/// - **Samples** are the settings with which the rule is [checked](crate::op::testing).
+///   (read by the given function), `l1` and `decoupled` (with the given default; without `= …`, `decoupled` is required).
+/// - **States** are declared as a constant and the name of the state's slot in programs. Each state has the shape of the
+///   parameter, and starts at 0.
+/// - **Samples** are values of the attributes with which tests [check](crate::op::testing) the rule.
 #[macro_export]
 macro_rules! update_rule {
     (
@@ -282,7 +282,7 @@ macro_rules! update_rule {
             #[derive(Clone, PartialEq)]
             $visible struct $type = $kind {
                 mode: $crate::optimizer::SparseMode,
-                /// The storage of `param` and its state: `dense` (default), or `selected_rows` for a row-sparse parameter.
+                /// The storage of `param` and its states: `dense` (default), or `selected_rows` for a row-sparse parameter.
                 storage: $crate::tensor::StorageKind => $crate::op::settings::dense_or_rows,
                 $($setting)*
                 /// The factor of `rate` for this parameter; 1 by default.

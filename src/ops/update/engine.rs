@@ -1,10 +1,11 @@
-//! The engine of updates: applies an elementwise update rule to every element of a table, or to the rows that have a gradient.
+//! The engine of updates: applies an elementwise update rule to every element of a parameter, or to the rows that have a
+//! gradient.
 //!
-//! Duplicate rows of a gradient are added up before a rule is applied, since no rule but plain SGD is linear. Elements are
-//! independent, so the bits are the same for any number of threads.
+//! Rows of a gradient with equal row numbers are added up before a rule is applied, since no rule but plain SGD is linear in
+//! the gradient. Elements are updated independently, so the result is bit-identical for any number of threads.
 //!
-//! A rule is a [`Kernel`] behind one virtual call per block of rows: the code that finds, merges and divides rows is
-//! compiled once per float type, not per rule.
+//! The engine calls a rule, a [`Kernel`], by one virtual call per block of rows. So the code that finds, merges and divides
+//! rows is compiled once per float type, not per rule.
 
 use arrayvec::ArrayVec;
 
@@ -17,16 +18,17 @@ use crate::operator::{Debt, Forward, MOST_TABLES, RowBuffer, RowValue};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-/// The least number of elements per thread: with fewer, another thread costs more time than it saves.
+/// The minimum number of elements per thread: with fewer, another thread costs more time than it saves.
 const GRAIN: usize = 1 << 15;
 
-/// The most update rules whose ledgers a thread keeps from step to step, including rules of programs that it ran before.
+/// The maximum number of update rules for which a thread keeps a ledger from step to step, including rules of programs that ran
+/// earlier on the thread.
 const RULES: usize = 16;
 
-/// The parameter and its state.
+/// Views of the parameter and its states.
 type Fields<'a, T> = ArrayVec<ViewMut<'a, T>, MOST_TABLES>;
 
-/// Scratch for merging duplicate rows, used again at every step.
+/// Scratch memory for merging rows with equal row numbers; it is used again at every step.
 #[derive(Default)]
 pub(in crate::ops) struct MergedRows<T> {
     plan: RowMerge,
@@ -34,7 +36,7 @@ pub(in crate::ops) struct MergedRows<T> {
 }
 
 impl<T: RowValue> MergedRows<T> {
-    /// The distinct row numbers, ascending, and the sum of the rows with each number.
+    /// Returns the distinct row numbers of a gradient, ascending, and for each row number the sum of the rows with this number.
     pub(in crate::ops) fn of<'s>(&'s mut self, rows: &'s RowBuffer) -> Result<(&'s [i64], View<'s, T>)> {
         if rows.ids().is_empty() {
             return Ok((&[], View::new(&[], 0, rows.width())));
@@ -51,8 +53,8 @@ impl<T: RowValue> MergedRows<T> {
     }
 }
 
-/// Applies a rule to the outputs of an update: to all rows if the gradient is dense, else to the rows of the gradient, which
-/// first make the updates that they missed.
+/// Applies a rule to the outputs of an update operator. A dense gradient updates all rows. A gradient of selected rows updates
+/// its rows, after their missed updates have been applied.
 pub(in crate::ops) fn update(run: &mut Forward<'_>, rule: &dyn Rule) -> Result<()> {
     let moment = Moment { rate: scalar(run, RATE)?, step: (run.run().step + 1) as f64 };
     with_float!(run.dtype(GRAD), T => update_of::<T>(run, rule, rule.fields(), moment))
@@ -108,13 +110,13 @@ fn update_of<T: RowValue>(
     result
 }
 
-/// Scratch for the rows of an update, used again at every step.
+/// Scratch memory for the rows of an update; it is used again at every step.
 #[derive(Default)]
 struct Scratch<T> {
     merged: MergedRows<T>,
     /// A row of zeros: the gradient of a row without a gradient.
     zeros: Vec<T>,
-    /// The positions of the touched rows in each row-sparse table.
+    /// For each row-sparse table, the positions of the gradient's rows in the table.
     places: Vec<Vec<usize>>,
 }
 
@@ -123,7 +125,7 @@ fn height(run: &Forward<'_>) -> usize {
     run.output_spec(0).shape.first().and_then(|e| e.known()).unwrap_or(0)
 }
 
-/// Returns views of a parameter and its state, divided into rows of the gradient's width.
+/// Returns views of a parameter and its states as tables, with rows of the gradient's width.
 fn tables<'v, T: Float>(
     run: &Forward<'_>,
     fields: &'v mut Fields<'_, T>,
@@ -137,16 +139,16 @@ fn scattered() -> Error {
     Error::new("a variable of the optimizer", "one that lies in one piece", "another")
 }
 
-/// Collects the rows that a call of `settle` reads.
+/// A function that collects the numbers of the rows that will be read after a call of `settle`.
 pub(in crate::ops) type ReadIds = fn(&Forward<'_>, &mut Vec<i64>) -> Result<()>;
 
-/// The output slots of the operator `settle`.
+/// Slot numbers of the outputs of the operator `settle`.
 const PARAM: usize = 0;
 const STATE: usize = 1;
 const SETTLED: usize = 2;
 
-/// Applies missed updates to a parameter and its state in a call of `settle`: to all rows, or to the rows that `ids` collects and
-/// one row in [`SWEEP`].
+/// Runs the operator `settle`: applies missed updates to the rows that `ids` collects and to one row in [`SWEEP`], or, without
+/// `ids`, to all rows.
 pub(in crate::ops) fn settle(
     run: &mut Forward<'_>,
     rule: &dyn Rule,
@@ -180,7 +182,7 @@ fn settle_of<T: RowValue>(
     let zeros = &mut room.zeros;
     match ids {
         None => {
-            // In ranges of `SWEEP` rows, so that the list of rows to settle is shorter than the table.
+            // The rows are settled in ranges of `SWEEP` rows, so that the list of rows to settle is shorter than the table.
             for from in (0..height).step_by(SWEEP) {
                 let part = from as i64..height.min(from + SWEEP) as i64;
                 debts.settle(rule, history, (&mut tables, zeros), settled, part, threads);
@@ -190,7 +192,8 @@ fn settle_of<T: RowValue>(
             let mut read = std::mem::take(&mut debts.read);
             read.clear();
             ids(run, &mut read)?;
-            // If an id is not a row of the table, no row is settled; the operator that reads the rows reports the id.
+            // If an id is not a row number of the parameter, no row is settled; the operator that reads the rows reports the
+            // id.
             if read.iter().all(|&id| usize::try_from(id).is_ok_and(|id| id < height)) {
                 let turn = (history.count() % SWEEP as u64) as usize;
                 read.extend((turn..height).step_by(SWEEP).map(|row| row as i64));
@@ -208,21 +211,22 @@ fn settle_of<T: RowValue>(
     Ok(())
 }
 
-/// Scratch for applying missed updates (settling), used again at every step.
+/// Scratch memory for applying missed updates (settling); it is used again at every step.
 #[derive(Default)]
 struct Debts {
-    /// One ledger per rule: tables of one optimizer may differ in rate and decay, and so in the effect of missed updates.
+    /// Update rules and their ledgers, one ledger per rule. Parameters of one optimizer may have rules with different rates and
+    /// decays, and so with different effects of missed updates.
     ledgers: Vec<(Box<dyn std::any::Any + Send>, Ledger)>,
-    /// The rows that missed updates, ascending.
+    /// The numbers of the rows that missed updates, ascending.
     due: Vec<i64>,
-    /// The number of updates that each row missed.
+    /// The number of missed updates of each row in `due`.
     gaps: Vec<usize>,
     read: Vec<i64>,
     plan: RowMerge,
 }
 
 impl Debts {
-    /// Applies the updates that rows missed; the rows ascend.
+    /// Applies the missed updates of the rows in `rows`, which must ascend.
     fn settle<T: RowValue>(
         &mut self,
         rule: &dyn Kernel<T>,
@@ -274,28 +278,28 @@ impl Debts {
     }
 }
 
-/// The ledger and the history, from which the missed updates of every row are computed.
+/// The ledger and the update history, from which the effect of missed updates is computed.
 #[derive(Clone, Copy)]
 struct Books<'a> {
     ledger: &'a Ledger,
     history: History<'a>,
-    /// Whether, for every row, one step with the combined moves is accurate enough to replace its missed updates.
+    /// Whether one step with the combined effect of the missed updates is accurate enough for every row to be settled.
     at_once: bool,
 }
 
-/// The work on some rows: an update, or the application of missed updates.
+/// The task of the engine on some rows: an update, or the application of missed updates.
 #[derive(Clone, Copy)]
 enum Task<'a> {
     Update(Moment),
     Settle(Books<'a>),
 }
 
-/// Rows for one thread.
+/// The rows that one thread updates, with their gradients.
 struct ThreadRows<'a, T> {
     fields: Fields<'a, T>,
     rows: Rows<'a>,
     gradients: Gradients<'a, T>,
-    /// The number of updates that each row missed, for [`Task::Settle`]; else empty.
+    /// The number of missed updates of each row, for [`Task::Settle`]; empty for an update.
     gaps: &'a [usize],
 }
 
@@ -308,7 +312,7 @@ impl<'a, T: Float> ThreadRows<'a, T> {
         }
     }
 
-    /// Cuts the rows into two halves, or the columns if the table has one row.
+    /// Divides the rows into two halves; divides the columns if the table has only one row.
     fn halves(self) -> (Self, Self) {
         let half = self.len() / 2;
         match self.rows {
@@ -362,7 +366,7 @@ impl<'a, T: Float> ThreadRows<'a, T> {
     }
 }
 
-/// Divides rows over threads, and carries out the task on them.
+/// Divides the rows over threads, and runs the task on each part.
 fn share<T: RowValue>(rule: &dyn Kernel<T>, task: Task<'_>, part: ThreadRows<'_, T>, threads: usize) {
     let (len, width) = (part.len(), part.fields[0].width());
     let whole = match part.rows {
@@ -377,7 +381,8 @@ fn share<T: RowValue>(rule: &dyn Kernel<T>, task: Task<'_>, part: ThreadRows<'_,
     join(|| share(rule, task, head, threads / 2), || share(rule, task, tail, threads - threads / 2));
 }
 
-/// The operands for applying missed updates to some rows: `base` is the number of the first row of the fields.
+/// The operands for applying missed updates to some rows. `base` is the number of the first row of the fields in the whole
+/// table.
 struct Settling<'a, T> {
     rule: &'a dyn Kernel<T>,
     books: Books<'a>,
@@ -390,7 +395,7 @@ impl<T: Float> Settling<'_, T> {
         let Books { ledger, at_once, .. } = self.books;
         if !at_once {
             let rows = Rows::Of { ids, base: self.base };
-            // Row by row: the next rows are prefetched while this row is read and moves.
+            // Rows are settled one by one; a later row is prefetched while the current row is settled.
             for (i, &gap) in gaps.iter().enumerate() {
                 rows.ask(fields, i + AHEAD);
                 let owed = ledger.of(gap);
@@ -408,18 +413,18 @@ impl<T: Float> Settling<'_, T> {
         }
     }
 
-    /// Returns whether the state of a row is all 0, so that only decay moves the parameter.
+    /// Returns whether all states of the row `id` are 0 and the rule then moves the parameter only by weight decay.
     fn rests(&self, fields: &mut [ViewMut<'_, T>], id: i64) -> bool {
         let row = id as usize - self.base;
         self.rule.rests() && fields[1..].iter_mut().all(|state| is_zero(state.row(row)))
     }
 
-    /// Applies the combined moves `owed`, one per row, to the first rows of `ids`.
+    /// Applies the combined missed updates in `owed`, one entry per row, to the first rows of `ids`.
     fn pay(&self, fields: &mut [ViewMut<'_, T>], ids: &[i64], owed: &[RowDebt<'_>]) {
         self.rule.settle(owed, self.block(fields, ids, owed.len()));
     }
 
-    /// Applies a row's missed updates one by one; where combined moves are known for several updates, in one step.
+    /// Applies the missed updates of a row one by one; several updates with a known combined effect are applied in one step.
     fn repeat(&self, fields: &mut [ViewMut<'_, T>], id: &[i64], gap: usize, owed: RowDebt<'_>) {
         let Books { ledger, history, .. } = self.books;
         let (rule, count) = (self.rule, history.count());
@@ -449,12 +454,12 @@ impl<T: Float> Settling<'_, T> {
     }
 }
 
-/// Returns whether all numbers are 0; compares in chunks, which the compiler vectorises.
+/// Returns whether all numbers are 0. The numbers are compared in chunks, so that the compiler vectorises the loop.
 fn is_zero<T: Float>(numbers: &[T]) -> bool {
     numbers.chunks(16).all(|part| !part.iter().fold(false, |any, &x| any | (x != T::ZERO)))
 }
 
-/// Applies a rule to the rows of the gradient, in row-sparse tables.
+/// Applies a rule to the rows of the gradient, if the parameter and its states are row-sparse.
 fn row_sparse<T: RowValue>(
     run: &mut Forward<'_>,
     rule: &dyn Kernel<T>,
@@ -484,7 +489,8 @@ fn row_sparse<T: RowValue>(
     result
 }
 
-/// Checks all row numbers first, so that nothing is updated if one is out of range.
+/// Checks that the ascending row numbers `ids` are below `height`. The check precedes the update, so that no row is updated if
+/// a row number is out of range.
 pub(in crate::ops) fn check_range(ids: &[i64], height: usize) -> Result<()> {
     let outside = |id: &&i64| usize::try_from(**id).map_or(true, |id| id >= height);
     match ids.first().filter(outside).or(ids.last().filter(outside)) {
@@ -496,7 +502,8 @@ pub(in crate::ops) fn check_range(ids: &[i64], height: usize) -> Result<()> {
     }
 }
 
-/// Returns a view of a parameter with the rows that a gradient selects: the rows of a vector are its elements.
+/// Returns a view of a parameter or state as a table of `height` rows of `width` numbers: a vector becomes a table with one
+/// number per row.
 fn table<'v, T: Float>(field: &'v mut ViewMut<'_, T>, height: usize, width: usize) -> Result<ViewMut<'v, T>> {
     if (field.rows(), field.width()) == (height, width) {
         return Ok(field.reborrow());

@@ -1,7 +1,7 @@
-//! `ftrl`: follow the regularised leader, with one learning rate per element.
+//! `ftrl`: the update rule FTRL-Proximal (follow the regularised leader), with one learning rate per element.
 //!
-//! A row without a gradient misses nothing: an element whose gradient is 0 does not change, whatever the rate is. So an update by
-//! selected rows is exact.
+//! A row without a gradient misses no update: an element with a gradient of 0 does not change at any learning rate. So an
+//! update by selected rows gives the result of an update by the dense gradient.
 
 use super::element::ElementRule;
 use super::owed::Moment;
@@ -43,7 +43,7 @@ impl<T: Float> ElementStep<T, 4> for Leader<T> {
 update_rule! {
     /// FTRL-Proximal: follow the regularised leader; L1 makes parameters exactly 0.
     ///
-    /// With g = grad, for every element whose gradient is not 0,
+    /// The formulas of FTRL-Proximal for every element with a gradient g other than 0 are:
     ///
     /// - sum += g²;
     /// - σ = (beta + √sum) / rate − strength;
@@ -51,14 +51,14 @@ update_rule! {
     /// - strength += σ;
     /// - param = 0 if |linear| ≤ l1, else −(linear − sign(linear) · l1) / (strength + l2).
     ///
-    /// McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013, algorithm 1: `rate` is the paper's α and
-    /// `strength` its 1 / η, which starts at beta / rate in the paper and at 0 here. L1 and L2 regularise the sum of all losses
-    /// so far, not one step, so this rule has no other decay. σ also contains a scheduled rate: a lower rate makes an element's
-    /// steps smaller, but does not itself move the element. As in the paper, an element without a gradient does not change; no
-    /// element changes at a rate of 0. A parameter that does not start at 0 loses its first value as it learns, faster if `beta`
-    /// is large relative to its gradients.
+    /// McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013, algorithm 1: `rate` is α in the paper, and
+    /// `strength` is 1 / η in the paper. `strength` starts at beta / rate in the paper, and at 0 in this operator. L1 and L2
+    /// regularise the sum of all losses so far, not one step, so this rule has no other weight decay. If the learning rate
+    /// changes, σ contains the change: a lower rate makes the steps of an element smaller, but does not move the element by
+    /// itself. As in the paper, an element without a gradient does not change. No element changes at a rate of 0. A parameter
+    /// that does not start at 0 loses its first value during training, faster if `beta` is large relative to the gradients.
     ///
-    /// A gradient of selected rows gives exactly the numbers of the dense gradient.
+    /// A gradient of selected rows gives bit-identical results to the same gradient in dense storage.
     ///
     /// ```
     /// use ndarray::{arr0, array};

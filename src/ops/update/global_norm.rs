@@ -13,19 +13,20 @@ use crate::operator::{CheckCase, Facts, Forward, InferShape, LodEffect, Op, RowV
 use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
 
-/// The constant that PyTorch adds to the norm before the division.
+/// The constant that is added to the norm before `max_norm` is divided by the norm, as in PyTorch.
 const EPSILON: f64 = 1e-6;
-/// The most elements that one loop adds up; longer runs are halved.
+/// The maximum number of elements that one loop adds up; more elements are halved first.
 const RUN: usize = 1 << 12;
-/// The least number of elements per thread: with fewer, another thread costs more time than it saves.
+/// The minimum number of elements per thread: with fewer, another thread costs more time than it saves.
 const GRAIN: usize = 1 << 16;
 
 operator! {
-    /// Computes the norm of all gradients and their scale for gradient clipping: norm = √(Σ g²) over every element of
+    /// Computes the global norm of all gradients, and the scale for gradient clipping: norm = √(Σ g²) over every element of
     /// every gradient, and scale = min(1, max_norm / (norm + 10⁻⁶)).
     ///
-    /// With `scale_gradient` it is PyTorch's `torch.nn.utils.clip_grad_norm_`. Repeated rows of a sparse gradient are added up
-    /// before they are squared. Sums are in f64, in an order that depends on the shapes, not on the number of threads.
+    /// `global_norm` and `scale_gradient` together compute PyTorch's `torch.nn.utils.clip_grad_norm_`. Rows of a sparse
+    /// gradient with equal row numbers are added up before their numbers are squared. The squares are added up in f64, in an
+    /// order that depends on the shapes of the gradients, not on the number of threads.
     ///
     /// ```
     /// use ndarray::array;
@@ -88,7 +89,7 @@ impl Op for GlobalNorm {
     }
 }
 
-/// Sums the squares of gradient `k`.
+/// Returns the sum of the squares of all elements of gradient `k`.
 fn gradient_squares<T: RowValue>(run: &mut Forward<'_>, k: usize) -> Result<f64> {
     let threads = run.run().threads;
     if run.rows_at(GlobalNorm::GRADS, k).is_none() {
@@ -103,7 +104,8 @@ fn gradient_squares<T: RowValue>(run: &mut Forward<'_>, k: usize) -> Result<f64>
     sum
 }
 
-/// Computes Σ x² as a tree: rows are halved down to one row, then columns down to [`RUN`].
+/// Returns Σ x² over all elements, summed as a tree: the rows are halved down to one row, then the columns down to [`RUN`]
+/// columns.
 fn squares<T: Float>(x: View<'_, T>, threads: usize) -> f64 {
     let (rows, width) = (x.rows(), x.width());
     if rows == 0 || width == 0 {
@@ -148,8 +150,8 @@ impl<T: Float> Sweep for Squares<'_, T> {
 }
 
 operator! {
-    /// Multiplies a gradient by `scale`, in place: grad ← scale · grad. The gradient has the storage `storage` and the shape
-    /// and dtype of `param`.
+    /// Multiplies a gradient by `scale`, in place: grad ← scale · grad. The gradient `grad` has the storage `storage`, and the
+    /// shape and dtype of `param`.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -194,7 +196,7 @@ impl Op for ScaleGradient {
                 return Ok(());
             }
             run.fill_rows(ScaleGradient::GRAD, |_, rows| {
-                // Scaling is linear, so repeated rows are scaled one by one, without adding them up.
+                // Scaling is linear, so rows with equal row numbers are scaled one by one and need not be added up.
                 if !rows.ids().is_empty() {
                     multiply(rows.values_mut::<T>()?, scale, threads);
                 }

@@ -1,8 +1,8 @@
-//! `lamb`: Adam's step, scaled to the norm of the parameter.
+//! `lamb`: the update rule LAMB, with Adam's step scaled to the norm of the parameter.
 //!
-//! Two passes: the first updates the moments and adds up the squares of the parameter and of its step, the second updates the
-//! parameter. Missed updates of a row without a gradient cannot be applied later: the length of every step depends on the whole
-//! table.
+//! An update has two passes: the first pass updates the moments and adds up the squares of the parameter and of its step, the
+//! second pass updates the parameter. Missed updates of a row without a gradient cannot be applied later, because the length of
+//! every step depends on the whole parameter.
 
 use super::adam::Moments;
 use super::engine::{MergedRows, check_range};
@@ -16,27 +16,27 @@ use crate::operator::{CheckCase, Debt, Facts, Forward, InferShape, LodEffect, Op
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-/// The most elements that one loop adds up; longer runs are halved.
+/// The maximum number of elements that one loop adds up; more elements are halved first.
 const RUN: usize = 1 << 12;
-/// The least number of elements per thread: with fewer, another thread costs more time than it saves.
+/// The minimum number of elements per thread: with fewer, another thread costs more time than it saves.
 const GRAIN: usize = 1 << 15;
 
 operator! {
     /// LAMB: Adam's step, scaled to the norm of the parameter, times the rate.
     ///
-    /// With g = grad and t = 1, 2, … the number of the step,
+    /// The formulas of LAMB, with the gradient g and the number t = 1, 2, … of the step, are:
     ///
-    /// - moment1 and moment2 as in `adam`;
+    /// - moment1 and moment2 are computed from g as in `adam`;
     /// - r = moment1 / (1 − beta1ᵗ) / (√(moment2 / (1 − beta2ᵗ)) + epsilon) + weight_decay · param;
     /// - param −= rate · ‖param‖ / ‖r‖ · r; if one of the norms is 0, param −= rate · r.
     ///
-    /// You et al., "Large batch optimization for deep learning: training BERT in 76 minutes", 2020, arXiv:1904.00962,
-    /// algorithm 2 with φ(z) = z. The norms are over the whole parameter. Their sums are in f64, in an order that depends on the
-    /// parameter's shape, not on the number of threads.
+    /// Source: You et al., "Large batch optimization for deep learning: training BERT in 76 minutes", 2020, arXiv:1904.00962,
+    /// algorithm 2 with φ(z) = z. ‖param‖ and ‖r‖ are norms over the whole parameter. The squares are added up in f64, in an
+    /// order that depends on the shape of the parameter, not on the number of threads.
     ///
-    /// A gradient of selected rows requires the mode `lazy`, which updates only the rows of the gradient, as if they were the
-    /// whole parameter. The mode `exact` is impossible: every step changes the moments of every row, and all rows have the same
-    /// norms.
+    /// A gradient of selected rows requires the mode `lazy`, which updates only the rows of the gradient, as if these rows were
+    /// the whole parameter. The mode `exact` refuses selected rows: every step changes the moments of every row, and the norms
+    /// depend on all rows.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -57,12 +57,12 @@ operator! {
     /// ```
     pub(in crate::ops) struct Lamb = lamb {
         mode: SparseMode,
-        /// The storage of `param` and its state: `dense` (default), or `selected_rows` for a row-sparse parameter.
+        /// The storage of `param` and its moments: `dense` (default), or `selected_rows` for a row-sparse parameter.
         storage: StorageKind => dense_or_rows,
         beta1: f64 => fraction,
         beta2: f64 => fraction,
         epsilon: f64 => not_negative,
-        /// Weight decay: the share of `param` that is added to its step, before the norms; 0 by default.
+        /// Weight decay: the share of `param` that is added to the step r before the norms are computed; 0 by default.
         weight_decay: f64 => or_zero,
         /// The factor of `rate` for this parameter; 1 by default.
         rate_factor: f64 => or_one,
@@ -74,10 +74,10 @@ operator! {
     outputs { PARAM = param: one.updated().table(), MOMENT1 = moment1: one.updated().table(), MOMENT2 = moment2: one.updated().table() }
 }
 
-/// Computes the step r of one element, before it is scaled to the norm of the parameter.
+/// The formula of the step r of one element, before the step is scaled to the norm of the parameter.
 #[derive(Clone, Copy)]
 struct Step<T> {
-    /// Adam's moments, with a learning rate of 1.
+    /// The factors of Adam's moments and step, for a learning rate of 1.
     moments: Moments<T>,
     decay: T,
 }
@@ -90,7 +90,7 @@ impl<T: Float> Step<T> {
     }
 }
 
-/// The sums of the squares of the parameter and of its step.
+/// The sum of the squares of the parameter, and the sum of the squares of its step.
 #[derive(Clone, Copy, Default)]
 struct Squares {
     param: f64,
@@ -158,7 +158,8 @@ impl Op for Lamb {
     }
 }
 
-/// Updates the moments, and adds up the squares as a tree: rows are halved down to one row, then columns down to [`RUN`].
+/// Updates the moments, and returns the sums of the squares, added up as a tree: the rows are halved down to one row, then the
+/// columns down to [`RUN`] columns.
 fn gather<T: Float>(
     step: Step<T>,
     fields: [ViewMut<'_, T>; 3],
@@ -187,7 +188,7 @@ fn gather<T: Float>(
     gather(step, first, head, 1).and(gather(step, second, tail, 1))
 }
 
-/// Moves the parameter by `rate` times the step.
+/// Moves the parameter by −`rate` times the step, on up to `threads` threads.
 fn apply<T: Float>(step: Step<T>, fields: [ViewMut<'_, T>; 3], rate: T, threads: usize) {
     let (rows, width) = (fields[0].rows(), fields[0].width());
     if threads < 2 || rows * width < 2 * GRAIN {
@@ -198,7 +199,7 @@ fn apply<T: Float>(step: Step<T>, fields: [ViewMut<'_, T>; 3], rate: T, threads:
     join(|| apply(step, first, rate, one), || apply(step, second, rate, other));
 }
 
-/// Cuts the fields into two halves by rows, or by columns if there is one row.
+/// Divides the fields into two halves of rows, or of columns if the fields have one row.
 fn halves<T: Float>(fields: [ViewMut<'_, T>; 3]) -> ([ViewMut<'_, T>; 3], [ViewMut<'_, T>; 3]) {
     let [a, b, c] = fields.map(|field| match field.rows() {
         1 => {
@@ -264,11 +265,11 @@ impl<T: Float> Sweep for Apply<'_, T> {
     }
 }
 
-/// The positions of the gradient's rows in each table; the memory is used again at every step.
+/// Scratch memory: the positions of the gradient's rows in the parameter and in each moment; it is used again at every step.
 #[derive(Default)]
 struct TouchedRows([Vec<usize>; 3]);
 
-/// Updates the rows of the gradient as if they were the whole parameter.
+/// Updates the rows that the gradient selects, as if these rows were the whole parameter.
 fn selected<T: RowValue>(run: &mut Forward<'_>, step: Step<T>, rate: f64) -> Result<()> {
     let mut merged = std::mem::take(run.scratch().get::<MergedRows<T>>());
     let mut places = std::mem::take(run.scratch().get::<TouchedRows>());
@@ -327,7 +328,8 @@ impl<T: Float> Touched<'_, T> {
         }
     }
 
-    /// Updates the moments of rows `from` to `to` − 1, and adds up their squares as a tree.
+    /// Updates the moments of the rows `from` to `to` − 1 of the gradient, and returns the sums of the squares in these rows,
+    /// added up as a tree.
     fn gather(&mut self, from: usize, to: usize) -> Squares {
         match to - from {
             0 => Squares::default(),
@@ -342,7 +344,7 @@ impl<T: Float> Touched<'_, T> {
         }
     }
 
-    /// Returns the row that belongs to row `i` of the gradient, in the parameter and both moments.
+    /// Returns the rows of the parameter and of both moments that belong to row `i` of the gradient.
     fn row(&mut self, i: usize) -> [ViewMut<'_, T>; 3] {
         let width = self.values.width();
         let [a, b, c] = &mut self.fields;

@@ -1,4 +1,4 @@
-//! `learning_rate`: the rate of a step, by a schedule and an optional factor that the caller feeds.
+//! `learning_rate`: computes the learning rate of a step from a schedule and an optional factor that the caller feeds.
 
 use super::schedule::Schedule;
 use super::settings::not_negative;
@@ -12,13 +12,13 @@ use crate::tensor::{DType, Dense, Variable};
 const SCALE: usize = 0;
 const RATE: usize = 0;
 
-/// A schedule with its base rate.
+/// A learning-rate schedule and its base rate.
 pub(in crate::ops) struct LearningRate {
     base: f64,
     schedule: Schedule,
 }
 
-/// The implementation is written by hand, because the attributes depend on the form of the schedule.
+/// `DeclaredOp` is implemented by hand, because the attributes depend on the kind of schedule.
 impl DeclaredOp for LearningRate {
     fn declaration() -> &'static Declaration {
         const {

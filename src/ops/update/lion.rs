@@ -1,7 +1,7 @@
-//! `lion`: steps of the size of the rate, in the direction of the sign of a momentum.
+//! `lion`: the update rule Lion, with steps of the size of the learning rate, in the direction of the sign of a momentum.
 //!
-//! What a row without a gradient has missed after k steps: `moment` is multiplied by beta2ᵏ and keeps its sign, so the parameter
-//! moves by this sign times the sum of the rates.
+//! The effect of k missed updates on a row without a gradient: `moment` is multiplied by beta2ᵏ and keeps its sign, so the
+//! parameter moves by minus this sign times the sum of the rates.
 
 use super::decay::sign;
 use super::element::ElementRule;
@@ -17,10 +17,10 @@ use crate::update_rule;
 struct Signs<T> {
     rate: T,
     beta1: T,
-    /// 1 − beta1.
+    /// 1 − beta1, the weight of the new gradient in the direction of the step.
     new1: T,
     beta2: T,
-    /// 1 − beta2.
+    /// 1 − beta2, the weight of the new gradient in the moment.
     new2: T,
 }
 
@@ -33,18 +33,19 @@ impl<T: Float> ElementStep<T, 2> for Signs<T> {
 }
 
 update_rule! {
-    /// Lion: every step has the size of the rate, and the direction of the sign of a momentum.
+    /// Lion: every step has the size of the learning rate, and the direction of the sign of a momentum.
     ///
-    /// With d = grad + weight_decay · param (Lion's own decay is `decoupled`),
+    /// The formulas of Lion, with d = grad + weight_decay · param (d = grad with `decoupled`, as in the paper), are:
     ///
     /// - param −= rate · sign(beta1 · moment + (1 − beta1) · d), with sign(0) = 0;
     /// - moment = beta2 · moment + (1 − beta2) · d.
     ///
-    /// Chen et al., "Symbolic discovery of optimization algorithms", 2023, arXiv:2302.06675, algorithm 2. Decay works as in
-    /// `sgd`.
+    /// Source: Chen et al., "Symbolic discovery of optimization algorithms", 2023, arXiv:2302.06675, algorithm 2. Weight decay
+    /// works as in `sgd`.
     ///
-    /// A row without a gradient continues in the direction of its moment's sign: with a gradient of selected rows in the mode
-    /// `exact`, the row makes these moves when it is next read. In the mode `lazy` the row and its moment do not change.
+    /// A row without a gradient continues to move by the sign of its moment: with a gradient of selected rows in the mode
+    /// `exact`, these moves are made when the row is next read. In the mode `lazy`, a row without a gradient and its moment do
+    /// not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -70,8 +71,8 @@ update_rule! {
     samples { beta1: 0.75, beta2: 0.875, decoupled: true, }
 }
 
-/// The effect of updates without a gradient: the moment falls but keeps its sign, and the parameter moves in the direction of
-/// this sign.
+/// The combined effect of several Lion updates without a gradient: the moment becomes smaller but keeps its sign, and this sign
+/// gives the direction in which the parameter moves.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct MomentCoast<T> {
     kept: T,
@@ -84,7 +85,7 @@ impl<T: Float> ElementStep<T, 2> for MomentCoast<T> {
     #[inline(always)]
     fn step(&self, [param, moment]: [T; 2], _: T) -> [T; 2] {
         let fallen = self.fall * moment;
-        // Single updates never round the moment to 0, so this step must not round it to 0 either: it keeps its sign.
+        // Single updates never round the moment to 0, so this step must not round the moment to 0: the sign must remain.
         let fallen = if fallen.abs() < self.least { sign(moment) * self.least } else { fallen };
         [self.kept * param - self.moved * sign(moment), fallen]
     }
@@ -105,7 +106,8 @@ impl ElementRule<2> for Lion {
         self.decay().owes(Debt::Later)
     }
 
-    /// The first number is the decay factor of the parameter, the second the distance that it has moved along the sign.
+    /// In the moves of Lion, the first number is the decay factor of the parameter, and the second number is the distance that
+    /// the parameter has moved along the sign of the moment.
     fn earlier(&self, &[kept, moved, ..]: &Moves, moment: Moment) -> Moves {
         // With beta1 = 0, the moment does not move the parameter.
         let along = if self.beta1 > 0.0 { self.rate(moment) } else { 0.0 };

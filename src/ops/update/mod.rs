@@ -1,4 +1,4 @@
-//! Update rules: how an optimizer changes a parameter by its gradient.
+//! Update rules: the operators by which an optimizer changes a parameter according to its gradient.
 
 pub(super) mod adadelta;
 pub(super) mod adagrad;

@@ -1,7 +1,7 @@
-//! `nadam`: Adam with Nesterov momentum.
+//! `nadam`: the update rule NAdam, Adam with Nesterov momentum.
 //!
-//! What a row without a gradient has missed after k steps: the moments are multiplied by beta1ᵏ and beta2ᵏ, and the parameter
-//! makes the moves of Adam, with another factor at each step.
+//! The effect of k missed updates on a row without a gradient: the moments are multiplied by beta1ᵏ and beta2ᵏ, and the
+//! parameter moves as under Adam, with another factor at each step.
 
 use super::adam::Moments;
 use super::drift::Drift;
@@ -17,9 +17,9 @@ use crate::update_rule;
 #[derive(Clone, Copy)]
 struct NesterovStep<T> {
     moments: Moments<T>,
-    /// The factor of the gradient in the step.
+    /// The factor of the gradient in the step of NAdam, with the learning rate.
     by_grad: T,
-    /// The factor of the first moment in the step.
+    /// The factor of the first moment in the step of NAdam, with the learning rate.
     by_moment: T,
 }
 
@@ -32,9 +32,9 @@ impl<T: Float> ElementStep<T, 3> for NesterovStep<T> {
     }
 }
 
-/// Returns the factors of the gradient and the moment at step t, without the rate.
+/// Returns the factors of the gradient and of the first moment at step t, for a learning rate of 1.
 fn factors(beta1: f64, momentum_decay: f64, t: f64) -> [f64; 2] {
-    // Below this number, the product is negligible beside 1.
+    // Below this number, the product Πₜ is negligible in 1 − Πₜ.
     const NOTHING: f64 = 1e-18;
     let mu = |t: f64| beta1 * (1.0 - 0.5 * 0.96f64.powf(t * momentum_decay));
     let (mut product, mut i) = (1.0, 1.0);
@@ -49,17 +49,17 @@ fn factors(beta1: f64, momentum_decay: f64, t: f64) -> [f64; 2] {
 update_rule! {
     /// NAdam: Adam with Nesterov momentum.
     ///
-    /// With d = grad + weight_decay · param, t = 1, 2, … the number of the step,
-    /// μₜ = beta1 · (1 − 0.96^(t · momentum_decay) / 2) and Πₜ = μ₁ · … · μₜ,
+    /// The formulas of NAdam, with d = grad + weight_decay · param, the number t = 1, 2, … of the step, μₜ = beta1 · (1 −
+    /// 0.96^(t · momentum_decay) / 2) and Πₜ = μ₁ · … · μₜ, are:
     ///
-    /// - moment1 and moment2 as in `adam`;
+    /// - moment1 and moment2 are computed as in `adam`;
     /// - param −= rate · ((1 − μₜ) / (1 − Πₜ) · d + μₜ₊₁ / (1 − Πₜ₊₁) · moment1) / (√(moment2 / (1 − beta2ᵗ)) + epsilon).
     ///
-    /// Dozat, "Incorporating Nesterov momentum into Adam", ICLR workshop 2016, in the form of PyTorch's `torch.optim.NAdam`.
-    /// Decay works as in `sgd`.
+    /// Source: Dozat, "Incorporating Nesterov momentum into Adam", ICLR workshop 2016, in the form of PyTorch's
+    /// `torch.optim.NAdam`. Weight decay works as in `sgd`.
     ///
-    /// With a gradient of selected rows in the mode `exact`, rows without a gradient make the moves of their moments when they
-    /// are next read. In the mode `lazy` these rows and their state do not change.
+    /// With a gradient of selected rows in the mode `exact`, the moves of a row without a gradient, by its moments, are made
+    /// when the row is next read. In the mode `lazy`, rows without a gradient and their state do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};

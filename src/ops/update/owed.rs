@@ -1,12 +1,13 @@
-//! Missed updates of rows: the moves that the dense rule makes in updates in which the row has no gradient. They are made later,
-//! when the row is read.
+//! Missed updates of a row: the updates in which the row has no gradient, although the dense rule would move the row. Missed
+//! updates are applied later, when the row is read.
 //!
-//! For each row, the state `settled` stores the number of updates that the row has made. When the row is next read, it is
-//! settled: all updates that it missed are applied at once. Their effect depends only on their rates, not on the row: one
-//! recurrence, backwards from the last update, computes it for every number of missed updates (gap).
+//! For each row, the state `settled` stores the number of updates that have been applied to the row. When the row is next read,
+//! the row is settled: all its missed updates are applied at once. The effect of missed updates depends on their learning
+//! rates, not on the row. So one recurrence, backwards from the last update, computes the effect for every number of missed
+//! updates (gap).
 //!
-//! Each step also settles one row in [`SWEEP`], so that no row misses more than about [`SWEEP`] updates. So the rates of the last
-//! [`KEPT`] updates are enough.
+//! Each step also settles one row in [`SWEEP`], so that no row misses more than about [`SWEEP`] updates. So the history needs
+//! only the rates of the last [`KEPT`] updates.
 
 use std::any::Any;
 use std::ops::Range;
@@ -15,65 +16,68 @@ use super::rule::{ElementStep, KEPT};
 use crate::kernels::{Float, View};
 use crate::operator::Debt;
 
-/// The number of updates after which every row has been settled at least once.
+/// The maximum number of updates between two times that a row is settled: each update settles one row in `SWEEP`.
 pub(in crate::ops) const SWEEP: usize = 1 << 13;
 
-/// The learning rate and the number of an update.
+/// The learning rate and the step number of an update.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moment {
-    /// The learning rate of the step, before the parameter's own factor.
+    /// The learning rate of the step, not yet multiplied by the rate factor of a parameter.
     pub rate: f64,
-    /// The number of the update's step, from 1.
+    /// The number of the training step of the update, counted from 1.
     pub step: f64,
 }
 
-/// The combined effect of several updates without a gradient on any row: numbers whose meaning each rule defines.
+/// The combined effect of several updates without a gradient on any row, as eight numbers; each update rule defines the meaning
+/// of its numbers.
 pub type Moves = [f64; 8];
 
-/// The effect of all updates that a row missed.
+/// The combined effect of all missed updates of a row.
 #[derive(Debug, Clone, Copy)]
 pub struct RowDebt<'a> {
-    /// The combined effect of the first missed updates.
+    /// The combined effect of the first `updates` missed updates.
     pub moves: &'a Moves,
     /// The number of updates that `moves` combines.
     pub updates: usize,
-    /// The number of later missed updates, in which the state no longer moves the parameter.
+    /// The number of missed updates after the first `updates`: in these, the state no longer moves the parameter.
     pub rest: usize,
     /// The factor by which decay multiplies the parameter in the last `rest` updates.
     pub kept: f64,
 }
 
-/// The rates and steps of the last [`KEPT`] updates, as [`update_history`](super::history) wrote them.
+/// The table with the rates and step numbers of the last [`KEPT`] updates, which the operator
+/// [`update_history`](super::history) writes.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct History<'a>(pub(in crate::ops) View<'a, f64>);
 
 impl History<'_> {
-    /// The number of updates so far: a whole number that f64 holds exactly, even if read from a file.
+    /// Returns the number of updates so far, at most 2⁵³, so that f64 holds the number exactly even if a damaged file has a
+    /// larger one.
     pub(in crate::ops) fn count(&self) -> u64 {
         (self.0.row(0)[0] as u64).min(1 << 53)
     }
 
-    /// The mark of this history: a hash of its updates.
+    /// Returns the mark of this history: a hash of the rates and step numbers of all its updates.
     fn mark(&self) -> f64 {
         self.0.row(0)[1]
     }
 
-    /// Returns the rate and step of update number `update`, which must be one of the last [`KEPT`].
+    /// Returns the rate and step number of update `update`, counted from 0, which must be one of the last [`KEPT`] updates.
     pub(in crate::ops) fn at(&self, update: u64) -> Moment {
         let row = self.0.row(1 + (update % KEPT as u64) as usize);
         Moment { rate: row[0], step: row[1] }
     }
 }
 
-/// Returns the mark of a history after one more update. A mark is a hash of all updates, a whole number, so that moves computed
-/// for one history are not used for another.
+/// Returns the mark of a history after one more update. A mark is a hash of all updates, a whole number. A ledger compares
+/// marks, so that it does not use combined effects that were computed for another history.
 pub(in crate::ops) fn marked(before: f64, Moment { rate, step }: Moment) -> f64 {
-    // The multiplier of the splitmix64 generator; 52 bits are whole in f64.
+    // The multiplier is from the splitmix64 generator. The shift by 12 leaves 52 bits, which f64 holds exactly.
     let mix = |x: u64| (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mix(mix(before.to_bits() ^ rate.to_bits()) ^ step.to_bits()) >> 12) as f64
 }
 
-/// The methods of an [`ElementRule`](super::element::ElementRule) that a ledger calls, object-safe and under the same names.
+/// The methods of an [`ElementRule`](super::element::ElementRule) that a ledger calls, as an object-safe trait.
 pub(in crate::ops) trait DeferredRule: Send + Sync {
     fn owes(&self) -> Debt;
     fn none(&self) -> Moves;
@@ -82,35 +86,36 @@ pub(in crate::ops) trait DeferredRule: Send + Sync {
     fn horizon(&self) -> usize;
     fn is_known(&self, moves: &Moves) -> bool;
     fn rests(&self) -> bool;
-    /// Returns whether `other` is the same rule with the same settings, so that both make the same moves.
+    /// Returns whether `other` is this rule with equal settings, so that missed updates have equal effects.
     fn is(&self, other: &dyn Any) -> bool;
-    /// Returns a copy of this rule, with which [`Self::is`] compares the rule of later updates.
+    /// Returns a copy of this rule, to compare with the rule of a later update by [`Self::is`].
     fn copied(&self) -> Box<dyn Any + Send>;
 }
 
-/// The combined moves for each possible gap (number of missed updates), up to the history's last update. The memory is used again
-/// at the next update.
+/// The combined effect of the last n updates, for each possible gap n (number of missed updates of a row). The memory is used
+/// again at the next update.
 pub(in crate::ops) struct Ledger {
-    /// At index n, the combined moves of the last n updates, for n up to the rule's horizon.
+    /// At index n, the combined effect of the last n updates, for n up to the horizon of the rule.
     recent: Vec<Moves>,
-    /// At index n, the decay factor of a parameter over the last n updates.
+    /// At index n, the factor by which weight decay multiplies a parameter over the last n updates.
     kept: Vec<f64>,
-    /// For gaps longer than the horizon: the first missed update, and the combined moves of as many updates as the horizon from
-    /// it on; at index (first missed update) mod [`KEPT`].
+    /// For gaps longer than the horizon h, at index u mod [`KEPT`]: the number u of the first missed update, and the combined
+    /// effect of the h updates from u on.
     first: Vec<Option<(u64, Moves)>>,
     /// The first [`KEPT`] updates are divided into ranges (parts): the number of the first update of each part.
     parts: Vec<u64>,
-    /// The combined moves of the updates of each part. The outer `None`: not computed yet; the inner `None`: not accurate enough,
-    /// so that the updates are made one by one.
+    /// The combined effect of the updates of each part. The outer `None` means not computed yet. The inner `None` means not
+    /// accurate enough, so that the updates of the part are made one by one.
     of_parts: Vec<Option<Option<Moves>>>,
-    /// The number of updates of the history, and its mark.
+    /// The number of updates of the history for which the ledger was computed, and the mark of this history.
     count: u64,
     mark: f64,
 }
 
 impl Default for Ledger {
     fn default() -> Self {
-        // Each part is short relative to its start, so that the bias correction of the moments hardly changes within a part.
+        // The number of updates in a part is small relative to the number of its first update, so that the bias correction of
+        // the moments hardly changes within a part.
         let next = |at: &u64| Some(at + (at / 20).max(1)).filter(|&at| at <= KEPT as u64);
         let parts: Vec<u64> = std::iter::successors(Some(0), next).collect();
         let of_parts = vec![None; parts.len() - 1];
@@ -119,7 +124,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Clears the kept moves, unless they were computed for an earlier state of the same history.
+    /// Clears the combined effects, unless they were computed for this history before its latest updates.
     fn follow(&mut self, history: History<'_>) {
         let (before, count) = (self.count, history.count());
         let goes_on = before <= count
@@ -133,7 +138,7 @@ impl Ledger {
         (self.count, self.mark) = (count, history.mark());
     }
 
-    /// Computes the combined moves of the last n updates, for every n up to `most`.
+    /// Computes the combined effect of the last n updates, for every n up to `most`.
     pub(in crate::ops) fn prepare(&mut self, rule: &dyn DeferredRule, history: History<'_>, most: usize) {
         self.follow(history);
         let horizon = rule.horizon().min(KEPT);
@@ -153,7 +158,8 @@ impl Ledger {
         }
     }
 
-    /// Computes what [`Self::of`] reads for a gap; returns whether the combined moves are accurate enough to replace the updates.
+    /// Computes the numbers that [`Self::of`] reads for the gap `gap`; returns whether the combined effect is accurate enough
+    /// to replace the missed updates.
     pub(in crate::ops) fn learn(
         &mut self,
         rule: &dyn DeferredRule,
@@ -161,7 +167,7 @@ impl Ledger {
         gap: usize,
     ) -> bool {
         let start = self.count - gap as u64;
-        // With a horizon of 0, no update has moves to combine.
+        // With a horizon of 0, the state never moves the parameter, so no updates are combined.
         if gap >= self.recent.len() && self.recent.len() > 1 {
             if self.first.is_empty() {
                 self.first.resize(KEPT, None);
@@ -180,7 +186,7 @@ impl Ledger {
             if updates.end > self.count {
                 break;
             }
-            // Parts are visited from `start` on, so their updates are still in the history.
+            // The loop begins at `start`, so all updates of the visited parts are still in the history.
             if self.of_parts[part].is_none() {
                 let moves = moves_of(rule, history, updates);
                 self.of_parts[part] = Some(Some(moves).filter(|moves| rule.is_known(moves)));
@@ -189,8 +195,8 @@ impl Ledger {
         false
     }
 
-    /// Returns the combined moves of several updates from `update` on and before `end`, and the number of these updates; `None`
-    /// if no accurate moves are known for them.
+    /// Returns the combined effect of several updates from `update` on and before `end`, and the number of these updates;
+    /// `None` if no accurate combined effect is known.
     pub(in crate::ops) fn part(
         &self,
         rule: &dyn DeferredRule,
@@ -208,7 +214,7 @@ impl Ledger {
         Some((moves, (next - update) as usize))
     }
 
-    /// Returns the combined effect for a row that missed the last `gap` updates.
+    /// Returns the combined effect of the missed updates of a row that missed the last `gap` updates.
     pub(in crate::ops) fn of(&self, gap: usize) -> RowDebt<'_> {
         let horizon = self.recent.len() - 1;
         if gap <= horizon {
@@ -225,7 +231,7 @@ impl Ledger {
     }
 }
 
-/// Returns the combined moves of a range of updates.
+/// Returns the combined effect of the updates in a range.
 fn moves_of(rule: &dyn DeferredRule, history: History<'_>, updates: Range<u64>) -> Moves {
     updates.rev().fold(rule.none(), |moves, update| rule.earlier(&moves, history.at(update)))
 }
@@ -235,7 +241,8 @@ fn moves_of(rule: &dyn DeferredRule, history: History<'_>, updates: Range<u64>) 
 pub(in crate::ops) struct Remains<T, const FIELDS: usize>([T; FIELDS]);
 
 impl<T: Float, const FIELDS: usize> Remains<T, FIELDS> {
-    /// Computes the factors of the missed updates in `owed`, if each update multiplies the states by `fall`.
+    /// Computes the factors for the missed updates in `owed`, if each missed update multiplies the states by the factors
+    /// `fall`.
     pub(in crate::ops) fn of(fall: [f64; FIELDS], owed: &RowDebt<'_>) -> Self {
         let mut parts = [T::ZERO; FIELDS];
         for (part, fall) in parts.iter_mut().zip(fall) {
@@ -256,13 +263,14 @@ impl<T: Float, const FIELDS: usize> ElementStep<T, FIELDS> for Remains<T, FIELDS
     }
 }
 
-/// Returns the factor momentum / divisor by which an update without a gradient multiplies the quotient of two states, if it
-/// multiplies them by `momentum` and by `divisor`; `None` if the factor is 0.999 or more, because then the quotient hardly falls.
+/// Returns momentum / divisor: the factor by which an update multiplies the quotient of two states, if it multiplies the first
+/// state by `momentum` and the second state by `divisor`. Returns `None` if the factor is 0.999 or more, because then the
+/// quotient hardly falls.
 pub(in crate::ops) fn falling_by(momentum: f64, divisor: f64) -> Option<f64> {
     Some(momentum / divisor).filter(|&by| by < 0.999)
 }
 
-/// Returns the number of updates after which a state has fallen to 1e-18 of its value, if each update multiplies it by
+/// Returns the number of updates after which a state has fallen to 1e-18 of its value, if each update multiplies the state by
 /// `momentum`.
 pub(in crate::ops) fn fading(momentum: f64) -> usize {
     const NOTHING: f64 = 1e-18;

@@ -1,8 +1,9 @@
-//! `rmsprop` and its variants: gradients divided by their root mean square, or by their standard deviation.
+//! `rmsprop` and its variants: update rules that divide each gradient by the root mean square or the standard deviation of the
+//! gradients.
 //!
-//! They are four operators, since each has different states. What a row without a gradient has missed after k steps: `square` and
-//! `mean` are multiplied by alphaᵏ and `velocity` by momentumᵏ, and the parameter moves along the velocity until the velocity has
-//! faded.
+//! The variants of RMSProp are four operators, since each variant has other states. The effect of k missed updates on a row
+//! without a gradient: `square` and `mean` are multiplied by alphaᵏ and `velocity` by momentumᵏ, and the parameter moves along
+//! the velocity until the velocity is negligible.
 
 use super::element::ElementRule;
 use super::owed::{Moment, fading};
@@ -17,10 +18,10 @@ use crate::update_rule;
 struct Spread<T> {
     rate: T,
     alpha: T,
-    /// 1 − alpha.
+    /// 1 − alpha, the weight of the new gradient in the averages.
     new: T,
     epsilon: T,
-    /// 0 for the rules without a velocity.
+    /// The factor of the velocity; 0 for the rules without a velocity.
     momentum: T,
 }
 
@@ -31,7 +32,7 @@ impl<T: Float> Spread<T> {
         Self { rate, alpha, new, epsilon, momentum }
     }
 
-    /// Returns the mean of the squares, and the step.
+    /// Returns the new mean of the squared gradients, and the gradient divided by the root of this mean.
     #[inline(always)]
     fn change(&self, square: T, grad: T) -> [T; 2] {
         let square = self.alpha * square + self.new * (grad * grad);
@@ -39,12 +40,13 @@ impl<T: Float> Spread<T> {
     }
 }
 
-/// The step divided by the standard deviation of the gradients.
+/// The step of centred RMSProp: the gradient divided by the standard deviation of the gradients.
 #[derive(Clone, Copy)]
 struct Centred<T>(Spread<T>);
 
 impl<T: Float> Centred<T> {
-    /// Returns the mean of the squares, the mean, and the step.
+    /// Returns the new mean of the squared gradients, the new mean of the gradients, and the gradient divided by the standard
+    /// deviation.
     #[inline(always)]
     fn change(&self, square: T, mean: T, grad: T) -> [T; 3] {
         let square = self.0.alpha * square + self.0.new * (grad * grad);
@@ -91,19 +93,19 @@ impl<T: Float> ElementStep<T, 4> for Centred<T> {
 }
 
 update_rule! {
-    /// RMSProp: gradient descent with each gradient divided by the root mean square of earlier gradients.
+    /// RMSProp: gradient descent with each gradient divided by a running root mean square of the gradients.
     ///
-    /// With d = grad + weight_decay · param,
+    /// The formulas, with d = grad + weight_decay · param, are:
     ///
     /// - square = alpha · square + (1 − alpha) · d²;
     /// - param −= rate · d / (√square + epsilon).
     ///
-    /// Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012; as PyTorch's `torch.optim.RMSprop`. Decay
-    /// works as in `sgd`.
+    /// Source: Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012, in the form of PyTorch's
+    /// `torch.optim.RMSprop`. Weight decay works as in `sgd`.
     ///
-    /// A row without a gradient does not move, but each step multiplies its averages by alpha. In the mode `exact`, the averages
-    /// of such a row are brought up to date when the row is next read. In the mode `lazy` only the rows of the gradient and their
-    /// averages change.
+    /// A row without a gradient does not move, but each step multiplies its averages by alpha. In the mode `exact`, this is
+    /// computed for a row without a gradient when the row is next read. In the mode `lazy`, only the rows of the gradient and
+    /// their averages change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -148,16 +150,17 @@ impl ElementRule<2> for RmsProp {
 update_rule! {
     /// RMSProp with momentum: the parameter moves along a velocity.
     ///
-    /// With d = grad + weight_decay · param,
+    /// The formulas, with d = grad + weight_decay · param, are:
     ///
     /// - square = alpha · square + (1 − alpha) · d²;
     /// - velocity = momentum · velocity + d / (√square + epsilon);
     /// - param −= rate · velocity.
     ///
-    /// It corresponds to PyTorch's `torch.optim.RMSprop` with momentum > 0. Decay works as in `sgd`.
+    /// `rmsprop` with a velocity corresponds to PyTorch's `torch.optim.RMSprop` with momentum > 0. Weight decay works as in
+    /// `sgd`.
     ///
-    /// With a gradient of selected rows in the mode `exact`, rows without a gradient move along their velocity when they are next
-    /// read. In the mode `lazy` these rows and their state do not change.
+    /// With a gradient of selected rows in the mode `exact`, the moves of a row without a gradient, along its velocity, are
+    /// made when the row is next read. In the mode `lazy`, rows without a gradient and their state do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -210,18 +213,18 @@ impl ElementRule<3> for RmsPropMomentum {
 update_rule! {
     /// Centred RMSProp: gradient descent with each gradient divided by the standard deviation of the gradients.
     ///
-    /// With d = grad + weight_decay · param,
+    /// The formulas, with d = grad + weight_decay · param, are:
     ///
     /// - square = alpha · square + (1 − alpha) · d²;
     /// - mean += (1 − alpha) · (d − mean);
     /// - param −= rate · d / (√(square − mean²) + epsilon).
     ///
-    /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41; as PyTorch's
-    /// `torch.optim.RMSprop` with centered=True. Decay works as in `sgd`.
+    /// Source: Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41, in the
+    /// form of PyTorch's `torch.optim.RMSprop` with centered=True. Weight decay works as in `sgd`.
     ///
-    /// A row without a gradient does not move, but each step multiplies its averages by alpha. In the mode `exact`, the averages
-    /// of such a row are brought up to date when the row is next read. In the mode `lazy` only the rows of the gradient and their
-    /// averages change.
+    /// A row without a gradient does not move, but each step multiplies its averages by alpha. In the mode `exact`, this is
+    /// computed for a row without a gradient when the row is next read. In the mode `lazy`, only the rows of the gradient and
+    /// their averages change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -269,18 +272,18 @@ update_rule! {
     /// Centred RMSProp with momentum: divides each gradient by the standard deviation of the gradients, and moves along a
     /// velocity.
     ///
-    /// With d = grad + weight_decay · param,
+    /// The formulas, with d = grad + weight_decay · param, are:
     ///
     /// - square = alpha · square + (1 − alpha) · d²;
     /// - mean += (1 − alpha) · (d − mean);
     /// - velocity = momentum · velocity + d / (√(square − mean²) + epsilon);
     /// - param −= rate · velocity.
     ///
-    /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41; as PyTorch's
-    /// `torch.optim.RMSprop` with centered=True, momentum > 0. Decay works as in `sgd`.
+    /// Source: Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41, in the
+    /// form of PyTorch's `torch.optim.RMSprop` with centered=True, momentum > 0. Weight decay works as in `sgd`.
     ///
-    /// With a gradient of selected rows in the mode `exact`, rows without a gradient move along their velocity when they are next
-    /// read. In the mode `lazy` these rows and their state do not change.
+    /// With a gradient of selected rows in the mode `exact`, the moves of a row without a gradient, along its velocity, are
+    /// made when the row is next read. In the mode `lazy`, rows without a gradient and their state do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};

@@ -1,4 +1,4 @@
-//! Slots, the shape rule and samples of all update operators.
+//! The input slots, shape inference and check cases that all update operators have in common.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Float;
@@ -6,39 +6,41 @@ use crate::operator::attributes::Attribute;
 use crate::operator::{Attributes, CheckCase, Debt, Forward, InferShape, Spec};
 use crate::tensor::{DType, Dense, SelectedRows, StorageKind, Variable};
 
-/// The step of one element in an update: the parameter and its state, in the order of the output slots.
+/// The arithmetic of one update for one element: computes new values of the parameter and its states, in the order of the
+/// output slots.
 pub trait ElementStep<T, const FIELDS: usize>: Copy + Send + Sync {
-    /// Returns the new values of the parameter and its state, from the old values and the gradient. Mark this function
-    /// `#[inline(always)]`: it is the body of a vectorised loop over the elements.
+    /// Returns the new values of the parameter and its states, from the old values and the gradient. Mark an implementation
+    /// `#[inline(always)]`: the function is the body of a vectorised loop over the elements.
     fn step(&self, fields: [T; FIELDS], grad: T) -> [T; FIELDS];
 }
 
-/// The number of updates that the history holds.
+/// The number of updates that the update history holds.
 pub(in crate::ops) const KEPT: usize = 1 << 14;
-/// The shape of the history.
+/// The shape of the update history: a row for the counts, then a row per update.
 pub(crate) const HISTORY_SHAPE: [usize; 2] = [KEPT + 1, 2];
 
-/// Input slot of the gradient, in every rule.
+/// Slot number of the input with the gradient, in every update rule.
 pub(in crate::ops) const GRAD: usize = 0;
-/// Input slot of the learning rate, in every rule.
+/// Slot number of the input with the learning rate, in every update rule.
 pub(in crate::ops) const RATE: usize = 1;
-/// Input slot of the update history, in every rule that may defer moves.
+/// Slot number of the input with the update history, in every rule that may apply updates later.
 pub(in crate::ops) const HISTORY: usize = 2;
 
-/// The mode of a rule for gradients of selected rows; stored by name in the attribute `mode`.
+/// The mode of an update rule for gradients of selected rows; stored by name in the attribute `mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SparseMode {
-    /// Computes the numbers of the dense rule on the densified gradient. A row without a gradient makes the moves of the dense
-    /// rule when the row is next read; a rule whose moves cannot be deferred refuses selected rows.
+    /// Exact mode: gives the result of the rule on the dense gradient, with zeros in the rows without a gradient. The updates
+    /// of a row without a gradient are applied when the row is next read. A rule with updates that cannot be deferred refuses
+    /// selected rows.
     #[default]
     Exact,
-    /// Updates only the rows of the gradient and their state.
+    /// Lazy mode: updates only the rows of the gradient and their states.
     Lazy,
 }
 
 impl SparseMode {
-    /// Returns the name in programs.
+    /// Returns the name of the mode in programs: `exact` or `lazy`.
     pub fn name(self) -> &'static str {
         match self {
             SparseMode::Exact => "exact",
@@ -46,8 +48,8 @@ impl SparseMode {
         }
     }
 
-    /// Infers the shapes of an update. `fields` is the number of updated outputs, `storage` their storage, and `owes` says
-    /// whether a row without a gradient makes its move never, later or at once.
+    /// Infers the shapes of an update operator. `fields` is the number of updated outputs, and `storage` is their storage.
+    /// `owes` is when a row without a gradient is updated: never, later or at once.
     pub(in crate::ops) fn infer_shape(
         self,
         s: &mut InferShape<'_>,
@@ -121,24 +123,25 @@ impl Attribute for SparseMode {
     }
 }
 
-/// Returns the number of a scalar operand.
+/// Returns the value of the scalar operand in `slot`.
 pub(in crate::ops) fn scalar(run: &Forward<'_>, slot: usize) -> Result<f64> {
     crate::with_float!(run.dtype(slot), T => Ok(run.input::<T>(slot)?.row(0)[0].to_f64()))
 }
 
-/// Returns the learning rate of the step, times the parameter's rate factor `factor`.
+/// Returns the learning rate of the step, multiplied by `factor`, the rate factor of the parameter.
 pub(in crate::ops) fn rate(run: &Forward<'_>, factor: f64) -> Result<f64> {
     Ok(scalar(run, RATE)? * factor)
 }
 
-/// Divides a step by `scale`; returns 0 where `scale` is 0. There all gradients so far were 0, and with an epsilon of 0 the
-/// quotient would be 0 / 0.
+/// Divides a step by `scale`; returns 0 if `scale` is 0. `scale` is 0 if epsilon and all gradients so far are 0; the quotient
+/// would then be 0 / 0.
 #[inline(always)]
 pub(in crate::ops) fn over<T: Float>(step: T, scale: T) -> T {
     if scale == T::ZERO { T::ZERO } else { step / scale }
 }
 
-/// Returns the check cases of a rule: a matrix, a vector, repeated rows, and no rows, with the attributes of both modes.
+/// Returns check cases of an update rule, with the attributes of both modes: the gradient of a matrix, of a vector, with
+/// repeated rows and without rows.
 pub(in crate::ops) fn samples([exact, lazy]: [Attributes; 2], fields: &[&str]) -> Result<Vec<CheckCase>> {
     let numbers = |shape: &[usize], pace: f64, least: f64| -> Result<Variable> {
         let len = shape.iter().product::<usize>();
@@ -149,7 +152,7 @@ pub(in crate::ops) fn samples([exact, lazy]: [Attributes; 2], fields: &[&str]) -
         let rate = Variable::dense(Dense::from_vec(&[], vec![0.125f32])?);
         let mut sample = CheckCase::new(name, attributes.clone()).without_gradient().constant("rate", rate);
         for (k, field) in fields.iter().enumerate() {
-            // Numbers above 0, because some states must be positive.
+            // The parameter and its states start above 0, because some states must be positive.
             sample = sample.constant(field, numbers(shape, 0.9 + k as f64, 1.5)?);
         }
         Ok(sample)

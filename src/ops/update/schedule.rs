@@ -6,25 +6,27 @@ use super::settings::{not_negative, number, positive};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::Attributes;
 
-/// A learning-rate schedule over the steps of training; the default is constant. The operator `learning_rate` computes it.
+/// A learning-rate schedule over the steps of training; the default is constant. The operator `learning_rate` computes the rate
+/// of each step.
 ///
-/// In the first `warm_up` steps the rate rises linearly to the base rate: base · (step + 1) / warm_up. After the warm-up, with t
-/// = 0, 1, … the number of steps since,
+/// In the first `warm_up` steps, the rate rises linearly to the base rate: base · (step + 1) / warm_up. After the warm-up, with
+/// t = 0, 1, … the number of steps since the warm-up, the rate is:
 ///
 /// - `constant`: the base rate;
 /// - `step`: base · factorᶠ with f = ⌊t / every⌋;
-/// - `step_after`: base · factorᶠ with f = ⌊(t − start) / every⌋ + 1, and base before t = start;
-/// - `piecewise`: base · the factor of the last pair (step, factor) with step ≤ t, and base if there is none;
+/// - `step_after`: base before t = start, then base · factorᶠ with f = ⌊(t − start) / every⌋ + 1;
+/// - `piecewise`: base · the factor of the last pair (step, factor) with step ≤ t, or base without such a pair;
 /// - `cosine`: least + (base − least) · (1 + cos(π · t / steps)) / 2, and `least` from t = steps on;
 /// - `linear`: base + (least − base) · t / steps, and `least` from t = steps on;
 /// - `inverse_sqrt`: base · √(steps / (steps + t));
 /// - `one_cycle`: with top = rise · steps − 1, half a cosine wave from base / 25 up to base at t = top, then half a cosine wave
-///   down to base / 250 000 at t = steps − 1; the rate stays there.
+///   down to base / 250 000 at t = steps − 1; later steps have the rate base / 250 000.
 ///
-/// The formulas are those in PyTorch's `StepLR`, `CosineAnnealingLR` (Loshchilov and Hutter, "SGDR", 2017, arXiv:1608.03983,
-/// without restarts) and `OneCycleLR` (Smith and Topin, "Super-convergence", 2017, arXiv:1708.07120). A warm-up of `steps` before
-/// `inverse_sqrt(steps)` is the schedule of Vaswani et al., "Attention is all you need", 2017, arXiv:1706.03762. `step_after`
-/// is the schedule of Zaremba et al., "Recurrent neural network regularization", 2014, arXiv:1409.2329.
+/// The formulas equal the formulas of PyTorch's `StepLR`, `CosineAnnealingLR` (Loshchilov and Hutter, "SGDR", 2017,
+/// arXiv:1608.03983, without restarts) and `OneCycleLR` (Smith and Topin, "Super-convergence", 2017, arXiv:1708.07120). A
+/// warm-up of `steps` before `inverse_sqrt(steps)` is the schedule of Vaswani et al., "Attention is all you need", 2017,
+/// arXiv:1706.03762. `step_after` is the schedule of Zaremba et al., "Recurrent neural network regularization", 2014,
+/// arXiv:1409.2329.
 ///
 /// ```
 /// use unpadded::optimizer::Schedule;
@@ -57,7 +59,7 @@ enum Form {
         every: usize,
         factor: f64,
     },
-    /// Pairs of a step and the factor from this step on.
+    /// A list of pairs (step, factor): from the step on, the learning rate is base · factor.
     Piecewise(Vec<(usize, f64)>),
     Cosine {
         steps: usize,
@@ -88,18 +90,18 @@ impl Schedule {
         Self::default()
     }
 
-    /// Step decay: multiplies the rate by `factor` every `every` steps.
+    /// Step decay: multiplies the learning rate by `factor` once in `every` steps.
     pub fn step(every: usize, factor: f64) -> Self {
         Form::Step { every, factor }.into()
     }
 
-    /// Delayed step decay: multiplies the rate by `factor` at step `start`, and again every `every` steps after it.
+    /// Delayed step decay: multiplies the learning rate by `factor` at step `start`, and then once in `every` steps.
     pub fn step_after(start: usize, every: usize, factor: f64) -> Self {
         Form::StepAfter { start, every, factor }.into()
     }
 
-    /// Piecewise constant: each pair (step, factor) sets the rate to base · factor from that step on; steps ascend, and count
-    /// from 0 after the warm-up.
+    /// Piecewise constant: each pair (step, factor) sets the learning rate to base · factor from the given step on. The steps
+    /// must ascend, and are counted from 0 after the warm-up.
     pub fn piecewise(pieces: impl IntoIterator<Item = (usize, f64)>) -> Self {
         Form::Piecewise(pieces.into_iter().collect()).into()
     }
@@ -124,24 +126,25 @@ impl Schedule {
         Form::Linear { steps, least }.into()
     }
 
-    /// Inverse square root decay: falls as 1 / √t, to 1/√2 of the base rate after `steps` steps.
+    /// Inverse square root decay: the learning rate is base · √(steps / (steps + t)) at step t, so 1/√2 of the base rate after
+    /// `steps` steps.
     pub fn inverse_sqrt(steps: usize) -> Self {
         Form::InverseSqrt { steps }.into()
     }
 
-    /// One cycle: rises to the base rate in the first `rise` (from 0 to 1; 0.3 is usual) of `steps` steps, then falls to
-    /// almost zero.
+    /// One cycle of `steps` steps: the learning rate rises to the base rate, then falls to almost zero. `rise` is the share of
+    /// the steps that rise, from 0 to 1; 0.3 is usual.
     pub fn one_cycle(steps: usize, rise: f64) -> Self {
         Form::OneCycle { steps, rise }.into()
     }
 
-    /// Warm-up: the rate first rises to the base rate over `steps` steps.
+    /// Warm-up: the learning rate rises linearly to the base rate in the first `steps` steps.
     #[must_use]
     pub fn warm_up(self, steps: usize) -> Self {
         Self { warm_up: steps, ..self }
     }
 
-    /// Returns the rate at `step`, counted from 0, for the base rate `base`.
+    /// Returns the learning rate at step `step`, counted from 0, for the base rate `base`.
     pub fn rate(&self, base: f64, step: u64) -> f64 {
         let warm_up = self.warm_up as u64;
         if step < warm_up {
@@ -297,7 +300,8 @@ mod tests {
         close(&Schedule::inverse_sqrt(100), 1.0, &[(0, 1.0), (100, 0.5f64.sqrt()), (9900, 0.1)]);
     }
 
-    /// PyTorch's `OneCycleLR(max_lr = 1, total_steps = 20, pct_start = 0.3)`, from its formula.
+    /// The expected rates are computed from the formula of PyTorch's
+    /// `OneCycleLR(max_lr = 1, total_steps = 20, pct_start = 0.3)`.
     #[test]
     fn one_cycle_rises_and_falls() {
         let up = |part: f64| 1.0 + (0.04 - 1.0) / 2.0 * (1.0 + (PI * part).cos());
@@ -312,7 +316,7 @@ mod tests {
             (50, 4e-6),
         ];
         close(&Schedule::one_cycle(20, 0.3), 1.0, &expected);
-        // Cycles too short to rise, and a cycle that only rises.
+        // The next schedules are cycles that are too short to rise, and a cycle with `rise` = 1.
         close(&Schedule::one_cycle(2, 0.3), 1.0, &[(0, 1.0), (1, 4e-6)]);
         close(&Schedule::one_cycle(3, 1.0), 1.0, &[(0, 0.04), (1, 0.52), (2, 4e-6)]);
         close(&Schedule::one_cycle(1, 0.0), 1.0, &[(0, 4e-6)]);

@@ -5,7 +5,7 @@ use crate::operator::Attributes;
 use crate::operator::attributes::Attribute;
 use crate::tensor::StorageKind;
 
-/// Reads the storage of a parameter and its state: dense, or row-sparse as selected rows.
+/// Reads the storage of a parameter and its states: dense, or selected rows for a row-sparse parameter.
 #[track_caller]
 pub fn dense_or_rows(attributes: &Attributes, name: &str) -> Result<StorageKind> {
     if attributes.get(name).is_none() {
@@ -59,7 +59,7 @@ pub fn steps(attributes: &Attributes, name: &str) -> Result<usize> {
     if attributes.get(name).is_none() { Ok(0) } else { attributes.size(name).at_caller() }
 }
 
-/// Returns 0 for steps 1 to `held`, and 1 for later steps.
+/// Returns the factor of the learning rate at a step: 0 for the steps 1 to `held`, and 1 for later steps.
 pub fn after(held: usize, step: f64) -> f64 {
     if held == 0 || step > held as f64 { 1.0 } else { 0.0 }
 }

@@ -1,4 +1,4 @@
-//! `settle`: applies the updates that rows missed, before the rows are read.
+//! `settle`: applies the missed updates of rows of a parameter, before the rows are read.
 
 use std::sync::Arc;
 
@@ -18,16 +18,17 @@ use crate::ops::lookup::ids::ids;
 use crate::tensor::{DType, Variable};
 
 operator! {
-    /// Applies the updates that rows of a parameter missed, before the rows are read. In the mode `exact`, an update rule skips
-    /// rows without a gradient, though the dense rule would move them: these rows miss the update.
+    /// Applies the missed updates of rows of a parameter, before an operator reads the rows. In the mode `exact`, an update
+    /// rule skips rows without a gradient, although the dense rule would move such rows: a skipped row misses the update.
     ///
-    /// `ids` are the numbers of the rows that are read: whole numbers, or the column numbers of a sparse matrix's entries;
-    /// without `ids` all rows are settled. Each call also settles one row in 8192 in turn, so that no row misses many updates.
-    /// `rule` is the kind of the update rule, whose [`Op::settle`](crate::operator::Op::settle) does the work; `settings` are the
-    /// rule's attributes; `shape` and `dtype` are the parameter's. `settled` is `[height]` in f64: the number of updates that
-    /// each row has made. A settled row has the numbers of the dense rule, up to rounding.
+    /// `ids` holds the numbers of the rows that will be read: whole numbers, or a sparse matrix, of which the column numbers of
+    /// the entries are read. Without `ids`, the missed updates of all rows are applied. Each call also settles one row in 8192,
+    /// other rows in each call, so that no row misses many updates. `rule` is the kind of the update rule; `settle` calls
+    /// [`Op::settle`](crate::operator::Op::settle) of this rule. `settings` are the attributes of the rule; `shape` and `dtype`
+    /// are the shape and dtype of the parameter. `settled`, f64 `[height]`, has the number of updates that have been applied to
+    /// each row. A settled row has the numbers that the dense rule gives, up to rounding.
     ///
-    /// If an id is not a row of the table, nothing is settled: the operator that reads the rows then reports the id.
+    /// If an id is not a row of the parameter, no row is settled; the operator that reads the rows reports the id.
     ///
     /// ```
     /// use ndarray::{Array2, array};
@@ -59,10 +60,10 @@ operator! {
     outputs { PARAM = param: one.updated(), STATE = state: any.updated(), SETTLED = settled: one.updated() }
 }
 
-/// The kind of an update rule.
+/// The kind of an update rule, such as `adam`, with the operator that a registry has made for the kind.
 pub(in crate::ops) struct RuleKind {
     kind: String,
-    /// The rule with its settings; `None` until a registry has resolved the kind.
+    /// The operator of the update rule with its settings; `None` until a registry has resolved the kind.
     found: Option<Arc<dyn Op>>,
 }
 
@@ -88,7 +89,7 @@ impl Attribute for RuleKind {
     }
 }
 
-/// The attributes of the rule, stored as one attribute: a list of pairs of a name and a value.
+/// The attributes of the update rule, stored as one attribute of `settle`: a list of pairs of a name and a value.
 pub(in crate::ops) struct Settings(Attributes);
 
 impl Attribute for Settings {
@@ -133,13 +134,13 @@ fn waits(declaration: &Declaration) -> bool {
     declaration.signature.outputs.iter().any(|slot| slot.name == "settled" && slot.arity == Arity::Optional)
 }
 
-/// Carries out a call of `settle` with a rule.
+/// Runs the operator `settle` with the arithmetic of `rule`.
 pub(in crate::ops) fn settle(run: &mut Forward<'_>, rule: &dyn Rule) -> Result<()> {
     let ids = (run.count(Settle::IDS) > 0).then_some(read_ids as engine::ReadIds);
     engine::settle(run, rule, Settle::HISTORY, ids)
 }
 
-/// Collects the numbers of the rows that are read.
+/// Appends the row numbers in the input `ids` to `to`.
 fn read_ids(run: &Forward<'_>, to: &mut Vec<i64>) -> Result<()> {
     if let Some(csr) = run.csr(Settle::IDS) {
         to.extend_from_slice(csr.indices());

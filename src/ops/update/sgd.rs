@@ -1,4 +1,4 @@
-//! `sgd` and `momentum`: stochastic gradient descent.
+//! `sgd` and `momentum`: the update rules of stochastic gradient descent, without and with momentum.
 
 use super::decay::Decay;
 use super::element::ElementRule;
@@ -22,8 +22,8 @@ impl<T: Float> ElementStep<T, 1> for Descend<T> {
     }
 }
 
-/// The parameter moves by −rate · (ahead · grad + along · velocity): ahead = 0 and along = 1 without Nesterov momentum; ahead = 1
-/// and along = momentum with it.
+/// The parameter moves by −rate · (ahead · grad + along · velocity): ahead = 0 and along = 1 without Nesterov momentum; ahead =
+/// 1 and along = momentum with Nesterov momentum.
 #[derive(Clone, Copy)]
 struct Roll<T> {
     rate: T,
@@ -43,12 +43,12 @@ impl<T: Float> ElementStep<T, 2> for Roll<T> {
 update_rule! {
     /// Stochastic gradient descent: param −= rate · (grad + weight_decay · param).
     ///
-    /// `l1` and `decoupled` work as in every rule with weight decay. With p = param, weight_decay · p + l1 · sign(p) is added to
-    /// the gradient. With `decoupled`, instead, first p ← (1 − rate · weight_decay) · p, then p moves by rate · l1 towards 0 but
-    /// not past it.
+    /// `l1` and `decoupled` work as in every rule with weight decay. With p = param, weight_decay · p + l1 · sign(p) is added
+    /// to the gradient. With `decoupled`, the gradient does not change: first p ← (1 − rate · weight_decay) · p, then p moves
+    /// by rate · l1 towards 0 but not past 0.
     ///
-    /// With a gradient of selected rows in the mode `exact`, rows without a gradient get their weight decay when they are next
-    /// read. L1 decay cannot be deferred: it refuses selected rows.
+    /// With a gradient of selected rows in the mode `exact`, a row without a gradient gets its weight decay when the row is
+    /// next read. L1 decay cannot be deferred: with L1 decay, a gradient of selected rows is an error in this mode.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -87,7 +87,8 @@ impl ElementRule<1> for Sgd {
     }
 }
 
-/// The effect of updates without a gradient on a parameter and its velocity: a linear map of both, with one row for each.
+/// The combined effect of several momentum updates without a gradient: a linear map from the old parameter and velocity to the
+/// new ones.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Coast<T> {
     param: [T; 2],
@@ -113,17 +114,17 @@ impl Momentum {
 }
 
 update_rule! {
-    /// SGD with momentum: gradient descent along a velocity. With d = grad + weight_decay · param,
+    /// SGD with momentum: gradient descent along a velocity. The formulas, with d = grad + weight_decay · param, are:
     ///
     /// - velocity = momentum · velocity + d,
     /// - param −= rate · velocity, or, with `nesterov`, param −= rate · (d + momentum · velocity).
     ///
-    /// The velocity starts at zero, so it is d after the first step. These are the formulas of PyTorch's
-    /// `torch.optim.SGD` without dampening; the Nesterov form follows Sutskever et al., "On the importance of
-    /// initialization and momentum in deep learning", 2013, with `param` at the point where the gradient is computed.
+    /// The velocity starts at zero, so the velocity is d after the first step. The formulas equal the formulas of PyTorch's
+    /// `torch.optim.SGD` without dampening; the Nesterov form follows Sutskever et al., "On the importance of initialization
+    /// and momentum in deep learning", 2013, with `param` at the point where the gradient is computed.
     ///
-    /// With a gradient of selected rows in the mode `exact`, rows without a gradient make their moves when they are next read. In
-    /// the mode `lazy` these rows and their velocity do not change.
+    /// With a gradient of selected rows in the mode `exact`, the moves of a row without a gradient are made when the row is
+    /// next read. In the mode `lazy`, rows without a gradient and their velocity do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -164,7 +165,7 @@ impl ElementRule<2> for Momentum {
         [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
     }
 
-    /// The numbers of the moves are the two rows of a [`Coast`].
+    /// In the moves of momentum, the first four numbers are the two rows of a [`Coast`].
     fn earlier(&self, &[param, by_velocity, by_param, velocity, ..]: &Moves, moment: Moment) -> Moves {
         let ((ahead, along), momentum) = (self.parts(), self.momentum);
         let rate = self.rate(moment);
@@ -172,7 +173,8 @@ impl ElementRule<2> for Momentum {
             true => (self.decay().kept(rate), 0.0),
             false => (1.0, self.weight_decay),
         };
-        // The results of one update without a gradient for (parameter 1, velocity 0) and for (parameter 0, velocity 1).
+        // The new parameter and velocity after one update without a gradient, from (parameter 1, velocity 0) and from
+        // (parameter 0, velocity 1).
         let first = [[keep - rate * (ahead + along) * decay, decay], [-rate * along * momentum, momentum]];
         let then = |of: [f64; 2]| first.map(|[param, velocity]| of[0] * param + of[1] * velocity);
         let ([a, b], [c, d]) = (then([param, by_velocity]), then([by_param, velocity]));
