@@ -17,8 +17,8 @@ use super::{
 };
 use crate::error::{AtCaller, Result};
 
-/// Records in files that may be larger than memory: each pass reads the files anew and holds one record in memory. The
-/// formats and options are those of [`DataSet`](super::DataSet). The files must not change between passes.
+/// Records in files that may be larger than memory: each pass reads the files anew and holds one record in memory.
+/// Formats and options are as in [`DataSet`](super::DataSet). The files must not change between passes.
 ///
 /// ```
 /// use unpadded::data::{Data, LabelledFiles, Limits, Tokenizer};
@@ -98,8 +98,8 @@ struct HoldOutChoice {
 }
 
 impl<R: Record> Files<R> {
-    /// Opens the records of a path. The path and the formats are those of [`DataSet::open`](super::DataSet::open). This
-    /// call detects the format from the first lines; a malformed record behind these lines is reported by the pass that
+    /// Opens the records of a path. Paths and formats are as in [`DataSet::open`](super::DataSet::open). This call
+    /// detects the format from the first lines; a malformed record behind these lines is reported by the pass that
     /// reads the record.
     ///
     /// # Errors
