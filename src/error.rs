@@ -125,7 +125,7 @@ impl Error {
         }))
     }
 
-    /// Makes an error of the kind `kind`; the other arguments are those of [`Error::new`].
+    /// Makes an error of the kind `kind`; the other arguments are as in [`Error::new`].
     #[track_caller]
     pub fn of(
         kind: ErrorKind,

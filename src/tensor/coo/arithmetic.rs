@@ -1,4 +1,4 @@
-//! Elementwise sums, products and comparisons of coo tensors. Numbers that are not stored are 0 and stay 0.
+//! Elementwise sums, products and comparisons of coo tensors. A position without an entry has the number 0.
 
 use std::ops::Neg;
 
@@ -10,7 +10,7 @@ use crate::tensor::dense::{Combine, Pair};
 use crate::tensor::{DType, Element, meeting};
 
 impl Coo {
-    /// Adds two tensors; entries that cancel stay stored as 0 until [`prune`](Self::prune).
+    /// Adds two tensors. An entry with the sum 0 stays stored until [`prune`](Self::prune) removes it.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -26,7 +26,7 @@ impl Coo {
         self.combined(other, Combine::Add)
     }
 
-    /// Subtracts two tensors; cancelled entries stay stored as in [`add`](Self::add).
+    /// Subtracts `other` from this tensor. An entry with the difference 0 stays stored, as in [`add`](Self::add).
     ///
     /// # Errors
     /// If dtype or shape differ.
@@ -35,7 +35,8 @@ impl Coo {
         self.combined(other, Combine::Subtract)
     }
 
-    /// Multiplies elementwise: the result has an entry where both tensors have an entry.
+    /// Multiplies two tensors elementwise: the result has an entry at each position at which both tensors have an
+    /// entry.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -52,18 +53,19 @@ impl Coo {
         self.combined(other, Combine::Multiply)
     }
 
-    /// Multiplies every number by a factor, which is rounded to the dtype: for floats to the nearest.
+    /// Multiplies every number by a factor. In a tensor of floats, the factor is first rounded to the nearest number of
+    /// the dtype.
     ///
     /// # Errors
-    /// A factor that an integer or a bool can't hold, such as 0.5: [`cast`](Self::cast) the tensor to a float dtype
-    /// first.
+    /// Fails if the dtype cannot represent the factor, such as 0.5 in a tensor of integers or bools.
+    /// [`cast`](Self::cast) converts such a tensor to floats.
     #[track_caller]
     pub fn scale(&self, factor: f64) -> Result<Self> {
         let values = self.values.scaled(factor)?;
         Ok(Self { values, ..self.clone() })
     }
 
-    /// Applies a function with `f(0) = 0` to every number. The result is canonical.
+    /// Applies a function `f` with `f(0) = 0` to every number. The result is canonical.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -81,7 +83,8 @@ impl Coo {
         Ok(Self { values, ..sorted.into_owned() })
     }
 
-    /// Converts the numbers to another dtype, as [`Dense::cast`](crate::tensor::Dense::cast). The result is canonical.
+    /// Converts the numbers to another dtype, as [`Dense::cast`](crate::tensor::Dense::cast) does. The result is
+    /// canonical.
     ///
     /// # Errors
     /// If there is no memory for the result.
@@ -101,8 +104,8 @@ impl Coo {
         self.values.total()
     }
 
-    /// Returns whether both tensors mean the same: dtype, shape and all numbers are equal. The order of entries, repeats
-    /// and stored zeros do not matter; `==` compares the stored entries.
+    /// Returns whether both tensors have equal dtypes, shapes and numbers. The order of entries, repeated positions and
+    /// stored zeros do not matter. The operator `==` compares the stored entries instead.
     ///
     /// ```
     /// use ndarray::array;
@@ -120,8 +123,8 @@ impl Coo {
         Ok((self.dtype(), &self.shape) == (other.dtype(), &other.shape) && self.prune()? == other.prune()?)
     }
 
-    /// Returns whether the numbers at each position differ by at most `tolerance`. Not-a-number differs from every number, and
-    /// so does infinity.
+    /// Returns whether the two numbers at each position differ by at most `tolerance`. NaN and infinity differ from
+    /// every number.
     ///
     /// # Errors
     /// If dtype or shape differ.
@@ -162,7 +165,7 @@ impl Coo {
     }
 }
 
-/// Negates every number; integers wrap around, and bools are unchanged, since they are true for anything but 0.
+/// Negates every number. Integers wrap around; bools do not change.
 impl Neg for &Coo {
     type Output = Coo;
 
