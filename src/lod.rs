@@ -78,7 +78,7 @@ impl Lod {
     /// Adds a new last level below this LoD: the rows of this LoD become sequences.
     ///
     /// # Errors
-    /// As [`Lod::extend`].
+    /// Fails as [`Lod::extend`] does.
     #[track_caller]
     pub fn append(self: &Arc<Self>, offsets: Vec<usize>) -> Result<Arc<Lod>> {
         Self::extend(Some(Arc::clone(self)), offsets)
@@ -205,7 +205,7 @@ impl Lod {
     /// The offsets of level `k`; level 0 is the top level.
     ///
     /// # Errors
-    /// If there is no level `k`.
+    /// Fails if there is no level `k`.
     #[track_caller]
     pub fn level(&self, k: usize) -> Result<&[usize]> {
         self.level_to(k).map(Lod::offsets).at_caller()
@@ -214,7 +214,7 @@ impl Lod {
     /// The lengths of the sequences of level `k`.
     ///
     /// # Errors
-    /// If there is no level `k`.
+    /// Fails if there is no level `k`.
     #[track_caller]
     pub fn lengths(&self, k: usize) -> Result<impl ExactSizeIterator<Item = usize> + '_> {
         self.level(k).map(lengths)
@@ -223,7 +223,7 @@ impl Lod {
     /// The number of sequences of level `k`; for `k` equal to [`Lod::levels`], the number of rows.
     ///
     /// # Errors
-    /// If `k` is greater than [`Lod::levels`].
+    /// Fails if `k` is greater than [`Lod::levels`].
     #[track_caller]
     pub fn count(&self, k: usize) -> Result<usize> {
         if k == self.levels() { Ok(self.rows()) } else { self.level_to(k).map(Lod::last_len).at_caller() }
@@ -249,7 +249,7 @@ impl Lod {
     /// The offsets of level `k`, counted in rows instead of in sequences of the next level.
     ///
     /// # Errors
-    /// If there is no level `k`.
+    /// Fails if there is no level `k`.
     #[track_caller]
     pub fn row_offsets(&self, k: usize) -> Result<Vec<usize>> {
         let mut offsets = self.level(k)?.to_vec();

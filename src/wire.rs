@@ -89,7 +89,7 @@ impl<W: Write> Writer<W> {
     /// Starts to write a file: writes the magic bytes and the format version to `out`.
     ///
     /// # Errors
-    /// If `out` cannot be written.
+    /// Fails if `out` cannot be written.
     #[track_caller]
     pub fn new(out: W) -> Result<Self> {
         Self::named("bytes", out).at_caller()
@@ -160,7 +160,7 @@ impl<W: Write> Writer<W> {
     /// Writes the section that marks the end of the file, and returns the output.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Fails if the file cannot be written.
     #[track_caller]
     pub fn finish(mut self) -> Result<W> {
         self.section("", 0, |_| Ok(())).at_caller()?;
@@ -271,11 +271,11 @@ impl<R: Read> Reader<R> {
         Ok(bytes)
     }
 
-    /// Goes to the next section and returns its name; `None` at the end of the file. Unread bytes of the previous
+    /// Starts the next section and returns its name; `None` at the end of the file. Unread bytes of the previous
     /// section are skipped.
     ///
     /// # Errors
-    /// If the file is damaged.
+    /// Fails if the file is damaged.
     #[track_caller]
     pub fn next_section(&mut self) -> Result<Option<&str>> {
         if self.open.is_some() {
@@ -346,7 +346,7 @@ impl<R: Read> Reader<R> {
     /// were read.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// Fails as [`Self::read`] does.
     #[track_caller]
     pub fn read_bytes(&mut self, count: u64) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
@@ -408,7 +408,7 @@ impl<R: Read> Reader<R> {
     /// Skips the rest of the open section's body, and verifies the checksum of the body.
     ///
     /// # Errors
-    /// If the file is damaged.
+    /// Fails if the file is damaged.
     #[track_caller]
     pub fn end_section(&mut self) -> Result<()> {
         let mut piece = vec![0; PIECE.min(usize::try_from(self.section_left()).unwrap_or(PIECE))];

@@ -32,7 +32,7 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// the records will be read from the files in each pass, instead of being held in memory.
     ///
     /// # Errors
-    /// If there is no file, or the first lines of a file do not match the format.
+    /// Fails if there is no file, or if the first lines of a file do not match the format.
     fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>>;
 
     /// Returns a change to apply to each record, such as a repair of tags, if all records together call for a change.
@@ -62,7 +62,7 @@ pub(crate) trait Passes<R> {
     /// Passes each record, in order, to a visitor.
     ///
     /// # Errors
-    /// If a file is malformed or cannot be read.
+    /// Fails if a file is malformed or cannot be read.
     fn each(&self, visit: &mut dyn FnMut(&R)) -> Result<()>;
 }
 

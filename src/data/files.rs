@@ -103,7 +103,7 @@ impl<R: Record> Files<R> {
     /// reads the record.
     ///
     /// # Errors
-    /// If there is no file, or the first lines of a file do not match the format.
+    /// Fails if there is no file, or if the first lines of a file do not match the format.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with([path], &ReadOptions::default())
@@ -247,7 +247,7 @@ impl LabelledFiles {
     /// gets each text, and whether the text is held out.
     ///
     /// # Errors
-    /// If a file is malformed or cannot be read.
+    /// Fails if a file is malformed or cannot be read.
     #[track_caller]
     pub fn survey(
         self,

@@ -95,7 +95,7 @@ impl Folder {
     /// without its extension. If all files have one name before the extension, the label is the extension.
     ///
     /// # Errors
-    /// If there is only one label, or if two files have the same label.
+    /// Fails if there is only one label, or if two files have the same label.
     #[track_caller]
     pub fn file_per_class(&self) -> Result<Vec<(String, TextFile)>> {
         let stems = || self.files.iter().map(|(below, _)| parts(below).1);

@@ -35,7 +35,7 @@ impl LabelledTexts {
     /// Reads a file with lines of `text<TAB>label`, as [`TextFile::labelled`] does.
     ///
     /// # Errors
-    /// If the file cannot be read, has no record, or has a malformed line.
+    /// Fails if the file cannot be read, has no record, or has a malformed line.
     #[track_caller]
     pub fn of_lines(file: &TextFile) -> Result<Self> {
         Ok(Self::new(&file.name(), file.labelled()?.read_all().at_caller()?))
@@ -46,7 +46,7 @@ impl LabelledTexts {
     /// the texts are sorted. `name` is the name of the data set in messages.
     ///
     /// # Errors
-    /// If a file cannot be read, has no line, or has a malformed line.
+    /// Fails if a file cannot be read, has no line, or has a malformed line.
     #[track_caller]
     pub fn of_classes(name: &str, classes: impl IntoIterator<Item = (String, TextFile)>) -> Result<Self> {
         let mut found = BTreeSet::new();
@@ -70,7 +70,7 @@ impl LabelledTexts {
     /// Makes the vocabulary of the texts with [`Tokenizer::vocabulary`].
     ///
     /// # Errors
-    /// As [`Vocabulary::of`].
+    /// Fails as [`Vocabulary::of`] does.
     #[track_caller]
     pub fn vocabulary(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
         let texts = self.records.iter().map(|text| text.text.as_str());

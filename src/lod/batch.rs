@@ -62,7 +62,7 @@ impl Lod {
     /// Concatenates the LoDs of several batches. A single LoD is returned unchanged.
     ///
     /// # Errors
-    /// If `parts` is empty, if LoDs have different numbers of levels, or if a sum overflows.
+    /// Fails if `parts` is empty, if LoDs have different numbers of levels, or if a sum overflows.
     #[doc(alias = "concat")]
     #[track_caller]
     pub fn merge(parts: &[Arc<Lod>]) -> Result<Arc<Lod>> {
@@ -102,7 +102,7 @@ impl Lod {
     /// For each row of the batch that [`Lod::take`] describes, returns the number of the row in this batch.
     ///
     /// # Errors
-    /// As [`Lod::take`].
+    /// Fails as [`Lod::take`] does.
     #[track_caller]
     pub fn take_rows(&self, sequences: &[usize]) -> Result<Vec<usize>> {
         self.check_sequences(sequences).at_caller()?;
@@ -164,7 +164,7 @@ impl Lod {
     /// For each row of the batch that [`Lod::repeat`] describes, returns the number of the row in this batch.
     ///
     /// # Errors
-    /// As [`Lod::repeat`].
+    /// Fails as [`Lod::repeat`] does.
     #[track_caller]
     pub fn repeat_rows(&self, times: &[usize]) -> Result<Vec<usize>> {
         self.take_rows(&self.repeated(times).at_caller()?)
@@ -183,7 +183,7 @@ impl Lod {
     /// [`Lod::without_top`] removes the top level instead. [`Lod::upper`] removes the last level, as pooling does.
     ///
     /// # Errors
-    /// If there is no level below `k`.
+    /// Fails if there is no level below `k`.
     #[track_caller]
     pub fn flatten(&self, k: usize) -> Result<Arc<Lod>> {
         let mut levels = self.to_levels();

@@ -16,7 +16,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[doc(alias = "tocoo")]
     #[track_caller]
     pub fn to_coo(&self) -> Result<Coo> {
@@ -39,7 +39,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If the rows that have entries do not fit into memory.
+    /// Fails if the rows that have entries do not fit into memory.
     #[track_caller]
     pub fn to_selected_rows(&self) -> Result<SelectedRows> {
         let used: Vec<usize> = (0..self.shape()[0]).filter(|&row| !self.range(row).is_empty()).collect();
@@ -85,7 +85,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// If the rows that have entries do not fit into memory.
+    /// Fails if the rows that have entries do not fit into memory.
     #[track_caller]
     pub fn to_selected_rows(&self) -> Result<SelectedRows> {
         let mut rows = self.coordinates().column(0).to_vec();
@@ -130,7 +130,7 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[track_caller]
     pub fn to_coo(&self) -> Result<Coo> {
         let merged = self.merged()?;

@@ -62,7 +62,7 @@ impl Coo {
     /// Converts a dense tensor: the numbers that are not 0 become entries, in row-major order.
     ///
     /// # Errors
-    /// If the tensor has no dimension.
+    /// Fails if the tensor has no dimension.
     #[track_caller]
     pub fn from_dense(dense: &Dense) -> Result<Self> {
         let shape = dense.shape();
@@ -114,7 +114,7 @@ impl Coo {
     /// order. Stored zeros are kept. A canonical tensor is returned unchanged.
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[doc(alias = "coalesce")]
     #[track_caller]
     pub fn canonicalize(self) -> Result<Self> {
@@ -132,7 +132,7 @@ impl Coo {
     /// Converts to a dense tensor.
     ///
     /// # Errors
-    /// If the dense tensor does not fit into memory.
+    /// Fails if the dense tensor does not fit into memory.
     #[track_caller]
     pub fn to_dense(&self) -> Result<Dense> {
         if !self.is_canonical() {

@@ -145,7 +145,7 @@ impl Csr {
     /// order. Stored zeros are kept. A canonical matrix is returned unchanged.
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[track_caller]
     pub fn canonicalize(self) -> Result<Self> {
         if self.is_canonical() {
@@ -175,7 +175,7 @@ impl Csr {
     /// Converts to a dense matrix.
     ///
     /// # Errors
-    /// If the dense matrix does not fit into memory.
+    /// Fails if the dense matrix does not fit into memory.
     #[track_caller]
     pub fn to_dense(&self) -> Result<Dense> {
         if !self.is_canonical() {

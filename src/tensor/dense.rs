@@ -156,7 +156,7 @@ impl Dense {
     /// Borrows the numbers as an ndarray view.
     ///
     /// # Errors
-    /// If `T` is not the tensor's dtype.
+    /// Fails if `T` is not the Rust type of the tensor's dtype.
     #[track_caller]
     pub fn view<T: Element>(&self) -> Result<ArrayViewD<'_, T>> {
         self.typed().map(|array| array.view()).at_caller()
@@ -165,7 +165,7 @@ impl Dense {
     /// Borrows the numbers as a mutable ndarray view.
     ///
     /// # Errors
-    /// If `T` is not the tensor's dtype.
+    /// Fails if `T` is not the Rust type of the tensor's dtype.
     #[track_caller]
     pub fn view_mut<T: Element>(&mut self) -> Result<ArrayViewMutD<'_, T>> {
         self.typed_mut().map(|array| array.view_mut()).at_caller()
@@ -174,7 +174,7 @@ impl Dense {
     /// Borrows the numbers as a slice, in row-major order.
     ///
     /// # Errors
-    /// If `T` is not the tensor's dtype.
+    /// Fails if `T` is not the Rust type of the tensor's dtype.
     #[track_caller]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.typed().at_caller()?.as_slice().ok_or_else(layout).at_caller()
@@ -183,7 +183,7 @@ impl Dense {
     /// Borrows the numbers as a mutable slice, in row-major order.
     ///
     /// # Errors
-    /// If `T` is not the tensor's dtype.
+    /// Fails if `T` is not the Rust type of the tensor's dtype.
     #[track_caller]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         self.typed_mut().at_caller()?.as_slice_mut().ok_or_else(layout).at_caller()
@@ -192,7 +192,7 @@ impl Dense {
     /// Converts the tensor to an ndarray array, without a copy.
     ///
     /// # Errors
-    /// If `T` is not the tensor's dtype.
+    /// Fails if `T` is not the Rust type of the tensor's dtype.
     #[track_caller]
     pub fn into_array<T: Element>(self) -> Result<ArrayD<T>> {
         T::unwrap(self.0).map_err(|data| Self(data).wrong_dtype::<T>()).at_caller()
@@ -275,7 +275,7 @@ impl Dense {
     /// Copies the rows in a range.
     ///
     /// # Errors
-    /// A range that ends before it starts or beyond the last row, or a tensor without dimensions.
+    /// Fails for a range that ends before it starts or beyond the last row, or a tensor without dimensions.
     #[track_caller]
     pub fn slice_rows(&self, part: Range<usize>) -> Result<Self> {
         if part.start > part.end || part.end > self.rows() {

@@ -63,7 +63,7 @@ impl SelectedRows {
     /// Converts a dense tensor: stores the rows in which at least one number is not 0.
     ///
     /// # Errors
-    /// If the tensor has no dimension.
+    /// Fails if the tensor has no dimension.
     #[track_caller]
     pub fn from_dense(dense: &Dense) -> Result<Self> {
         if dense.shape().is_empty() {
@@ -114,7 +114,7 @@ impl SelectedRows {
     /// changes.
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[doc(alias = "coalesce")]
     #[track_caller]
     pub fn merge(self) -> Result<Self> {
@@ -139,7 +139,7 @@ impl SelectedRows {
     /// Converts the table to a dense tensor of shape `[height, …]`.
     ///
     /// # Errors
-    /// If the table does not fit into memory.
+    /// Fails if the table does not fit into memory.
     #[track_caller]
     pub fn densify(&self) -> Result<Dense> {
         if !self.is_merged() {

@@ -90,7 +90,7 @@ impl Storage {
     /// Returns the tensor as a dense tensor, borrowed if the tensor is dense already.
     ///
     /// # Errors
-    /// If the dense tensor does not fit into memory.
+    /// Fails if the dense tensor does not fit into memory.
     #[track_caller]
     pub fn to_dense(&self) -> Result<Cow<'_, Dense>> {
         match self {
@@ -104,7 +104,7 @@ impl Storage {
     /// Converts the tensor to a dense tensor, without a copy if it is dense already.
     ///
     /// # Errors
-    /// If the dense tensor does not fit into memory.
+    /// Fails if the dense tensor does not fit into memory.
     #[track_caller]
     pub fn into_dense(self) -> Result<Dense> {
         match self {

@@ -32,7 +32,7 @@ impl Variable {
     /// Makes a variable of a tensor and the LoD of its rows (`None` if the rows are not grouped into sequences).
     ///
     /// # Errors
-    /// If the last offset of the LoD is not the tensor's number of rows.
+    /// Fails if the last offset of the LoD is not the tensor's number of rows.
     #[track_caller]
     pub fn new(storage: impl Into<Storage>, lod: Option<Arc<Lod>>) -> Result<Self> {
         let storage = storage.into();
@@ -59,7 +59,7 @@ impl Variable {
     /// ```
     ///
     /// # Errors
-    /// If the last offset of the LoD is not the tensor's number of rows.
+    /// Fails if the last offset of the LoD is not the tensor's number of rows.
     #[track_caller]
     pub fn sequences(storage: impl Into<Storage>, lod: Arc<Lod>) -> Result<Self> {
         Self::new(storage, Some(lod))
@@ -120,7 +120,7 @@ impl Variable {
     /// Replaces the LoD of the rows; `None` removes the LoD.
     ///
     /// # Errors
-    /// If the last offset of the LoD is not the tensor's number of rows.
+    /// Fails if the last offset of the LoD is not the tensor's number of rows.
     #[doc(alias = "lod_reset")]
     #[track_caller]
     pub fn with_lod(self, lod: Option<Arc<Lod>>) -> Result<Self> {
@@ -150,7 +150,7 @@ impl Variable {
     /// Borrows the numbers as a slice, in row-major order.
     ///
     /// # Errors
-    /// If the tensor is not dense, or `T` is not the tensor's dtype.
+    /// Fails if the tensor is not dense, or `T` is not the Rust type of the tensor's dtype.
     #[track_caller]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.storage.as_dense()?.as_slice()
@@ -159,7 +159,7 @@ impl Variable {
     /// Borrows the numbers as a mutable slice, in row-major order.
     ///
     /// # Errors
-    /// If the tensor is not dense, or `T` is not the tensor's dtype.
+    /// Fails if the tensor is not dense, or `T` is not the Rust type of the tensor's dtype.
     #[track_caller]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         self.storage.as_dense_mut()?.as_mut_slice()
@@ -168,7 +168,7 @@ impl Variable {
     /// Converts a dense tensor to an ndarray array, without a copy.
     ///
     /// # Errors
-    /// If the tensor is not dense, or `T` is not the tensor's dtype.
+    /// Fails if the tensor is not dense, or `T` is not the Rust type of the tensor's dtype.
     #[track_caller]
     pub fn into_array<T: Element>(self) -> Result<ArrayD<T>> {
         self.storage.as_dense()?;

@@ -42,7 +42,7 @@ pub(crate) trait FieldType: Sized {
     /// Decodes a value, whose encoding is all remaining bytes of the source.
     ///
     /// # Errors
-    /// If the bytes do not encode a value of this type.
+    /// Fails if the bytes do not encode a value of this type.
     fn get(from: &mut Source<'_>) -> Result<Self>;
 
     /// Appends a field with this number and this value to `out`.
@@ -82,7 +82,7 @@ pub(crate) fn to_bytes<T: FieldType>(value: &T) -> Vec<u8> {
 /// Decodes a value; bytes behind the value are an error.
 ///
 /// # Errors
-/// If the bytes do not encode a value of this type.
+/// Fails if the bytes do not encode a value of this type.
 pub(crate) fn from_bytes<T: FieldType>(mut bytes: &[u8]) -> Result<T> {
     let left = bytes.len() as u64;
     from_read(&mut bytes, left)
@@ -91,7 +91,7 @@ pub(crate) fn from_bytes<T: FieldType>(mut bytes: &[u8]) -> Result<T> {
 /// Decodes a value from the next `left` bytes of a reader.
 ///
 /// # Errors
-/// If the bytes do not encode a value of this type, or cannot be read.
+/// Fails if the bytes do not encode a value of this type, or cannot be read.
 pub(crate) fn from_read<T: FieldType>(input: &mut dyn Read, left: u64) -> Result<T> {
     let mut source = Source { input, left, depth: DEEPEST };
     let value = T::get(&mut source)?;

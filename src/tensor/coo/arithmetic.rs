@@ -20,7 +20,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn add(&self, other: &Coo) -> Result<Self> {
         self.combined(other, Combine::Add)
@@ -29,7 +29,7 @@ impl Coo {
     /// Subtracts `other` from this tensor. An entry with the difference 0 stays stored, as in [`add`](Self::add).
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn sub(&self, other: &Coo) -> Result<Self> {
         self.combined(other, Combine::Subtract)
@@ -47,7 +47,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn mul(&self, other: &Coo) -> Result<Self> {
         self.combined(other, Combine::Multiply)
@@ -75,7 +75,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// If `f(0)` is not 0, or `T` is not the dtype.
+    /// Fails if `f(0)` is not 0, or `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn map<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
         let sorted = self.canonical()?;
@@ -87,7 +87,7 @@ impl Coo {
     /// canonical.
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Result<Self> {
         let sorted = self.canonical()?;
@@ -98,7 +98,7 @@ impl Coo {
     /// The sum of all numbers: floats are added up in `f64`, integers wrap around, bools are or-ed.
     ///
     /// # Errors
-    /// If `T` is not the dtype.
+    /// Fails if `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn sum<T: Element>(&self) -> Result<T> {
         self.values.total()
@@ -117,7 +117,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for canonical forms.
+    /// Fails if the canonical forms do not fit into memory.
     #[track_caller]
     pub fn same_meaning(&self, other: &Coo) -> Result<bool> {
         Ok((self.dtype(), &self.shape) == (other.dtype(), &other.shape) && self.prune()? == other.prune()?)
@@ -127,7 +127,7 @@ impl Coo {
     /// every number.
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[doc(alias = "allclose")]
     #[track_caller]
     pub fn near(&self, other: &Coo, tolerance: f64) -> Result<bool> {

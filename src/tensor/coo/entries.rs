@@ -20,7 +20,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// A shape without dimensions.
+    /// Fails for a shape without dimensions.
     #[doc(alias = "empty")]
     #[track_caller]
     pub fn zeros(dtype: DType, shape: &[usize]) -> Result<Self> {
@@ -67,7 +67,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// Fails if the position has another rank than the tensor or is outside of the shape, or if `T` is not the dtype.
+    /// Fails if the position has another rank than the tensor or is outside of the shape, or if `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn get<T: Element>(&self, place: &[usize]) -> Result<T> {
         if place.len() != self.shape.len() || place.iter().zip(&self.shape).any(|(at, extent)| at >= extent) {
@@ -123,7 +123,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// A range that ends before it starts or beyond the first extent.
+    /// Fails for a range that ends before it starts or beyond the first extent.
     #[track_caller]
     pub fn slice_rows(&self, part: Range<usize>) -> Result<Self> {
         if part.start > part.end || part.end > self.shape[0] {
@@ -199,7 +199,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// If `axes` does not list each axis once.
+    /// Fails if `axes` does not list each axis once.
     #[doc(alias = "transpose")]
     #[doc(alias = "permuted_axes")]
     #[track_caller]
@@ -227,7 +227,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[track_caller]
     pub fn prune(&self) -> Result<Self> {
         let sorted = self.canonical()?;

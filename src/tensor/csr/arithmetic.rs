@@ -23,7 +23,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn add(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::Add)
@@ -41,7 +41,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn sub(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::Subtract)
@@ -59,7 +59,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[doc(alias = "multiply")]
     #[track_caller]
     pub fn mul(&self, other: &Csr) -> Result<Self> {
@@ -78,7 +78,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn not_equal(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::NotEqual)
@@ -96,7 +96,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn less(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::Less)
@@ -115,7 +115,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn greater(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::Greater)
@@ -156,7 +156,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If `f(0)` is not 0, or `T` is not the dtype.
+    /// Fails if `f(0)` is not 0, or `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn map<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
         let sorted = self.canonical()?;
@@ -175,7 +175,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[doc(alias = "astype")]
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Result<Self> {
@@ -247,7 +247,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn add_dense(&self, other: &Dense) -> Result<Dense> {
         if (other.dtype(), other.shape()) != (self.dtype(), self.shape()) {
@@ -279,7 +279,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for canonical forms.
+    /// Fails if the canonical forms do not fit into memory.
     #[track_caller]
     pub fn same_meaning(&self, other: &Csr) -> Result<bool> {
         Ok((self.dtype(), self.shape) == (other.dtype(), other.shape) && self.prune()? == other.prune()?)
@@ -297,7 +297,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[doc(alias = "allclose")]
     #[doc(alias = "abs_diff_eq")]
     #[track_caller]

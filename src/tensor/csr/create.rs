@@ -37,7 +37,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If the matrix does not fit into memory.
+    /// Fails if the matrix does not fit into memory.
     #[doc(alias = "identity")]
     #[track_caller]
     pub fn eye(dtype: DType, n: usize) -> Result<Self> {

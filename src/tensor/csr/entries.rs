@@ -39,7 +39,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A position beyond the last row or column, or if `T` is not the dtype.
+    /// Fails for a position beyond the last row or column, or if `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn get<T: Element>(&self, row: usize, column: usize) -> Result<T> {
         self.check_column(column)?;
@@ -58,7 +58,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A row beyond the last, or if `T` is not the dtype.
+    /// Fails for a row beyond the last, or if `T` is not the Rust type of the dtype.
     #[doc(alias = "getrow")]
     #[track_caller]
     pub fn row<T: Element>(&self, row: usize) -> Result<(&[i64], &[T])> {
@@ -77,7 +77,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If `T` is not the dtype.
+    /// Fails if `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn iter<T: Element>(&self) -> Result<impl Iterator<Item = (usize, usize, T)> + '_> {
         let values = self.values.as_slice::<T>()?;
@@ -103,7 +103,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Fails if the position is beyond the last row or column, or if `T` is not the dtype. The matrix is then
+    /// Fails if the position is beyond the last row or column, or if `T` is not the Rust type of the dtype. The matrix is then
     /// unchanged.
     #[track_caller]
     pub fn set<T: Element>(&mut self, row: usize, column: usize, value: T) -> Result<()> {
@@ -235,7 +235,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A range that ends before it starts or beyond the last row.
+    /// Fails for a range that ends before it starts or beyond the last row.
     #[track_caller]
     pub fn slice_rows(&self, part: Range<usize>) -> Result<Self> {
         check_range("rows", &part, self.shape[0])?;
@@ -260,7 +260,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A range that ends before it starts or beyond the last column.
+    /// Fails for a range that ends before it starts or beyond the last column.
     #[track_caller]
     pub fn slice_columns(&self, part: Range<usize>) -> Result<Self> {
         check_range("columns", &part, self.shape[1])?;
@@ -282,7 +282,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A column that is negative or beyond the last.
+    /// Fails for a column that is negative or beyond the last.
     #[track_caller]
     pub fn retain_columns(&self, columns: &[i64]) -> Result<Self> {
         if let Some(place) =
@@ -307,7 +307,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[doc(alias = "eliminate_zeros")]
     #[track_caller]
     pub fn prune(&self) -> Result<Self> {
@@ -328,7 +328,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If `parts` is empty, or matrices differ in dtype or in the number of columns.
+    /// Fails if `parts` is empty, or matrices differ in dtype or in the number of columns.
     #[doc(alias = "vstack")]
     #[track_caller]
     pub fn concat_rows(parts: &[&Csr]) -> Result<Self> {
@@ -356,7 +356,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If `parts` is empty, if matrices differ in dtype or in the number of rows, or if the number of columns
+    /// Fails if `parts` is empty, if matrices differ in dtype or in the number of rows, or if the number of columns
     /// overflows.
     #[doc(alias = "hstack")]
     #[track_caller]

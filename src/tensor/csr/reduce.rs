@@ -16,7 +16,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If `T` is not the dtype.
+    /// Fails if `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn sum<T: Element>(&self) -> Result<T> {
         self.values.total()
@@ -92,7 +92,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If `T` is not the dtype.
+    /// Fails if `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn max<T: Element>(&self) -> Result<Option<T>> {
         self.extreme(|a, b| a > b)
@@ -102,7 +102,7 @@ impl Csr {
     /// [`max`](Self::max).
     ///
     /// # Errors
-    /// If `T` is not the dtype.
+    /// Fails if `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn min<T: Element>(&self) -> Result<Option<T>> {
         self.extreme(|a, b| a < b)

@@ -22,7 +22,7 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn add(&self, other: &SelectedRows) -> Result<Self> {
         self.combined(other, Combine::Add)
@@ -31,7 +31,7 @@ impl SelectedRows {
     /// Subtracts `other` from this table; the result is merged and stores each row that either table stores.
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn sub(&self, other: &SelectedRows) -> Result<Self> {
         self.combined(other, Combine::Subtract)
@@ -40,7 +40,7 @@ impl SelectedRows {
     /// Multiplies two tables elementwise; the result is merged and stores the rows that both tables store.
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn mul(&self, other: &SelectedRows) -> Result<Self> {
         self.combined(other, Combine::Multiply)
@@ -69,7 +69,7 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// If `f(0)` is not 0, or `T` is not the dtype.
+    /// Fails if `f(0)` is not 0, or `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn map<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
         let merged = self.merged()?;
@@ -80,7 +80,7 @@ impl SelectedRows {
     /// Converts the numbers to another dtype, as [`Dense::cast`] does. The result is merged.
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Result<Self> {
         let merged = self.merged()?;
@@ -91,7 +91,7 @@ impl SelectedRows {
     /// The sum of all numbers: floats are added up in `f64`, integers wrap around, bools are or-ed.
     ///
     /// # Errors
-    /// If `T` is not the dtype.
+    /// Fails if `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn sum<T: Element>(&self) -> Result<T> {
         self.value.total()
@@ -166,7 +166,7 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for merged rows.
+    /// Fails if the merged rows do not fit into memory.
     #[track_caller]
     pub fn same_meaning(&self, other: &SelectedRows) -> Result<bool> {
         Ok((self.dtype(), &self.shape) == (other.dtype(), &other.shape) && self.prune()? == other.prune()?)
@@ -176,7 +176,7 @@ impl SelectedRows {
     /// every number.
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[doc(alias = "allclose")]
     #[track_caller]
     pub fn near(&self, other: &SelectedRows, tolerance: f64) -> Result<bool> {

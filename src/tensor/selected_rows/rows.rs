@@ -164,7 +164,7 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[track_caller]
     pub fn prune(&self) -> Result<Self> {
         let merged = self.merged()?;
