@@ -426,7 +426,7 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// Writes each error in a line of its own, and the number of errors if there are several.
+    /// Writes this error, or each of several combined errors in a line of its own, followed by the number of errors.
     fn each(&self, f: &mut dyn fmt::Write, in_code: bool, before_note: &str) -> fmt::Result {
         for error in self.all() {
             error.message(f, in_code)?;

@@ -21,7 +21,7 @@ impl<T: Display> Display for Printable<T> {
     }
 }
 
-/// A writer that escapes text and writes it to another writer.
+/// A writer that escapes text, and writes the escaped text to another writer.
 pub(crate) struct Escaping<'a>(pub(crate) &'a mut dyn Write);
 
 impl Write for Escaping<'_> {

@@ -28,7 +28,7 @@ use record::FieldType;
 pub(crate) use target::Target;
 pub use target::write_atomically;
 
-/// The first bytes of every file.
+/// The magic bytes: every file of this crate begins with these bytes.
 pub const MAGIC: [u8; 8] = *b"unpadded";
 /// The format version of the files that this release writes. A file with another version is refused.
 pub const VERSION: u32 = 1;
@@ -119,8 +119,8 @@ impl<W: Write> Writer<W> {
     /// as a whole.
     ///
     /// # Errors
-    /// Fails if the name is empty or longer than 255 bytes, if `write` fails, if `write` does not write exactly
-    /// `length` bytes, or if the file cannot be written.
+    /// Fails if the name is empty or longer than 255 bytes, or if the file cannot be written. Also fails if `write`
+    /// fails, or does not write exactly `length` bytes.
     #[track_caller]
     pub fn stream_section(
         &mut self,

@@ -32,7 +32,7 @@ pub enum Field {
     Sparse {
         /// The number of columns of the sparse row, equal in all samples.
         columns: usize,
-        /// The column of each entry, below `columns`.
+        /// The column of each entry, from 0 to `columns - 1`.
         indices: Vec<i64>,
         /// The value of each entry.
         values: Vec<f32>,
@@ -54,7 +54,7 @@ impl Field {
         }
     }
 
-    /// The name of the field's kind in messages.
+    /// The name in messages of the field's kind, such as `a sequence of integers`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Int(_) => "one integer",
@@ -76,7 +76,7 @@ impl Field {
         }
     }
 
-    /// The mistake in this field, as the expected and the found value; `None` if the field is well formed.
+    /// Returns the error in this field, as the expected value and the found value; `None` if the field is well formed.
     fn fault(&self) -> Option<(String, String)> {
         match self {
             Self::Sparse { indices, values, .. } if indices.len() != values.len() => {
@@ -239,13 +239,13 @@ impl Batch {
         Self { values, numbers, tokens, padded: tokens }
     }
 
-    /// Makes a batch of samples, in their order.
+    /// Makes a batch of samples; the batch has the samples in the given order.
     ///
     /// # Errors
-    /// Fails if there is no sample, if a sample does not have exactly one field per name, or if a field has another
-    /// kind or number of columns than in the first sample. A sparse row fails with an index outside of its columns, or
-    /// with unequal numbers of indices and values; a sequence of sparse rows fails if the rows are not `f32`. The
-    /// message has the sample's number.
+    /// Fails if there is no sample, or if a sample does not have exactly one field per name. Also fails if a field has
+    /// another kind or number of columns than in the first sample. A sparse row is an error if an index is outside of
+    /// its columns, or if the numbers of indices and values differ. Sequences of sparse rows must be `f32`. The message
+    /// has the number of the sample.
     #[track_caller]
     pub fn new<S: Borrow<Sample>>(names: &[String], samples: &[S]) -> Result<Self> {
         let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();

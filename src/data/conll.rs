@@ -1,5 +1,5 @@
-//! Detects the columns of files with a word and its tags per line, as in the CoNLL shared tasks and in CoNLL-U, and
-//! reads the sentences of these files.
+//! Reads files with a word and its tags per line, as in the CoNLL shared tasks and in CoNLL-U. The columns of such a
+//! file are detected.
 
 mod first;
 mod line;
@@ -61,7 +61,7 @@ pub(super) struct Columns {
     /// else empty.
     #[serde(default)]
     names: Vec<String>,
-    /// Whether tags are in brackets, as in CoNLL-2005.
+    /// Whether tags are bracketed as in CoNLL-2005, such as `(kind*`.
     #[serde(default)]
     brackets: bool,
     /// Notes for the user on decisions that the other fields do not show.
@@ -274,10 +274,10 @@ impl Columns {
 
     /// Returns whether a line is a comment. `begins` is true if no word of the sentence precedes the line; `titled` is
     /// true if a comment with all columns precedes the line, and is set here. In most files, a line of `#` with all
-    /// columns is a word. The line is a comment if it has a key, such as `# id 5`, or if each sentence begins with a
-    /// comment and this is the first comment. In a file with comments and columns between spaces, a line of `#` with
-    /// all columns is an error, unless its tag is a tag of a scheme: a comment could have as many words as there are
-    /// columns.
+    /// columns is a word. Such a line is a comment if it has a key, such as `# id 5`. It is also a comment if each
+    /// sentence begins with a comment and `titled` is false. If columns are between spaces, a line of `#` and a space
+    /// with all columns may be a word or a comment. In a file with comments, such a line is an error, unless its tag is
+    /// a tag of a scheme.
     fn skips(&self, line: &str, begins: bool, titled: &mut bool) -> Result<bool, Reason> {
         if begins && self.mark.as_deref() == Some(first_word(line)) {
             return Ok(true);
@@ -377,7 +377,7 @@ impl Sentence {
 /// whole sentence malformed.
 struct Block {
     columns: Columns,
-    /// Whether the next line is the header.
+    /// Whether the header, which is the next line that does not begin with `#`, is not read yet.
     header: bool,
     /// The number of the current line in the file.
     number: u64,

@@ -40,13 +40,13 @@ pub struct Continuous {
 }
 
 impl Continuous {
-    /// Cuts a text into `streams` streams, and each stream into windows of `steps` ids; `names` has the name of the
-    /// feed for the ids and the name of the feed for the targets. The value of either feed is an `i64` tensor of shape
-    /// `[rows]` whose LoD has one level. Each id takes four bytes of memory.
+    /// Cuts a text into `streams` streams, and each stream into windows of `steps` ids. `names` has the names of two
+    /// feeds: for the ids, and for the targets. The value of either feed is an `i64` tensor of shape `[rows]` whose LoD
+    /// has one level. Each id takes four bytes of memory.
     ///
     /// # Errors
-    /// Fails if `streams` or `steps` is 0, if both names are equal, if the text does not have more ids than streams, or
-    /// if an id is not from 0 to 2^32 - 1.
+    /// Fails if `streams` or `steps` is 0, or if both names are equal. Also fails if the text does not have more ids
+    /// than streams, or if an id is not from 0 to 2^32 - 1.
     #[track_caller]
     pub fn new(
         ids: impl IntoIterator<Item = i64>,
@@ -226,7 +226,7 @@ impl Ids {
         }
     }
 
-    /// Replaces the contents of `ids` by the ids at these positions of the text.
+    /// Replaces the contents of the vector `ids` by the ids at the positions `places` of the text.
     fn read(&self, places: Range<usize>, ids: &mut Vec<i64>) -> Result<()> {
         ids.clear();
         match self {

@@ -25,7 +25,7 @@ pub trait Record: Clone + Send + Sync + 'static {
         "".into()
     }
 
-    /// Adds the whole record to a fingerprint.
+    /// Adds the whole content of the record to a fingerprint.
     fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint;
 
     /// Finds the files of these paths, and detects the format and the columns from the first lines. `window` is true if
@@ -51,7 +51,7 @@ pub type RecordPass<'a, R> = &'a dyn Fn(&mut dyn FnMut(&R)) -> Result<()>;
 /// A function that changes a record.
 pub type Change<R> = Box<dyn Fn(R) -> R + Send + Sync>;
 
-/// Records that can be read repeatedly, in memory or in files.
+/// A data set whose records, in memory or in files, can be read repeatedly.
 pub(crate) trait Passes<R> {
     /// The name of the data set in messages.
     fn called(&self) -> Cow<'_, str>;
@@ -124,7 +124,8 @@ impl<R> DataSet<R> {
         Self { name, records, read_as: self.read_as.clone() }
     }
 
-    /// Divides the records by `held`: returns the other records, then the records for which `held` is true.
+    /// Divides the records into two data sets: first the records for which `held` is false, then the records for which
+    /// `held` is true.
     pub(super) fn hold_out_where(mut self, held: impl FnMut(&R) -> bool) -> (Self, Self) {
         let (held, rest) = std::mem::take(&mut self.records).into_iter().partition(held);
         let held = self.part(held_name(&self.name), held);
@@ -166,8 +167,8 @@ impl<R> DataSet<R> {
 }
 
 impl<R: Record> DataSet<R> {
-    /// Reads the records of a path into memory. The format and the columns are detected; [`Self::read_as`] returns
-    /// them.
+    /// Reads the records of a path into memory. This call detects the format and the columns, which [`Self::read_as`]
+    /// returns.
     ///
     /// # Errors
     /// Fails if there is no file, no record, or a malformed record. The message has the file, the line and the reason
@@ -213,9 +214,9 @@ impl<R: Record> DataSet<R> {
 
     /// Hold-out: holds out about one in `one_in` records, and returns the rest, then the held-out records. If `one_in`
     /// is 0, nothing is held out. Only the seed and the record decide, so a held-out record stays held out when other
-    /// records are added. What decides is the group if it is set; else the text of labelled texts, the source of pairs,
-    /// the words of tagged texts, the query number of rows (the entries if there is no query). Records that are equal
-    /// in this part are on one side.
+    /// records are added. A labelled text is held out by its group or, without a group, by its text. A pair is held out
+    /// by its source, a tagged text by its words, and a row by its query number (without a query, by its entries).
+    /// Records that are equal in this respect are either all held out, or all in the rest.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, TextFile};
@@ -247,7 +248,7 @@ impl<R: Record> DataSet<R> {
     }
 }
 
-/// The error of a data set without a record.
+/// Returns the error for a data set without records.
 pub(super) fn none<R: Record>(name: &str) -> Error {
     Error::of(ErrorKind::Format, format!("{} of `{name}`", R::PLURAL), "at least one", "none")
 }

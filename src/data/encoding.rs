@@ -23,7 +23,8 @@ pub(super) struct Reason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Encoding {
-    /// UTF-8, with a byte order mark or without; UTF-16 if the file begins with the byte order mark of UTF-16.
+    /// UTF-8, with or without a byte order mark. A file that begins with the byte order mark of UTF-16 is read as
+    /// UTF-16.
     #[default]
     Utf8,
     /// ISO 8859-1.
@@ -98,8 +99,8 @@ impl Encoding {
         found.map(|(_, of)| Self::Named(NamedEncoding(of)))
     }
 
-    /// Detects UTF-16 without a byte order mark: more than half of the bytes at odd positions are 0 and hardly any at
-    /// even positions (little-endian), or the reverse (big-endian).
+    /// Detects UTF-16 without a byte order mark by the positions of zero bytes. In little-endian order, more than half
+    /// of the bytes at odd positions are 0, and hardly any byte at even positions; in big-endian order, the reverse.
     pub(super) fn unmarked(first: &[u8]) -> Option<Self> {
         let zeros = |from: usize| first.iter().skip(from).step_by(2).filter(|&&byte| byte == 0).count();
         let (even, odd, half) = (zeros(0), zeros(1), first.len() / 2);
@@ -156,8 +157,8 @@ impl Encoding {
         }
     }
 
-    /// Converts the bytes of a file to UTF-8 if the encoding is named, or if the bytes begin with the byte order mark
-    /// of UTF-16; else returns the bytes unchanged.
+    /// Converts the bytes of a file in a named encoding to UTF-8. Bytes that begin with the byte order mark of UTF-16
+    /// are converted, too; other bytes are returned unchanged.
     pub(super) fn decoded(self, mut bytes: Bytes) -> Bytes {
         let mut first = Vec::new();
         let of_16 = |of: &'static encoding_rs::Encoding| of == UTF_16LE || of == UTF_16BE;
@@ -236,7 +237,7 @@ impl Decoded {
     }
 }
 
-/// A byte that occurs in no valid UTF-8.
+/// A byte that never occurs in valid UTF-8.
 const NO_UTF_8: u8 = 0xff;
 
 impl Read for Decoded {

@@ -45,11 +45,13 @@ pub struct Files<R> {
     known: Option<RecordCount>,
 }
 
-/// Labelled texts in files that may be larger than memory; [`LabelledTexts`](super::LabelledTexts) holds them in memory.
+/// Labelled texts in files that may be larger than memory. [`LabelledTexts`](super::LabelledTexts) holds labelled texts
+/// in memory.
 pub type LabelledFiles = Files<LabelledText>;
-/// Pairs in files that may be larger than memory; [`Pairs`](super::Pairs) holds them in memory.
+/// Pairs of texts in files that may be larger than memory. [`Pairs`](super::Pairs) holds pairs in memory.
 pub type PairFiles = Files<Pair>;
-/// Tagged texts in files that may be larger than memory; [`TaggedTexts`](super::TaggedTexts) holds them in memory.
+/// Tagged texts in files that may be larger than memory. [`TaggedTexts`](super::TaggedTexts) holds tagged texts in
+/// memory.
 pub type TaggedFiles = Files<TaggedText>;
 
 impl<R> fmt::Debug for Files<R> {
@@ -74,7 +76,7 @@ impl RecordCount {
     }
 }
 
-/// The result of one pass over labelled files: [`LabelledFiles::survey`].
+/// The result of one pass over labelled texts in files, which [`LabelledFiles::survey`] returns.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Survey {
@@ -83,9 +85,9 @@ pub struct Survey {
     pub rest: LabelledFiles,
     /// The held-out texts. The loader of the held-out texts needs no further pass over the files.
     pub held: LabelledFiles,
-    /// The labels of all texts, sorted; an error if there are fewer than two.
+    /// The distinct labels of all texts, sorted; an error if there are fewer than two labels.
     pub labels: Result<Vocabulary>,
-    /// The vocabulary of the training texts, or the error of [`Vocabulary::of`].
+    /// The vocabulary of the training texts, or the error that [`Vocabulary::of`] returned.
     pub words: Result<Vocabulary>,
 }
 
@@ -366,9 +368,9 @@ impl PairFiles {
 }
 
 impl TaggedFiles {
-    /// Makes samples as [`TaggedTexts::samples`](super::TaggedTexts::samples) does. This call reads the files once, so
-    /// that errors are reported before the first epoch. Each epoch reads the files again. [`Loader::shuffle`] shuffles
-    /// within a window of [`Loader::buffer`] texts.
+    /// Makes a stream of the samples that [`TaggedTexts::samples`](super::TaggedTexts::samples) makes in memory. This
+    /// call reads the files once, so that errors are reported before the first epoch. Each epoch reads the files again.
+    /// [`Loader::shuffle`] shuffles within a window of [`Loader::buffer`] texts.
     ///
     /// # Errors
     /// Fails as [`TaggedTexts::samples`](super::TaggedTexts::samples) does, or if a file has an error.

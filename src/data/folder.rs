@@ -21,11 +21,11 @@ pub struct Folder {
 const DEEPEST: usize = 16;
 
 impl Folder {
-    /// Opens a folder or a zip.
+    /// Finds all files of a folder or a zip.
     ///
     /// # Errors
-    /// Fails if the path is neither a folder nor a zip, cannot be read, or has no file. An entry of a folder that is
-    /// neither a file nor a folder, such as a pipe, a broken link or a link to a folder, is an error, too.
+    /// Fails if the path is neither a folder nor a zip, cannot be read, or has no file. Pipes, broken links and links
+    /// to folders within the folder are errors, too.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();

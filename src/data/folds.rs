@@ -14,7 +14,7 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// Maximum number of folds.
+    /// Maximum number of folds of a cross-validation.
     pub const MOST: u64 = 1_000;
 
     /// Returns fold `number` of `folds` folds, counted from 1. Returns `None` if `folds` is not from 2 to
@@ -116,7 +116,7 @@ mod tests {
 
     fn texts(count: usize) -> LabelledTexts {
         let label = |i: usize| if i.is_multiple_of(5) { "rare" } else { "frequent" };
-        // Each text occurs twice.
+        // Each text occurs twice in the data set.
         let of = |i: usize| LabelledText::new(format!("text {}", i / 2), label(i / 2));
         LabelledTexts::new("texts", (0..count).map(of).collect::<Vec<_>>())
     }

@@ -117,9 +117,9 @@ impl HuggingFace {
         }
     }
 
-    /// The ids of a text's tokens; `None` for a text that cannot be tokenized. A model without merges may produce a
-    /// special token, which is replaced by the unknown token. If the file has no unknown token, the special token is
-    /// left out.
+    /// Returns the ids of the tokens of a text; `None` if the text cannot be tokenized. A model without merges may
+    /// produce a special token, which is replaced by the unknown token. If the file has no unknown token, the special
+    /// token is left out.
     fn ids(&self, text: &str) -> Option<Vec<u32>> {
         let cut = self.cutter.encode_fast(text, false).ok()?;
         let unknown = self.unknown.and_then(|id| u32::try_from(id).ok());

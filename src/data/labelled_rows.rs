@@ -130,9 +130,9 @@ impl LabelledRows {
     /// labels.
     ///
     /// # Errors
-    /// Fails as [`Loader::new`] does, if there is no row, if an entry is not in the first `columns` columns, if a label
-    /// is not one of the classes, or if a label is not finite in `f32`. The message has the number of the row, counted
-    /// from 0.
+    /// Fails as [`Loader::new`] does, if there is no row, or if an entry is not in the first `columns` columns. Also
+    /// fails if a label is not one of the classes, or is not finite in `f32`. The message has the number of the row,
+    /// counted from 0.
     #[track_caller]
     pub fn loader(&self, feeds: [&str; 2], columns: usize, target: Target<'_>) -> Result<Loader> {
         let sample = |number: usize, row: &LabelledRow| {

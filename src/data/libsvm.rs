@@ -1,4 +1,4 @@
-//! Parser of LIBSVM lines: a label and the entries of a sparse row.
+//! Parses the lines of LIBSVM files; a line has a label and the entries of a sparse row.
 
 use super::lines::Reason;
 use super::records::shown;
@@ -127,7 +127,7 @@ impl LibsvmLine {
         let Some(two) = again.min_by_key(|two| two[1].1) else { return Ok(()) };
         let written = match self.first {
             FirstIndex::Zero => two[0].0.to_string(),
-            // The addition is in `u64`, because the largest index has no successor in `i64`.
+            // The sum is computed in `u64`, because adding 1 to the largest index would overflow `i64`.
             FirstIndex::One => (two[0].0 as u64 + 1).to_string(),
         };
         let got = format!("index {written} of pair {} again in pair {}", two[0].1, two[1].1);

@@ -39,7 +39,7 @@ pub(super) fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     format!("{}{}", shown.join(", "), if names.next().is_some() { ", …" } else { "" })
 }
 
-/// The lines of a file.
+/// A reader of the lines of a file.
 pub(super) struct Lines {
     pub(super) name: Arc<str>,
     input: BufReader<Bytes>,
@@ -47,7 +47,7 @@ pub(super) struct Lines {
     guessed: bool,
     max: usize,
     number: u64,
-    /// The number of bytes that [`Self::pieces`] has read.
+    /// The number of bytes of the file that [`Self::pieces`] has read.
     read: u64,
     bytes: Vec<u8>,
     room: Usage,
@@ -106,7 +106,7 @@ impl Lines {
         Ok(Some(self.encoding.decode(self.guessed, line)))
     }
 
-    /// The line end of the line that was read last; empty at the end of the file.
+    /// Returns the line end of the line that was read last, such as `\n`; empty if the file ends without a line end.
     pub(super) fn end(&self) -> &'static str {
         match self.bytes.as_slice() {
             [.., b'\r', b'\n'] => "\r\n",
@@ -120,16 +120,16 @@ impl Lines {
         self.number == 1 && self.encoding == Encoding::Utf8 && self.bytes.starts_with(MARK)
     }
 
-    /// The line that was read last, with replacement characters for malformed bytes.
+    /// Returns the line that was read last; malformed bytes become replacement characters.
     pub(super) fn lossy(&self) -> String {
         let line = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
         String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned()
     }
 
     /// Iterates over the text in pieces of about a mebibyte; all line ends become `\n`. A piece ends at the end of a
-    /// line, or behind a space if a line is longer than a piece. An error is the last item. `held` is `Some` if the
-    /// caller keeps all pieces in memory: `held` is then the maximum number of bytes of the text, and the available
-    /// memory is checked.
+    /// line, or behind a space if a line is longer than a piece. After an error, there are no further pieces. `held` is
+    /// `Some` if the caller keeps all pieces in memory: `held` is then the maximum number of bytes of the text, and the
+    /// available memory is checked.
     pub(super) fn pieces(mut self, held: Option<usize>) -> impl Iterator<Item = Result<String>> + Send {
         let (mut bytes, mut ended, mut all) = (Vec::new(), false, 0usize);
         let mut next = move || -> Result<Option<String>> {

@@ -13,7 +13,7 @@ use crate::error::{AtCaller, Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Batching {
-    /// A fixed number of samples; the last batch of an epoch has the remaining samples.
+    /// A fixed number of samples per batch; the last batch of an epoch has the remaining samples.
     Sequences(usize),
     /// A maximum number of rows per batch: a batch has as many consecutive samples as fit. The rows of a sample are the
     /// rows of its longest field. A sample with more rows than the maximum is a batch of its own.
@@ -45,7 +45,7 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Default size of the shuffle buffer of a stream; [`Self::buffer`] sets it.
+    /// Default size of the shuffle buffer for streamed samples; [`Self::buffer`] sets another size.
     pub const BUFFER: usize = 16_384;
 
     /// Makes a loader with batch size 32 and without shuffling; `names` has the name of a feed for each field of the

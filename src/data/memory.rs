@@ -77,8 +77,8 @@ pub(crate) fn shown(bytes: u128) -> String {
     if mib < 1024.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
 }
 
-/// The number of data sets that are being read into memory now, and the memory of the process, in bytes, when reading
-/// the first of these data sets began.
+/// The number of data sets that are being read into memory now. The second number is the memory of the process, in
+/// bytes, when the reading of the first of these data sets began.
 static WHOLE: Mutex<(usize, Option<u64>)> = Mutex::new((0, None));
 
 fn whole() -> MutexGuard<'static, (usize, Option<u64>)> {
@@ -125,9 +125,10 @@ pub(super) struct Usage {
 static READ: AtomicU64 = AtomicU64::new(0);
 
 impl Usage {
-    /// Counts `bytes` more bytes that were read, and checks the available memory every 16 MiB. There must be available
-    /// memory for one and a half times the growth of the process since reading the data set began ([`Whole`]), or else
-    /// since this file began: the numbers that are made of texts take about so much.
+    /// Counts `bytes` more bytes that were read, and checks the available memory every 16 MiB. The check compares the
+    /// available memory with the growth of the process since the reading of the data set ([`Whole`]) or of this file
+    /// began. One and a half times the growth must be available, because the ids that are made of texts take about this
+    /// size.
     ///
     /// # Errors
     /// Fails if less memory is available than needed; `what` returns the place, such as `FILE:LINE`, for the message.

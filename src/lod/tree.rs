@@ -84,8 +84,8 @@ impl Lod {
     }
 
     /// Converts the LoD to a tree. [`Lod::from_tree`] converts the tree back to this LoD, with one exception. If at
-    /// least the last two levels have no sequences, the tree does not show the number of these levels, so the LoD of
-    /// the tree has fewer levels.
+    /// least the last two levels have no sequences, the tree does not show how many such levels there are. The LoD of
+    /// the tree then has fewer levels.
     pub fn to_tree(&self) -> SeqPos {
         let mut nodes: Vec<SeqPos> = lengths(&self.offsets).map(SeqPos::Rows).collect();
         for upper in self.above() {

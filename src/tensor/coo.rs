@@ -31,8 +31,8 @@ impl Coo {
     /// Makes a tensor of the coordinates, of shape `[entries, rank]`, and the values, of shape `[entries]`.
     ///
     /// # Errors
-    /// Fails if the shape has no dimensions, if the coordinates have another rank than the shape, if the numbers of
-    /// coordinates and values differ, or if a coordinate is negative or not less than its extent.
+    /// Fails if the shape has no dimensions, or if the coordinates have another rank than the shape. Also fails if the
+    /// numbers of coordinates and values differ, or if a coordinate is negative or not less than its extent.
     #[track_caller]
     pub fn new(shape: &[usize], coordinates: Array2<i64>, values: impl Into<Dense>) -> Result<Self> {
         let values = values.into();
@@ -89,7 +89,7 @@ impl Coo {
         &self.shape
     }
 
-    /// The coordinates, of shape `[entries, rank]`.
+    /// The coordinates of each entry, of shape `[entries, rank]`.
     pub fn coordinates(&self) -> ArrayView2<'_, i64> {
         self.coordinates.view()
     }
@@ -129,7 +129,7 @@ impl Coo {
         Ok(Self { shape: self.shape, coordinates, values })
     }
 
-    /// Converts to a dense tensor.
+    /// Converts this tensor to a dense tensor.
     ///
     /// # Errors
     /// Fails if the dense tensor does not fit into memory.

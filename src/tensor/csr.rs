@@ -172,7 +172,7 @@ impl Csr {
         self.clone().canonicalize().map(Cow::Owned)
     }
 
-    /// Converts to a dense matrix.
+    /// Converts this matrix to a dense matrix.
     ///
     /// # Errors
     /// Fails if the dense matrix does not fit into memory.
@@ -187,7 +187,7 @@ impl Csr {
         self.values.place(&mut at, &self.shape).at_caller()
     }
 
-    /// The row of each entry.
+    /// Returns the number of the row of each entry.
     fn row_of(&self) -> Vec<usize> {
         let mut row_of = Vec::with_capacity(self.indices.len());
         for (row, &end) in self.indptr[1..].iter().enumerate() {

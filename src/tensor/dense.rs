@@ -272,7 +272,7 @@ impl Dense {
         })
     }
 
-    /// Copies the rows in a range.
+    /// Slices the rows: copies the rows in a range.
     ///
     /// # Errors
     /// Fails for a range that ends before it starts or beyond the last row, or a tensor without dimensions.

@@ -82,7 +82,8 @@ impl Storage {
         }
     }
 
-    /// The first extent of the shape, which is the height of selected rows; 1 for a single number without dimensions.
+    /// The first extent of the shape; for selected rows, this is the height. The result is 1 for a single number
+    /// without dimensions.
     pub fn rows(&self) -> usize {
         self.shape().first().copied().unwrap_or(1)
     }

@@ -216,8 +216,8 @@ impl Variable {
     /// Concatenates batches: the rows of the tensors, and the sequences of each LoD level.
     ///
     /// # Errors
-    /// Fails if `parts` is empty, if only some of the batches have a LoD, or if batches differ in storage, in dtype, in
-    /// the shape of a row or in the number of levels. Also fails for selected rows.
+    /// Fails if `parts` is empty, or if only some of the batches have a LoD. Also fails if batches differ in storage,
+    /// in dtype, in the shape of a row or in the number of levels. Also fails for selected rows.
     #[doc(alias = "concat")]
     #[track_caller]
     pub fn merge(parts: &[Variable]) -> Result<Self> {

@@ -67,7 +67,7 @@ fn behind_length(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     put(out);
-    // A longer value gets a wrong length here, but is never written to a file: a section of more than 4 GiB is refused.
+    // A value of more than 4 GiB gets a wrong length here. The callers refuse to write such large records.
     let length = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }

@@ -143,8 +143,8 @@ impl Target {
     /// training.
     ///
     /// # Errors
-    /// Fails if no file can be created in the folder, if an existing file cannot be replaced, or if an existing file
-    /// has another format than files of this crate.
+    /// Fails if no file can be created in the folder, if an existing file cannot be replaced, or if an existing file is
+    /// not a file of this crate.
     pub(crate) fn check(&self) -> Result<()> {
         self.clear();
         let wrong = |expected: &str, got: &str| Err(Error::of(ErrorKind::Io, &self.shown, expected, got));

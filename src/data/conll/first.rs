@@ -157,8 +157,8 @@ impl First {
         Error::of(ErrorKind::Format, format!("columns of file `{}`", self.name), expected, got.into())
     }
 
-    /// Returns the names of the columns if the first line is a header. A header has known or set names for the words
-    /// and for the tags, and the name of the tag column does not occur as a tag in later lines.
+    /// Returns the names of the columns if the first line is a header. A header has known or set names for the word
+    /// column and the tag column. The name of the tag column must not occur as a tag in later lines.
     fn header(&self, given: ColumnSettings<'_>) -> Result<Option<Vec<String>>> {
         let Some((at, line)) = self.lines.iter().enumerate().find(|(_, line)| begins(line)) else {
             return Ok(None);
@@ -284,7 +284,8 @@ impl First {
         let Some(Some(start @ (0 | 1))) = all.first().and_then(|ids| ids.first()).copied() else {
             return false;
         };
-        // A few blank lines or words may be missing; the reader of the sentences reports their lines.
+        // A few errors in the numbering are accepted here: the reader of the sentences reports missing blank lines and
+        // words.
         let begun = all.iter().filter(|ids| ids.first().is_none_or(|id| *id == Some(start))).count();
         let pairs = || all.iter().flat_map(|ids| ids.windows(2));
         let goes_on = |pair: &&[Option<usize>]| matches!(pair, [Some(id), Some(next)] if id.checked_add(1) == Some(*next));
@@ -297,7 +298,7 @@ impl First {
             && counted * 2 >= pairs().count()
     }
 
-    /// Returns whether the first column numbers the words.
+    /// Returns whether the first column has the number of each word in its sentence.
     pub(super) fn is_numbered(&self) -> bool {
         self.counts(0)
     }
@@ -315,7 +316,7 @@ impl First {
             }
     }
 
-    /// Returns whether the file has the columns of CoNLL-2012, in which the third column numbers the words.
+    /// Returns whether the file has the columns of CoNLL-2012, in which the third column has word numbers.
     pub(super) fn is_ontonotes(&self, count: usize) -> bool {
         let fits = |row: &Vec<&str>| row.len() >= count && row.get(2).is_some_and(|id| is_number(id));
         let mut rows = self.lines.iter().filter(|line| begins(line)).take(LOOKED_AT);
@@ -414,8 +415,8 @@ impl First {
         (0..self.count).filter(|at| *at != tags).filter(is).collect()
     }
 
-    /// Refuses a first line that may be a header with unknown names: no cell of the first line occurs again in its
-    /// column, while all tags of the other lines occur often.
+    /// Refuses a first line that may be a header with unknown names. In such a file, no cell of the first line occurs
+    /// again in its column, while all tags of other lines occur often.
     pub(super) fn refuse_unsure_header(&self, tags: usize) -> Result<()> {
         const MANY: usize = 20;
         let Some((at, line)) = self.lines.iter().enumerate().find(|(_, line)| begins(line)) else {
@@ -455,7 +456,7 @@ impl First {
         (2..self.count).rev().take_while(is).last().unwrap_or(self.count.saturating_sub(1))
     }
 
-    /// Returns whether all tags are in brackets, as in CoNLL-2005.
+    /// Returns whether all tags are bracketed as in CoNLL-2005, such as `(kind*`.
     pub(super) fn has_brackets(&self, tags: usize) -> bool {
         self.all(tags, |tag| bracket(tag).is_some())
     }

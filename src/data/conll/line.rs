@@ -7,7 +7,7 @@ use crate::data::records::is_blank;
 /// The start of a line that marks the start of a document in CoNLL-2003.
 const DOCUMENT: &str = "-DOCSTART-";
 
-/// The start of a line between the documents of CoNLL-2012 and of JNLPBA.
+/// The starts of lines that mark documents in CoNLL-2012 and JNLPBA.
 pub(super) const MARKS: [&str; 3] = ["#begin document", "#end document", "###MEDLINE:"];
 
 /// The known keys of comments before a sentence, such as `# sent_id 5`.
@@ -100,7 +100,7 @@ pub(super) fn has_key(line: &str) -> bool {
     is_comment(line) && key && words.next().is_some()
 }
 
-/// Returns whether an id is a range of words, as `3-4`, or an empty node, as `5.1`.
+/// Returns whether a cell in the column of word numbers is a range of words (`3-4`) or an empty node (`5.1`).
 pub(super) fn is_between(id: &str) -> bool {
     let parts = id.split_once(['-', '.']);
     parts.is_some_and(|(first, last)| [first, last].into_iter().all(is_number))

@@ -104,7 +104,8 @@ impl Columns {
                 };
                 let words = words.or_else(|| named(|like| like.words));
                 let tags = named(|like| like.tags).filter(|tags| words != Some(tags));
-                // The file need not have a column of tags.
+                // The file may lack a column of tags, so the detection is tried again with the last column in its
+                // place.
                 Self::of(file, words, tags, None, None)
                     .or_else(|_| Self::of(file, words, Some(&first.count.to_string()), None, None))?
             }
@@ -144,9 +145,9 @@ impl Columns {
         Box::new(Marked { block, lines: Vec::new(), header: None })
     }
 
-    /// Appends `line` to `to`, with the answer `cell` in a new last column. CoNLL-U has fixed columns: in a CoNLL-U
-    /// file, the answer replaces the `_` in the tag column; if the tag column has a tag already, the answer is the
-    /// attribute `tags=…` in the last column (MISC).
+    /// Appends `line` to `to`, with the answer `cell` in a new last column. CoNLL-U has fixed columns, so no column is
+    /// added: the answer replaces the `_` in the tag column. If the tag column has a tag already, the answer becomes
+    /// the attribute `tags=…` in the last column (MISC).
     pub(in crate::data) fn with(&self, line: &str, cell: &str, to: &mut String) {
         if self.universal {
             let cells: Vec<&str> = line.trim_end_matches(is_blank).split('\t').collect();

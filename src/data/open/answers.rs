@@ -71,8 +71,8 @@ pub(super) enum Form {
 #[derive(Debug)]
 pub(super) struct AnswerColumns {
     pub(super) form: Form,
-    /// The names that the file has already. For a table, the names in the header; for JSON, the fields of the first
-    /// records; for a file of columns, the names in the header and the keys of comments.
+    /// The names that the file has already. For a table, these are the names in the header; for JSON, the fields of the
+    /// first records; for a file of columns, the names in the header and keys of comments.
     pub(super) names: Vec<String>,
     /// The names of the added columns.
     pub(super) added: Vec<String>,

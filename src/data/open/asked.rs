@@ -1,5 +1,5 @@
-//! Detects the text to predict for in a file: finds the column of the text by the name of the column in the training
-//! data, or by the header.
+//! Finds the text to predict for in the records of a file: the column of the text is detected by the header, or by its
+//! name or number in the training data.
 
 use super::answers::Form;
 use super::column::{Column, LABEL, SOURCE, TARGET, TOKENS, language, plain};
@@ -15,7 +15,7 @@ use crate::data::lines::{Reason, quoted};
 use crate::data::records::{OneLine, Parser};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The plan for reading a file and writing the answers.
+/// The plan for reading the texts of a file and writing the file with answers.
 pub(super) struct AnswerPlan {
     pub(super) source: Source,
     pub(super) form: Form,

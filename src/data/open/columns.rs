@@ -27,7 +27,7 @@ pub(super) struct ColumnChoice {
 pub(super) struct Columns<'a> {
     pub(super) name: &'a str,
     pub(super) rows: &'a [Vec<String>],
-    /// The line number of the first record.
+    /// The line number in the file of the first record.
     pub(super) line: u64,
     pub(super) header: Option<bool>,
 }
@@ -375,8 +375,9 @@ impl Columns<'_> {
         first && numbers >= FEW && self.below(column).all(|cell| number(cell) || absent(cell))
     }
 
-    /// Returns a note for the user if the first record, which is read as a record, may be a header. This is the case if
-    /// a cell is a known name, if the label occurs nowhere else among few labels, or if both cells of a pair are short.
+    /// Returns a note for the user if the first record, which is read as a record, may be a header. The first record
+    /// may be a header if one of its cells is a known name, if its label occurs nowhere else among few labels, or if
+    /// both texts of a pair are short.
     fn perhaps_a_header(&self, wanted: &[Column<'_>], columns: &[usize]) -> Option<String> {
         const MANY: usize = 20;
         let again = |column: usize| self.occurs_again(column);
@@ -432,8 +433,8 @@ impl Columns<'_> {
             && self.below(text).all(|cell| cell.is_empty() || size(cell) > size(word))
     }
 
-    /// Returns whether the left of two columns is the label and the right column is the text: values repeat in the left
-    /// column, and hardly repeat in the right column. Labels must be shorter than texts, unless there are far fewer
+    /// Returns whether the left of two columns is the label and the right column is the text. Values repeat in a column
+    /// of labels, and hardly repeat in a column of texts. Labels must be shorter than texts, unless there are far fewer
     /// distinct labels than texts. If values repeat in both columns, the left column is the text, as usual.
     fn labels_come_first(&self, left: usize, right: usize, header: bool) -> bool {
         let rows = self.rows.get(usize::from(header)..).unwrap_or_default();

@@ -10,7 +10,7 @@ use crate::error::Result;
 /// The prefix of each label in a file for fastText.
 const LABEL: &str = "__label__";
 
-/// Returns whether a line begins with a label.
+/// Returns whether a line begins with `__label__`.
 pub(super) fn labelled(line: &str) -> bool {
     line.trim_start().starts_with(LABEL)
 }

@@ -276,8 +276,8 @@ pub(super) fn text_in(
 const BEHIND: char = '\u{1f}';
 
 /// Returns the label in a field, without white space around the label. If `lists` is true, the field may also be a list
-/// of labels, which is returned as one string with U+001F behind each label (U+001F alone for an empty list). A missing
-/// field is then an empty string.
+/// of labels or missing. A list is returned as one string with U+001F behind each label (U+001F alone for an empty
+/// list); a missing field as an empty string.
 pub(super) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<String, Reason> {
     let list = match at(object, name) {
         None | Some(Value::Null) if lists => return Ok(String::new()),
@@ -314,7 +314,7 @@ pub(super) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<Stri
     Ok(if labels.is_empty() { BEHIND.to_string() } else { labels })
 }
 
-/// Advice for the user if a label is a list.
+/// Advice in messages for a label that is a list.
 pub(super) const LABEL_LISTS: &str =
     "`data.target = \"labels\"` in a config (`label_lists`) reads several labels per text";
 

@@ -40,7 +40,7 @@ impl Task {
     }
 }
 
-/// The first and the last bytes of a Parquet file.
+/// The four bytes with which each Parquet file begins and ends.
 pub(super) const PARQUET: &[u8; 4] = b"PAR1";
 
 /// A detected format, and the reason for the detection, which messages show (`None` if the user has set the format).

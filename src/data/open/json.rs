@@ -131,7 +131,7 @@ fn ends_in_line(walk: &mut Walk) -> Result<(bool, Option<u8>)> {
     Ok((ends, walk.peek()?))
 }
 
-/// The contents of a file that is one object.
+/// The fields of a file that is one object, by their kinds.
 #[derive(Default)]
 struct Lists {
     /// The names of the fields that are lists of records.

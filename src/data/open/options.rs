@@ -107,8 +107,8 @@ impl FromStr for FileFormat {
     }
 }
 
-/// The options for reading the files of a data set. Properties that are not set are detected: the format from the name
-/// and the first lines, the columns from the header and the first records, the encoding from the bytes.
+/// The options for reading the files of a data set. Properties that are not set are detected: the format by the file
+/// name and the first lines, the columns by the first records, the encoding by the bytes.
 ///
 /// A column is given by its name, or by its number, counted from 1. In JSON objects and Parquet, columns have only
 /// names; a dot leads into a nested object, as in `review.text`.
@@ -247,9 +247,9 @@ impl ReadOptions {
         Self { malformed: policy, ..self }
     }
 
-    /// Sets whether the first record of a table is a header. By default, the header is detected: the first record is a
-    /// header if it has a known name for each wanted column, or a text in a column in which all other records have
-    /// numbers.
+    /// Sets whether the first record of a table is a header. By default, the header is detected. The first record is a
+    /// header if it has a known name for each wanted column. It is also a header if it has a text in a column in which
+    /// all other records have numbers.
     #[must_use]
     pub fn header(self, header: bool) -> Self {
         Self { header: Some(header), ..self }
@@ -297,7 +297,7 @@ impl ReadOptions {
         Self { pair, ..self }
     }
 
-    /// Sets the column of the label.
+    /// Sets the label column.
     #[must_use]
     pub fn label(self, column: impl Into<String>) -> Self {
         Self { label: Some(column.into()), ..self }
@@ -366,8 +366,8 @@ impl ReadOptions {
         Self { tags: Some(column.into()), ..self }
     }
 
-    /// Makes binary labels of trees with the labels 0 to 4 of the Stanford Sentiment Treebank: 0 and 1 become `0`, 3
-    /// and 4 become `1`, and trees with the neutral label 2 are left out.
+    /// Makes the labels 0 to 4 of trees binary, as for the Stanford Sentiment Treebank. The labels 0 and 1 become `0`;
+    /// 3 and 4 become `1`. Trees with the neutral label 2 are left out.
     #[must_use]
     pub fn binary(self) -> Self {
         Self { binary: true, ..self }

@@ -65,7 +65,7 @@ impl Coo {
         Ok(Self { values, ..self.clone() })
     }
 
-    /// Applies a function `f` with `f(0) = 0` to every number. The result is canonical.
+    /// Applies a function `f` with `f(0) = 0` to every number. The resulting tensor is canonical.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -83,8 +83,8 @@ impl Coo {
         Ok(Self { values, ..sorted.into_owned() })
     }
 
-    /// Converts the numbers to another dtype, as [`Dense::cast`](crate::tensor::Dense::cast) does. The result is
-    /// canonical.
+    /// Converts the numbers to another dtype, as [`Dense::cast`](crate::tensor::Dense::cast) does. The resulting tensor
+    /// is canonical.
     ///
     /// # Errors
     /// Fails if the result does not fit into memory.
@@ -95,7 +95,7 @@ impl Coo {
         Ok(Self { values, ..sorted.into_owned() })
     }
 
-    /// The sum of all numbers: floats are added up in `f64`, integers wrap around, bools are or-ed.
+    /// The sum of all numbers. Floats are added in `f64`, integers wrap around, and the sum of bools is "or".
     ///
     /// # Errors
     /// Fails if `T` is not the Rust type of the dtype.

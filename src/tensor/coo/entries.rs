@@ -28,7 +28,7 @@ impl Coo {
     }
 
     /// Makes a tensor of pairs of a position and a value, in any order. Values with equal positions are added. The
-    /// result is canonical.
+    /// resulting tensor is canonical.
     ///
     /// ```
     /// use ndarray::array;
@@ -67,7 +67,8 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// Fails if the position has another rank than the tensor or is outside of the shape, or if `T` is not the Rust type of the dtype.
+    /// Fails if the position has another rank than the tensor, if it is outside of the shape, or if `T` is not the Rust
+    /// type of the dtype.
     #[track_caller]
     pub fn get<T: Element>(&self, place: &[usize]) -> Result<T> {
         if place.len() != self.shape.len() || place.iter().zip(&self.shape).any(|(at, extent)| at >= extent) {
@@ -187,8 +188,8 @@ impl Coo {
         Ok(Self { shape, coordinates, values: Dense::concat_rows(&values)? })
     }
 
-    /// Permutes the axes: axis `i` of the result is axis `axes[i]` of this tensor. The entries keep their order, so the
-    /// result is in general not canonical; [`canonicalize`](Self::canonicalize) sorts the entries.
+    /// Permutes the axes of the tensor: axis `i` of the result is axis `axes[i]` of this tensor. The entries keep their
+    /// order, so the result is in general not canonical; [`canonicalize`](Self::canonicalize) sorts the entries.
     ///
     /// ```
     /// use ndarray::array;

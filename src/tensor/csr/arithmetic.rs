@@ -143,7 +143,7 @@ impl Csr {
     }
 
     /// Applies a function `f` with `f(0) = 0` to every number, so that positions without an entry keep the number 0.
-    /// The result is canonical.
+    /// The resulting matrix is canonical.
     ///
     /// ```
     /// use ndarray::array;
@@ -164,7 +164,7 @@ impl Csr {
         Ok(Self { values, ..sorted.into_owned() })
     }
 
-    /// Converts the numbers to another dtype, as [`Dense::cast`] does. The result is canonical.
+    /// Converts the numbers to another dtype, as [`Dense::cast`] does. The resulting matrix is canonical.
     ///
     /// ```
     /// use unpadded::DType;

@@ -48,8 +48,8 @@ impl Csr {
         Ok(Self { shape: [n, n], indices: indptr[..n].to_vec(), indptr, values: ones.cast(dtype) })
     }
 
-    /// Makes a matrix of triples (row, column, value), in any order. Values with equal positions are added. The result
-    /// is canonical.
+    /// Makes a matrix of triples (row, column, value), in any order. Values with equal positions are added. The
+    /// resulting matrix is canonical.
     ///
     /// ```
     /// use ndarray::array;

@@ -135,8 +135,8 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Fails if the row is beyond the last row, if a column is negative or beyond the last column, if the numbers of
-    /// columns and values differ, or if `T` is not the dtype. The matrix is then unchanged.
+    /// Fails if the row or a column is outside of the matrix, if the numbers of columns and values differ, or if `T` is
+    /// not the Rust type of the dtype. The matrix is then unchanged.
     #[track_caller]
     pub fn set_row<T: Element>(&mut self, row: usize, columns: &[i64], values: &[T]) -> Result<()> {
         self.check_row(row)?;
@@ -195,8 +195,8 @@ impl Csr {
         })
     }
 
-    /// Makes a matrix of the listed columns, in the listed order; a column may be listed repeatedly. The result is
-    /// canonical.
+    /// Makes a matrix of the listed columns, in the listed order; a column may be listed repeatedly. The resulting
+    /// matrix is canonical.
     ///
     /// ```
     /// use ndarray::array;
@@ -224,7 +224,7 @@ impl Csr {
         near.canonical()?.transpose()?.take(&places)?.transpose()
     }
 
-    /// Copies the rows in a range.
+    /// Slices the rows: copies the rows in a range.
     ///
     /// ```
     /// use ndarray::array;
@@ -391,7 +391,8 @@ impl Csr {
         Ok(Self { shape: [rows, columns as usize], indptr, indices, values: all.gather_rows(&order)? })
     }
 
-    /// Transposes the matrix. The columns of each row of the result ascend; a canonical matrix gives a canonical result.
+    /// Transposes the matrix. In each row of the result, the columns are in ascending order. The transpose of a
+    /// canonical matrix is canonical.
     ///
     /// ```
     /// use ndarray::array;

@@ -13,10 +13,10 @@ use crate::tensor::{DType, Dense, Element, SelectedRows, with_element};
 
 /// The matrix product of a csr matrix with a right side of type `Rhs`; [`Csr::dot`] calls this trait.
 pub trait Dot<Rhs> {
-    /// The storage of the product.
+    /// The type of the product, such as [`Dense`].
     type Output;
 
-    /// Computes the matrix product.
+    /// Computes the matrix product of `self` and `rhs`.
     ///
     /// # Errors
     /// Fails if the dtypes differ, or if the right side does not have as many rows as the left side has columns.
@@ -84,8 +84,8 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Fails if the dtypes differ, if the right side does not have as many rows as this matrix has columns, or if the
-    /// result is too large for memory.
+    /// Fails if the dtypes differ, or if the right side does not have as many rows as this matrix has columns. Also
+    /// fails if the result is too large for memory.
     #[doc(alias = "matmul")]
     #[track_caller]
     pub fn dot<Rhs>(&self, rhs: &Rhs) -> Result<<Self as Dot<Rhs>>::Output>
@@ -114,7 +114,7 @@ impl Csr {
     #[track_caller]
     pub fn transposed_dot(&self, rhs: &Dense) -> Result<SelectedRows> {
         check(self, self.shape[0], rhs.dtype(), rhs.shape())?;
-        // The kernel counts entries and rows in `u32`.
+        // The kernel counts entries and rows in `u32`, so larger matrices use plain loops.
         let counted = u32::try_from(self.entries()).is_ok() && u32::try_from(self.shape[0]).is_ok();
         match self.dtype() {
             DType::F32 if counted => return transposed_kernel::<f32>(self, rhs),

@@ -7,7 +7,7 @@ use crate::tensor::dtype::sealed::Sealed;
 use crate::tensor::{DType, Dense, Element, with_element};
 
 impl Csr {
-    /// The sum of all numbers: floats are added up in `f64`, integers wrap around, bools are or-ed.
+    /// The sum of all numbers. Floats are added in `f64`, integers wrap around, and the sum of bools is "or".
     ///
     /// ```
     /// use unpadded::tensor::Csr;

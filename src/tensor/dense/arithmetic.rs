@@ -135,7 +135,7 @@ impl Dense {
         Ok(out)
     }
 
-    /// The sum of all numbers: floats are added up in `f64`.
+    /// The sum of all numbers. Floats are added in `f64`.
     #[track_caller]
     pub(in crate::tensor) fn total<T: Element>(&self) -> Result<T> {
         let numbers = self.as_slice::<T>()?;
@@ -146,7 +146,7 @@ impl Dense {
             Number::Float(x) => x,
             Number::Integer(x) => x as f64,
         };
-        // The sum starts at +0: `Iterator::sum` over no floats returns -0.
+        // `fold` is used instead of `Iterator::sum`, which returns -0 for an empty tensor.
         Ok(T::from_number(Number::Float(numbers.iter().map(float).fold(0.0, |sum, x| sum + x))))
     }
 

@@ -118,7 +118,7 @@ impl NumberBytes for bool {
     }
 }
 
-/// A tensor is written as a tuple of the dtype's name, the shape and the numbers in row-major order.
+/// A dense tensor is written as a tuple of the name of the dtype, the shape, and the numbers in row-major order.
 impl Serialize for Dense {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut parts = serializer.serialize_tuple(3)?;

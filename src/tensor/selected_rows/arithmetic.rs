@@ -58,7 +58,7 @@ impl SelectedRows {
         Ok(Self { value, ..self.clone() })
     }
 
-    /// Applies a function `f` with `f(0) = 0` to every number. The result is merged.
+    /// Applies a function `f` with `f(0) = 0` to every number. The rows of the result are merged.
     ///
     /// ```
     /// use ndarray::array;
@@ -77,7 +77,7 @@ impl SelectedRows {
         Ok(Self { value, ..merged.into_owned() })
     }
 
-    /// Converts the numbers to another dtype, as [`Dense::cast`] does. The result is merged.
+    /// Converts the numbers to another dtype, as [`Dense::cast`] does. The rows of the result are merged.
     ///
     /// # Errors
     /// Fails if the result does not fit into memory.
@@ -88,7 +88,7 @@ impl SelectedRows {
         Ok(Self { value, ..merged.into_owned() })
     }
 
-    /// The sum of all numbers: floats are added up in `f64`, integers wrap around, bools are or-ed.
+    /// The sum of all numbers. Floats are added in `f64`, integers wrap around, and the sum of bools is "or".
     ///
     /// # Errors
     /// Fails if `T` is not the Rust type of the dtype.
@@ -131,8 +131,8 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// Fails if the dtypes differ, if the rows of this table do not have exactly one dimension, or if the matrix does
-    /// not have as many rows as this table has columns.
+    /// Fails if the dtypes differ, or if the rows of this table do not have exactly one dimension. Also fails if the
+    /// matrix does not have as many rows as this table has columns.
     #[doc(alias = "matmul")]
     #[track_caller]
     pub fn dot(&self, rhs: &Dense) -> Result<Self> {
