@@ -30,7 +30,7 @@ struct Details {
     expected: String,
     got: String,
     place: Place,
-    /// Whether the line in `place` is only the line of the constructor's caller, which [`Error::at`] replaces by any
+    /// Whether the line in `place` is the line of the constructor's caller. [`Error::at`] replaces such a line by any
     /// other line.
     made: bool,
     row: Option<Row>,

@@ -164,8 +164,8 @@ impl Lod {
         Ok(())
     }
 
-    /// Releases all levels above the last level of the LoD in `slot`, so that their memory can be reused. Only
-    /// [`Lod::rebuild`] may use the remaining LoD.
+    /// Releases all levels above the last level of the LoD in `slot`, so that the memory of these levels can be reused.
+    /// Only [`Lod::rebuild`] may use the remaining LoD.
     pub(crate) fn release(slot: &mut Option<Arc<Lod>>) {
         if let Some(lod) = slot.as_mut().and_then(Arc::get_mut) {
             lod.upper = None;

@@ -100,7 +100,8 @@ impl Encoding {
     }
 
     /// Detects UTF-16 without a byte order mark by the positions of zero bytes. In little-endian order, more than half
-    /// of the bytes at odd positions are 0, and hardly any byte at even positions; in big-endian order, the reverse.
+    /// of the bytes at odd positions and hardly any bytes at even positions are 0. In big-endian order, odd and even
+    /// are swapped.
     pub(super) fn unmarked(first: &[u8]) -> Option<Self> {
         let zeros = |from: usize| first.iter().skip(from).step_by(2).filter(|&&byte| byte == 0).count();
         let (even, odd, half) = (zeros(0), zeros(1), first.len() / 2);

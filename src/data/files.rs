@@ -18,7 +18,8 @@ use super::{
 use crate::error::{AtCaller, Result};
 
 /// Records in files that may be larger than memory: each pass reads the files anew and holds one record in memory.
-/// Formats and options are as in [`DataSet`](super::DataSet). The files must not change between passes.
+/// `Files` reads the formats of [`DataSet`](super::DataSet), with equal options. The files must not change between
+/// passes.
 ///
 /// ```
 /// use unpadded::data::{Data, LabelledFiles, Limits, Tokenizer};

@@ -20,7 +20,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// Fails for a shape without dimensions.
+    /// Fails if the shape has no dimensions.
     #[doc(alias = "empty")]
     #[track_caller]
     pub fn zeros(dtype: DType, shape: &[usize]) -> Result<Self> {
@@ -124,7 +124,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// Fails for a range that ends before it starts or beyond the first extent.
+    /// Fails if the range ends before it starts or beyond the first extent of the tensor.
     #[track_caller]
     pub fn slice_rows(&self, part: Range<usize>) -> Result<Self> {
         if part.start > part.end || part.end > self.shape[0] {

@@ -58,7 +58,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Fails for a row beyond the last, or if `T` is not the Rust type of the dtype.
+    /// Fails if the row is beyond the last row, or if `T` is not the Rust type of the dtype.
     #[doc(alias = "getrow")]
     #[track_caller]
     pub fn row<T: Element>(&self, row: usize) -> Result<(&[i64], &[T])> {
@@ -282,7 +282,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Fails for a column that is negative or beyond the last.
+    /// Fails if a column is negative or beyond the last column.
     #[track_caller]
     pub fn retain_columns(&self, columns: &[i64]) -> Result<Self> {
         if let Some(place) =

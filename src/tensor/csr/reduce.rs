@@ -98,8 +98,8 @@ impl Csr {
         self.extreme(|a, b| a > b)
     }
 
-    /// The smallest number in the matrix. Positions without an entry, NaN and an empty matrix are treated as in
-    /// [`max`](Self::max).
+    /// The smallest number in the matrix. For positions without an entry, NaN and matrices without positions, the rules
+    /// of [`max`](Self::max) apply.
     ///
     /// # Errors
     /// Fails if `T` is not the Rust type of the dtype.
