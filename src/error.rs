@@ -1,13 +1,13 @@
-//! The error type: the wrong thing and its place, the expected value, and the found value.
+//! The error type of this crate. An error has the thing that is wrong, the expected value, the found value, and the
+//! place.
 //!
-//! A check deep in a kernel or a storage type knows only the three arguments of [`Error::new`]. The layers above add the
-//! place (block, operator, variable, the caller's line) with [`Error::at`]. So each layer adds only the facts that it
-//! knows.
+//! A check in a kernel or a storage type makes an error with the three arguments of [`Error::new`]: `what`, `expected`
+//! and `got`. The layers above add the place (block, operator, variable, the caller's line) with [`Error::at`].
 //!
-//! The reported line is a line of the user's own code. An error stores the line of its constructor's caller; as all functions
-//! up to the public one have `#[track_caller]`, this is the line of the public call. If closures or iterators on the way lose
-//! the caller, the public function adds its own caller ([`Error::called`]). A line of this library is reported only if no line
-//! of the user is known.
+//! The line in a message is a line of the user's code. An error stores the line of its constructor's caller. All
+//! functions between the public function and the constructor have `#[track_caller]`, so the stored line is the line of
+//! the public call. Closures and iterators lose the caller; the public function then adds its own caller
+//! ([`Error::called`]). A line of this library is reported only if no line of the user's code is known.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 use crate::printable::Escaping;
 
-/// The result of everything in this crate that can fail.
+/// The result type of this crate's functions that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error: a one-line message, with the place if it is known.
+/// An error, which is displayed as a message in one line, with the place if it is known.
 #[derive(Clone, PartialEq)]
 pub struct Error(Box<Details>);
 
@@ -30,78 +30,81 @@ struct Details {
     expected: String,
     got: String,
     place: Place,
-    /// Whether the caller's line is only the line where the error was made: any other line replaces it.
+    /// Whether the line in `place` is the line of the constructor's caller. [`Error::at`] replaces such a line by any
+    /// other line.
     made: bool,
     row: Option<Row>,
     notes: Vec<Note>,
-    /// All errors of a program with several, starting with a copy of this error; empty for a single error.
+    /// If a program has several errors: all errors, the first of which is a copy of this error. Empty for a single
+    /// error.
     several: Vec<Error>,
     cause: Cause,
 }
 
-/// The error of another library, or of a layer below, that caused an error; `None` if it is not known.
+/// The error of another library or of the operating system that caused an error; `None` if there is no known cause.
 #[derive(Clone, Default)]
 struct Cause(Option<Arc<dyn std::error::Error + Send + Sync>>);
 
-/// All causes are equal: the comparison of two errors ignores their causes.
+/// Any two causes are equal, so that the comparison of two errors ignores the causes.
 impl PartialEq for Cause {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-/// A note: further information for the user.
+/// A note behind the message of an error, with further information or advice.
 #[derive(Clone, PartialEq)]
 struct Note {
     text: String,
-    /// Whether the note names items of this library, which help only users who write code.
+    /// Whether the note names items of this library, which help only users who write Rust code.
     in_code: bool,
 }
 
-/// The row that an error is about.
+/// The row of a batch that an error is about.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Row {
-    /// The number of the row among the rows of an operator's call or of a metric's batch.
+    /// The number of the row in the call of an operator, or in the batch of a metric.
     OfCall(usize),
-    /// The number of the row's sample in the data and, if the sample has several rows, the row's position in its
-    /// sequence.
+    /// The number in the data of the sample with this row. If the sample is a sequence, also the position of the row in
+    /// the sequence.
     OfSample(u64, Option<usize>),
 }
 
-/// The families of errors, for callers that react differently to each family.
+/// The kind of an error, for callers that handle each kind differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A value, shape, dtype, LoD or storage that does not fit.
+    /// A value, shape, dtype, LoD or storage is not the expected one.
     #[default]
     Mismatch,
-    /// A program that is not well formed: an unknown operator, a variable that escapes its block, a missing name.
+    /// A program is not well formed: for example, an operator is unknown, or a variable is read outside of its block.
     Program,
-    /// A number that is NaN or infinite where a finite number is required.
+    /// A number is NaN or infinite where a finite number is required.
     NotFinite,
-    /// A file that is damaged, has another format, or is of a later version.
+    /// A file is damaged, has another format, or has a later format version.
     Format,
     /// The operating system refused to read or write something.
     Io,
 }
 
-/// The place of an error. A field is `None` if it is not known.
+/// The place of an error in a program and in the user's code. A field is `None` if it is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Place {
-    /// The operator's kind and number, as a program's listing shows them.
+    /// The kind and the number of the operator, in the form of a program's listing.
     pub operator: Option<String>,
-    /// The name of the variable, or of the operator's slot.
+    /// The name of the variable; if the name is not known, the name of the operator's slot.
     pub variable: Option<String>,
-    /// The number of the step block; `None` for the root block, too.
+    /// The number of the step block; `None` for the root block, or if the block is not known.
     pub block: Option<usize>,
     /// The line of the user's own code.
     pub caller: Option<String>,
 }
 
 impl Error {
-    /// A mismatch: `what` names the wrong thing, `expected` and `got` are the expected and the found value. The line is
-    /// the line of the caller, until [`Error::at`] or [`Error::called`] sets a line of the user's code.
+    /// Makes an error of the kind [`ErrorKind::Mismatch`]. `what` is the thing that is wrong; `expected` and `got` are
+    /// the expected and the found value. The error has the line of the caller, until [`Error::at`] or [`Error::called`]
+    /// sets another line.
     ///
     /// ```
     /// use unpadded::Error;
@@ -122,7 +125,7 @@ impl Error {
         }))
     }
 
-    /// An error of the family `kind`; all else as in [`Error::new`].
+    /// Makes an error of the kind `kind`; the other arguments are as in [`Error::new`].
     #[track_caller]
     pub fn of(
         kind: ErrorKind,
@@ -135,7 +138,8 @@ impl Error {
         error
     }
 
-    /// The operating system refused to `read` or to `write` something, such as ``file `x` ``.
+    /// Makes the error for a file that the operating system could not read or write. `what` is the file, such as ``file
+    /// `x` ``; `verb` is `read` or `write`.
     pub(crate) fn io(what: impl Into<String>, verb: &str, error: &std::io::Error) -> Self {
         use std::io::ErrorKind::{NotFound, PermissionDenied, StorageFull};
         let (expected, got) = match error.kind() {
@@ -151,7 +155,7 @@ impl Error {
         })
     }
 
-    /// Sets the error that caused this one; [`source`](std::error::Error::source) returns the cause.
+    /// Sets the error that caused this error; [`source`](std::error::Error::source) returns the cause.
     ///
     /// ```
     /// use std::error::Error as _;
@@ -168,7 +172,7 @@ impl Error {
         self
     }
 
-    /// Combines all errors of a program into one error; `None` if there are no errors.
+    /// Combines all errors of a program into one error; returns `None` if there are no errors.
     pub(crate) fn several(errors: &[Error]) -> Option<Self> {
         let mut first = errors.first()?.clone();
         if errors.len() > 1 {
@@ -177,7 +181,7 @@ impl Error {
         Some(first)
     }
 
-    /// Iterates over the combined errors of a program with several mistakes, first to last; a single error is the only
+    /// Iterates over the errors that this error combines, in order. If this error is a single error, it is the only
     /// item.
     ///
     /// ```
@@ -195,18 +199,18 @@ impl Error {
         alone.into_iter().chain(&self.0.several)
     }
 
-    /// The family of the error; for several errors, the family of the first.
+    /// The kind of the error; of several combined errors, the kind of the first.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The place of the error, as far as known.
+    /// The place of the error, as far as it is known.
     pub fn place(&self) -> &Place {
         &self.0.place
     }
 
-    /// Adds the fields of `place` that are not known yet. Fields that inner layers set are kept; only the line is
-    /// replaced if it is the line of the error's constructor or a line of this library.
+    /// Sets the fields of the place that are not known yet. Fields that are known are kept, with one exception: the
+    /// line is replaced if it is the line of the constructor's caller, or a line of this library.
     #[must_use]
     pub fn at(mut self, place: Place) -> Self {
         let Details { place: known, made, .. } = &mut *self.0;
@@ -219,20 +223,23 @@ impl Error {
         self
     }
 
-    /// Adds the line of the user's code, if none is known yet.
+    /// Sets the line of the user's code to `caller`, if no line other than the line of the constructor's caller is
+    /// known yet.
     #[must_use]
     pub fn called(self, caller: &Location<'_>) -> Self {
         self.at(Place { caller: Some(caller.to_string()), ..Place::default() })
     }
 
-    /// Adds the line of code that made the thing that the error is about, if no line of the user's code is known yet.
+    /// Sets the line to `line`, the line of the user's code that made the object that the error is about. A `line` of
+    /// this library is ignored.
     #[must_use]
     pub(crate) fn made_at(self, line: &Location<'_>) -> Self {
         if is_own(line.file()) { self } else { self.called(line) }
     }
 
-    /// Replaces the name of a slot by the name of its variable, if `name` returns one. An operator knows only its
-    /// slots; a program knows the variables.
+    /// Replaces the name of an operator's slot by the name of the variable in the slot. `name` returns the name of the
+    /// variable, or `None` to keep the name of the slot. Operators make errors with names of slots; a program has the
+    /// names of the variables.
     #[must_use]
     pub fn renamed<'a>(mut self, name: impl FnOnce(&str) -> Option<&'a str>) -> Self {
         let known = &mut self.0.place.variable;
@@ -242,8 +249,8 @@ impl Error {
         self
     }
 
-    /// Replaces the operator and the block by the operator and the block in `place`: an error of an operator that the
-    /// builder added is reported for the operator that the user called.
+    /// Replaces the operator and the block by the operator and the block in `place`. An error of an operator that the
+    /// builder added by itself is thus reported for the operator that the user called.
     #[must_use]
     pub(crate) fn of_operator(mut self, place: &Place) -> Self {
         self.0.place.operator.clone_from(&place.operator);
@@ -251,26 +258,26 @@ impl Error {
         self
     }
 
-    /// The thing that the error is about.
+    /// The thing that is wrong, in words: the first argument of [`Error::new`].
     pub(crate) fn what(&self) -> &str {
         &self.0.what
     }
 
-    /// Puts the location in a file, such as `run.toml:3`, before the message.
+    /// Puts a place in a file, such as `run.toml:3`, before the message.
     #[must_use]
     pub(crate) fn within(mut self, place: &str) -> Self {
         self.0.what = format!("{place}: {}", self.0.what);
         self
     }
 
-    /// Adds a note to the message, such as the name of the file, or how to resume a training.
+    /// Adds a note behind the message, such as the name of a file or advice.
     #[must_use]
     pub fn noted(self, note: impl Into<String>) -> Self {
         self.note(Note { text: note.into(), in_code: false })
     }
 
-    /// Adds a note that names items of this library: `{:#}` leaves the note out, for users of a program, who cannot
-    /// call these items.
+    /// Adds a note that names items of this library. The format `{:#}` omits such notes: users of a program cannot call
+    /// these items.
     ///
     /// ```
     /// use unpadded::Error;
@@ -284,7 +291,7 @@ impl Error {
     }
 
     fn note(mut self, note: Note) -> Self {
-        // A note on several errors is printed after the last error.
+        // If several errors are combined, the note belongs to the last error, so that the note is printed at the end.
         match self.0.several.last_mut() {
             Some(last) => last.0.notes.push(note),
             None => self.0.notes.push(note),
@@ -292,8 +299,8 @@ impl Error {
         self
     }
 
-    /// Adds the number of the row that the error is about, counted in an operator's call or a metric's batch. A run replaces
-    /// the number by the number of the row's sample.
+    /// Sets the number of the row that the error is about, in the call of an operator or in the batch of a metric. A
+    /// run then replaces this number by the number of the sample with this row.
     ///
     /// ```
     /// use unpadded::Error;
@@ -306,8 +313,8 @@ impl Error {
         self
     }
 
-    /// Replaces the number of a row in a call by the number of its sample and, if it has one, its position in the
-    /// sequence. Nothing changes if `name` returns `None`.
+    /// Replaces the number of a row in a call by the number of the sample with this row, and the position of the row in
+    /// its sequence. `name` returns both for a row in a call; if `name` returns `None`, nothing changes.
     #[must_use]
     pub(crate) fn of_sample(mut self, name: impl FnOnce(usize) -> Option<(u64, Option<usize>)>) -> Self {
         if let Some(Row::OfCall(row)) = self.0.row
@@ -318,22 +325,23 @@ impl Error {
         self
     }
 
-    /// Adds the variable's name, if none is known yet.
+    /// Sets the name of the variable, if no name is known yet.
     #[must_use]
     pub fn variable(self, name: impl Into<String>) -> Self {
         self.at(Place { variable: Some(name.into()), ..Place::default() })
     }
 }
 
-/// Returns whether a line of code, or a source file, belongs to this library.
+/// Returns whether `line`, a source file with or without a line number, belongs to this library.
 pub(crate) fn is_own(line: &str) -> bool {
-    // Lines begin with the folder of the sources, in the form that the compiler got. A function that is passed as an argument,
-    // such as in `map(Var::tanh)`, is called by the standard library (`/rustc/`).
+    // The name of a source file begins with the path of the source folder, as it was passed to the compiler. If a
+    // function is passed to the standard library, as in `map(Var::tanh)`, its caller is a line of the standard library
+    // (`/rustc/`).
     line.starts_with(file!().trim_end_matches("error.rs")) || line.starts_with("/rustc/")
 }
 
-/// Adds the caller's line to an error inside a `#[track_caller]` function. Errors of closures, iterators and private
-/// functions lose this line.
+/// Sets the line of an error to the line of the caller, in a `#[track_caller]` function. This is necessary for errors
+/// from closures, iterators and private functions, which lose the line of the caller.
 pub(crate) trait AtCaller {
     #[track_caller]
     #[must_use]
@@ -354,7 +362,7 @@ impl AtCaller for Error {
 impl<T> AtCaller for Result<T> {
     #[track_caller]
     fn at_caller(self) -> Self {
-        // A `match` and not `map_err`, because a closure does not know the caller.
+        // This is a `match` instead of `map_err`, because `Location::caller` does not return the caller in a closure.
         match self {
             Ok(value) => Ok(value),
             Err(error) => Err(error.at_caller()),
@@ -393,8 +401,9 @@ impl Error {
     }
 }
 
-/// Shows the message and the notes in one line; several errors have a line each. `{:#}` omits the line of code and the notes
-/// about code, for users of a program. Names from files are [printable](crate::Printable).
+/// Shows the message and the notes in one line; each of several errors has a line. The format `{:#}`, for users of a
+/// program, omits the line of code and the notes that name items of this library. Control characters in names from
+/// files are escaped ([`Printable`](crate::Printable)).
 ///
 /// ```
 /// let error = unpadded::Error::new("score", "at least 0", "-1").called(std::panic::Location::caller());
@@ -407,8 +416,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// Shows the message and a line for each note: `fn main() -> unpadded::Result<()>` and `unwrap` print errors with
-/// `Debug`.
+/// Shows the message, and each note in a line of its own. `fn main() -> unpadded::Result<()>` and `unwrap` print errors
+/// in this form.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let in_code = !f.alternate();
@@ -417,7 +426,7 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// Writes each error in a line of its own, and the number of errors if there are several.
+    /// Writes this error, or each of several combined errors in a line of its own, followed by the number of errors.
     fn each(&self, f: &mut dyn fmt::Write, in_code: bool, before_note: &str) -> fmt::Result {
         for error in self.all() {
             error.message(f, in_code)?;
@@ -435,8 +444,8 @@ impl Error {
 }
 
 impl std::error::Error for Error {
-    /// The error of the operating system, of another library or of a layer below that caused this error, if it is
-    /// known.
+    /// The error of the operating system or of another library that caused this error; `None` if there is no known
+    /// cause.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         let cause = self.0.cause.0.as_ref()?;
         Some(&**cause)
@@ -450,7 +459,7 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// A value from a user's call, with the line of the call, for errors about it.
+/// A value from a call of the user, with the line of the call, for errors about the value.
 pub(crate) struct CallerSetting<T> {
     pub(crate) what: T,
     pub(crate) line: &'static Location<'static>,

@@ -1,9 +1,9 @@
-//! Nested offsets: the rows of each sequence, the sequences of each group, in up to six levels
-//! ([`Lod::MAX_LEVELS`]).
+//! LoD: the nested offsets that divide the rows of a batch into sequences, and sequences into groups, in up to six
+//! levels ([`Lod::MAX_LEVELS`]).
 //!
-//! A batch of texts stores the rows of all texts one after another, without padding, and a [`Lod`] (level of detail)
-//! that divides the rows into sequences. Levels are numbered from the top, 0: the offsets of level *k* divide the
-//! sequences of level *k+1*; only the offsets of the last level divide rows.
+//! A batch of texts stores the rows of all texts one after another, without padding. The [`Lod`] (level of detail) of
+//! the batch divides the rows into sequences. Levels are numbered from the top level, which is level 0. The offsets of
+//! level *k* divide the sequences of level *k+1*; the offsets of the last level divide the rows.
 //!
 //! ```
 //! use unpadded::Lod;
@@ -28,16 +28,17 @@ use std::sync::Arc;
 
 use crate::error::{AtCaller, Error, Result};
 
-/// Nested offsets: a LoD is checked when it is built, and never changed while it has several owners.
+/// The nested offsets of the sequences of a batch. A LoD is checked when it is built, and does not change while it has
+/// several owners.
 ///
-/// A LoD is a linked list from the last level upwards, so that dropping the last level ([`Lod::upper`]) costs nothing
-/// and gives the same `Arc` each time. There is at least one level: rows without sequences have `None` in an `Option`
-/// of a LoD.
+/// A LoD is a linked list of its levels, from the last level upwards. [`Lod::upper`], the LoD without the last level,
+/// therefore needs no copy. A LoD has at least one level: rows without sequences have no LoD, which is `None` in an
+/// `Option`.
 ///
 /// # Validity
-/// Every level starts with 0 and never decreases, and the last offset of a level is the number of sequences of the
-/// level below. Every constructor checks these rules. A batch without a sequence has the level `[0]`; the level `[]` is
-/// refused. There are at most [`Lod::MAX_LEVELS`] levels.
+/// The offsets of a level start with 0 and never decrease. The last offset of a level is the number of sequences of the
+/// next level or, in the last level, the number of rows. A batch without sequences has the offsets `[0]`; the empty
+/// list `[]` is not valid. There are at most [`Lod::MAX_LEVELS`] levels. Every constructor checks these rules.
 #[doc(alias = "ragged")]
 #[doc(alias = "jagged")]
 #[doc(alias = "row_splits")]
@@ -48,59 +49,62 @@ pub struct Lod {
 }
 
 impl Lod {
-    /// Maximum number of levels of a LoD, in data and in a program's variables. The characters of books need five: chapters,
-    /// paragraphs, sentences, words, characters.
+    /// Maximum number of levels of a LoD. The characters of a batch of books need five levels: each book has chapters,
+    /// which have paragraphs, sentences, words and characters.
     pub const MAX_LEVELS: usize = 6;
 
-    /// A LoD from the offsets of every level, top first.
+    /// Makes a LoD of the offsets of every level, from the top level on.
     ///
     /// # Errors
-    /// If there is no level, if there are more than [`Lod::MAX_LEVELS`], or if a level breaks a rule of validity.
+    /// Fails if there is no level, if there are more than [`Lod::MAX_LEVELS`] levels, or if the offsets of a level are
+    /// not valid.
     #[track_caller]
     pub fn new(levels: Vec<Vec<usize>>) -> Result<Arc<Lod>> {
         build(levels).map(Arc::new).at_caller()
     }
 
-    /// Adds a last level with these offsets below `upper`; if `upper` is `None`, the new level is the only one.
+    /// Makes a LoD with the levels of `upper` and a new last level with these offsets. If `upper` is `None`, the new
+    /// level is the only level.
     ///
     /// # Errors
-    /// If the offsets break a rule of validity, or their number is not one more than the last offset of `upper`.
+    /// Fails if the offsets are not valid, or if the new level does not have as many sequences as the last offset of
+    /// `upper`.
     #[track_caller]
     pub fn extend(upper: Option<Arc<Lod>>, offsets: Vec<usize>) -> Result<Arc<Lod>> {
         check(upper.as_deref(), &offsets).at_caller()?;
         Ok(Arc::new(Lod { upper, offsets }))
     }
 
-    /// Adds a new last level: former rows become sequences.
+    /// Adds a new last level below this LoD: the rows of this LoD become sequences.
     ///
     /// # Errors
-    /// As [`Lod::extend`].
+    /// Fails as [`Lod::extend`] does.
     #[track_caller]
     pub fn append(self: &Arc<Self>, offsets: Vec<usize>) -> Result<Arc<Lod>> {
         Self::extend(Some(Arc::clone(self)), offsets)
     }
 
-    /// A LoD from the lengths of every level, top first.
+    /// Makes a LoD of the lengths of the sequences of every level, from the top level on.
     ///
     /// # Errors
-    /// If a sum of lengths overflows, or the lengths of a level do not add up to the number of sequences of the level
-    /// below.
+    /// Fails if a sum of lengths overflows, or if the sum of the lengths of a level is not the number of sequences of
+    /// the next level.
     #[track_caller]
     pub fn from_lengths(lengths: &[Vec<usize>]) -> Result<Arc<Lod>> {
         let levels = lengths.iter().enumerate().map(|(level, lengths)| sums(level, lengths));
         Self::new(levels.collect::<Result<_>>().at_caller()?)
     }
 
-    /// A LoD of one level, from the lengths of the sequences.
+    /// Makes a LoD of one level, of the lengths of the sequences.
     ///
     /// # Errors
-    /// A sum that overflows.
+    /// Fails if the sum of the lengths overflows.
     #[track_caller]
     pub fn from_lengths1(lengths: &[usize]) -> Result<Arc<Lod>> {
         Self::extend(None, sums(0, lengths).at_caller()?)
     }
 
-    /// A LoD of one level with `sequences` sequences, from the sequence number of each row.
+    /// Makes a LoD of one level with `sequences` sequences; `row_ids` has the number of the sequence of each row.
     ///
     /// ```
     /// use unpadded::Lod;
@@ -111,7 +115,7 @@ impl Lod {
     /// ```
     ///
     /// # Errors
-    /// If the sequence numbers decrease, or one is not below `sequences`.
+    /// Fails if the sequence numbers decrease, or if a sequence number is not less than `sequences`.
     #[doc(alias = "value_rowids")]
     #[track_caller]
     pub fn from_row_ids(row_ids: &[usize], sequences: usize) -> Result<Arc<Lod>> {
@@ -133,12 +137,12 @@ impl Lod {
         Self::extend(None, offsets)
     }
 
-    /// Rebuilds the LoD in `slot` as a new last level below `upper`; `fill` fills an empty vector with its offsets.
-    /// Nothing is allocated if `slot` is the only owner of the old LoD and the offsets fit into the old vector's
-    /// capacity.
+    /// Replaces the LoD in `slot` by a LoD with the levels of `upper` and a new last level. `fill` fills an empty
+    /// vector with the offsets of the new level. No memory is allocated if `slot` is the only owner of the old LoD, and
+    /// if the offsets fit into the capacity of the old vector.
     ///
     /// # Errors
-    /// As [`Lod::extend`]; `slot` is then `None`.
+    /// Fails as [`Lod::extend`] does; `slot` is then `None`.
     #[track_caller]
     pub fn rebuild(
         slot: &mut Option<Arc<Lod>>,
@@ -160,20 +164,20 @@ impl Lod {
         Ok(())
     }
 
-    /// Drops the reference of the LoD in `slot` to the levels above its last level, so that the memory of these levels can
-    /// be reused. Only [`Lod::rebuild`] may use the remaining LoD.
+    /// Releases all levels above the last level of the LoD in `slot`, so that the memory of these levels can be reused.
+    /// Only [`Lod::rebuild`] may use the remaining LoD.
     pub(crate) fn release(slot: &mut Option<Arc<Lod>>) {
         if let Some(lod) = slot.as_mut().and_then(Arc::get_mut) {
             lod.upper = None;
         }
     }
 
-    /// The LoD of the levels above the last level: the same `Arc` each time. `None` if there is only one level.
+    /// The LoD without the last level; every call returns a reference to one `Arc`. `None` if there is only one level.
     pub fn upper(&self) -> Option<&Arc<Lod>> {
         self.upper.as_ref()
     }
 
-    /// The offsets of the last level, one more than there are sequences; the last offset is the number of rows.
+    /// The offsets of the last level. There is one offset more than sequences; the last offset is the number of rows.
     pub fn offsets(&self) -> &[usize] {
         &self.offsets
     }
@@ -198,10 +202,10 @@ impl Lod {
         self.offsets.len() - 1
     }
 
-    /// The offsets of level `k`; the top level is level 0.
+    /// The offsets of level `k`; level 0 is the top level.
     ///
     /// # Errors
-    /// If there is no level `k`.
+    /// Fails if there is no level `k`.
     #[track_caller]
     pub fn level(&self, k: usize) -> Result<&[usize]> {
         self.level_to(k).map(Lod::offsets).at_caller()
@@ -210,7 +214,7 @@ impl Lod {
     /// The lengths of the sequences of level `k`.
     ///
     /// # Errors
-    /// If there is no level `k`.
+    /// Fails if there is no level `k`.
     #[track_caller]
     pub fn lengths(&self, k: usize) -> Result<impl ExactSizeIterator<Item = usize> + '_> {
         self.level(k).map(lengths)
@@ -219,16 +223,16 @@ impl Lod {
     /// The number of sequences of level `k`; for `k` equal to [`Lod::levels`], the number of rows.
     ///
     /// # Errors
-    /// If `k` is greater than [`Lod::levels`].
+    /// Fails if `k` is greater than [`Lod::levels`].
     #[track_caller]
     pub fn count(&self, k: usize) -> Result<usize> {
         if k == self.levels() { Ok(self.rows()) } else { self.level_to(k).map(Lod::last_len).at_caller() }
     }
 
-    /// The rows of sequence `i` of level `k`.
+    /// The range of the rows of sequence `i` of level `k`.
     ///
     /// # Errors
-    /// If there is no such level or sequence.
+    /// Fails if there is no level `k`, or if level `k` has no sequence `i`.
     #[track_caller]
     pub fn range(&self, k: usize, i: usize) -> Result<Range<usize>> {
         let sequences = self.level_to(k).at_caller()?.last_len();
@@ -242,10 +246,10 @@ impl Lod {
         })
     }
 
-    /// The offsets of level `k`, counted in rows instead of sequences of the next level.
+    /// The offsets of level `k`, counted in rows instead of in sequences of the next level.
     ///
     /// # Errors
-    /// If there is no level `k`.
+    /// Fails if there is no level `k`.
     #[track_caller]
     pub fn row_offsets(&self, k: usize) -> Result<Vec<usize>> {
         let mut offsets = self.level(k)?.to_vec();
@@ -255,8 +259,9 @@ impl Lod {
         Ok(offsets)
     }
 
-    /// Finds the first sequence whose length differs from the length in `other`: its level, its number in the level, and both
-    /// lengths. Both LoDs must have equal numbers of levels and of top sequences; `None` if they are equal.
+    /// Finds the first sequence whose length in this LoD and in `other` differs. Returns the level, the number of the
+    /// sequence in the level, and both lengths; `None` if both LoDs are equal. Both LoDs must have equal numbers of
+    /// levels and of top-level sequences.
     pub(crate) fn first_difference(&self, other: &Lod) -> Option<(usize, usize, [usize; 2])> {
         self.all().into_iter().zip(other.all()).enumerate().find_map(|(level, (a, b))| {
             let mut pairs = lengths(a).zip(lengths(b)).enumerate();
@@ -273,10 +278,10 @@ impl Lod {
             .fold(i, |i, offsets| offsets.partition_point(|&start| start <= i).saturating_sub(1))
     }
 
-    /// The number of the last-level sequence of each row.
+    /// Returns for each row the number of the sequence of the last level that contains the row.
     ///
     /// # Errors
-    /// If there is no memory for the number of rows that the offsets claim.
+    /// Fails if the result does not fit into memory: the offsets may give any number of rows.
     #[doc(alias = "value_rowids")]
     #[track_caller]
     pub fn row_ids(&self) -> Result<Vec<usize>> {
@@ -287,12 +292,12 @@ impl Lod {
         Ok(ids)
     }
 
-    /// The offsets of every level, top first.
+    /// The offsets of every level, from the top level on.
     pub fn to_levels(&self) -> Vec<Vec<usize>> {
         self.all().into_iter().map(<[usize]>::to_vec).collect()
     }
 
-    /// Returns whether both LoDs are absent, are the same `Arc`, or are equal by value.
+    /// Returns whether two optional LoDs are equal: both are `None`, or both have equal offsets.
     pub fn same(a: Option<&Arc<Lod>>, b: Option<&Arc<Lod>>) -> bool {
         match (a, b) {
             (None, None) => true,
@@ -301,10 +306,10 @@ impl Lod {
         }
     }
 
-    /// Checks that the LoD fits a tensor of `rows` rows.
+    /// Checks that this LoD has `rows` rows, the number of rows of a tensor.
     ///
     /// # Errors
-    /// If the last offset is not `rows`.
+    /// Fails if the last offset of the last level is not `rows`.
     #[track_caller]
     pub fn check_rows(&self, rows: usize) -> Result<()> {
         if rows == self.rows() {
@@ -314,7 +319,7 @@ impl Lod {
         Err(Error::new("number of rows", expected, rows.to_string()))
     }
 
-    /// The part of this LoD whose last level is level `k`.
+    /// Returns the LoD that ends with level `k`, without the levels below.
     fn level_to(&self, k: usize) -> Result<&Lod> {
         let levels = self.levels();
         let found = levels
@@ -327,12 +332,12 @@ impl Lod {
         })
     }
 
-    /// Iterates over the LoDs above this one, from the nearest upwards: each lacks one more level at the bottom.
+    /// Iterates over this LoD without its last level, without its last two levels, and so on.
     fn above(&self) -> impl Iterator<Item = &Lod> {
         std::iter::successors(self.upper.as_deref(), |lod| lod.upper.as_deref())
     }
 
-    /// The offsets of every level, top first.
+    /// The offsets of every level, from the top level on.
     fn all(&self) -> Vec<&[usize]> {
         let mut all: Vec<&[usize]> = std::iter::once(self).chain(self.above()).map(Lod::offsets).collect();
         all.reverse();
@@ -340,7 +345,7 @@ impl Lod {
     }
 }
 
-/// Checks the rules of validity for a new last level below `upper`.
+/// Checks that the offsets of a new last level below `upper` are valid.
 fn check(upper: Option<&Lod>, offsets: &[usize]) -> Result<()> {
     let level = upper.map_or(0, Lod::levels);
     let refuse = |expected: String, got: String| {
@@ -387,7 +392,7 @@ fn build(levels: Vec<Vec<usize>>) -> Result<Lod> {
     })
 }
 
-/// Computes offsets from lengths.
+/// Computes the offsets of a level from the lengths of its sequences.
 fn sums(level: usize, lengths: &[usize]) -> Result<Vec<usize>> {
     let mut offsets = Vec::with_capacity(lengths.len() + 1);
     offsets.push(0);
@@ -410,7 +415,8 @@ fn last(offsets: &[usize]) -> usize {
     offsets.last().copied().unwrap_or(0)
 }
 
-/// A vector with capacity `n`; an error instead of an abort if memory is short: `n` may come from hostile offsets.
+/// Returns an empty vector with capacity `n`. If memory is short, the result is an error instead of an abort, because
+/// `n` may come from the offsets of a hostile file.
 fn reserved(n: usize, what: &str) -> Result<Vec<usize>> {
     let mut vector = Vec::new();
     vector

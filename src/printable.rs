@@ -1,11 +1,12 @@
-//! Escaping of text for terminals: names from files may contain terminal control sequences.
+//! Escapes text before it is printed to a terminal, because names from files may contain control sequences of
+//! terminals.
 
 use std::fmt::{self, Display, Write};
 
-/// A text whose display escapes control characters and marks of the reading direction, such as `\u001b`; line breaks
-/// and tabs stay.
+/// A text that is displayed with escapes, such as `\u001b`, in place of control characters and marks of the reading
+/// direction. Line breaks and tabs are not escaped.
 ///
-/// JSON keeps its value, because the escapes are escapes of JSON.
+/// JSON text keeps its meaning, because the escapes are escapes of JSON, too.
 ///
 /// ```
 /// use unpadded::Printable;
@@ -20,7 +21,7 @@ impl<T: Display> Display for Printable<T> {
     }
 }
 
-/// A writer that escapes text and writes it to another writer.
+/// A writer that escapes text, and writes the escaped text to another writer.
 pub(crate) struct Escaping<'a>(pub(crate) &'a mut dyn Write);
 
 impl Write for Escaping<'_> {
@@ -35,8 +36,8 @@ impl Write for Escaping<'_> {
     }
 }
 
-/// Returns whether a character is a command for a terminal: control characters of ASCII and C1, except line feed and tab, and
-/// marks of Unicode's bidirectional algorithm.
+/// Returns whether a character must be escaped: a control character of ASCII or C1 other than line feed and tab, or a
+/// mark of Unicode's bidirectional algorithm.
 fn is_command(c: char) -> bool {
     match c {
         '\n' | '\t' => false,

@@ -1,16 +1,17 @@
-//! The file format: framing, checksums and bounded decoding, for programs and checkpoints.
+//! The file format of programs and checkpoints: sections with checksums, and decoding with limited memory.
 //!
 //! ```text
 //! file    = "unpadded" | format version u32 | section... | section named "" of length 0
 //! section = length of name u8 | name | length of body u64 | crc32 of these u32 | body | crc32 of body u32
 //! ```
 //!
-//! Numbers are little-endian. A section with an empty name marks the end, so that a file that is cut off between two
-//! sections is detected. The body of a section is any bytes. Structured bodies are encoded as records (`wire/record.rs`),
-//! whose fields have numbers, so that a later release can add a field. This module does not depend on programs or tensors.
+//! Numbers are little-endian. A section with an empty name marks the end of the file; if it is missing, the file was
+//! cut off. The body of a section may be any bytes. Structured data, such as a program, is encoded as a record
+//! (`wire/record.rs`). The fields of a record have numbers, so that a later release can add a field. This module does
+//! not depend on programs or tensors.
 //!
-//! **The format version** covers the framing and the encoding of records. New fields and sections need no new version:
-//! readers skip the fields and sections that they do not know.
+//! **The format version** is the version of the sections' layout and of the encoding of records. New fields and new
+//! sections do not need a new version, because readers skip unknown fields and sections.
 
 mod encoding;
 pub(crate) mod record;
@@ -27,23 +28,23 @@ use record::FieldType;
 pub(crate) use target::Target;
 pub use target::write_atomically;
 
-/// The first bytes of every file.
+/// The magic bytes: every file of this crate begins with these bytes.
 pub const MAGIC: [u8; 8] = *b"unpadded";
-/// The format version of written files; files of any other version are refused.
+/// The format version of the files that this release writes. A file with another version is refused.
 pub const VERSION: u32 = 1;
 
-/// Maximum size in bytes of a section that is read as a whole; sections of tensors may be longer, because they are read
+/// Maximum size in bytes of a section that is read at once. Sections of tensors may be longer, because tensors are read
 /// piece by piece.
 pub const LONGEST: u64 = 0x1000_0000;
-/// Maximum size in bytes of a structured section, such as a program; the section of a vocabulary may be longer.
+/// Maximum size in bytes of a section with a record, such as a program. Only the section of a vocabulary may be longer.
 pub const STRUCTURED: u64 = 0x100_0000;
 
-/// The size in bytes of a file without sections, the smallest file.
+/// The size in bytes of the smallest valid file, which has only the section that marks the end.
 const SMALLEST: u64 = 8 + 4 + (1 + 8 + 4 + 4);
-/// The number of bytes that are read at once while a body is skipped.
+/// Maximum number of bytes of a body that are read at once.
 const PIECE: usize = 1 << 16;
 
-/// The error for a body of `size` bytes of which `left` bytes follow the end of its value.
+/// Returns the error for a body of `size` bytes whose last `left` bytes do not belong to the record.
 fn longer(size: u64, left: u64) -> Error {
     damaged("structured section", format!("{} bytes", size - left), format!("{size} bytes"))
 }
@@ -60,19 +61,19 @@ pub struct Writer<W> {
     out: W,
 }
 
-/// The body of a section while it is written, piece by piece.
+/// The body of a section that is being written piece by piece.
 pub struct Body<'a, W> {
     writer: &'a mut Writer<W>,
     sum: Hasher,
-    /// The number of bytes of the body that are not written yet.
+    /// The number of bytes of the body that must still be written.
     left: u64,
 }
 
 impl<W: Write> Body<'_, W> {
-    /// Writes the next bytes.
+    /// Writes the next bytes of the body.
     ///
     /// # Errors
-    /// If the body becomes longer than declared, or the bytes cannot be written.
+    /// Fails if the body becomes longer than its declared length, or if the bytes cannot be written.
     #[track_caller]
     pub fn write(&mut self, piece: &[u8]) -> Result<()> {
         let Some(left) = self.left.checked_sub(piece.len() as u64) else {
@@ -85,10 +86,10 @@ impl<W: Write> Body<'_, W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts a file.
+    /// Starts to write a file: writes the magic bytes and the format version to `out`.
     ///
     /// # Errors
-    /// If `out` cannot be written.
+    /// Fails if `out` cannot be written.
     #[track_caller]
     pub fn new(out: W) -> Result<Self> {
         Self::named("bytes", out).at_caller()
@@ -105,20 +106,21 @@ impl<W: Write> Writer<W> {
         self.out.write_all(bytes).map_err(|e| unwritable(&self.target, &e))
     }
 
-    /// Writes a section.
+    /// Writes a section with this name and this body.
     ///
     /// # Errors
-    /// If the name is empty or longer than 255 bytes, or the file cannot be written.
+    /// Fails if the name is empty or longer than 255 bytes, or if the file cannot be written.
     #[track_caller]
     pub fn write_section(&mut self, name: &str, body: &[u8]) -> Result<()> {
         self.stream_section(name, body.len() as u64, |out| out.write(body))
     }
 
-    /// Writes a section whose body of `length` bytes is never held in memory: `write` writes the body piece by piece.
+    /// Writes a section with a body of `length` bytes, which `write` writes piece by piece. The body is never in memory
+    /// as a whole.
     ///
     /// # Errors
-    /// If the name is empty or longer than 255 bytes, if `write` fails or writes another number of bytes than `length`, or
-    /// if the file cannot be written.
+    /// Fails if the name is empty or longer than 255 bytes, or if the file cannot be written. Also fails if `write`
+    /// fails, or does not write exactly `length` bytes.
     #[track_caller]
     pub fn stream_section(
         &mut self,
@@ -155,10 +157,10 @@ impl<W: Write> Writer<W> {
         self.put(&sum.to_le_bytes())
     }
 
-    /// Writes the end of the file, and returns the output.
+    /// Writes the section that marks the end of the file, and returns the output.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Fails if the file cannot be written.
     #[track_caller]
     pub fn finish(mut self) -> Result<W> {
         self.section("", 0, |_| Ok(())).at_caller()?;
@@ -167,7 +169,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads a file section by section; every checksum is verified, also of skipped sections.
+/// Reads a file section by section. Every checksum is verified, even in sections that are skipped.
 pub struct Reader<R> {
     source: String,
     input: R,
@@ -182,12 +184,12 @@ pub struct Reader<R> {
 /// A section whose body is being read.
 struct Open {
     name: String,
-    /// Bytes of the body that are not read yet.
+    /// The number of bytes of the body that are not read yet.
     left: u64,
     sum: Hasher,
 }
 
-/// A reader of the body of a section, for decoding.
+/// A reader of the body of the open section, from which a record is decoded.
 struct BodyReader<'a, R> {
     reader: &'a mut Reader<R>,
     failed: Option<Error>,
@@ -205,10 +207,10 @@ impl<R: Read> Read for BodyReader<'_, R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Starts to read a file of `size` bytes; `source` is its name in error messages.
+    /// Starts to read a file of `size` bytes; `source` is the name of the file in error messages.
     ///
     /// # Errors
-    /// If the input is no file of this crate, or has another format version.
+    /// Fails if the input is not a file of this crate, or has another format version.
     #[track_caller]
     pub fn new(source: &str, input: R, size: u64) -> Result<Self> {
         let source = source.to_owned();
@@ -236,7 +238,7 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// The error for unexpected contents; the message begins with the name of the file.
+    /// Returns the error for contents that are not the expected contents; the message begins with the name of the file.
     #[track_caller]
     pub fn refused(&self, what: &str, expected: impl Into<String>, got: impl Into<String>) -> Error {
         damaged(format!("{}: {what}", self.source), expected, got)
@@ -269,10 +271,11 @@ impl<R: Read> Reader<R> {
         Ok(bytes)
     }
 
-    /// The name of the next section, or `None` at the end. Skips unread bytes of the previous section.
+    /// Starts the next section and returns its name; `None` at the end of the file. Unread bytes of the previous
+    /// section are skipped.
     ///
     /// # Errors
-    /// If the file is damaged.
+    /// Fails if the file is damaged.
     #[track_caller]
     pub fn next_section(&mut self) -> Result<Option<&str>> {
         if self.open.is_some() {
@@ -309,16 +312,17 @@ impl<R: Read> Reader<R> {
         Ok(self.open.as_ref().map(|open| open.name.as_str()))
     }
 
-    /// The number of bytes of the section's body that are not read yet. The file has at least this many bytes left.
+    /// The number of bytes of the open section's body that are not read yet. At least this number of bytes remains in
+    /// the file.
     pub fn section_left(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.left)
     }
 
-    /// Fills `bytes` with the next bytes of the section's body. [`Self::end_section`] verifies the checksum of the
-    /// body.
+    /// Fills `bytes` with the next bytes of the open section's body. The checksum is not verified before
+    /// [`Self::end_section`].
     ///
     /// # Errors
-    /// If the body has fewer bytes left, or the file cannot be read.
+    /// Fails if the rest of the body has fewer bytes, or if the file cannot be read.
     #[track_caller]
     pub fn read(&mut self, bytes: &mut [u8]) -> Result<()> {
         let Some(mut open) = self.open.take() else {
@@ -338,10 +342,11 @@ impl<R: Read> Reader<R> {
         outcome.at_caller()
     }
 
-    /// Reads the next `count` bytes of the section's body. Memory is allocated as the bytes arrive.
+    /// Reads the next `count` bytes of the open section's body. Memory is allocated piece by piece, only for bytes that
+    /// were read.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// Fails as [`Self::read`] does.
     #[track_caller]
     pub fn read_bytes(&mut self, count: u64) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
@@ -356,7 +361,7 @@ impl<R: Read> Reader<R> {
     /// Reads the whole body of the section whose name [`Self::next_section`] returned.
     ///
     /// # Errors
-    /// If the file is damaged, or the body is longer than [`LONGEST`].
+    /// Fails if the file is damaged, or if the body is longer than [`LONGEST`].
     #[track_caller]
     #[cfg(feature = "internals")]
     pub fn read_section(&mut self) -> Result<Vec<u8>> {
@@ -366,11 +371,12 @@ impl<R: Read> Reader<R> {
         Ok(body)
     }
 
-    /// Decodes the whole body of the section whose name [`Self::next_section`] returned, while the body is read: a
-    /// malformed field is refused before the fields behind it take memory.
+    /// Decodes the whole body of the section whose name [`Self::next_section`] returned. The body is decoded while it
+    /// is read, so a malformed field is refused before later fields take memory.
     ///
     /// # Errors
-    /// If the file is damaged, the body is longer than `most` bytes or than [`LONGEST`], or does not encode a `T`.
+    /// Fails if the file is damaged, or if the body is longer than `most` bytes or than [`LONGEST`], or does not encode
+    /// a `T`.
     #[track_caller]
     pub(crate) fn read_stored<T: FieldType>(&mut self, most: u64) -> Result<T> {
         self.at_most(most).at_caller()?;
@@ -384,13 +390,14 @@ impl<R: Read> Reader<R> {
             return Err(error);
         }
         let left = unused + self.section_left();
-        // For damaged bytes, a wrong checksum is a better message than the error of decoding.
+        // The checksum is verified before an error of the decoding is returned: for damaged bytes, a wrong checksum is
+        // the better message.
         self.end_section()?;
         let value = value.and_then(|value| if left > 0 { Err(longer(size, left)) } else { Ok(value) });
         value.map_err(|e| self.refused(&what, "what this release writes there", format!("{e:#}")))
     }
 
-    /// Refuses a section with more than `most` bytes before it is read.
+    /// Checks that the body of the open section has at most `most` bytes.
     fn at_most(&self, most: u64) -> Result<()> {
         let Some(Open { name, left, .. }) = self.open.as_ref().filter(|open| open.left > most) else {
             return Ok(());
@@ -398,10 +405,10 @@ impl<R: Read> Reader<R> {
         Err(self.refused(&format!("section `{name}`"), format!("at most {most} bytes"), left.to_string()))
     }
 
-    /// Skips the rest of the section's body and verifies its checksum.
+    /// Skips the rest of the open section's body, and verifies the checksum of the body.
     ///
     /// # Errors
-    /// If the file is damaged.
+    /// Fails if the file is damaged.
     #[track_caller]
     pub fn end_section(&mut self) -> Result<()> {
         let mut piece = vec![0; PIECE.min(usize::try_from(self.section_left()).unwrap_or(PIECE))];
@@ -430,15 +437,15 @@ fn unwritable(target: &str, error: &io::Error) -> Error {
     Error::io(target, "write", error)
 }
 
-/// Opens a file to read.
+/// Opens a file of this crate for reading.
 ///
 /// # Errors
-/// If the file cannot be opened; the errors of [`Reader::new`].
+/// Fails if the file cannot be opened, or as [`Reader::new`] does.
 #[track_caller]
 pub fn open(path: &Path) -> Result<Reader<BufReader<File>>> {
     let source = format!("file `{}`", path.display());
     let failed = |e: io::Error| Error::io(&source, "read", &e);
-    // The kind of the file is checked before the opening, because opening a pipe waits for a writer.
+    // The file is checked to be a regular file before it is opened, because opening a pipe waits for a writer.
     if !fs::metadata(path).map_err(failed).at_caller()?.is_file() {
         return Err(Error::of(ErrorKind::Io, source, "a file", "a folder or a device"));
     }

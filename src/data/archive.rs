@@ -1,5 +1,5 @@
-//! Bytes of a file, or of text embedded in the program, plain or compressed with gzip or zip. All bytes are streamed: the
-//! memory in use does not depend on the unpacked size of a compressed file.
+//! Reads the bytes of a file, or of text that is embedded in the program: plain, or compressed with gzip or zip. All
+//! bytes are streamed, so a large compressed file needs no more memory than a small one.
 
 #[cfg(feature = "parquet")]
 use std::fs::File;
@@ -20,14 +20,14 @@ use crate::error::{Error, ErrorKind, Result};
 /// A stream of bytes.
 pub(super) type Bytes = Box<dyn Read + Send>;
 
-/// The origin of bytes.
+/// The origin of a byte stream: a file, or text that is embedded in the program.
 #[derive(Debug, Clone)]
 pub(super) enum Origin {
     File(Arc<WatchedFile>),
     Embedded { name: Arc<str>, bytes: &'static [u8] },
 }
 
-/// The compression of the bytes.
+/// The compression of a file: none, gzip or zip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wrapping {
     Plain,
@@ -39,11 +39,11 @@ pub(super) enum Wrapping {
 #[derive(Debug, Clone)]
 pub(super) struct Member {
     pub(super) name: Arc<str>,
-    /// The position of the member's first stored byte in the zip.
+    /// The position in the zip at which the member's stored bytes start.
     start: u64,
     packed: u64,
     deflated: bool,
-    /// The number of the member's unpacked bytes.
+    /// The size of the member in bytes after unpacking.
     size: u64,
     sum: u32,
 }
@@ -52,12 +52,12 @@ trait Seekable: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Seekable for T {}
 
 impl Origin {
-    /// Opens an existing file. The file must not change while this origin is used.
+    /// Returns the origin for an existing file. The file must not change while the origin is used.
     pub(super) fn file(path: &Path) -> Result<Self> {
         WatchedFile::new(path).map(|file| Self::File(Arc::new(file)))
     }
 
-    /// The name of the file or the embedded bytes in messages.
+    /// The name in messages of the file or of the embedded text.
     pub(super) fn name(&self) -> String {
         match self {
             Self::File(file) => file.path.display().to_string(),
@@ -65,7 +65,7 @@ impl Origin {
         }
     }
 
-    /// The share of the file's bytes that the latest reader has read, from 0 to 1; `None` for embedded bytes.
+    /// The share of the file's bytes that the latest reader has read, from 0 to 1; `None` for embedded text.
     pub(super) fn share(&self) -> Option<f32> {
         match self {
             Self::File(file) => Some(file.share()),
@@ -105,7 +105,7 @@ impl Origin {
         self.unwrap().map(|(wrapping, _)| wrapping)
     }
 
-    /// The bytes: gzip is unpacked, a zip stays as it is. Bytes of a known kind that is not text are an error, except a
+    /// Opens the bytes: gzip is unpacked, a zip is not. A file of a known kind that is not text is an error, except a
     /// zip.
     pub(super) fn bytes(&self) -> Result<(Wrapping, Bytes)> {
         let (wrapping, bytes) = self.unwrap()?;
@@ -117,7 +117,7 @@ impl Origin {
         Ok((wrapping, kind::checked(&self.name(), bytes)?))
     }
 
-    /// The opened file; `None` for embedded bytes and for a compressed file.
+    /// Opens the file; returns `None` for embedded text and for a compressed file.
     #[cfg(feature = "parquet")]
     pub(super) fn plain(&self) -> Result<Option<File>> {
         match self {
@@ -126,7 +126,7 @@ impl Origin {
         }
     }
 
-    /// The fingerprint of the stored bytes.
+    /// Computes the fingerprint of the file's bytes, or of the embedded bytes, before any unpacking.
     pub(super) fn fingerprint(&self) -> Result<u64> {
         let (mut file, mut sum, mut piece) = (self.open()?, Hasher::new(), vec![0; 1 << 16]);
         loop {
@@ -141,7 +141,7 @@ impl Origin {
         Ok(Fingerprint::default().number(length).number(u64::from(sum.finalize())).finish())
     }
 
-    /// Lists the files of a zip by name, without the files that macOS adds.
+    /// Lists the files of a zip, sorted by name, without the files that macOS adds to a zip.
     pub(super) fn members(&self) -> Result<Vec<Member>> {
         let mut zip =
             ZipArchive::new(BufReader::new(self.open()?)).map_err(|e| self.damaged(e.to_string()))?;
@@ -173,7 +173,7 @@ impl Origin {
         Ok(members)
     }
 
-    /// The unpacked bytes of a file in a zip. Bytes of a known kind that is not text are an error.
+    /// Opens the unpacked bytes of a file in a zip. A file of a known kind that is not text is an error.
     pub(super) fn member(&self, member: &Member) -> Result<Bytes> {
         let mut file = self.open()?;
         file.seek(SeekFrom::Start(member.start)).map_err(|e| self.refused(&e))?;
@@ -185,12 +185,12 @@ impl Origin {
     }
 }
 
-/// Returns whether macOS adds a file of this name to zips and folders: `__MACOSX/`, `._NAME` and `.DS_Store`.
+/// Returns whether a path has a name that macOS adds to zips and folders: `__MACOSX/`, `._NAME` or `.DS_Store`.
 pub(super) fn debris(name: &str) -> bool {
     name.split('/').any(|part| part == "__MACOSX" || part.starts_with("._") || part == ".DS_Store")
 }
 
-/// A reader of a member's unpacked bytes, which checks their number and checksum at the end.
+/// A reader of a zip member's unpacked bytes. At the end, the reader checks the number of bytes and the checksum.
 struct Summed {
     bytes: Bytes,
     left: u64,

@@ -9,33 +9,36 @@ use crate::error::{AtCaller, Error, Result};
 use crate::lod::Lod;
 use crate::tensor::{Csr, DType, Dense, Element, Variable};
 
-/// The value of one sample for one feed.
+/// The value of one feed in one sample.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Field {
-    /// One number, such as a label. A batch of `n` is an `i64` tensor of shape `[n]` without LoD.
+    /// One integer per sample, such as a label. A batch of `n` samples is an `i64` tensor of shape `[n]` without LoD.
     Int(i64),
-    /// One number, such as the target of a regression. A batch of `n` is an `f32` tensor of shape `[n]` without LoD.
+    /// One number per sample, such as the target of a regression. A batch of `n` samples is an `f32` tensor of shape
+    /// `[n]` without LoD.
     Float(f32),
-    /// A sequence, such as the ids of a sentence. A batch is an `i64` tensor of shape `[rows]` with one level.
+    /// A sequence of integers, such as the ids of a sentence. A batch of these sequences is an `i64` tensor of shape
+    /// `[rows]` whose LoD has one level.
     Ints(Vec<i64>),
-    /// A sequence of numbers. A batch is an `f32` tensor of shape `[rows]` with one level.
+    /// A sequence of numbers. A batch of these sequences is an `f32` tensor of shape `[rows]` whose LoD has one level.
     Floats(Vec<f32>),
-    /// A sequence of sequences, such as the sentences of a document. A batch is an `i64` tensor of shape `[rows]` with
-    /// two levels.
+    /// A sequence of integer sequences, such as the sentences of a document. A batch of these nested sequences is an
+    /// `i64` tensor of shape `[rows]` whose LoD has two levels.
     Nested(Vec<Vec<i64>>),
-    /// A sparse row, such as a bag of words: the column and the value of each entry. As in [`Csr`], columns may come in any
-    /// order, and repeated columns add up. A batch of `n` is an `f32` csr of shape `[n, columns]` without LoD.
+    /// A sparse row, such as a bag of words: the column and the value of each entry. As in [`Csr`], columns may come in
+    /// any order, and values of repeated columns are added. A batch of `n` sparse rows is an `f32` csr of shape
+    /// `[n, columns]` without LoD.
     Sparse {
-        /// The number of columns, the same in every sample.
+        /// The number of columns of the sparse row, equal in all samples.
         columns: usize,
-        /// The column of each entry, below `columns`.
+        /// The column of each entry, from 0 to `columns - 1`.
         indices: Vec<i64>,
         /// The value of each entry.
         values: Vec<f32>,
     },
-    /// A sequence of sparse `f32` rows: the bag of words of each sentence. A batch is an `f32` csr of shape
-    /// `[rows, columns]` with one level.
+    /// A sequence of sparse `f32` rows, such as a bag of words for each sentence. A batch of these sequences is an
+    /// `f32` csr of shape `[rows, columns]` whose LoD has one level.
     SparseRows(Csr),
 }
 
@@ -51,7 +54,7 @@ impl Field {
         }
     }
 
-    /// The name of the field's kind in messages.
+    /// The name in messages of the field's kind, such as `a sequence of integers`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Int(_) => "one integer",
@@ -64,7 +67,7 @@ impl Field {
         }
     }
 
-    /// The number of columns; `None` if the field is not sparse.
+    /// The number of columns of a sparse field; `None` if the field is not sparse.
     fn columns(&self) -> Option<usize> {
         match self {
             Self::Sparse { columns, .. } => Some(*columns),
@@ -73,7 +76,7 @@ impl Field {
         }
     }
 
-    /// The mistake in this field, as the expected and the found value; `None` if the field is well formed.
+    /// Returns the error in this field, as the expected value and the found value; `None` if the field is well formed.
     fn fault(&self) -> Option<(String, String)> {
         match self {
             Self::Sparse { indices, values, .. } if indices.len() != values.len() => {
@@ -93,7 +96,7 @@ impl Field {
         }
     }
 
-    /// The lengths of the field's sequences in a level; `None` if the field does not have this level.
+    /// The lengths of the field's sequences in LoD level `level`; `None` if the field does not have this level.
     fn lengths(&self, level: usize) -> Option<Vec<usize>> {
         match (self, level) {
             (Self::Ints(ids), 0) => Some(vec![ids.len()]),
@@ -125,7 +128,7 @@ impl Field {
             }
             Self::SparseRows(csr) => {
                 let f = ints(ints(f.number(csr.shape()[1] as u64), csr.indptr()), csr.indices());
-                // Other dtypes are refused before a batch is made.
+                // The values are `f32`: other dtypes are refused before a batch is made.
                 floats(f, csr.values().as_slice().unwrap_or_default())
             }
         }
@@ -172,15 +175,15 @@ impl From<Csr> for Field {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Sample {
-    /// The number of the sample in the data. Random operators draw by this number, so that the draws do not depend on
-    /// the batch.
+    /// The number of the sample in the data. Random operators seed their draws with this number, so that a sample gets
+    /// equal draws in every batch.
     pub number: u64,
-    /// The fields: one for each feed, in the order of the feeds' names.
+    /// The fields of the sample: one field for each feed, in the order of the feeds' names.
     pub fields: Vec<Field>,
 }
 
 impl Sample {
-    /// A sample by its number and its fields.
+    /// Makes a sample of its number in the data and its fields.
     ///
     /// ```
     /// use unpadded::data::{Field, Sample};
@@ -219,29 +222,30 @@ impl Sample {
 pub struct Batch {
     /// The name and the value of each feed.
     pub values: Vec<(String, Variable)>,
-    /// The number of each sample.
+    /// The number in the data of each sample of the batch.
     pub numbers: Vec<u64>,
-    /// The number of rows of the batch's largest field. Nested sequences count only if there are no plain sequences: of the
-    /// words of a sentence and their characters, the words count.
+    /// The number of rows of the batch's largest field. Nested sequences count only if the batch has no plain
+    /// sequences: if a batch has words and the characters of each word, the words count.
     pub tokens: usize,
-    /// The number of rows that the largest field would have with padding: each sample has the length of the longest
-    /// one. Sequences of sequences are padded to the most sequences per sample, and each sequence to the longest one.
+    /// The number of rows that the largest field would have if each sample were padded to the longest sample. A nested
+    /// field would have the most sequences per sample, times the longest sequence, for each sample.
     pub padded: usize,
 }
 
 impl Batch {
-    /// Makes a batch of values that are batched already, and the number of each sample. `tokens` is the number of rows;
-    /// `padded` is set to the same number.
+    /// Makes a batch of values that are already batched; `numbers` has the number of each sample. `tokens` is the
+    /// number of rows of the largest value; [`Self::padded`] is set to this number, too.
     pub fn of(values: Vec<(String, Variable)>, numbers: Vec<u64>, tokens: usize) -> Self {
         Self { values, numbers, tokens, padded: tokens }
     }
 
-    /// Makes a batch of samples, in their order.
+    /// Makes a batch of samples; the batch has the samples in the given order.
     ///
     /// # Errors
-    /// A sample without exactly one field per name, or with a field of another kind or number of columns than in the first
-    /// sample; a sparse row with an index beyond its columns, or without one value per index; sparse rows that are not `f32`. The
-    /// message has the sample's number.
+    /// Fails if there is no sample, or if a sample does not have exactly one field per name. Also fails if a field has
+    /// another kind or number of columns than in the first sample. A sparse row is an error if an index is outside of
+    /// its columns, or if the numbers of indices and values differ. Sequences of sparse rows must be `f32`. The message
+    /// has the number of the sample.
     #[track_caller]
     pub fn new<S: Borrow<Sample>>(names: &[String], samples: &[S]) -> Result<Self> {
         let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
@@ -268,7 +272,7 @@ impl Batch {
     }
 }
 
-/// The properties of a field that must be equal in all samples.
+/// The properties of a field that must be equal in all samples: the kind, and the number of columns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Kind {
     name: &'static str,
@@ -282,7 +286,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The kinds of a sample's fields.
+/// The kind of each field of a sample.
 pub(super) fn kinds(sample: &Sample) -> Vec<Kind> {
     sample.fields.iter().map(kind).collect()
 }
@@ -311,8 +315,8 @@ pub(super) fn check(names: &[String], kinds: &[Kind], sample: &Sample) -> Result
     Ok(())
 }
 
-/// Checks that the fields number `places[0]` and `places[1]` of a sample have equal lengths in the upper `levels`
-/// levels.
+/// Checks that the fields at positions `places[0]` and `places[1]` of a sample have sequences of equal lengths in the
+/// first `levels` LoD levels, counted from the outermost level.
 pub(super) fn same_lengths(
     names: [&str; 2],
     places: [usize; 2],
@@ -331,7 +335,7 @@ pub(super) fn same_lengths(
     Ok(())
 }
 
-/// The values of one field in all samples; they have the same kind.
+/// One field of all samples of a batch; the field has one kind in all samples.
 struct Column<'a> {
     samples: &'a [&'a Sample],
     field: usize,
@@ -350,7 +354,7 @@ impl<'a> Column<'a> {
             let values = Dense::from_vec(&[values.len()], values)?;
             Csr::new([indptr.len() - 1, columns], indptr, indices, values)
         }
-        // The column numbers of sparse rows are collected in `ints`, their values in `floats`.
+        // Of sparse rows, `ints` collects the column numbers and `floats` the values.
         let (mut ints, mut floats, mut indptr) = (Vec::new(), Vec::new(), vec![0]);
         let (mut outer, mut inner) = (Vec::new(), Vec::new());
         for field in self.fields() {

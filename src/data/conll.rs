@@ -1,5 +1,5 @@
-//! Files of words and tags in columns, as in the CoNLL shared tasks and in CoNLL-U: detection of the columns, and a
-//! reader of sentences.
+//! Reads files with a word and its tags per line, as in the CoNLL shared tasks and in CoNLL-U. The columns of such a
+//! file are detected.
 
 mod first;
 mod line;
@@ -20,11 +20,12 @@ use super::lines::Reason;
 use super::records::{Parser, Records, shown, unbroken};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The columns of CoNLL-U.
+/// The names of the columns of CoNLL-U, in order.
 const UNIVERSAL: [&str; 10] =
     ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"];
 
-/// The columns that all sentences of CoNLL-2012 have; behind them is a column of arguments for each predicate.
+/// The names of the columns that all sentences of CoNLL-2012 have. A sentence has a further column of arguments for
+/// each of its predicates.
 const ONTONOTES: [&str; 11] =
     ["document", "part", "number", "word", "pos", "parse", "lemma", "frameset", "sense", "speaker", "ne"];
 
@@ -37,50 +38,51 @@ pub(super) struct Columns {
     /// The column of the words, counted from 0.
     words: usize,
     tags: usize,
-    /// Whether the first column has the numbers of the words in their sentence.
+    /// Whether the first column has the number of each word in its sentence.
     numbered: bool,
-    /// Whether comments of `#` may be before sentences.
+    /// Whether comment lines that begin with `#` may precede sentences.
     comments: bool,
     /// Whether the format is CoNLL-U or CoNLL-U Plus.
     universal: bool,
     /// Whether the format is CoNLL-2012, whose sentences may have different numbers of columns.
     #[serde(default)]
     ontonotes: bool,
-    /// Whether each sentence begins with a comment that has as many columns as the words.
+    /// Whether each sentence begins with a comment line that has as many columns as the lines of words.
     #[serde(default)]
     titles: bool,
-    /// The first word of comments before sentences, such as `;;`; `None` if comments are lines of `#` that differ from
-    /// words by their number of columns.
+    /// The mark that begins a comment before a sentence, such as `;;`. `None` if the file has no such mark: a comment
+    /// then begins with `#` and has another number of columns than the lines of words.
     #[serde(default)]
     mark: Option<String>,
-    /// Whether the first line has the names of the columns.
+    /// Whether the first line is a header with the names of the columns.
     #[serde(default)]
     header: bool,
-    /// The names of the columns of a header, or of CoNLL-U Plus.
+    /// The names of the columns, from the header, from the `# global.columns` line of CoNLL-U Plus, or of CoNLL-2012;
+    /// else empty.
     #[serde(default)]
     names: Vec<String>,
-    /// Whether tags are in brackets, as in CoNLL-2005.
+    /// Whether tags are bracketed as in CoNLL-2005, such as `(kind*`.
     #[serde(default)]
     brackets: bool,
-    /// Other decisions, as notes for the user.
+    /// Notes for the user on decisions that the other fields do not show.
     #[serde(skip)]
     notes: Vec<&'static str>,
 }
 
-/// A sentence, and its position in the file.
+/// The words and the tags of a sentence, and the position of the sentence in the file.
 pub(super) struct Sentence {
-    /// The number of the line of the sentence's first word.
+    /// The number of the line with the sentence's first word.
     pub(super) line: u64,
-    /// Whether the words are in successive lines.
+    /// Whether the lines of the words follow each other without other lines in between.
     pub(super) dense: bool,
     pub(super) words: Vec<String>,
     pub(super) tags: Vec<String>,
 }
 
 impl Columns {
-    /// Detects the columns of a file. `words` and `tags` set the columns of the words and of the tags, by number from 1
-    /// on, or by a name of CoNLL-U or of the header; `header` sets whether there is a header. A later file of a data set
-    /// is read like the first file.
+    /// Detects the columns of a file. `words` and `tags` set the columns of the words and of the tags: by number,
+    /// counted from 1, or by name. `header` sets whether the first line is a header. For a later file of a data set,
+    /// `like` has the columns of the first file, which are used for the later file, too.
     pub(super) fn of(
         file: &TextFile,
         words: Option<&str>,
@@ -88,7 +90,7 @@ impl Columns {
         header: Option<bool>,
         like: Option<&Self>,
     ) -> Result<Self> {
-        // A column name of the first file may be missing in this file.
+        // With `like`, the settings are not used: a column name of the first file may be missing in this file.
         let given = match like {
             Some(like) => ColumnSettings {
                 words: None,
@@ -217,8 +219,9 @@ impl Columns {
         Ok(found)
     }
 
-    /// Chooses another column of tags if the last column has no tags of a scheme: in a file of two columns, the other column.
-    /// In a file of more columns the choice is an error, and so is CoNLL-2009.
+    /// Chooses the tag column of a file with two columns, if only the first column has tags of a scheme such as IOB2.
+    /// It is an error if only columns before the last one have such tags in a file with more columns; CoNLL-2009 is an
+    /// error, too.
     fn take_scheme(&mut self, first: &First, is_set: bool) -> Result<()> {
         let gives = "`tags` (`data.label` in a config) gives";
         if first.is_of_2009() {
@@ -242,18 +245,19 @@ impl Columns {
         Ok(())
     }
 
-    /// The names of the columns; empty if the columns have no names.
+    /// Iterates over the names of the columns; there are no items if the columns have no names.
     fn names(&self) -> impl Iterator<Item = &str> + Clone {
         let universal: &[&str] = if self.universal && self.names.is_empty() { &UNIVERSAL } else { &[] };
         self.names.iter().map(String::as_str).chain(universal.iter().copied())
     }
 
-    /// Returns whether the first column has the numbers of words, of ranges of words and of empty nodes.
+    /// Returns whether the first column has word numbers; ranges of words (`3-4`) and empty nodes (`5.1`) have numbers,
+    /// too.
     fn has_ids(&self) -> bool {
         self.numbered || (self.universal && self.names().next() == Some("id"))
     }
 
-    /// Returns whether the words and the tags are in the same column.
+    /// Returns whether the file has both the column of the words and the column of the tags.
     pub(super) fn are_whole(&self) -> bool {
         self.words < self.count && self.tags < self.count
     }
@@ -263,15 +267,17 @@ impl Columns {
         file.records(Block::new(self))
     }
 
-    /// Returns whether a line marks the start or the end of a document, instead of having a word.
+    /// Returns whether a line is the mark of a document's start or end, and not a word.
     fn is_mark(&self, line: &str) -> bool {
         is_mark(line) || cells(line, self.separator).nth(self.words).is_some_and(is_document)
     }
 
-    /// Returns whether a line is a comment. `begins`: no word of the line's sentence came before it; `titled`: a comment with
-    /// all columns did. A line with all columns is the word `#`, unless it has a key, such as `# id 5`, or each sentence
-    /// begins with a comment. Between spaces, if the file has comments, it is a word only if its tag is a tag of a scheme: a
-    /// comment may have as many words as there are columns.
+    /// Returns whether a line is a comment. `begins` is true if no word of the sentence precedes the line; `titled` is
+    /// true if a comment with all columns precedes the line, and is set here. In most files, a line of `#` with all
+    /// columns is a word. Such a line is a comment if it has a key, such as `# id 5`. It is also a comment if each
+    /// sentence begins with a comment and `titled` is false. If columns are between spaces, a line of `#` and a space
+    /// with all columns may be a word or a comment. In a file with comments, such a line is an error, unless its tag is
+    /// a tag of a scheme.
     fn skips(&self, line: &str, begins: bool, titled: &mut bool) -> Result<bool, Reason> {
         if begins && self.mark.as_deref() == Some(first_word(line)) {
             return Ok(true);
@@ -367,20 +373,21 @@ impl Sentence {
     }
 }
 
-/// A parser of sentences: the lines up to a blank line, or up to the mark of a document, are a sentence. A malformed
-/// line makes the whole sentence malformed.
+/// A parser of sentences: a sentence ends at a blank line or at the mark of a document. A malformed line makes the
+/// whole sentence malformed.
 struct Block {
     columns: Columns,
-    /// Whether the next line is the header.
+    /// Whether the header, which is the next line that does not begin with `#`, is not read yet.
     header: bool,
-    /// The number of the line that is parsed.
+    /// The number of the current line in the file.
     number: u64,
     spoiled: bool,
-    /// The number of the previous word, if words have numbers.
+    /// The number of the previous word in its sentence; `None` before the first word, and in a file without word
+    /// numbers.
     id: Option<u64>,
-    /// Whether a comment with all columns came before the sentence.
+    /// Whether a comment with all columns precedes the words of the current sentence.
     titled: bool,
-    /// The kind of the chunk whose bracket is open; `None` outside of chunks.
+    /// In a file of bracketed tags, the kind of the chunk that is not closed yet; `None` outside of chunks.
     open: Option<String>,
     sentence: Sentence,
 }
@@ -437,7 +444,7 @@ impl Block {
             return Err(Reason { expected, got: format!("{got} {}", shown(line)) });
         }
         if columns.has_ids() && !is_number(first) {
-            // A range of words, as `3-4`, or an empty node, as `5.1`.
+            // A line with a range of words (`3-4`) or an empty node (`5.1`) is no word, and is skipped.
             if is_between(first) {
                 self.sentence.dense &= begins;
                 return Ok(());
@@ -472,7 +479,8 @@ impl Block {
     }
 }
 
-/// Translates a tag in brackets to IOB2; `open` is the kind of the chunk that is not closed yet.
+/// Translates a bracketed tag, such as `(kind*`, to IOB2. `open` is the kind of the chunk that is not closed yet, and
+/// is updated.
 fn inside(open: &mut Option<String>, tag: &str) -> Result<String, Reason> {
     let wrong = |expected: &str| Err(Reason { expected: expected.to_owned(), got: format!("`{tag}`") });
     let Some((begun, ends)) = bracket(tag) else {

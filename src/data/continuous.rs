@@ -1,5 +1,5 @@
-//! Continuous text for language models that carry their state from batch to batch: the text is cut into parallel
-//! streams, and each stream into windows.
+//! Batches of one continuous text, for language models that pass their state from batch to batch. The text is cut into
+//! parallel streams, and each stream into windows.
 
 use std::ops::Range;
 use std::panic::Location;
@@ -11,12 +11,12 @@ use crate::error::{AtCaller, Error, Result};
 use crate::lod::Lod;
 use crate::tensor::{Dense, Variable};
 
-/// A text as parallel streams. Batch `k` has window `k` of each stream as a sequence, and batch `k + 1` has the windows
-/// right behind, so that a state can be carried from batch to batch. The target of each id is the next id of the text.
-/// Each id is a target once per epoch, except the first id of the text.
+/// A text that is cut into parallel streams. Batch `k` has one sequence per stream: window `k` of the stream. In each
+/// stream, window `k + 1` follows window `k`, so a model can pass its state from batch to batch. The target of each id
+/// is the next id of the text. Each id of the text is a target once per epoch, except the first id.
 ///
-/// The lengths of the streams differ by at most one. So in the last batch, whose windows may be shorter, some sequences
-/// may be empty while others have one id.
+/// The lengths of the streams differ by at most one. The windows of the last batch may be shorter than the others; some
+/// sequences of the last batch may even be empty.
 ///
 /// ```
 /// use unpadded::data::{Continuous, Data};
@@ -35,17 +35,18 @@ pub struct Continuous {
     steps: usize,
     names: [String; 2],
     fingerprint: u64,
-    /// The line of code that made the data.
+    /// The line of the user's code that made this `Continuous`.
     caller: &'static Location<'static>,
 }
 
 impl Continuous {
-    /// Cuts a text into `streams` streams, and each stream into windows of `steps` ids; `names` are the feeds of the ids and of
-    /// their targets, the next ids; both are `i64` of shape `[rows]` with one level. Each id takes four bytes of memory.
+    /// Cuts a text into `streams` streams, and each stream into windows of `steps` ids. `names` has the names of two
+    /// feeds: for the ids, and for the targets. The value of either feed is an `i64` tensor of shape `[rows]` whose LoD
+    /// has one level. Each id takes four bytes of memory.
     ///
     /// # Errors
-    /// No stream or no step, a text too short to give each stream an id to predict, or an id that is not from 0 to
-    /// 2^32 - 1.
+    /// Fails if `streams` or `steps` is 0, or if both names are equal. Also fails if the text does not have more ids
+    /// than streams, or if an id is not from 0 to 2^32 - 1.
     #[track_caller]
     pub fn new(
         ids: impl IntoIterator<Item = i64>,
@@ -56,7 +57,8 @@ impl Continuous {
         Self::try_new(ids.into_iter().map(Ok), streams, steps, names)
     }
 
-    /// As [`Self::new`], for ids that are made while the text is read, so that a long text is never held in memory as text.
+    /// Cuts a text as [`Self::new`] does, but takes ids that may be errors. The ids can be made while the text is read,
+    /// so the text itself is never in memory as a whole.
     ///
     /// ```
     /// use unpadded::data::{Continuous, Limits, Tokenizer, Vocabulary};
@@ -68,7 +70,7 @@ impl Continuous {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::new`], or the first error among the ids.
+    /// Fails as [`Self::new`] does, or with the first error among the ids.
     #[track_caller]
     pub fn try_new(
         ids: impl IntoIterator<Item = Result<i64>>,
@@ -83,17 +85,18 @@ impl Continuous {
             fingerprint = fingerprint.number(u64::from(id));
             held.push(id);
         }
-        // The number of ids was not known before. Unused capacity is released only if it is large enough to justify a
-        // copy.
+        // The vector of ids has grown step by step. Its unused capacity is released only if the capacity is large
+        // enough to justify a copy.
         if held.capacity() - held.len() > held.len() / 8 {
             held.shrink_to_fit();
         }
         Self::of(Ids::Held(Arc::new(held)), fingerprint, streams, steps, names)
     }
 
-    /// Cuts a text that may be larger than memory, as [`Self::try_new`]: more than `window` ids are written to a temporary file, from which
-    /// each batch is read. The file is in the folder for temporary files (`TMPDIR`), takes one, two or four bytes per id, as `below` needs,
-    /// and is removed with the data.
+    /// Cuts a text that may be larger than memory, as [`Self::try_new`] does. A text of more than `window` ids is
+    /// written to a temporary file, and each batch is read from the file. The file is in the folder for temporary files
+    /// (`TMPDIR`), and is removed when the data is dropped. Every id must be less than `below`, which decides whether
+    /// an id takes one, two or four bytes in the file.
     ///
     /// ```
     /// use unpadded::data::{Continuous, Data};
@@ -106,7 +109,7 @@ impl Continuous {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::try_new`]; an id that is not below `below`; a temporary file that cannot be written.
+    /// Fails as [`Self::try_new`] does, if an id is not less than `below`, or if the temporary file cannot be written.
     #[track_caller]
     pub fn windowed(
         ids: impl IntoIterator<Item = Result<i64>>,
@@ -169,13 +172,13 @@ impl Continuous {
         Ok(Self { ids, streams, steps, names, fingerprint, caller: Location::caller() })
     }
 
-    /// The number of ids that have a target in the longest stream.
+    /// The length of the longest stream: the number of its ids that have a target.
     fn longest(&self) -> usize {
         self.ids.len().saturating_sub(1).div_ceil(self.streams)
     }
 
-    /// The position of the first id of stream `s`. If the ids cannot be divided evenly, the first streams have one id
-    /// more.
+    /// The position in the text of the first id of stream `s`. If the ids cannot be divided evenly, the first streams
+    /// have one id more than the others.
     fn start(&self, s: usize) -> usize {
         let pairs = self.ids.len() - 1;
         s * (pairs / self.streams) + s.min(pairs % self.streams)
@@ -207,10 +210,10 @@ impl Continuous {
     }
 }
 
-/// The ids of a text.
+/// The ids of a text, in memory or in a temporary file.
 #[derive(Debug, Clone)]
 enum Ids {
-    /// The ids are in memory, with four bytes each, half of their size in a batch.
+    /// The ids in memory, as `u32`: half of the size that the ids have in a batch, as `i64`.
     Held(Arc<Vec<u32>>),
     InFile(Arc<SpilledIds>),
 }
@@ -223,7 +226,7 @@ impl Ids {
         }
     }
 
-    /// Replaces the contents of `ids` by the ids at these positions of the text.
+    /// Replaces the contents of the vector `ids` by the ids at the positions `places` of the text.
     fn read(&self, places: Range<usize>, ids: &mut Vec<i64>) -> Result<()> {
         ids.clear();
         match self {
@@ -237,7 +240,7 @@ impl Ids {
     }
 }
 
-/// Converts the ids to numbers of four bytes; an id that does not fit is an error.
+/// Converts the ids to `u32`; an id that does not fit into `u32` is an error.
 fn numbered(ids: impl IntoIterator<Item = Result<i64>>) -> impl Iterator<Item = Result<u32>> {
     ids.into_iter().enumerate().map(|(place, id)| {
         let id = id?;
@@ -247,7 +250,8 @@ fn numbered(ids: impl IntoIterator<Item = Result<i64>>) -> impl Iterator<Item = 
 }
 
 impl Data for Continuous {
-    /// All epochs have the same batches, since the state is carried from batch to batch.
+    /// Returns equal batches in every epoch, because a shuffled order would break the state that a model passes from
+    /// batch to batch.
     fn batches(&self, _epoch: Option<u64>, from: u64) -> Result<Batches> {
         let (text, count) = (self.clone(), self.longest().div_ceil(self.steps));
         let from = usize::try_from(from).unwrap_or(usize::MAX);

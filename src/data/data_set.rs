@@ -1,4 +1,5 @@
-//! A data set in memory: its records, what messages call them, and how they were read.
+//! Data sets in memory: the records, the name of the data set in messages, and the options that the records were read
+//! with.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -9,48 +10,48 @@ use super::plan::Plan;
 use super::{Field, Fingerprint, ReadOptions, Samples};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// An entry of a data set: a labelled text, a pair, a tagged text, a row of features.
+/// The type of a data set's records: labelled texts, pairs of texts, tagged texts or rows of features.
 pub trait Record: Clone + Send + Sync + 'static {
-    /// The plural of the record's name in messages.
+    /// The name in messages of several records, such as `texts`.
     const PLURAL: &'static str;
 
-    /// Adds the content that decides whether the record is held out: records with equal content are all held out, or none
-    /// of them.
+    /// Adds to a fingerprint the part of the record that decides whether the record is held out. Of records that are
+    /// equal in this part, either all or none are held out.
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint;
 
-    /// The stratum, such as the label: folds of a cross-validation have about equal shares of each stratum (default:
-    /// all records are in one stratum).
+    /// The stratum of the record, such as the label. The folds of a cross-validation have about equal shares of each
+    /// stratum. By default, all records are in one stratum.
     fn stratum(&self) -> Cow<'_, str> {
         "".into()
     }
 
-    /// Adds the whole record to a fingerprint.
+    /// Adds the whole content of the record to a fingerprint.
     fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint;
 
-    /// Finds the files of these paths, and detects the format and the columns from the first lines. `window` is true if the
-    /// records are never all in memory.
+    /// Finds the files of these paths, and detects the format and the columns from the first lines. `window` is true if
+    /// the records will be read from the files in each pass, instead of being held in memory.
     ///
     /// # Errors
-    /// If there is no file, or the first lines of a file do not match the format.
+    /// Fails if there is no file, or if the first lines of a file do not match the format.
     fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>>;
 
-    /// Decides a change to each record from all records together, such as a repair of tags (default: `None`, no
-    /// change).
+    /// Returns a change to apply to each record, such as a repair of tags, if all records together call for a change.
+    /// By default, there is no change (`None`).
     ///
     /// # Errors
-    /// If the records together are malformed, or a file is.
+    /// Fails if the records contradict each other, or if a file is malformed.
     fn settled(_all: RecordPass<'_, Self>, _options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
         Ok(None)
     }
 }
 
-/// Passes each record of a data set, in order, to a visitor.
+/// A function that passes each record of a data set, in order, to a visitor.
 pub type RecordPass<'a, R> = &'a dyn Fn(&mut dyn FnMut(&R)) -> Result<()>;
 
-/// A change to a record.
+/// A function that changes a record.
 pub type Change<R> = Box<dyn Fn(R) -> R + Send + Sync>;
 
-/// Records that can be read repeatedly, in memory or in files.
+/// A data set whose records, in memory or in files, can be read repeatedly.
 pub(crate) trait Passes<R> {
     /// The name of the data set in messages.
     fn called(&self) -> Cow<'_, str>;
@@ -61,7 +62,7 @@ pub(crate) trait Passes<R> {
     /// Passes each record, in order, to a visitor.
     ///
     /// # Errors
-    /// If a file is malformed or cannot be read.
+    /// Fails if a file is malformed or cannot be read.
     fn each(&self, visit: &mut dyn FnMut(&R)) -> Result<()>;
 }
 
@@ -92,7 +93,7 @@ pub struct DataSet<R> {
 }
 
 impl<R> DataSet<R> {
-    /// A data set of these records; `name` is its name in messages.
+    /// Makes a data set of these records; `name` is the name of the data set in messages.
     pub fn new(name: &str, records: impl Into<Vec<R>>) -> Self {
         Self { name: name.to_owned(), records: records.into(), read_as: ReadOptions::default() }
     }
@@ -107,7 +108,7 @@ impl<R> DataSet<R> {
         &self.name
     }
 
-    /// The records, in order.
+    /// The records, in the order of the files.
     pub fn records(&self) -> &[R] {
         &self.records
     }
@@ -118,20 +119,22 @@ impl<R> DataSet<R> {
         &self.read_as
     }
 
-    /// A data set of some of the records, under another name.
+    /// Makes a data set of some of the records, under another name.
     fn part(&self, name: String, records: Vec<R>) -> Self {
         Self { name, records, read_as: self.read_as.clone() }
     }
 
-    /// Divides the records by `held`: returns the other records, then the records for which `held` is true.
+    /// Divides the records into two data sets: first the records for which `held` is false, then the records for which
+    /// `held` is true.
     pub(super) fn hold_out_where(mut self, held: impl FnMut(&R) -> bool) -> (Self, Self) {
         let (held, rest) = std::mem::take(&mut self.records).into_iter().partition(held);
         let held = self.part(held_name(&self.name), held);
         (Self { records: rest, ..self }, held)
     }
 
-    /// Divides the records by a number that `number` computes for each record, such as a hash that other programs use, too.
-    /// Returns the training part (numbers above 1), the held-out part (1) and the test part (0).
+    /// Divides the records into a training, a held-out and a test part, which are returned in this order. A record is
+    /// in the test part if `number` returns 0 for the record, in the held-out part for 1, else in the training part.
+    /// `number` can be a hash that other programs use, too.
     ///
     /// ```
     /// use unpadded::data::{Pairs, TextFile};
@@ -164,20 +167,21 @@ impl<R> DataSet<R> {
 }
 
 impl<R: Record> DataSet<R> {
-    /// Reads the records of a path. The format and the columns are detected; [`Self::read_as`] returns them.
+    /// Reads the records of a path into memory. This call detects the format and the columns, which [`Self::read_as`]
+    /// returns.
     ///
     /// # Errors
-    /// If there is no file, no record, or a malformed record: the message has the file and the line, and how the format was
-    /// detected.
+    /// Fails if there is no file, no record, or a malformed record. The message has the file, the line and the reason
+    /// for the detected format.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with([path], &ReadOptions::default())
     }
 
-    /// Reads the records of these paths together, with these options.
+    /// Reads the records of several paths into one data set, with the options `options`.
     ///
     /// # Errors
-    /// As [`Self::open`]; if there is no path, or no column of the given name.
+    /// Fails as [`Self::open`] does, if there is no path, or if no column has a name that the options give.
     #[track_caller]
     pub fn open_with<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P>,
@@ -203,15 +207,16 @@ impl<R: Record> DataSet<R> {
         Ok(found)
     }
 
-    /// Checks that the data set has a record.
+    /// Checks that the data set has at least one record.
     fn some(&self) -> Result<()> {
         if self.records.is_empty() { Err(none::<R>(&self.name)) } else { Ok(()) }
     }
 
-    /// Hold-out: about one in `one_in` records, by the seed and the record alone. Equal records are on the same side, and a
-    /// held-out record stays held out when other records are added. In labelled texts the text decides, in pairs the source, in
-    /// tagged texts the words, in rows the number of the query if there is one, else the entries. Returns the rest, then the
-    /// held-out records; 0 holds out nothing.
+    /// Hold-out: holds out about one in `one_in` records, and returns the rest, then the held-out records. If `one_in`
+    /// is 0, nothing is held out. Only the seed and the record decide, so a held-out record stays held out when other
+    /// records are added. A labelled text is held out by its group or, without a group, by its text. A pair is held out
+    /// by its source, a tagged text by its words, and a row by its query number (without a query, by its entries).
+    /// Records that are equal in this respect are either all held out, or all in the rest.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, TextFile};
@@ -230,10 +235,11 @@ impl<R: Record> DataSet<R> {
         self.hold_out_where(|record| is_held(one_in, seed, |f| record.held_out_by(f)))
     }
 
-    /// Makes a sample of each record: `sample` returns the fields from the record's number, from 0 on, and the record.
+    /// Makes a sample of each record: `sample` gets the number of the record, counted from 0, and the record, and
+    /// returns the fields of the sample.
     ///
     /// # Errors
-    /// If there is no record; the errors of `sample`.
+    /// Fails if there is no record, or with the first error of `sample`.
     #[track_caller]
     pub fn samples_by(&self, sample: &dyn Fn(usize, &R) -> Result<Vec<Field>>) -> Result<Samples> {
         self.some().at_caller()?;
@@ -242,7 +248,7 @@ impl<R: Record> DataSet<R> {
     }
 }
 
-/// The error of a data set without a record.
+/// Returns the error for a data set without records.
 pub(super) fn none<R: Record>(name: &str) -> Error {
     Error::of(ErrorKind::Format, format!("{} of `{name}`", R::PLURAL), "at least one", "none")
 }

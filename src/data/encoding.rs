@@ -1,4 +1,4 @@
-//! Character encodings: names, and the detection of an encoding that is not set.
+//! Character encodings of files: names, detection and decoding.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,34 +11,35 @@ use super::archive::Bytes;
 use super::kind::FailedReader;
 use crate::error::{Error, Result};
 
-/// The reason why a line is malformed: the expected and the found text.
+/// The reason why a line is malformed: the expected text, and the text that was found.
 #[derive(Debug)]
 pub(super) struct Reason {
     pub(super) expected: String,
     pub(super) got: String,
 }
 
-/// A character encoding. Bytes in UTF-8 and in named encodings are validated; in Latin-1 and Windows-1252 every byte is
-/// a character.
+/// The character encoding of a file. In UTF-8 and in named encodings, invalid bytes are an error; in Latin-1 and
+/// Windows-1252, every byte is a character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Encoding {
-    /// UTF-8, with a byte order mark or without; UTF-16 if the file begins with the byte order mark of UTF-16.
+    /// UTF-8, with or without a byte order mark. A file that begins with the byte order mark of UTF-16 is read as
+    /// UTF-16.
     #[default]
     Utf8,
     /// ISO 8859-1.
     Latin1,
     /// Windows-1252: Latin-1, but with dashes, quotation marks and the euro in place of control characters.
     Windows1252,
-    /// An encoding that has no other variant; `"windows-1251".parse()` returns one.
+    /// Another encoding by its name: `"windows-1251".parse()` returns this variant.
     Named(NamedEncoding),
 }
 
-/// An encoding without a variant of [`Encoding`].
+/// An encoding that has no variant of its own in [`Encoding`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NamedEncoding(&'static encoding_rs::Encoding);
 
-/// The name, as `windows-1251`.
+/// Shows the name of the encoding, such as `windows-1251`.
 impl fmt::Display for Encoding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -82,7 +83,7 @@ impl Encoding {
         }
     }
 
-    /// Returns whether every byte is a character.
+    /// Returns whether every character of the encoding is a single byte.
     pub(super) fn has_single_bytes(self) -> bool {
         match self {
             Self::Utf8 => false,
@@ -91,15 +92,16 @@ impl Encoding {
         }
     }
 
-    /// The UTF-16 encoding whose byte order mark these bytes begin with.
+    /// Returns UTF-16, little-endian or big-endian, if the bytes begin with its byte order mark; else `None`.
     pub(super) fn marked(first: &[u8]) -> Option<Self> {
         let found = [(&[0xff, 0xfe], UTF_16LE), (&[0xfe, 0xff], UTF_16BE)];
         let found = found.into_iter().find(|(mark, _)| first.starts_with(*mark));
         found.map(|(_, of)| Self::Named(NamedEncoding(of)))
     }
 
-    /// Detects UTF-16 without a byte order mark: more than half of the bytes at odd positions are 0 and hardly any at
-    /// even positions (little-endian), or the reverse (big-endian).
+    /// Detects UTF-16 without a byte order mark by the positions of zero bytes. In little-endian order, more than half
+    /// of the bytes at odd positions and hardly any bytes at even positions are 0. In big-endian order, odd and even
+    /// are swapped.
     pub(super) fn unmarked(first: &[u8]) -> Option<Self> {
         let zeros = |from: usize| first.iter().skip(from).step_by(2).filter(|&&byte| byte == 0).count();
         let (even, odd, half) = (zeros(0), zeros(1), first.len() / 2);
@@ -111,7 +113,7 @@ impl Encoding {
         Some(Self::Named(NamedEncoding(of)))
     }
 
-    /// The likeliest encoding of bytes that are not UTF-8.
+    /// Guesses the encoding of bytes that are not UTF-8.
     pub(super) fn likeliest(bytes: &[u8]) -> Self {
         let mut detector = chardetng::EncodingDetector::new(chardetng::Iso2022JpDetection::Deny);
         detector.feed(bytes, true);
@@ -121,9 +123,9 @@ impl Encoding {
         }
     }
 
-    /// Decodes the bytes of a line, or returns the reason why they are malformed. Lines in a named encoding were converted to
-    /// UTF-8 before. If Windows-1252 was `guessed`, a line that is valid UTF-8 beyond ASCII is an error: the file mixes both
-    /// encodings.
+    /// Decodes the bytes of a line, or returns the reason why the line is malformed. Lines in a named encoding have
+    /// been converted to UTF-8 before. If the encoding is Windows-1252 and was `guessed`, a line of valid UTF-8 with
+    /// characters beyond ASCII is an error, because the file mixes UTF-8 and Windows-1252.
     pub(super) fn decode(self, guessed: bool, bytes: &[u8]) -> Result<Cow<'_, str>, Reason> {
         let is_utf_8 = |line: &[u8]| !line.is_ascii() && std::str::from_utf8(line).is_ok();
         if guessed && self == Self::Windows1252 && bytes.split(|&byte| byte == b'\n').any(is_utf_8) {
@@ -156,8 +158,8 @@ impl Encoding {
         }
     }
 
-    /// Converts the bytes of a file to UTF-8 if it begins with the byte order mark of UTF-16 or has a named encoding; else
-    /// returns them unchanged.
+    /// Converts the bytes of a file in a named encoding to UTF-8. Bytes that begin with the byte order mark of UTF-16
+    /// are converted, too; other bytes are returned unchanged.
     pub(super) fn decoded(self, mut bytes: Bytes) -> Bytes {
         let mut first = Vec::new();
         let of_16 = |of: &'static encoding_rs::Encoding| of == UTF_16LE || of == UTF_16BE;
@@ -190,25 +192,25 @@ impl Encoding {
     }
 }
 
-/// The number of bytes that are decoded at a time.
+/// The number of bytes that one decoding step reads.
 const PIECE: usize = 1 << 14;
 
-/// A reader that decodes bytes to UTF-8. A byte that the encoding does not have becomes a byte that is not valid in UTF-8, so
-/// that its line is an error.
+/// A reader that decodes bytes to UTF-8. A byte that is invalid in the encoding becomes a byte that is invalid in
+/// UTF-8, so that the line with this byte is an error later.
 struct Decoded {
     input: Bytes,
     decoder: Decoder,
     raw: Vec<u8>,
-    /// The range of the raw bytes that are not decoded yet.
+    /// The range of `raw` with the bytes that are not decoded yet.
     left: std::ops::Range<usize>,
     text: Vec<u8>,
-    /// The range of the decoded text that is not read yet.
+    /// The range of `text` with the decoded bytes that are not read yet.
     found: std::ops::Range<usize>,
     ended: bool,
 }
 
 impl Decoded {
-    /// Decodes more bytes; returns `false` at the end.
+    /// Decodes more bytes; returns `false` at the end of the file.
     fn fill(&mut self) -> std::io::Result<bool> {
         if self.ended {
             return Ok(false);
@@ -220,7 +222,7 @@ impl Decoded {
             last = read == 0;
         }
         let raw = self.raw.get(self.left.clone()).unwrap_or_default();
-        // One byte is reserved for the mark of a malformed byte.
+        // The last byte of the buffer is reserved for `NO_UTF_8`, the mark of an invalid byte.
         let Some((_, room)) = self.text.split_last_mut() else { return Ok(false) };
         let (outcome, read, written) = self.decoder.decode_to_utf8_without_replacement(raw, room, last);
         self.left.start += read;
@@ -236,7 +238,7 @@ impl Decoded {
     }
 }
 
-/// A byte that occurs in no valid UTF-8.
+/// A byte that never occurs in valid UTF-8.
 const NO_UTF_8: u8 = 0xff;
 
 impl Read for Decoded {

@@ -1,4 +1,4 @@
-//! Data sets that are not held in memory.
+//! Data sets that are read from files in each pass, instead of being held in memory.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,8 +17,9 @@ use super::{
 };
 use crate::error::{AtCaller, Result};
 
-/// Records in files that may be larger than memory: each pass reads the files anew and holds one record.
-/// [`DataSet`](super::DataSet) has the same formats and options; the files must not change between passes.
+/// Records in files that may be larger than memory: each pass reads the files anew and holds one record in memory.
+/// `Files` reads the formats of [`DataSet`](super::DataSet), with equal options. The files must not change between
+/// passes.
 ///
 /// ```
 /// use unpadded::data::{Data, LabelledFiles, Limits, Tokenizer};
@@ -38,17 +39,20 @@ pub struct Files<R> {
     name: String,
     read_as: ReadOptions,
     open: Arc<dyn Fn() -> Stream<R> + Send + Sync>,
-    /// The nested hold-outs, outermost first: a record belongs to these files if each hold-out keeps it.
+    /// The hold-outs that were applied, in order. A record belongs to this data set if every hold-out puts the record
+    /// into this part.
     parts: Vec<HoldOutChoice>,
-    /// The result of an earlier pass over the records; `None` before the first pass.
+    /// The number of records and their fingerprint, if [`LabelledFiles::survey`] has computed both; else `None`.
     known: Option<RecordCount>,
 }
 
-/// Labelled texts in files that may be larger than memory; [`LabelledTexts`](super::LabelledTexts) holds them in memory.
+/// Labelled texts in files that may be larger than memory. [`LabelledTexts`](super::LabelledTexts) holds labelled texts
+/// in memory.
 pub type LabelledFiles = Files<LabelledText>;
-/// Pairs in files that may be larger than memory; [`Pairs`](super::Pairs) holds them in memory.
+/// Pairs of texts in files that may be larger than memory. [`Pairs`](super::Pairs) holds pairs in memory.
 pub type PairFiles = Files<Pair>;
-/// Tagged texts in files that may be larger than memory; [`TaggedTexts`](super::TaggedTexts) holds them in memory.
+/// Tagged texts in files that may be larger than memory. [`TaggedTexts`](super::TaggedTexts) holds tagged texts in
+/// memory.
 pub type TaggedFiles = Files<TaggedText>;
 
 impl<R> fmt::Debug for Files<R> {
@@ -60,7 +64,7 @@ impl<R> fmt::Debug for Files<R> {
     }
 }
 
-/// The number of records, and their fingerprint.
+/// The number of records of a data set, and the fingerprint of all its records.
 #[derive(Debug, Clone, Copy, Default)]
 struct RecordCount {
     size: u64,
@@ -73,21 +77,22 @@ impl RecordCount {
     }
 }
 
-/// The result of one pass over labelled files: [`LabelledFiles::survey`].
+/// The result of one pass over labelled texts in files, which [`LabelledFiles::survey`] returns.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Survey {
-    /// The training texts, which are not held out. Making their loader needs no further pass over the files.
+    /// The training texts, which are not held out. The loader of the training texts needs no further pass over the
+    /// files.
     pub rest: LabelledFiles,
-    /// The held-out texts. Making their loader needs no further pass over the files.
+    /// The held-out texts. The loader of the held-out texts needs no further pass over the files.
     pub held: LabelledFiles,
-    /// The labels of all texts, sorted; an error if there are fewer than two.
+    /// The distinct labels of all texts, sorted; an error if there are fewer than two labels.
     pub labels: Result<Vocabulary>,
-    /// The vocabulary of the training texts, or the error of [`Vocabulary::of`].
+    /// The vocabulary of the training texts, or the error that [`Vocabulary::of`] returned.
     pub words: Result<Vocabulary>,
 }
 
-/// A part of the texts: the held-out texts, or the rest.
+/// A hold-out, and the part of the records that is kept: the held-out records, or the rest.
 #[derive(Debug, Clone, Copy)]
 struct HoldOutChoice {
     one_in: u64,
@@ -96,20 +101,21 @@ struct HoldOutChoice {
 }
 
 impl<R: Record> Files<R> {
-    /// Opens the records of a path, as [`DataSet::open`](super::DataSet::open). The format is detected now; a later malformed
-    /// record is reported when a pass reads it.
+    /// Opens the records of a path. Paths and formats are as in [`DataSet::open`](super::DataSet::open). This call
+    /// detects the format from the first lines; a malformed record behind these lines is reported by the pass that
+    /// reads the record.
     ///
     /// # Errors
-    /// If there is no file, or the first lines of a file do not match the format.
+    /// Fails if there is no file, or if the first lines of a file do not match the format.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with([path], &ReadOptions::default())
     }
 
-    /// Opens the records of these paths together, with these options.
+    /// Opens the records of several paths as one data set, with the options `options`.
     ///
     /// # Errors
-    /// As [`Self::open`]; if there is no path, or no column of the given name.
+    /// Fails as [`Self::open`] does, if there is no path, or if no column has a name that the options give.
     #[track_caller]
     pub fn open_with<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P>,
@@ -144,9 +150,9 @@ impl<R: Record> Files<R> {
         &self.read_as
     }
 
-    /// Hold-out: about one in `one_in` records, by the seed and the record alone.
-    /// [`DataSet::hold_out`](super::DataSet::hold_out) holds out the same records. Returns the rest, then the held-out records;
-    /// 0 holds out nothing.
+    /// Hold-out: holds out about one in `one_in` records, and returns the rest, then the held-out records. If `one_in`
+    /// is 0, nothing is held out. Only the seed and the record decide; [`DataSet::hold_out`](super::DataSet::hold_out)
+    /// with an equal seed holds out the same records.
     #[must_use]
     pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
         let (mut rest, mut out) = (Self { known: None, ..self.clone() }, Self { known: None, ..self });
@@ -166,7 +172,7 @@ impl<R: Record> Files<R> {
         Self { open: Arc::new(open), known: None, ..self }
     }
 
-    /// Iterates over the records, in order. An error in a file is the last item.
+    /// Iterates over the records, in the order of the files. An error in a file is the last item.
     pub fn records(&self) -> Box<dyn Iterator<Item = Result<R>> + Send> {
         let parts = self.parts.clone();
         let is_of = move |record: &R| {
@@ -176,12 +182,13 @@ impl<R: Record> Files<R> {
         Box::new((self.open)().filter(move |record| record.as_ref().map_or(true, &is_of)))
     }
 
-    /// Makes a sample of each record by `sample`, anew in each epoch. The call reads the files once, to find errors before the
-    /// training, unless a [survey](LabelledFiles::survey) has read them. `salt` is a hash of all other inputs of `sample`, such
-    /// as vocabularies: it is part of the fingerprint by which a checkpoint recognizes its data.
+    /// Makes a stream of samples: each epoch reads the files and makes a sample of each record by `sample`. This call
+    /// reads the files once, to find errors before the training, unless a [survey](LabelledFiles::survey) has read the
+    /// files. `salt` is a hash of all other inputs of `sample`, such as vocabularies. The hash is part of the
+    /// fingerprint that a checkpoint compares with the fingerprint of its data.
     ///
     /// # Errors
-    /// If there is no record; the errors of `sample`; an error in a file.
+    /// Fails if there is no record, if a file has an error, or with the first error of `sample`.
     #[track_caller]
     pub fn samples_by(
         &self,
@@ -191,8 +198,9 @@ impl<R: Record> Files<R> {
         self.samples_of(|f| f.number(salt), sample).at_caller()
     }
 
-    /// Makes samples of the records, which must not be empty, numbered from 0 on. Unless the files were surveyed, a pass over
-    /// them checks that each record gives a sample. `salt` is a hash of all other inputs of the samples.
+    /// Makes a stream of samples that are numbered from 0; there must be at least one record. Unless the files were
+    /// surveyed, this call reads all records and makes a sample of each, to find errors. `salt` adds all other inputs
+    /// of `sample` to the fingerprint.
     fn samples_of(
         &self,
         salt: impl FnOnce(Fingerprint) -> Fingerprint,
@@ -238,11 +246,11 @@ impl<R: Record> Passes<R> for Files<R> {
 }
 
 impl LabelledFiles {
-    /// Collects the labels, the vocabulary and the parts of [`Self::hold_out`] in one pass over the files. `visit` gets each
-    /// text, and whether it is held out.
+    /// Collects the labels, the vocabulary and both parts of [`Self::hold_out`] in one pass over the files. `visit`
+    /// gets each text, and whether the text is held out.
     ///
     /// # Errors
-    /// If a file is malformed or cannot be read.
+    /// Fails if a file is malformed or cannot be read.
     #[track_caller]
     pub fn survey(
         self,
@@ -278,10 +286,11 @@ impl LabelledFiles {
         Ok(Survey { rest, held, labels, words })
     }
 
-    /// The vocabulary of the texts, by [`Tokenizer::vocabulary`]; distinct tokens are held in memory until they are counted.
+    /// Makes the vocabulary of the texts with [`Tokenizer::vocabulary`], in one pass over the files. Each distinct
+    /// token is in memory during this pass.
     ///
     /// # Errors
-    /// As [`Vocabulary::of`]; an error in a file.
+    /// Fails as [`Vocabulary::of`] does, or if a file has an error.
     #[track_caller]
     pub fn vocabulary(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
         let mut wrong = None;
@@ -291,10 +300,10 @@ impl LabelledFiles {
         wrong.map_or(found, Err).at_caller()
     }
 
-    /// The labels, sorted.
+    /// Collects the distinct labels, sorted, in one pass over the files.
     ///
     /// # Errors
-    /// If there are fewer than two labels: nothing could be learned; an error in a file.
+    /// Fails if there are fewer than two labels, since a model could learn nothing, or if a file has an error.
     #[track_caller]
     pub fn labels(&self) -> Result<Vocabulary> {
         let mut wrong = None;
@@ -303,12 +312,14 @@ impl LabelledFiles {
         wrong.map_or(found, Err).at_caller()
     }
 
-    /// Loads batches of token ids and label ids for the feeds of these names. This call reads the files once, unless a
-    /// [survey](Self::survey) has read them, so that errors are reported before the first epoch. Each epoch reads the files
-    /// again. [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`] texts.
+    /// Makes a loader of batches with the token ids and the label id of each text; `feeds` has the names of the two
+    /// feeds. This call reads the files once, so that errors are reported before the first epoch, unless a
+    /// [survey](Self::survey) has read the files. Each epoch reads the files again. [`Loader::shuffle`] shuffles within
+    /// a window of [`Loader::buffer`] texts.
     ///
     /// # Errors
-    /// As [`Loader::new`]; if there is no text; if a vocabulary lacks a label or a token; an error in a file.
+    /// Fails as [`Loader::new`] does, if there is no text, if a vocabulary lacks a label or a token, or if a file has
+    /// an error.
     #[track_caller]
     pub fn loader(
         &self,
@@ -321,7 +332,7 @@ impl LabelledFiles {
             let (tokenizer, tokens, labels) = &own;
             labelled_texts::sample(text, &name, tokenizer, (tokens, labels))
         };
-        // The ids of tokens and labels depend on the texts and on the vocabularies.
+        // The vocabularies and the tokenizer are part of the fingerprint, because the ids depend on them.
         let salt =
             |f| tokens.tokens().chain(labels.tokens()).fold(f, Fingerprint::text).text(&tokenizer.name());
         Loader::new(self.samples_of(salt, sample).at_caller()?, &feeds)
@@ -329,12 +340,12 @@ impl LabelledFiles {
 }
 
 impl PairFiles {
-    /// Loads batches for three feeds, as [`Pairs::loader`](super::Pairs::loader) does. This call reads the files once, so that
-    /// errors are reported before the first epoch. Each epoch reads the files again. [`Loader::shuffle`] shuffles in a window of
-    /// [`Loader::buffer`] pairs.
+    /// Makes a loader for three feeds, as [`Pairs::loader`](super::Pairs::loader) does. This call reads the files once,
+    /// so that errors are reported before the first epoch. Each epoch reads the files again. [`Loader::shuffle`]
+    /// shuffles within a window of [`Loader::buffer`] pairs.
     ///
     /// # Errors
-    /// As [`Pairs::loader`](super::Pairs::loader); an error in a file.
+    /// Fails as [`Pairs::loader`](super::Pairs::loader) does, or if a file has an error.
     #[track_caller]
     pub fn loader(
         &self,
@@ -358,12 +369,12 @@ impl PairFiles {
 }
 
 impl TaggedFiles {
-    /// Makes samples as [`TaggedTexts::samples`](super::TaggedTexts::samples) does. This call reads the files once, so that
-    /// errors are reported before the first epoch. Each epoch reads the files again; [`Loader::shuffle`] shuffles in a window
-    /// of [`Loader::buffer`] texts.
+    /// Makes a stream of the samples that [`TaggedTexts::samples`](super::TaggedTexts::samples) makes in memory. This
+    /// call reads the files once, so that errors are reported before the first epoch. Each epoch reads the files again.
+    /// [`Loader::shuffle`] shuffles within a window of [`Loader::buffer`] texts.
     ///
     /// # Errors
-    /// As [`TaggedTexts::samples`](super::TaggedTexts::samples); an error in a file.
+    /// Fails as [`TaggedTexts::samples`](super::TaggedTexts::samples) does, or if a file has an error.
     #[track_caller]
     pub fn samples(
         &self,

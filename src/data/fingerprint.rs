@@ -13,7 +13,7 @@
 pub struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// Adds a number.
+    /// Adds a number to the fingerprint.
     #[must_use]
     pub fn number(self, number: u64) -> Self {
         // The finaliser of SplitMix64: each bit of the old fingerprint and of the number changes about half of the bits
@@ -24,8 +24,7 @@ impl Fingerprint {
         Self(z ^ (z >> 31))
     }
 
-    /// Adds a text and its length, so that lists of texts with equal characters but different boundaries have different
-    /// fingerprints.
+    /// Adds a text and its length. The length makes the fingerprints of `["ab", "c"]` and `["a", "bc"]` differ.
     #[must_use]
     pub fn text(self, text: &str) -> Self {
         let whole = text.as_bytes().chunks(8).fold(self, |f, chunk| {

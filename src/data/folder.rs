@@ -1,4 +1,4 @@
-//! Folders whose file names or folder names are labels.
+//! Reads folders of texts in which the name of a file or of a folder is the label of its texts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use super::kind::is_markup;
 use super::lines::quoted;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// The files of a folder or a zip, including nested folders, sorted by name; hidden files are skipped.
+/// The files of a folder or a zip, and of all folders in it, sorted by path. Hidden files are skipped.
 #[derive(Debug, Clone)]
 pub struct Folder {
     name: String,
-    /// Each file, with its path below the folder.
+    /// The path below the folder, and the file.
     files: Vec<(String, TextFile)>,
 }
 
-/// The maximum depth of nested folders: deeper folders are refused, as no data set has them.
+/// Maximum depth of nested folders. Deeper folders are an error, since no data set has them.
 const DEEPEST: usize = 16;
 
 impl Folder {
-    /// Opens a folder or a zip.
+    /// Finds all files of a folder or a zip.
     ///
     /// # Errors
-    /// If the path is neither a folder nor a zip, cannot be read, or has no file; if a folder has an entry that is neither
-    /// a file nor a folder, such as a pipe, a broken link or a link to a folder.
+    /// Fails if the path is neither a folder nor a zip, cannot be read, or has no file. Pipes, broken links and links
+    /// to folders within the folder are errors, too.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -65,14 +65,14 @@ impl Folder {
     /// Keeps only the files with this extension, such as `txt`.
     ///
     /// # Errors
-    /// If there is no such file.
+    /// Fails if no file has this extension.
     #[track_caller]
     pub fn extension(mut self, extension: &str) -> Result<Self> {
         self.files.retain(|(below, _)| parts(below).2 == Some(extension));
         self.filled(&format!("some that end with `.{extension}`"))
     }
 
-    /// Keeps only the files for whose path below the folder `wanted` is true.
+    /// Keeps only the files that `wanted` accepts by their path below the folder.
     pub(super) fn retain(mut self, wanted: impl Fn(&str) -> bool) -> Result<Self> {
         self.files.retain(|(below, _)| wanted(below));
         self.filled("at least one")
@@ -86,16 +86,16 @@ impl Folder {
         Ok(self)
     }
 
-    /// Every file with its path below the folder.
+    /// The path below the folder and the file, for every file, sorted by path.
     pub fn files(&self) -> &[(String, TextFile)] {
         &self.files
     }
 
-    /// The files with their labels, one file per class. The label is the file name without its extension or, if all these
-    /// names are equal, the extension.
+    /// Returns the label and the file of each class, for a folder with one file per class. The label is the file name
+    /// without its extension. If all files have one name before the extension, the label is the extension.
     ///
     /// # Errors
-    /// If there is only one label, or if two files have the same label.
+    /// Fails if there is only one label, or if two files have the same label.
     #[track_caller]
     pub fn file_per_class(&self) -> Result<Vec<(String, TextFile)>> {
         let stems = || self.files.iter().map(|(below, _)| parts(below).1);
@@ -120,11 +120,12 @@ impl Folder {
         self.several(classes)
     }
 
-    /// The files with their labels, one folder per class: the label is the name of the folder. The files may be HTML pages or XML
-    /// documents, if the extensions of all files are extensions of such files.
+    /// Returns a label and a file for each file, for a folder with one folder per class. The label is the name of the
+    /// folder that contains the file. HTML pages and XML documents are accepted if all files have the extension of HTML
+    /// or XML.
     ///
     /// # Errors
-    /// If a file is in no class folder, or if there is only one label.
+    /// Fails if a file is not in a class folder, or if there is only one label.
     #[track_caller]
     pub fn folder_per_class(&self) -> Result<Vec<(String, TextFile)>> {
         let folder = |below: &str| {
@@ -154,7 +155,7 @@ impl Folder {
     }
 }
 
-/// Cuts a path into the folder, the name without its extension, and the extension, if there is one.
+/// Cuts a path into the folder, the name without its extension, and the extension (`None` without a dot).
 fn parts(below: &str) -> (&str, &str, Option<&str>) {
     let (folder, name) = below.rsplit_once('/').unwrap_or(("", below));
     match name.rsplit_once('.') {
@@ -163,14 +164,14 @@ fn parts(below: &str) -> (&str, &str, Option<&str>) {
     }
 }
 
-/// Returns whether a file or a folder of this name is skipped.
+/// Returns whether a file or a folder of this name is hidden, and therefore skipped.
 fn hidden(name: &str) -> bool {
     name.starts_with('.') || debris(name)
 }
 
-/// Collects all files below a folder, except hidden ones. A link to a folder is not followed, so that the walk ends. Such
-/// a link, like every other entry that is neither a file nor a folder, is an error, because its samples would be missing
-/// silently.
+/// Collects all files below a folder, except hidden ones. Links to folders are not followed, because a cycle of links
+/// would never end. An entry that is neither a file nor a folder, such as a link to a folder, is an error, because its
+/// samples would be missing silently.
 fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
     let refused = |e: std::io::Error| Error::io(format!("folder `{}`", folder.display()), "read", &e);
     if depth > DEEPEST {

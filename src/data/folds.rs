@@ -1,4 +1,4 @@
-//! Cross-validation: a data set divided into folds of about equal sizes, each held out once.
+//! Cross-validation: divides a data set into folds of about equal sizes; each fold is held out in one training.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use super::Fingerprint;
 use super::data_set::{DataSet, Record};
 
-/// A fold of a cross-validation, which is held out: `2/5` is the second of five folds.
+/// The fold of a cross-validation that is held out: `2/5` is the second of five folds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fold {
     number: u64,
@@ -14,10 +14,11 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// Maximum number of folds.
+    /// Maximum number of folds of a cross-validation.
     pub const MOST: u64 = 1_000;
 
-    /// Fold `number`, from 1 on, of `folds` folds; `None` if there is no such fold.
+    /// Returns fold `number` of `folds` folds, counted from 1. Returns `None` if `folds` is not from 2 to
+    /// [`Self::MOST`], or if `number` is not from 1 to `folds`.
     pub fn new(number: u64, folds: u64) -> Option<Self> {
         ((2..=Self::MOST).contains(&folds) && (1..=folds).contains(&number)).then_some(Self { number, folds })
     }
@@ -35,18 +36,18 @@ impl fmt::Display for Fold {
     }
 }
 
-/// Records that have to be in the same fold, because the content that decides hold-out is equal.
+/// Records that must be in one fold, because they are equal in the part that decides hold-out.
 struct Group {
     key: u64,
     records: usize,
-    /// The number of the group's records in each stratum, such as a label.
+    /// For each stratum, such as a label, the number of the group's records in the stratum.
     strata: BTreeMap<String, usize>,
 }
 
 impl<R: Record> DataSet<R> {
-    /// Holds out one fold, by the seed and the records alone: returns the rest, then the fold. Records that [`Self::hold_out`]
-    /// keeps on the same side are in the same fold. Folds have about equal numbers of records, and of records per label if there
-    /// are labels.
+    /// Holds out one fold: returns the rest, then the fold. Only the seed and the records decide the folds, not the
+    /// order of the records. Records that [`Self::hold_out`] always keeps on one side are in one fold. Folds have about
+    /// equal numbers of records, and about equal numbers of records per label.
     pub(crate) fn hold_out_fold(self, fold: Fold, seed: u64) -> (Self, Self) {
         let key = |record: &R| record.held_out_by(Fingerprint::default().number(seed)).finish();
         let mut groups: HashMap<u64, Group> = HashMap::new();
@@ -62,11 +63,12 @@ impl<R: Record> DataSet<R> {
     }
 }
 
-/// Deals groups to folds and returns the keys of the groups in one fold. Each group is dealt to the fold with the smallest share
-/// of the group's labels; of folds with equal shares, to the one with the fewest records.
+/// Assigns groups to folds, and returns the keys of the groups in fold `fold`. A group is assigned to the fold that has
+/// the smallest share of the group's labels so far. If several folds have equal shares, the fold with the fewest
+/// records gets the group.
 fn dealt(mut groups: Vec<Group>, fold: Fold) -> Vec<u64> {
-    // Large groups are dealt first, so that small groups even out the sizes. Groups of equal size and equal strata are
-    // in the order of their keys, which is pseudorandom.
+    // Large groups are assigned first, so that small groups even out the sizes of the folds. Groups of equal size and
+    // equal strata are in the pseudorandom order of their keys.
     groups.sort_by(|a, b| {
         b.records.cmp(&a.records).then_with(|| a.strata.cmp(&b.strata)).then(a.key.cmp(&b.key))
     });
@@ -114,7 +116,7 @@ mod tests {
 
     fn texts(count: usize) -> LabelledTexts {
         let label = |i: usize| if i.is_multiple_of(5) { "rare" } else { "frequent" };
-        // Each text occurs twice.
+        // Each text occurs twice in the data set.
         let of = |i: usize| LabelledText::new(format!("text {}", i / 2), label(i / 2));
         LabelledTexts::new("texts", (0..count).map(of).collect::<Vec<_>>())
     }
@@ -133,7 +135,7 @@ mod tests {
         let folds: Vec<Vec<String>> = (1..=5).map(|number| held(&texts, number, 3)).collect();
         let all: BTreeSet<&String> = folds.iter().flatten().collect();
         assert_eq!((all.len(), folds.iter().map(Vec::len).sum::<usize>()), (100, 200));
-        // The folds do not depend on the order of the records, but on the seed.
+        // The folds depend on the seed, but not on the order of the records.
         let mut records = texts.records().to_vec();
         records.reverse();
         let mut turned = held(&LabelledTexts::new("texts", records), 2, 3);

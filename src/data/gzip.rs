@@ -1,14 +1,15 @@
-//! Decompression of gzip files: one or more members in succession, with or without zeros behind the last member.
+//! Unpacks gzip files. A gzip file has one or more compressed members, one after another, and may have zeros behind a
+//! member.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::GzDecoder;
 
-/// A reader of the unpacked bytes of a gzip file. Zeros behind the last member, as tapes and `dd` leave them, are
-/// ignored; other bytes are an error.
+/// A reader of the unpacked bytes of a gzip file. Zeros behind a member, which tapes and `dd` write, are ignored; other
+/// bytes behind a member are an error.
 pub(super) struct Gzip<R> {
     state: State<R>,
-    /// The position of the current member in the file.
+    /// The position in the file at which the current member starts.
     start: u64,
     first: bool,
 }
@@ -19,7 +20,7 @@ enum State<R> {
     Ended,
 }
 
-/// A reader that counts the bytes that were read.
+/// A reader that counts the bytes that are read from it.
 struct CountingReader<R> {
     bytes: R,
     count: u64,
@@ -39,7 +40,7 @@ impl<R: Read> Gzip<R> {
         Self { state: State::Member(GzDecoder::new(bytes)), start: 0, first: true }
     }
 
-    /// The error for bytes from position `start` on that are no gzip member.
+    /// Returns the error for bytes behind a member, at position `start`, that are not a gzip member.
     fn foreign(&self) -> io::Error {
         let at = self.start;
         let said = format!(
@@ -58,7 +59,7 @@ impl<R: Read> Read for Gzip<R> {
             match std::mem::replace(&mut self.state, State::Ended) {
                 State::Member(mut member) => {
                     let read = member.read(into);
-                    // The bytes begin like a member, but are no header of a member.
+                    // The bytes begin like a gzip member, but are not the header of a gzip member.
                     let no_header = matches!(&read, Err(e) if e.kind() == io::ErrorKind::InvalidInput);
                     if !self.first && no_header && member.header().is_none() {
                         return Err(self.foreign());

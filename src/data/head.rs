@@ -1,5 +1,5 @@
-//! The first bytes of a file: they are read once to detect the kind of the file, and then given to the first reader of
-//! its records.
+//! The first bytes of a file. The detection of the format reads the first bytes once and keeps them for the first
+//! reader of the records, which need not read them again.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,13 +10,13 @@ use super::archive::Bytes;
 use super::kind::FailedReader;
 use crate::error::{Error, Result};
 
-/// The maximum number of bytes that detection reads; small in tests.
+/// Maximum number of bytes at the start of a file that the detection reads; smaller in tests.
 const MOST: usize = if cfg!(test) { 1 << 20 } else { 1 << 26 };
-/// The number of bytes that are read at a time.
+/// Number of bytes in a piece of the head.
 const PIECE: u64 = 1 << 18;
 
-/// The head of a file, which all steps of detection read; empty until the file is opened, and once a reader of records
-/// has taken the bytes.
+/// The head of a file: the first bytes, which all steps of the detection read. A `Head` is empty until the file is
+/// opened, and after a reader of the records has taken the bytes.
 #[derive(Clone, Default)]
 pub(super) struct Head(Arc<Mutex<Option<Opened>>>);
 
@@ -35,7 +35,7 @@ impl fmt::Debug for Head {
 }
 
 impl Head {
-    /// The head of an opened file.
+    /// Makes the head of an opened file.
     pub(super) fn new(name: Arc<str>, rest: Bytes) -> Self {
         Self(Arc::new(Mutex::new(Some(Opened::new(name, rest)))))
     }
@@ -44,7 +44,8 @@ impl Head {
         of(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The first bytes, at most [`MOST`], for detection. `open` opens the file if it is not open yet.
+    /// Returns a reader of the first bytes, at most [`MOST`], for the detection. `open` is called if the file is not
+    /// open yet.
     pub(super) fn sample(
         &self,
         open: impl FnOnce() -> Result<(Arc<str>, Bytes)>,
@@ -60,7 +61,7 @@ impl Head {
         Ok((name, Box::new(Excerpt { head: self.clone(), piece: 0, at: 0 })))
     }
 
-    /// Takes the reader of all bytes, from the first one on; `None` if the file is not open.
+    /// Takes the bytes out of the head: returns a reader of the whole file, or `None` if the file is not open.
     pub(super) fn take(&self) -> Option<(Arc<str>, Bytes)> {
         let Opened { name, pieces, rest, .. } = self.with(Option::take)?;
         Some((name, Box::new(HeadReader { pieces, at: 0, rest })))
@@ -72,7 +73,8 @@ impl Opened {
         Self { name, pieces: VecDeque::new(), size: 0, rest: Some(rest) }
     }
 
-    /// Returns piece `number` of the head, which is read on demand; `None` behind the end.
+    /// Returns piece `number` of the head, and reads the piece from the file if necessary. Returns `None` behind the
+    /// end of the head.
     fn piece(&mut self, number: usize) -> io::Result<Option<Arc<[u8]>>> {
         while self.pieces.len() <= number && self.size < MOST {
             let Some(rest) = &mut self.rest else { break };
@@ -81,7 +83,7 @@ impl Opened {
             self.size += piece.len();
             match read {
                 Ok(0) => self.rest = None,
-                // The reader of the records will report the read error when it reaches the position.
+                // The read error is kept: the reader of the records reports the error when it reaches this position.
                 Err(e) => {
                     let copy = io::Error::new(e.kind(), e.to_string());
                     self.rest = Some(Box::new(FailedReader(Some(e))));
@@ -99,7 +101,7 @@ impl Opened {
     }
 }
 
-/// A reader of the head for detection, which reads further pieces from the file on demand.
+/// A reader of the head for the detection. The reader gets missing pieces from the file.
 struct Excerpt {
     head: Head,
     piece: usize,
@@ -119,7 +121,8 @@ impl Read for Excerpt {
     }
 }
 
-/// A reader of the head and then the rest of the file, which drops each piece once it is read.
+/// A reader of the head, and then of the rest of the file. The reader drops each piece of the head after reading the
+/// piece.
 struct HeadReader {
     pieces: VecDeque<Arc<[u8]>>,
     at: usize,
@@ -153,7 +156,7 @@ fn copy(piece: &[u8], at: &mut usize, into: &mut [u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// A reader of some bytes, and then of an error.
+    /// A reader that returns some bytes, and then an error.
     struct Broken(io::Cursor<Vec<u8>>);
 
     impl Read for Broken {

@@ -1,4 +1,4 @@
-//! Tokenizers of Hugging Face's `tokenizer.json` files, by the crate `tokenizers`.
+//! Tokenizers from `tokenizer.json` files of Hugging Face, which the crate `tokenizers` reads.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,19 +10,19 @@ use serde_json::Value;
 use super::{Limits, Vocabulary};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The kinds of models.
+/// The kinds of tokenizer models that are accepted.
 const MODELS: [&str; 4] = ["BPE", "Unigram", "WordLevel", "WordPiece"];
-/// Maximum number of unused ids among the ids of tokens; a file with more is refused.
+/// Maximum number of unused ids below the largest id of a token; a file with more unused ids is refused.
 const GAPS: usize = 1 << 16;
 
-/// A tokenizer, and the text of its file.
+/// A Hugging Face tokenizer, and the text of its `tokenizer.json` file.
 pub(super) struct HuggingFace {
     json: String,
     cutter: tokenizers::Tokenizer,
-    /// The token of each id.
+    /// The token of each id; an unused id has a placeholder.
     tokens: Vec<String>,
     unknown: Option<i64>,
-    /// The ids of special tokens, which tokenized texts never contain.
+    /// The ids of the special tokens, which never result from tokenizing a text.
     specials: HashSet<u32>,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Debug for HuggingFace {
 }
 
 impl HuggingFace {
-    /// Loads the text of a file; `name` is its name in messages.
+    /// Makes a tokenizer of `json`, the text of a `tokenizer.json` file; `name` is the name of the file in messages.
     pub(super) fn new(name: &str, json: String) -> Result<Self> {
         let wrong = |expected: &str, got: String| {
             Error::of(ErrorKind::Format, format!("tokenizer `{name}`"), expected, got)
@@ -62,15 +62,15 @@ impl HuggingFace {
             let known = format!("a model of type `{}`", MODELS.join("`, `"));
             return Err(wrong(&known, format!("one of type {kind}")));
         }
-        // The crate panics on some invalid merges; the panic is turned into an error.
+        // The crate `tokenizers` panics on some invalid merges; the panic becomes an error here.
         let read = catch_unwind(|| tokenizers::Tokenizer::from_bytes(&json).map_err(|e| e.to_string()));
         let mut cutter = read
             .unwrap_or_else(|_| Err("its reader stopped".to_owned()))
             .map_err(|said| wrong(expected, format!("one that cannot be read ({said})")))?;
-        // Padding and truncation of the file are switched off.
+        // Padding and truncation, which the file may set, are switched off.
         cutter.with_padding(None);
         cutter.with_truncation(None).map_err(|e| wrong(expected, e.to_string()))?;
-        // A text that contains the spelling of a special token is ordinary text.
+        // The spelling of a special token within a text is tokenized as ordinary text.
         cutter.set_encode_special_tokens(true);
 
         let known = cutter.get_vocab(true);
@@ -95,20 +95,21 @@ impl HuggingFace {
         let added = cutter.get_added_tokens_decoder();
         let specials = added.iter().filter(|(_, token)| token.special).map(|(&id, _)| id).collect();
         let found = Self { json, cutter, tokens, unknown, specials };
-        // A character that occurs in no text shows whether the file has a token for unknown text.
+        // A character that occurs in no text is tokenized, as a test: an error shows that the file has no token for
+        // unknown text.
         match found.cutter.encode("\u{10fffd}", false) {
             Ok(_) => Ok(found),
             Err(e) => Err(wrong("a token for what is not known", format!("none ({e})"))),
         }
     }
 
-    /// The text of the file.
+    /// The text of the `tokenizer.json` file.
     pub(super) fn json(&self) -> &str {
         &self.json
     }
 
-    /// Tokenizes a text. A text that cannot be tokenized, for example because a pattern takes too long, is a single
-    /// unknown token.
+    /// Tokenizes a text. A text that cannot be tokenized, for example because a regular expression takes too long,
+    /// becomes one unknown token.
     pub(super) fn cut(&self, text: &str) -> Vec<String> {
         match self.ids(text) {
             Some(ids) => ids.iter().filter_map(|&id| self.tokens.get(id as usize).cloned()).collect(),
@@ -116,8 +117,9 @@ impl HuggingFace {
         }
     }
 
-    /// The ids of a text's tokens; `None` for a text that cannot be tokenized. A model without merges may produce a special
-    /// token: it is replaced by the unknown token, or left out if the file has no unknown token.
+    /// Returns the ids of the tokens of a text; `None` if the text cannot be tokenized. A model without merges may
+    /// produce a special token, which is replaced by the unknown token. If the file has no unknown token, the special
+    /// token is left out.
     fn ids(&self, text: &str) -> Option<Vec<u32>> {
         let cut = self.cutter.encode_fast(text, false).ok()?;
         let unknown = self.unknown.and_then(|id| u32::try_from(id).ok());
@@ -125,7 +127,7 @@ impl HuggingFace {
         Some(cut.get_ids().iter().filter_map(of_text).collect())
     }
 
-    /// Decodes tokens to text, without special tokens.
+    /// Decodes tokens to text; special tokens are left out.
     pub(super) fn join<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> String {
         let ids = tokens.into_iter().filter_map(|token| self.cutter.token_to_id(token.as_ref()));
         let ids: Vec<u32> = ids.collect();
@@ -134,7 +136,8 @@ impl HuggingFace {
         })
     }
 
-    /// All tokens of the file with their ids, counted in these texts; then the special tokens of the limits that the file lacks.
+    /// Returns a vocabulary of all tokens of the file with their ids, and their counts in `texts`. Special tokens of
+    /// `limits` that the file lacks are added at the end.
     pub(super) fn vocabulary<T: AsRef<str>>(
         &self,
         texts: impl IntoIterator<Item = T>,
@@ -146,7 +149,7 @@ impl HuggingFace {
                 counts.get_mut(id as usize).into_iter().for_each(|count| *count += 1);
             }
         }
-        // The file has a token for unknown text, or no text is unknown.
+        // The special token for unknown text is never added: the file has such a token, or can tokenize every text.
         let more = limits
             .specials
             .iter()

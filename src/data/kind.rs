@@ -1,17 +1,17 @@
-//! Detection of files that are not text, by their first bytes, before they are read as text.
+//! Detects files that are not text by their first bytes, before a file is read as text.
 
 use std::io::{self, Cursor, Read};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The number of bytes that detection reads: the first block of a tar archive.
+/// The number of bytes that the detection reads: the size of the first block of a tar archive.
 const LOOKED_AT: usize = 512;
 
 const CONVERT: &str = "convert it to CSV, JSON Lines or Parquet";
 const NO_DATA: &str = "give the path of a file of text";
 const EXPORT: &str = "export it as CSV";
 
-/// The first bytes of kinds of files that are not text, the name of each kind, and advice for the user.
+/// For each kind of file that is not text: the first bytes, the name of the kind, and advice for the user.
 const STARTS: [(&[u8], &str, &str); 32] = [
     (b"BZh", "a bzip2 file", "unpack it by `bunzip2 FILE`"),
     (b"\xfd7zXZ\0", "an xz file", "unpack it by `xz -d FILE`"),
@@ -55,7 +55,7 @@ const STARTS: [(&[u8], &str, &str); 32] = [
     (b"GIF87a", "a GIF image", NO_DATA),
     (b"GIF89a", "a GIF image", NO_DATA),
     (b"\x7fELF", "a program", NO_DATA),
-    // These bytes begin with the byte order mark of UTF-16, but UTF-16 is text.
+    // UTF-16 is accepted as text. The mark of UTF-32 begins with the mark of UTF-16, so four bytes are compared.
     (
         b"\xff\xfe\0\0",
         "the byte order mark of UTF-32",
@@ -68,13 +68,13 @@ const STARTS: [(&[u8], &str, &str); 32] = [
     ),
 ];
 
-/// Detects the kind of a file that is not text by the first bytes: the kind, and advice. `None` if the file may be
-/// text.
+/// Detects a file that is not text by the first bytes, and returns the kind of the file and advice. Returns `None` if
+/// the file may be text.
 fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let found = STARTS.iter().find(|(start, ..)| first.starts_with(start));
     match found {
-        // A text may begin with the letters of bzip2's mark, but in a bzip2 file the block behind the mark begins with
-        // digits of π or of its square root.
+        // A text may begin with `BZh`, the mark of bzip2. In a bzip2 file, however, the first block begins with digits
+        // of π or of the square root of π.
         Some((b"BZh", ..)) if !matches!(first.get(4..6), Some(b"1A" | b"\x17\x72")) => {}
         Some(&(_, kind, advice)) => return Some((kind, advice)),
         None => {}
@@ -84,10 +84,10 @@ fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     is_tar.then_some(("a tar archive", "unpack it by `tar -xf FILE`"))
 }
 
-/// Detects HTML pages and XML documents: the kind, and advice, as in [`foreign`].
+/// Detects an HTML page or XML document by the first bytes, and returns the kind and advice; `None` for other files.
 fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first).trim_ascii_start();
-    // A page begins with a line without columns; a data set of pages may begin with a line of columns.
+    // An HTML page has no tab in its first line; a table whose first text is an HTML page has a tab there.
     let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let begins = |start: &str| {
         line.get(..start.len()).is_some_and(|of| of.eq_ignore_ascii_case(start.as_bytes()))
@@ -108,18 +108,19 @@ fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Returns a reader of all bytes of the file, which may be text, with or without markup.
+/// Refuses a file of a known kind that is not text; returns a reader of all bytes of any other file. HTML and XML are
+/// accepted.
 ///
 /// # Errors
-/// If the file is of a known kind that is no text: the message has the kind and advice.
+/// Fails if the file has a known kind that is not text. The message has the kind and advice.
 pub(super) fn checked(name: &str, bytes: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
     unless(foreign, name, bytes)
 }
 
-/// Returns a reader of all bytes of the file, which must be neither an HTML page nor an XML document.
+/// Refuses an HTML page or an XML document; returns a reader of all bytes of any other file.
 ///
 /// # Errors
-/// As [`checked`].
+/// Fails if the file is an HTML page or an XML document. The message has the kind and advice.
 pub(super) fn no_markup(name: &str, bytes: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
     unless(markup, name, bytes)
 }
@@ -141,7 +142,7 @@ fn unless(
     if let Some((kind, advice)) = of(&first) {
         return Err(refused(name, kind, advice));
     }
-    // A read error behind the first bytes is reported by the reader of the following bytes.
+    // A read error is not reported here: the returned reader reports the error behind the bytes that could be read.
     let first = Cursor::new(first);
     Ok(match read {
         Ok(_) => Box::new(first.chain(bytes)),
@@ -149,7 +150,7 @@ fn unless(
     })
 }
 
-/// A reader that returns an error.
+/// A reader that returns an error once, and then the end.
 pub(super) struct FailedReader(pub(super) Option<io::Error>);
 
 impl Read for FailedReader {
@@ -163,10 +164,10 @@ fn refused(name: &str, kind: &str, advice: &str) -> Error {
     Error::of(ErrorKind::Format, format!("file `{name}`"), expected, format!("{kind}: {advice}"))
 }
 
-/// Refuses documents whose container is a zip.
+/// Refuses a zip that is an Office document, an OpenDocument file or a PyTorch model.
 ///
 /// # Errors
-/// If the names of the zip's members show an Office or OpenDocument file, or a PyTorch model.
+/// Fails if the zip has members that only an Office document, an OpenDocument file or a PyTorch model has.
 pub(super) fn no_document<'a>(name: &str, members: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
     let has = |wanted: &str| members.clone().any(|member| member == wanted);
     let below = |folder: &str| members.clone().any(|member| member.starts_with(folder));

@@ -1,4 +1,4 @@
-//! Sparse rows with labels, and their batches.
+//! Data sets of sparse rows with labels, and loaders of batches of these rows.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A data set of sparse rows with one label each, in memory.
 ///
-/// [`DataSet::open`] reads LIBSVM files by their path, several by a pattern as `data/*.svm`, a file in a zip by
-/// `data.zip!train.svm`; files may be compressed with gzip or zip. Indices count from 0 if any index is 0, and else
-/// from 1, as scikit-learn reads them; [`ReadOptions::first_index`] sets the first.
+/// [`DataSet::open`] reads a LIBSVM file by its path, several files by a pattern such as `data/*.svm`, and a file in a
+/// zip by `data.zip!train.svm`. Files may be compressed with gzip or zip. Columns are counted from 0 if any index of
+/// the data is 0, else from 1, as in scikit-learn; [`ReadOptions::first_index`] overrides this detection.
 ///
-/// The training rows determine the number of columns and the classes; [`LabelledRows::drop_beyond`] makes test rows
-/// fit.
+/// The training rows determine the number of columns and the classes. [`LabelledRows::drop_beyond`] removes the further
+/// columns of test rows.
 ///
 /// ```
 /// use unpadded::data::{Data, FirstIndex, LabelledRows, Target, TextFile};
@@ -36,22 +36,24 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// ```
 pub type LabelledRows = DataSet<LabelledRow>;
 
-/// The value that a feed gets for the label of a row.
+/// The value that the feed of the label gets: a class or a number.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Target<'a> {
-    /// The id of the label's class, as [`LabelledRows::classes`] numbers them: a [`Field::Int`].
+    /// For classification, the id of the label's class in the vocabulary of [`LabelledRows::classes`]: a
+    /// [`Field::Int`].
     Class(&'a Vocabulary),
-    /// The label itself, for regression: a [`Field::Float`].
+    /// For regression, the label itself: a [`Field::Float`].
     Number,
 }
 
 impl LabelledRows {
-    /// Reads the rows of LIBSVM files, one file after another, as [`TextFile::libsvm`] does. For the number of skipped
-    /// malformed lines, use [`Records::skipped`](super::Records::skipped), and [`DataSet::new`] with the rows.
+    /// Reads the rows of LIBSVM files, one file after another, as [`TextFile::libsvm`] does. To get the number of
+    /// skipped malformed lines, call [`TextFile::libsvm`], [`Records::skipped`](super::Records::skipped) and
+    /// [`DataSet::new`] instead.
     ///
     /// # Errors
-    /// If there is no file; if a file cannot be read, has no row, or has a malformed line.
+    /// Fails if there is no file, or if a file cannot be read, has no row, or has a malformed line.
     #[track_caller]
     pub fn of_files<'a>(files: impl IntoIterator<Item = &'a TextFile>, first: FirstIndex) -> Result<Self> {
         let (mut names, mut rows) = (Vec::new(), Vec::new());
@@ -65,13 +67,14 @@ impl LabelledRows {
         Ok(Self::new(&names.join(", "), rows).read_by(ReadOptions::new().first_index(first)))
     }
 
-    /// The number of the first column in the files, detected or set, to read other files of the data set in the same
-    /// way.
+    /// The number of the first column in the files, 0 or 1, as detected or set. Other files of the data set are read
+    /// with this number, too.
     pub fn first_index(&self) -> FirstIndex {
         self.read_as.first_index.unwrap_or_default()
     }
 
-    /// The number of columns of the rows: one more than the largest index. A model takes the number of its training rows.
+    /// The number of columns of the rows: one more than the largest column index, which counts from 0. A model needs
+    /// the number of columns of the training rows.
     pub fn columns(&self) -> usize {
         let largest = self.records.iter().flat_map(|row| &row.indices).max();
         largest
@@ -79,8 +82,8 @@ impl LabelledRows {
             .map_or(0, |largest| largest.saturating_add(1))
     }
 
-    /// Removes the entries beyond the first `columns` columns, such as columns that only a test file has. Returns the number
-    /// of removed entries.
+    /// Removes all entries in column `columns` and later columns, which only test rows may have. Returns the number of
+    /// removed entries.
     pub fn drop_beyond(&mut self, columns: usize) -> usize {
         let within = |index: i64| usize::try_from(index).is_ok_and(|index| index < columns);
         let mut dropped = 0;
@@ -93,17 +96,18 @@ impl LabelledRows {
         dropped
     }
 
-    /// The labels as classes with ids, in ascending order: labels 0 and 1, -1 and 1, or 1 to 20 get the ids 0, 1 and so on.
+    /// Returns a vocabulary of the labels as classes. Ids are in ascending order of the labels: both the labels 0 and 1
+    /// and the labels -1 and 1 get the ids 0 and 1.
     ///
     /// # Errors
-    /// If a label is no whole number (use [`Target::Number`] for such labels), or if there are fewer than two classes: nothing
-    /// could be learned.
+    /// Fails if a label is not a whole number ([`Target::Number`] accepts other numbers), or if there are fewer than
+    /// two classes, since a model could learn nothing.
     #[track_caller]
     pub fn classes(&self) -> Result<Vocabulary> {
         let what = || format!("labels in `{}`", self.name);
         let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
         for (number, row) in self.records.iter().enumerate() {
-            // `f64` represents every whole number up to this one exactly.
+            // The largest number up to which `f64` represents every whole number exactly.
             const LARGEST: f64 = (1u64 << 53) as f64;
             if row.label.fract() != 0.0 || row.label.abs() > LARGEST {
                 let expected = "whole numbers, as classes have";
@@ -122,11 +126,13 @@ impl LabelledRows {
             .at_caller()
     }
 
-    /// Loads batches of the rows as csr of shape `[rows, columns]`, and of their labels, for the feeds of these names.
+    /// Makes a loader of batches with two feeds, named by `feeds`: the rows as csr of shape `[rows, columns]`, and the
+    /// labels.
     ///
     /// # Errors
-    /// As [`Loader::new`]; if there is no row, an entry beyond the columns, a label that is no class, or a label that is not
-    /// finite in `f32`. An error of a row has its number, counted from 0.
+    /// Fails as [`Loader::new`] does, if there is no row, or if an entry is not in the first `columns` columns. Also
+    /// fails if a label is not one of the classes, or is not finite in `f32`. The message has the number of the row,
+    /// counted from 0.
     #[track_caller]
     pub fn loader(&self, feeds: [&str; 2], columns: usize, target: Target<'_>) -> Result<Loader> {
         let sample = |number: usize, row: &LabelledRow| {
@@ -138,7 +144,7 @@ impl LabelledRows {
                 return Err(error.noted("`LabelledRows::drop_beyond` leaves such entries out"));
             }
             let label = match target {
-                // Adding 0 turns a negative zero into 0.
+                // Adding 0 turns the label -0 into 0.
                 Target::Class(classes) => classes
                     .lookup(&(row.label + 0.0).to_string())
                     .map(Field::Int)

@@ -1,4 +1,4 @@
-//! Texts with labels, and their batches.
+//! Data sets of texts with labels, and loaders of batches of these texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,10 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A data set of texts with one label each, in memory.
 ///
-/// [`DataSet::open`] reads a file of columns between tabs or commas, of JSON Lines, of Parquet or of trees; a folder or a zip
-/// with a file per class (a text per line) or a folder per class (a text per file); several files by a pattern such as
-/// `data/*.tsv`; a file in a zip as `some.zip!file`. [`FileFormat`](super::FileFormat) lists the formats.
+/// [`DataSet::open`] reads a file of columns between tabs or commas, of JSON Lines, of Parquet or of trees. A folder or
+/// a zip may have a file per class (a text per line) or a folder per class (a text per file). A pattern such as
+/// `data/*.tsv` gives several files, and `some.zip!file` gives a file in a zip. [`FileFormat`](super::FileFormat) lists
+/// the formats.
 ///
 /// ```
 /// use unpadded::data::{Data, LabelledTexts, Limits, TextFile, Tokenizer};
@@ -31,21 +32,21 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 pub type LabelledTexts = DataSet<LabelledText>;
 
 impl LabelledTexts {
-    /// Reads lines of `text<TAB>label`, as [`TextFile::labelled`].
+    /// Reads a file with lines of `text<TAB>label`, as [`TextFile::labelled`] does.
     ///
     /// # Errors
-    /// If the file cannot be read, has no record, or has a malformed line.
+    /// Fails if the file cannot be read, has no record, or has a malformed line.
     #[track_caller]
     pub fn of_lines(file: &TextFile) -> Result<Self> {
         Ok(Self::new(&file.name(), file.labelled()?.read_all().at_caller()?))
     }
 
-    /// Reads one file per class with a text per line, as [`Folder::file_per_class`](super::Folder::file_per_class) returns
-    /// them. White space around texts, blank lines and repeated texts of a class are removed; the texts are sorted. `name` is
-    /// the name of the data set in messages.
+    /// Reads one file per class, with a text per line. [`Folder::file_per_class`](super::Folder::file_per_class)
+    /// returns such labels and files. White space around texts, blank lines and repeated texts of a class are removed;
+    /// the texts are sorted. `name` is the name of the data set in messages.
     ///
     /// # Errors
-    /// If a file cannot be read, has no line, or has a malformed line.
+    /// Fails if a file cannot be read, has no line, or has a malformed line.
     #[track_caller]
     pub fn of_classes(name: &str, classes: impl IntoIterator<Item = (String, TextFile)>) -> Result<Self> {
         let mut found = BTreeSet::new();
@@ -58,7 +59,7 @@ impl LabelledTexts {
         Ok(Self::new(name, texts))
     }
 
-    /// Sorts the texts with their labels and removes repeats.
+    /// Sorts the labelled texts, and removes texts that are repeated with the same label.
     #[must_use]
     pub fn distinct(mut self) -> Self {
         self.records.sort_by(|a, b| (&a.text, &a.label).cmp(&(&b.text, &b.label)));
@@ -66,26 +67,26 @@ impl LabelledTexts {
         self
     }
 
-    /// The vocabulary of the texts, by [`Tokenizer::vocabulary`].
+    /// Makes the vocabulary of the texts with [`Tokenizer::vocabulary`].
     ///
     /// # Errors
-    /// As [`Vocabulary::of`].
+    /// Fails as [`Vocabulary::of`] does.
     #[track_caller]
     pub fn vocabulary(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
         let texts = self.records.iter().map(|text| text.text.as_str());
         tokenizer.vocabulary(texts, limits).map_err(|e| self.noted(e)).at_caller()
     }
 
-    /// The labels, sorted.
+    /// Returns the distinct labels, sorted.
     ///
     /// # Errors
-    /// If there are fewer than two labels: nothing could be learned.
+    /// Fails if there are fewer than two labels, since a model could learn nothing.
     #[track_caller]
     pub fn labels(&self) -> Result<Vocabulary> {
         at_least_two(&self.name, self.records.iter().map(|text| &text.label)).at_caller()
     }
 
-    /// Divides the data set by label, in the order of the labels, for example to compute a score per class.
+    /// Divides the data set into one data set per label, sorted by label, for example to compute a score per class.
     #[must_use]
     pub fn by_label(&self) -> Vec<Self> {
         let mut found: BTreeMap<&str, Vec<LabelledText>> = BTreeMap::new();
@@ -95,10 +96,11 @@ impl LabelledTexts {
         found.into_values().map(|texts| Self::new(&self.name, texts)).collect()
     }
 
-    /// Loads batches of token ids and label ids, for the feeds of these names.
+    /// Makes a loader of batches with the token ids and the label id of each text; `feeds` has the names of the two
+    /// feeds.
     ///
     /// # Errors
-    /// As [`Loader::new`]; if there is no text, or if a vocabulary lacks a label or a token.
+    /// Fails as [`Loader::new`] does, if there is no text, or if a vocabulary lacks a label or a token.
     #[track_caller]
     pub fn loader(
         &self,
@@ -112,7 +114,7 @@ impl LabelledTexts {
     }
 }
 
-/// The labels, sorted; an error if there are fewer than two.
+/// Returns the vocabulary of the labels, sorted; an error if there are fewer than two distinct labels.
 pub(super) fn at_least_two<T: AsRef<str>>(
     name: &str,
     labels: impl IntoIterator<Item = T>,
@@ -125,7 +127,7 @@ pub(super) fn at_least_two<T: AsRef<str>>(
     Err(Error::of(ErrorKind::Format, format!("labels in `{name}`"), "at least two", got))
 }
 
-/// The ids of a text's tokens and of its label.
+/// Returns the fields of a labelled text: the ids of its tokens, and the id of its label.
 pub(super) fn sample(
     LabelledText { text, label, .. }: &LabelledText,
     name: &str,

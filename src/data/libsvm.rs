@@ -1,27 +1,27 @@
-//! Parser of LIBSVM lines: a label and the entries of a sparse row.
+//! Parses the lines of LIBSVM files; a line has a label and the entries of a sparse row.
 
 use super::lines::Reason;
 use super::records::shown;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// A sparse row and its label: the content of a line of a LIBSVM file.
+/// A sparse row with its label: the content of a line in a LIBSVM file.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct LabelledRow {
-    /// The label: the number of a class, such as 0 and 1 or -1 and +1, or the target of a regression.
+    /// The label of the row: the number of a class, such as -1 or +1, or the target of a regression.
     pub label: f64,
-    /// For ranking, the number of the query that the row belongs to: `qid:n` in the file.
+    /// For ranking, the number `n` of the row's query, written `qid:n` in the file; `None` without a query.
     pub query: Option<u64>,
-    /// The column of each entry, counted from 0 even if the file counts from 1. In rows that were read from a file, the
-    /// columns ascend without repeats.
+    /// The column of each entry, counted from 0 even if the file counts from 1. In a row from a file, the columns are
+    /// in ascending order, and no column is repeated.
     pub indices: Vec<i64>,
-    /// The value of each entry; a zero that is written in the file is an entry, too.
+    /// The value of each entry. A zero in the file is an entry, too.
     pub values: Vec<f32>,
 }
 
 impl LabelledRow {
-    /// Parses one line, as [`TextFile::libsvm`](super::TextFile::libsvm) parses the lines of a file; `None` for a blank line
-    /// or a comment.
+    /// Parses one line of a LIBSVM file; returns `None` for a blank line or a comment.
+    /// [`TextFile::libsvm`](super::TextFile::libsvm) parses a whole file.
     ///
     /// ```
     /// use unpadded::data::{FirstIndex, LabelledRow};
@@ -33,7 +33,7 @@ impl LabelledRow {
     /// ```
     ///
     /// # Errors
-    /// A malformed line.
+    /// Fails if the line is malformed.
     #[track_caller]
     pub fn of_line(line: &str, first: FirstIndex) -> Result<Option<Self>> {
         let row = LibsvmLine::new(first).row(line);
@@ -44,9 +44,9 @@ impl LabelledRow {
 /// The number of the first column in a LIBSVM file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FirstIndex {
-    /// 0, the default of scikit-learn's writer.
+    /// The first column has number 0, as in files that scikit-learn writes by default.
     Zero,
-    /// 1, as in the definition of the format; index 0 is then an error.
+    /// The first column has number 1, as LIBSVM defines the format; index 0 is then an error.
     #[default]
     One,
 }
@@ -60,17 +60,17 @@ impl FirstIndex {
         }
     }
 
-    /// The variant for this number; `None` if it is neither 0 nor 1.
+    /// Returns the variant for the number 0 or 1; `None` for any other number.
     pub(crate) fn of_number(number: i64) -> Option<Self> {
         [Self::Zero, Self::One].into_iter().find(|first| first.number() == number)
     }
 }
 
-/// A parser of lines.
+/// A parser of LIBSVM lines.
 pub(super) struct LibsvmLine {
     first: FirstIndex,
-    /// The index, the number of the pair in the line, and the value of each entry of the current line; the vector is
-    /// kept, so that its memory is reused.
+    /// For each entry of the current line: the column, the number of the pair `index:value` in the line, and the value.
+    /// The vector is kept from line to line, so that its memory is reused.
     pairs: Vec<(i64, usize, f32)>,
 }
 
@@ -119,15 +119,15 @@ impl LibsvmLine {
         }
     }
 
-    /// Sorts the entries by index. A repeated index is an error: it is unknown whether the values must be added, or which
-    /// of them counts.
+    /// Sorts the entries of the current line by column. A repeated column is an error, because it is unknown whether to
+    /// add the values or to drop all but one.
     fn sort(&mut self) -> Result<(), Reason> {
         self.pairs.sort_unstable_by_key(|&(index, number, _)| (index, number));
         let again = self.pairs.windows(2).filter(|two| two[0].0 == two[1].0);
         let Some(two) = again.min_by_key(|two| two[1].1) else { return Ok(()) };
         let written = match self.first {
             FirstIndex::Zero => two[0].0.to_string(),
-            // The addition is in `u64`, because the largest index has no successor in `i64`.
+            // The sum is computed in `u64`, because adding 1 to the largest index would overflow `i64`.
             FirstIndex::One => (two[0].0 as u64 + 1).to_string(),
         };
         let got = format!("index {written} of pair {} again in pair {}", two[0].1, two[1].1);
@@ -137,7 +137,7 @@ impl LibsvmLine {
 
 fn label(cell: &str) -> Result<f64, Reason> {
     match cell.parse::<f64>() {
-        // Adding 0 turns a negative zero into 0.
+        // Adding 0 turns the label -0 into 0.
         Ok(label) if label.is_finite() => Ok(label + 0.0),
         _ => {
             let hint = if cell.contains(':') {

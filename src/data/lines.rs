@@ -1,4 +1,4 @@
-//! Lines of text, decoded from bytes, with bounded lengths and line numbers.
+//! Reads the lines of a text file: decodes bytes, limits the length of lines and counts line numbers.
 
 use std::borrow::Cow;
 use std::io::{BufRead, BufReader, Read};
@@ -11,13 +11,13 @@ use super::memory::Usage;
 use super::watched::FileChange;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The error for a failed read; `what` is the name of the file in the message.
+/// Returns the error for a failed read; `what` is the place in the message, such as `FILE:LINE`.
 pub(super) fn broken(what: String, error: &std::io::Error) -> Error {
     use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     if let Some(changed) = FileChange::of(&what, error) {
         return changed;
     }
-    // Errors about the bytes themselves come from decompression, since every end of a plain file is valid.
+    // These kinds of errors come from the decompression: reading a plain file never returns them.
     match error.kind() {
         UnexpectedEof => {
             let got = "its end: it was cut short, as by a download that broke off";
@@ -31,7 +31,7 @@ pub(super) fn broken(what: String, error: &std::io::Error) -> Error {
     }
 }
 
-/// Formats the first names for a message, in quotation marks.
+/// Formats names for a message, in backticks; only the first ten names are shown.
 pub(super) fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 10;
     let mut names = names.into_iter();
@@ -39,7 +39,7 @@ pub(super) fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     format!("{}{}", shown.join(", "), if names.next().is_some() { ", …" } else { "" })
 }
 
-/// The lines of a file.
+/// A reader of the lines of a file.
 pub(super) struct Lines {
     pub(super) name: Arc<str>,
     input: BufReader<Bytes>,
@@ -47,7 +47,7 @@ pub(super) struct Lines {
     guessed: bool,
     max: usize,
     number: u64,
-    /// The number of bytes that [`Self::pieces`] has read.
+    /// The number of bytes of the file that [`Self::pieces`] has read.
     read: u64,
     bytes: Vec<u8>,
     room: Usage,
@@ -63,12 +63,12 @@ impl Lines {
         Self { name, input, encoding, guessed: false, max, number: 0, read: 0, bytes, room }
     }
 
-    /// Sets whether the encoding is a guess, which a line of UTF-8 refutes.
+    /// Sets whether the encoding was guessed. If Windows-1252 was guessed, a line of UTF-8 is an error.
     pub(super) fn guessed(self, guessed: bool) -> Self {
         Self { guessed, ..self }
     }
 
-    /// The error `FILE:LINE: expected …, got …` of the line that was read last.
+    /// Returns the error `FILE:LINE: expected …, got …` for the line that was read last.
     pub(super) fn malformed(&self, reason: Reason) -> Error {
         let what = format!("{}:{}", self.name, self.number);
         Error::of(ErrorKind::Format, what, reason.expected, reason.got)
@@ -78,12 +78,12 @@ impl Lines {
         broken(format!("{}:{}", self.name, self.number), error)
     }
 
-    /// Reads the next line, without its line end; `None` behind the last line. The inner error is about this line alone; the
-    /// outer error is about the file.
+    /// Reads the next line, without its line end; returns `None` behind the last line. The inner `Err` is a malformed
+    /// line; the outer `Err` is a file that cannot be read further.
     pub(super) fn next(&mut self) -> Result<Option<Result<Cow<'_, str>, Reason>>> {
         self.bytes.clear();
         self.number += 1;
-        // The line end takes up to two bytes more.
+        // The line end may take two bytes more than the longest line.
         let most = (self.max as u64).saturating_add(2);
         let read = self.input.by_ref().take(most).read_until(b'\n', &mut self.bytes);
         let read = read.map_err(|e| self.broken(&e))?;
@@ -106,7 +106,7 @@ impl Lines {
         Ok(Some(self.encoding.decode(self.guessed, line)))
     }
 
-    /// The line end of the line that was read last; empty at the end of the file.
+    /// Returns the line end of the line that was read last, such as `\n`; empty if the file ends without a line end.
     pub(super) fn end(&self) -> &'static str {
         match self.bytes.as_slice() {
             [.., b'\r', b'\n'] => "\r\n",
@@ -120,15 +120,16 @@ impl Lines {
         self.number == 1 && self.encoding == Encoding::Utf8 && self.bytes.starts_with(MARK)
     }
 
-    /// The line that was read last, with replacement characters for malformed bytes.
+    /// Returns the line that was read last; malformed bytes become replacement characters.
     pub(super) fn lossy(&self) -> String {
         let line = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
         String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned()
     }
 
-    /// Iterates over the text in pieces of about a mebibyte, with line ends of `\n`. A piece ends at the end of a line; in a
-    /// very long line, behind a space. If `held` is given, the text will be held in memory: `held` is the maximum number of
-    /// bytes of all pieces, and the available memory is checked. An error is the last item.
+    /// Iterates over the text in pieces of about a mebibyte; all line ends become `\n`. A piece ends at the end of a
+    /// line, or behind a space if a line is longer than a piece. After an error, there are no further pieces. `held` is
+    /// `Some` if the caller keeps all pieces in memory: `held` is then the maximum number of bytes of the text, and the
+    /// available memory is checked.
     pub(super) fn pieces(mut self, held: Option<usize>) -> impl Iterator<Item = Result<String>> + Send {
         let (mut bytes, mut ended, mut all) = (Vec::new(), false, 0usize);
         let mut next = move || -> Result<Option<String>> {
@@ -151,7 +152,8 @@ impl Lines {
         })
     }
 
-    /// Reads the next piece; `bytes` holds the bytes that were read behind the previous piece.
+    /// Reads the next piece of the text; `bytes` has the bytes that were read already, but did not fit into the
+    /// previous piece.
     fn piece(&mut self, bytes: &mut Vec<u8>) -> Result<Option<String>> {
         const PIECE: usize = 1 << 20;
         let left = PIECE.saturating_sub(bytes.len()) as u64;
@@ -185,7 +187,7 @@ impl Lines {
         Ok(Some(if text.contains('\r') { text.replace("\r\n", "\n") } else { text }))
     }
 
-    /// The error of the first malformed line of a piece.
+    /// Returns the error for the first malformed line of a piece.
     fn culprit(&self, bytes: &[u8]) -> Error {
         let of = |(number, line): (u64, &[u8])| {
             let Reason { expected, got } = self.encoding.decode(self.guessed, line).err()?;

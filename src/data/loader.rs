@@ -1,4 +1,4 @@
-//! The loader of batches: order of samples, batch size, prefetch.
+//! The loader of batches: shuffling, batch size and prefetch.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use super::prefetch::prefetch;
 use super::{Batch, Batches, Data, Fingerprint, Sample, SampleIterator, Source};
 use crate::error::{AtCaller, Error, Result};
 
-/// The batch size.
+/// The batch size, in samples or in rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Batching {
-    /// A fixed number of samples; the last batch of an epoch has the remaining samples.
+    /// A fixed number of samples per batch; the last batch of an epoch has the remaining samples.
     Sequences(usize),
-    /// A maximum number of rows: as many consecutive samples as fit, where a sample counts the rows of its longest field.
-    /// A sample with more rows than the maximum is a batch of its own.
+    /// A maximum number of rows per batch: a batch has as many consecutive samples as fit. The rows of a sample are the
+    /// rows of its longest field. A sample with more rows than the maximum is a batch of its own.
     Tokens(usize),
 }
 
@@ -40,19 +40,21 @@ pub struct Loader {
     seed: Option<u64>,
     buffer: Option<usize>,
     prefetch: usize,
-    /// The line of code that made the loader.
+    /// The line of the user's code that made the loader.
     caller: &'static Location<'static>,
 }
 
 impl Loader {
-    /// Default size of the shuffle buffer of a stream; [`Self::buffer`] sets it.
+    /// Default size of the shuffle buffer for streamed samples; [`Self::buffer`] sets another size.
     pub const BUFFER: usize = 16_384;
 
-    /// A loader for the feeds of these names, one per field of the samples; batch size 32, in the order of the source.
+    /// Makes a loader with batch size 32 and without shuffling; `names` has the name of a feed for each field of the
+    /// samples.
     ///
     /// # Errors
-    /// No name or a repeated name. With samples in memory: no sample, or a sample that [`Batch::new`] refuses in a batch
-    /// with the first one. Streamed samples are checked when they are read.
+    /// Fails if there is no name, or if a name is repeated. Samples in memory are checked now: the call fails if there
+    /// is no sample, or if [`Batch::new`] would refuse a batch of the first sample and another. Streamed samples are
+    /// checked when they are read.
     #[track_caller]
     pub fn new(source: impl Source + 'static, names: &[&str]) -> Result<Self> {
         let names: Arc<[String]> = names.iter().map(|&name| name.to_owned()).collect();
@@ -83,23 +85,23 @@ impl Loader {
         self
     }
 
-    /// Shuffles the samples in each epoch, by the seed and the epoch alone: samples in memory are permuted, streamed
-    /// samples are drawn from a [`Self::buffer`].
+    /// Shuffles the samples in each epoch. Only the seed and the number of the epoch decide the order. Samples in
+    /// memory are permuted; streamed samples are drawn at random from a [`Self::buffer`].
     #[must_use]
     pub fn shuffle(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Shuffle buffer: draws each sample from a buffer of `samples` samples, which bounds the memory of a stream. If set,
-    /// samples in memory are drawn from a buffer, too.
+    /// Shuffle buffer: shuffling draws each sample at random from the next `samples` samples, which are held in memory.
+    /// If the buffer is set, samples in memory are drawn from a buffer, too.
     #[must_use]
     pub fn buffer(mut self, samples: usize) -> Self {
         self.buffer = Some(samples);
         self
     }
 
-    /// Prefetch: makes up to `batches` batches ahead, in a thread; 0 for none.
+    /// Prefetch: a thread makes up to `batches` batches in advance; 0 switches prefetch off.
     #[must_use]
     pub fn prefetch(mut self, batches: usize) -> Self {
         self.prefetch = batches;
@@ -120,7 +122,7 @@ impl Loader {
         Ok(())
     }
 
-    /// The samples in the order of an epoch.
+    /// Returns the samples in the order of epoch `epoch`; if `epoch` is `None`, in the order of the source.
     fn ordered(&self, epoch: Option<u64>) -> Result<SampleIterator> {
         let Some(draws) = self.seed.zip(epoch).map(|(seed, epoch)| Draws::new(seed, epoch)) else {
             return self.source.open();
@@ -190,23 +192,23 @@ impl Data for Loader {
     }
 }
 
-/// Cuts samples into batches.
+/// An iterator that groups samples into batches.
 struct Batched {
-    /// The remaining samples; `None` once they have ended or failed.
+    /// The remaining samples; `None` after the last sample and after an error.
     samples: Option<SampleIterator>,
     names: Arc<[String]>,
-    /// The kinds of the first sample's fields, which all samples must have; `None` before the first sample.
+    /// The kind of each field of the first sample, which all samples must have; `None` before the first sample.
     kinds: Option<Vec<Kind>>,
     batching: Batching,
-    /// A sample that did not fit into the previous batch.
+    /// The sample that was read for the previous batch, but did not fit into it; else `None`.
     next: Option<Sample>,
-    /// The number of batches that are skipped before the first one.
+    /// The number of batches to skip at the start.
     skip: u64,
     caller: &'static Location<'static>,
 }
 
 impl Batched {
-    /// Reads and checks the next sample; `None` at the end.
+    /// Reads and checks the next sample; returns `None` behind the last sample.
     fn sample(&mut self) -> Result<Option<Sample>> {
         if let Some(sample) = self.next.take() {
             return Ok(Some(sample));
@@ -218,7 +220,7 @@ impl Batched {
         Ok(Some(sample))
     }
 
-    /// Collects the samples of the next batch; an empty list at the end.
+    /// Collects the samples of the next batch; returns an empty list behind the last sample.
     fn group(&mut self) -> Result<Vec<Sample>> {
         let (most, budget) = match self.batching {
             Batching::Sequences(n) => (n, usize::MAX),

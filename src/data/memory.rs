@@ -1,5 +1,5 @@
-//! The available memory, as far as the operating system reports it. Data that does not fit into memory is an error, instead
-//! of a killed process.
+//! Measures the available memory, as far as the operating system reports it. If data does not fit into memory, reading
+//! returns an error before the operating system kills the process.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,20 +8,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, ErrorKind, Result};
 
 const MIB: u64 = 1 << 20;
-/// The memory in bytes that stays free for the rest of the program and for other processes.
+/// Number of bytes of memory that reading data leaves free, for the rest of the program and for other processes.
 const FLOOR: u64 = 64 * MIB;
-/// The number of bytes that are read between two checks of memory.
+/// Number of bytes that are read from files between two checks of the available memory.
 const EACH: u64 = 16 * MIB;
 
-/// Parses the line `NAME: 123 kB` of a text, and returns the number in bytes.
+/// Finds the line `NAME: 123 kB` in a text, and returns the size in bytes; `None` if there is no such line.
 fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The number of bytes that this process may still allocate: the minimum of the machine's free memory, the rest of the
-/// control group's limit, and the rest of the process's own limit (`ulimit -v`). `None` if the operating system does not
-/// report it.
+/// Returns the number of bytes that this process may still allocate; `None` if the operating system reports nothing.
+/// The number is the minimum of the machine's available memory, the unused part of the control group's limit, and the
+/// unused part of the process's limit (`ulimit -v`).
 pub(crate) fn available() -> Option<u64> {
     let of_machine =
         fs::read_to_string("/proc/meminfo").ok().and_then(|text| kilobytes(&text, "MemAvailable"));
@@ -36,8 +36,8 @@ fn of_process() -> Option<u64> {
     Some(limit.saturating_sub(kilobytes(&status, "VmSize")?))
 }
 
-/// The limit of the process's control group minus the memory that the group uses, in bytes. Cached pages of files,
-/// which can be dropped, do not count as used.
+/// Returns the unused part, in bytes, of the memory limit of the process's control group. Cached pages of files count
+/// as unused, because the system can drop them.
 fn of_group() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let left = |folder: String, [limit, usage, dropped]: [&str; 3]| {
@@ -60,8 +60,8 @@ fn of_group() -> Option<u64> {
             }
             _ => return None,
         };
-        // In a container, the mounted directory is the directory of the group, whatever name the group has outside the
-        // container.
+        // Both folders are tried, because in a container, the root folder of the control groups is the folder of the
+        // container's group.
         [format!("{root}{path}"), root.to_owned()].into_iter().filter_map(|folder| left(folder, names)).min()
     };
     groups.lines().filter_map(of).min()
@@ -77,8 +77,8 @@ pub(crate) fn shown(bytes: u128) -> String {
     if mib < 1024.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
 }
 
-/// The number of data sets that are being read into memory, and the memory of the process in bytes when the first of
-/// them began.
+/// The number of data sets that are being read into memory now. The second number is the memory of the process, in
+/// bytes, when the reading of the first of these data sets began.
 static WHOLE: Mutex<(usize, Option<u64>)> = Mutex::new((0, None));
 
 fn whole() -> MutexGuard<'static, (usize, Option<u64>)> {
@@ -90,7 +90,8 @@ fn whole() -> MutexGuard<'static, (usize, Option<u64>)> {
 pub(super) struct Whole(());
 
 impl Whole {
-    /// Begins to read a data set: its memory is the growth of the process from now on.
+    /// Marks the start of reading a data set into memory. The memory of the data set is the growth of the process from
+    /// now on.
     pub(super) fn begin() -> Self {
         let mut whole = whole();
         if whole.0 == 0 {
@@ -111,24 +112,26 @@ impl Drop for Whole {
     }
 }
 
-/// A check of memory while a file is read, as the reader may hold the whole file.
+/// Checks the available memory while a file is read, because the caller may keep the whole file in memory.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
     read: u64,
-    /// The memory of the process in bytes at the first check.
+    /// The memory of the process, in bytes, at the first check; `None` before the first check.
     before: Option<u64>,
 }
 
-/// The number of bytes that were read from all files together, so that many small files are checked, too.
+/// The number of bytes that were read from all files together. One counter for all files makes sure that many small
+/// files are checked, too.
 static READ: AtomicU64 = AtomicU64::new(0);
 
 impl Usage {
-    /// Counts bytes that were read. Every 16 MiB, compares the free memory with the growth of the process since the data set
-    /// began ([`Whole`]), or else since this file began: the numbers that are made from texts take about one and a half times
-    /// the memory of the texts.
+    /// Counts `bytes` more bytes that were read, and checks the available memory every 16 MiB. The check compares the
+    /// available memory with the growth of the process since the reading of the data set ([`Whole`]) or of this file
+    /// began. One and a half times the growth must be available, because the ids that are made of texts take about this
+    /// size.
     ///
     /// # Errors
-    /// If less memory is free than the numbers need; `what` returns the place for the message.
+    /// Fails if less memory is available than needed; `what` returns the place, such as `FILE:LINE`, for the message.
     pub(super) fn read(&mut self, bytes: usize, what: impl FnOnce() -> String) -> Result<()> {
         let bytes = bytes as u64;
         self.read += bytes;
@@ -145,7 +148,8 @@ impl Usage {
         if available >= FLOOR.max(held + held / 2) { Ok(()) } else { Err(self.full(what(), available)) }
     }
 
-    /// The memory of the process before the data set or the file was read; `resident` is the memory now.
+    /// Returns the memory of the process, in bytes, before the data set or the file was read. `resident` is the present
+    /// memory of the process.
     fn baseline(&mut self, resident: u64) -> u64 {
         let own = *self.before.get_or_insert(resident);
         whole().1.unwrap_or(own)
@@ -179,7 +183,7 @@ mod tests {
     fn small_files_of_a_data_set_count_together() {
         let reading = Whole::begin();
         let Some(began) = whole().1 else { return };
-        // Each file has a reader of its own; another test may have begun earlier.
+        // Each file has its own `Usage`. Another test may have begun to read a data set earlier.
         let bases = [1, 2].map(|more| Usage::default().baseline(began + more * MIB));
         assert!(bases[0] == bases[1] && bases[0] <= began, "{bases:?}");
         let inner = Whole::begin();

@@ -1,4 +1,4 @@
-//! Data: from files of text to ragged batches.
+//! Data: reads files of text, and makes ragged batches of samples.
 //!
 //! | from | to | by |
 //! |---|---|---|
@@ -15,8 +15,9 @@
 //! | samples in memory, or read anew in each epoch | batches | [`Loader`] of [`Samples`] or [`SampleStream`] |
 //! | one long text | batches of its pieces, for language models | [`Continuous`] of [`PlainText`] in memory, or of [`PlainFiles`] that are larger |
 //!
-//! Training reads [`Data`] and nothing else. Every order is a function of the seed and the epoch, so that an epoch can be
-//! resumed at any batch. Streaming takes bounded memory: a line, a buffer, or a few prefetched batches.
+//! A training reads its data only through the trait [`Data`]. The order of samples depends only on the seed and the
+//! epoch, so that an epoch can be resumed at any batch. Streaming needs bounded memory: a line, a shuffle buffer, and a
+//! few prefetched batches.
 //!
 //! # From text to a batch
 //!
@@ -131,37 +132,38 @@ use std::panic::Location;
 
 use crate::error::Result;
 
-/// The batches of one pass over the data, one after another.
+/// An iterator over the batches of one pass over the data.
 pub type Batches = Box<dyn Iterator<Item = Result<Batch>> + Send>;
 
 /// The data of a training or an evaluation: batches in a reproducible order.
 pub trait Data: Send + Sync {
-    /// The batches of an epoch, starting with batch number `from`: the same batches as in an uninterrupted pass. If `epoch`
-    /// is `None`, the samples are in the order of the file, for evaluation.
+    /// Returns the batches of an epoch, from batch number `from` on, counted from 0. The batches equal the batches of
+    /// an uninterrupted pass. If `epoch` is `None`, the samples are in the order of the file, for evaluation.
     ///
     /// # Errors
-    /// If the data cannot be opened. A later error is the last item of the iterator.
+    /// Fails if the data cannot be opened. A later error is the last item of the iterator.
     fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches>;
 
-    /// The number of batches of an epoch; `None` if it is unknown before the batches are read.
+    /// The number of batches of an epoch; `None` if the number is unknown before the batches are read.
     fn batch_count(&self) -> Option<u64>;
 
-    /// Checks that two feeds have equal lengths in each sample, in the upper `levels` levels. A training calls this before
-    /// the first batch for feeds that share their sequences (`feed_like`). Data that is not in memory returns `Ok`; a batch
-    /// that does not fit is then refused when it is read.
+    /// Checks that two feeds have sequences of equal lengths in each sample, in the first `levels` LoD levels, counted
+    /// from the outermost level. A training calls this method before the first batch, for feeds that share their
+    /// sequences (`feed_like`). Data that is not in memory returns `Ok`; the training then refuses a batch with
+    /// different lengths when the batch is read.
     ///
     /// # Errors
-    /// If the lengths differ in a sample: the message has the number of the first such sample.
+    /// Fails if the lengths differ in a sample. The message has the number of the first sample with different lengths.
     fn same_lengths(&self, _feeds: [&str; 2], _levels: usize) -> Result<()> {
         Ok(())
     }
 
-    /// The fingerprint of everything that decides the batches: the samples, their order, the batch size. A training is
-    /// resumed only on data with the same fingerprint.
+    /// The fingerprint of everything that decides the batches: the samples, the order of the samples, and the batch
+    /// size. A training is resumed only on data with an equal fingerprint.
     fn fingerprint(&self) -> u64;
 
-    /// Returns whether reading a batch may block, as from a file. If so, a trainer reads the batches in a thread, so that it
-    /// handles interrupts while it waits for a batch.
+    /// Returns whether reading a batch may block, for example while a file is read. A trainer reads batches that may
+    /// block in a thread, so that the trainer can handle interrupts while it waits.
     fn may_wait(&self) -> bool {
         true
     }

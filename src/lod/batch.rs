@@ -1,7 +1,7 @@
-//! Operations on the LoDs of whole batches: slice, split, merge, repeat, reorder, flatten.
+//! Operations on the LoD of a batch: slice, split, merge, take, reorder, repeat and flatten.
 //!
-//! Operations that move rows have a variant that returns row numbers, so that a tensor can be rearranged in the same
-//! way.
+//! For each operation that moves rows, a second function (`…_rows`) returns row numbers, by which the rows of a tensor
+//! can be moved, too.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,27 +10,28 @@ use super::{Lod, last, reserved};
 use crate::error::{AtCaller, Error, Result};
 
 impl Lod {
-    /// The rows of the top sequences in `part`.
+    /// Returns the range of the rows of the top-level sequences in `part`.
     ///
     /// # Errors
-    /// A range that ends before it starts or beyond the last sequence.
+    /// Fails if the range ends before it starts or beyond the last top-level sequence.
     #[track_caller]
     pub fn row_range(&self, part: Range<usize>) -> Result<Range<usize>> {
         self.check_part(&part).at_caller()?;
         Ok(self.all().iter().fold(part, |part, offsets| offsets[part.start]..offsets[part.end]))
     }
 
-    /// The LoD of the top sequences in `part`, with all levels. [`Lod::row_range`] returns the rows of these sequences.
+    /// Returns the LoD of the top-level sequences in `part`, with all levels. [`Lod::row_range`] returns the rows of
+    /// these sequences.
     ///
     /// # Errors
-    /// A range that ends before it starts or beyond the last sequence.
+    /// Fails if the range ends before it starts or beyond the last top-level sequence.
     #[track_caller]
     pub fn slice(&self, part: Range<usize>) -> Result<Arc<Lod>> {
         self.check_part(&part).at_caller()?;
         self.pick(vec![part]).at_caller()
     }
 
-    /// Consecutive slices: slice *i* has the next `counts[i]` top sequences.
+    /// Splits the batch into consecutive slices: slice *i* has the next `counts[i]` top-level sequences.
     ///
     /// ```
     /// use unpadded::Lod;
@@ -42,7 +43,7 @@ impl Lod {
     /// ```
     ///
     /// # Errors
-    /// If the counts don't add up to [`Lod::sequences`].
+    /// Fails if the sum of the counts is not [`Lod::sequences`].
     #[track_caller]
     pub fn split(&self, counts: &[usize]) -> Result<Vec<Arc<Lod>>> {
         let sum = counts.iter().try_fold(0usize, |sum, &n| sum.checked_add(n));
@@ -58,10 +59,10 @@ impl Lod {
         counts.iter().map(slice).collect::<Result<_>>().at_caller()
     }
 
-    /// Concatenates batches. A single batch is returned unchanged.
+    /// Concatenates the LoDs of several batches. A single LoD is returned unchanged.
     ///
     /// # Errors
-    /// If `parts` is empty, if LoDs have different numbers of levels, or if a sum overflows.
+    /// Fails if `parts` is empty, if LoDs have different numbers of levels, or if a sum overflows.
     #[doc(alias = "concat")]
     #[track_caller]
     pub fn merge(parts: &[Arc<Lod>]) -> Result<Arc<Lod>> {
@@ -86,11 +87,11 @@ impl Lod {
         Self::new(merged)
     }
 
-    /// The LoD of the listed top sequences, in the listed order; a sequence may be listed repeatedly or not at all.
-    /// [`Lod::take_rows`] returns the rows of these sequences.
+    /// Returns the LoD of the listed top-level sequences, in the listed order. A sequence may be listed repeatedly or
+    /// not at all. [`Lod::take_rows`] returns the rows of these sequences.
     ///
     /// # Errors
-    /// A number that is not below [`Lod::sequences`], or a result too large for memory.
+    /// Fails if a listed number is not less than [`Lod::sequences`], or if the result is too large for memory.
     #[doc(alias = "gather")]
     #[track_caller]
     pub fn take(&self, sequences: &[usize]) -> Result<Arc<Lod>> {
@@ -98,10 +99,10 @@ impl Lod {
         self.pick(sequences.iter().map(|&i| i..i + 1).collect()).at_caller()
     }
 
-    /// The row in this batch that each row of [`Lod::take`] comes from.
+    /// For each row of the batch that [`Lod::take`] describes, returns the number of the row in this batch.
     ///
     /// # Errors
-    /// As [`Lod::take`].
+    /// Fails as [`Lod::take`] does.
     #[track_caller]
     pub fn take_rows(&self, sequences: &[usize]) -> Result<Vec<usize>> {
         self.check_sequences(sequences).at_caller()?;
@@ -113,7 +114,8 @@ impl Lod {
         Ok(rows)
     }
 
-    /// The top sequences in another order: the result's sequence *i* is this batch's `order[i]`.
+    /// Puts the top-level sequences into another order: sequence *i* of the result is sequence `order[i]` of this
+    /// batch.
     ///
     /// ```
     /// use unpadded::Lod;
@@ -124,24 +126,25 @@ impl Lod {
     /// ```
     ///
     /// # Errors
-    /// If `order` does not list every sequence once.
+    /// Fails if `order` does not list every top-level sequence exactly once.
     #[track_caller]
     pub fn reorder(&self, order: &[usize]) -> Result<Arc<Lod>> {
         self.check_order(order).at_caller()?;
         self.take(order)
     }
 
-    /// The row in this batch that each row of [`Lod::reorder`] comes from.
+    /// For each row of the batch that [`Lod::reorder`] describes, returns the number of the row in this batch.
     ///
     /// # Errors
-    /// If `order` does not list every sequence once.
+    /// Fails if `order` does not list every top-level sequence exactly once.
     #[track_caller]
     pub fn reorder_rows(&self, order: &[usize]) -> Result<Vec<usize>> {
         self.check_order(order).at_caller()?;
         self.take_rows(order)
     }
 
-    /// Repeats each top sequence: sequence *i* occurs `times[i]` times in succession; 0 leaves it out.
+    /// Repeats each top-level sequence: sequence *i* occurs `times[i]` times in succession; a sequence with 0 is left
+    /// out.
     ///
     /// ```
     /// use unpadded::Lod;
@@ -152,23 +155,23 @@ impl Lod {
     /// ```
     ///
     /// # Errors
-    /// If there is not one number for each sequence, or the result is too large for memory.
+    /// Fails if `times` does not have one number for each top-level sequence, or if the result is too large for memory.
     #[track_caller]
     pub fn repeat(&self, times: &[usize]) -> Result<Arc<Lod>> {
         self.take(&self.repeated(times).at_caller()?)
     }
 
-    /// The row in this batch that each row of [`Lod::repeat`] comes from.
+    /// For each row of the batch that [`Lod::repeat`] describes, returns the number of the row in this batch.
     ///
     /// # Errors
-    /// As [`Lod::repeat`].
+    /// Fails as [`Lod::repeat`] does.
     #[track_caller]
     pub fn repeat_rows(&self, times: &[usize]) -> Result<Vec<usize>> {
         self.take_rows(&self.repeated(times).at_caller()?)
     }
 
-    /// Joins level `k` with the level below it: keeps the sequences of level `k` and removes the boundaries of level `k + 1`.
-    /// A sequence of level `k` then contains sequences of level `k + 2`, or rows. The rows are unchanged.
+    /// Flattens a level: removes level `k + 1`. A sequence of level `k` then contains sequences of level `k + 2` or, if
+    /// level `k + 1` was the last level, rows. The rows are unchanged.
     ///
     /// ```
     /// use unpadded::Lod;
@@ -177,10 +180,10 @@ impl Lod {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
-    /// [`Lod::without_top`] removes the top level instead, and [`Lod::upper`] the last level, as pooling does.
+    /// [`Lod::without_top`] removes the top level instead. [`Lod::upper`] removes the last level, as pooling does.
     ///
     /// # Errors
-    /// If there is no level below `k`.
+    /// Fails if there is no level below `k`.
     #[track_caller]
     pub fn flatten(&self, k: usize) -> Result<Arc<Lod>> {
         let mut levels = self.to_levels();
@@ -200,15 +203,16 @@ impl Lod {
         Self::new(levels)
     }
 
-    /// Drops the top level: the sequences of the next level become the top sequences. `None` if there is only one
-    /// level.
+    /// Removes the top level: the sequences of the next level become the top-level sequences. Returns `None` if there
+    /// is only one level.
     pub fn without_top(&self) -> Option<Arc<Lod>> {
         let mut levels = self.to_levels();
         levels.remove(0);
         Self::new(levels).ok()
     }
 
-    /// The LoD of ranges of top sequences, one after another. The ranges must not exceed the number of top sequences.
+    /// Returns the LoD of several ranges of top-level sequences, one after another. The ranges must be within the
+    /// batch.
     fn pick(&self, mut runs: Vec<Range<usize>>) -> Result<Arc<Lod>> {
         let mut upper = None;
         for offsets in self.all() {

@@ -22,8 +22,8 @@ impl fmt::Debug for Lod {
     }
 }
 
-/// Shows the lengths of every level, top first. A precision limits the number of shown lengths per level: messages use
-/// `{lod:.8}`.
+/// Shows the lengths of the sequences of every level, from the top level on. A precision, as in `{lod:.8}` in messages,
+/// limits the number of lengths that are shown per level.
 impl fmt::Display for Lod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = f.precision().unwrap_or(usize::MAX);
@@ -51,14 +51,14 @@ impl TryFrom<Vec<Vec<usize>>> for Lod {
     }
 }
 
-/// A LoD is written as the offsets of every level, top first.
+/// A LoD is written as the offsets of every level, from the top level on.
 impl Serialize for Lod {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.collect_seq(self.all())
     }
 }
 
-/// The read offsets pass the checks of [`Lod::new`].
+/// [`Lod::new`] checks the offsets that were read.
 impl<'de> Deserialize<'de> for Lod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         build(Vec::deserialize(deserializer)?).map_err(serde::de::Error::custom)

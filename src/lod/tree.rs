@@ -1,14 +1,14 @@
-//! The tree form of a [`Lod`], which is easier to write by hand and to print, but slower.
+//! The tree form of a [`Lod`]. A tree is easier to write by hand and to print than offsets, but slower to use.
 
 use std::sync::Arc;
 
 use super::{Lod, lengths, sums};
 use crate::error::{AtCaller, Error, Result};
 
-/// A batch as a tree: the children of the root are the top sequences, a leaf is the number of rows of a sequence.
+/// The LoD of a batch as a tree. The children of the root are the top-level sequences; a leaf is a sequence of rows.
 ///
-/// The lengths of level *k* of a [`Lod`] are the numbers of children (of a leaf: of rows) of the nodes at depth *k +
-/// 1*, breadth first; the root has depth 0.
+/// Level *k* of a [`Lod`] corresponds to the nodes at depth *k + 1*, from left to right; the root has depth 0. The
+/// length of a sequence is the number of children of its node, or the number of rows of a leaf.
 ///
 /// ```
 /// use unpadded::{Lod, SeqPos};
@@ -21,13 +21,13 @@ use crate::error::{AtCaller, Error, Result};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SeqPos {
-    /// A sequence of rows, by the number of rows.
+    /// A leaf: a sequence with this number of rows.
     Rows(usize),
-    /// A sequence of sequences; the root is the batch.
+    /// A sequence with these sequences. The root of a tree has the top-level sequences of the batch.
     Sequences(Vec<SeqPos>),
 }
 
-/// Drops the tree without recursion, since a tree may be too deep for the stack.
+/// Drops the tree without recursion, which could overflow the stack for a deep tree.
 impl Drop for SeqPos {
     fn drop(&mut self) {
         let mut waiting = match self {
@@ -43,11 +43,12 @@ impl Drop for SeqPos {
 }
 
 impl Lod {
-    /// A LoD from a tree whose leaves all have equal depth. If no leaf shows the depth, the LoD has the fewest possible
-    /// levels.
+    /// Makes a LoD of a tree whose leaves all have equal depth. If the tree has no leaf, the depth is unknown, and the
+    /// LoD has the fewest possible levels.
     ///
     /// # Errors
-    /// A root that is a leaf, leaves of different depths, or more than [`Lod::MAX_LEVELS`] levels.
+    /// Fails if the root is a leaf, if leaves have different depths, or if there are more than [`Lod::MAX_LEVELS`]
+    /// levels.
     #[track_caller]
     pub fn from_tree(tree: &SeqPos) -> Result<Arc<Lod>> {
         let SeqPos::Sequences(children) = tree else {
@@ -82,8 +83,9 @@ impl Lod {
         upper.ok_or_else(|| Error::new("tree", "a level", "none"))
     }
 
-    /// Converts to a tree. [`Lod::from_tree`] returns this LoD again, with one exception: if at least the last two levels have
-    /// no sequence, the tree does not show how many such levels there are, and the result has fewer levels.
+    /// Converts the LoD to a tree. [`Lod::from_tree`] converts the tree back to this LoD, with one exception. If at
+    /// least the last two levels have no sequences, the tree does not show how many such levels there are. The LoD of
+    /// the tree then has fewer levels.
     pub fn to_tree(&self) -> SeqPos {
         let mut nodes: Vec<SeqPos> = lengths(&self.offsets).map(SeqPos::Rows).collect();
         for upper in self.above() {

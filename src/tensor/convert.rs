@@ -1,4 +1,4 @@
-//! Conversions between the sparse storages.
+//! Conversions of a tensor from one sparse storage to another.
 
 use ndarray::Array2;
 
@@ -6,7 +6,7 @@ use super::{Coo, Csr, DType, SelectedRows};
 use crate::error::{Error, Result};
 
 impl Csr {
-    /// Converts to coo; the entries keep their order.
+    /// Converts the matrix to coo; the entries keep their order.
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -16,7 +16,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[doc(alias = "tocoo")]
     #[track_caller]
     pub fn to_coo(&self) -> Result<Coo> {
@@ -29,7 +29,7 @@ impl Csr {
         Coo::new(self.shape(), coordinates, self.values().clone())
     }
 
-    /// Converts to selected rows: the rows that have entries.
+    /// Converts the matrix to selected rows: the result stores the rows that have entries.
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -39,7 +39,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If the rows that have entries do not fit into memory.
+    /// Fails if the rows that have entries do not fit into memory.
     #[track_caller]
     pub fn to_selected_rows(&self) -> Result<SelectedRows> {
         let used: Vec<usize> = (0..self.shape()[0]).filter(|&row| !self.range(row).is_empty()).collect();
@@ -49,7 +49,7 @@ impl Csr {
 }
 
 impl Coo {
-    /// Converts to csr in canonical form.
+    /// Converts the tensor to csr in canonical form.
     ///
     /// ```
     /// use unpadded::tensor::{Coo, Csr};
@@ -59,7 +59,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// A tensor of another rank than 2, or more rows than memory has room to count.
+    /// Fails if the rank of the tensor is not 2, or if the row offsets of the result do not fit into memory.
     #[doc(alias = "tocsr")]
     #[track_caller]
     pub fn to_csr(&self) -> Result<Csr> {
@@ -75,7 +75,7 @@ impl Coo {
         Csr::new([rows, columns], indptr, sorted.coordinates().column(1).to_vec(), sorted.values().clone())
     }
 
-    /// Converts to selected rows: the result has each index of the first axis that has entries as a row.
+    /// Converts the tensor to selected rows: the result stores a row for each index of the first axis that has entries.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -85,7 +85,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// If the rows that have entries do not fit into memory.
+    /// Fails if the rows that have entries do not fit into memory.
     #[track_caller]
     pub fn to_selected_rows(&self) -> Result<SelectedRows> {
         let mut rows = self.coordinates().column(0).to_vec();
@@ -97,7 +97,7 @@ impl Coo {
 }
 
 impl SelectedRows {
-    /// Converts to csr; only numbers that are not 0 become entries.
+    /// Converts the table to csr; only numbers that are not 0 become entries.
     ///
     /// ```
     /// use ndarray::array;
@@ -108,7 +108,8 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// A table whose rows do not have one dimension, or more rows than memory has room to count.
+    /// Fails if the rows of the table do not have exactly one dimension, or if the row offsets of the result do not fit
+    /// into memory.
     #[track_caller]
     pub fn to_csr(&self) -> Result<Csr> {
         if self.shape().len() != 2 {
@@ -118,7 +119,7 @@ impl SelectedRows {
         self.to_coo()?.to_csr()
     }
 
-    /// Converts to coo in canonical form; only numbers that are not 0 become entries.
+    /// Converts the table to coo in canonical form; only numbers that are not 0 become entries.
     ///
     /// ```
     /// use ndarray::array;
@@ -129,7 +130,7 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[track_caller]
     pub fn to_coo(&self) -> Result<Coo> {
         let merged = self.merged()?;

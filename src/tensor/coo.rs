@@ -1,4 +1,4 @@
-//! Sparse tensors of any rank by coordinates.
+//! Coo: sparse tensors of any rank, stored as the coordinates and the value of each entry.
 
 mod arithmetic;
 mod entries;
@@ -10,8 +10,8 @@ use ndarray::{Array2, ArrayView2, Axis};
 use super::{DType, Dense};
 use crate::error::{AtCaller, Error, Result};
 
-/// A sparse tensor: row *i* of the coordinates is the position of value *i*. The entries may be in any order; repeated
-/// positions add up.
+/// A sparse tensor in the storage coo: row *i* of the coordinates is the position of value *i*. The entries may be in
+/// any order. If several entries have one position, the number at this position is the sum of their values.
 ///
 /// ```
 /// use ndarray::array;
@@ -28,11 +28,11 @@ pub struct Coo {
 }
 
 impl Coo {
-    /// A tensor from the coordinates, of shape `[entries, rank]`, and the values, of shape `[entries]`.
+    /// Makes a tensor of the coordinates, of shape `[entries, rank]`, and the values, of shape `[entries]`.
     ///
     /// # Errors
-    /// A shape without dimensions, coordinates of another rank, another number of values than of entries, or a
-    /// coordinate that is negative or not below its extent.
+    /// Fails if the shape has no dimensions, or if the coordinates have another rank than the shape. Also fails if the
+    /// numbers of coordinates and values differ, or if a coordinate is negative or not less than its extent.
     #[track_caller]
     pub fn new(shape: &[usize], coordinates: Array2<i64>, values: impl Into<Dense>) -> Result<Self> {
         let values = values.into();
@@ -62,7 +62,7 @@ impl Coo {
     /// Converts a dense tensor: the numbers that are not 0 become entries, in row-major order.
     ///
     /// # Errors
-    /// If the tensor has no dimension.
+    /// Fails if the tensor has no dimension.
     #[track_caller]
     pub fn from_dense(dense: &Dense) -> Result<Self> {
         let shape = dense.shape();
@@ -84,12 +84,12 @@ impl Coo {
         self.values.dtype()
     }
 
-    /// The shape of the dense tensor.
+    /// The shape of the tensor, as if it were dense.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The coordinates, of shape `[entries, rank]`.
+    /// The coordinates of each entry, of shape `[entries, rank]`.
     pub fn coordinates(&self) -> ArrayView2<'_, i64> {
         self.coordinates.view()
     }
@@ -99,21 +99,22 @@ impl Coo {
         &self.values
     }
 
-    /// Takes the tensor apart: the coordinates, of shape `[entries, rank]`, and the values.
+    /// Returns the parts of the tensor: the coordinates, of shape `[entries, rank]`, and the values.
     pub fn into_parts(self) -> (Array2<i64>, Dense) {
         (self.coordinates, self.values)
     }
 
-    /// Returns whether the coordinates ascend in row-major order without repeats.
+    /// Returns whether the tensor is canonical: the coordinates are in ascending row-major order, and no position is
+    /// repeated.
     pub fn is_canonical(&self) -> bool {
         (1..self.values.len()).all(|entry| self.entry(entry - 1).lt(self.entry(entry)))
     }
 
-    /// Sorts the entries by coordinates and merges repeated positions: their values are added in stored order. Stored
-    /// zeros stay. A canonical tensor is returned unchanged.
+    /// Sorts the entries by coordinates, and merges entries with equal coordinates by adding their values in stored
+    /// order. Stored zeros are kept. A canonical tensor is returned unchanged.
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[doc(alias = "coalesce")]
     #[track_caller]
     pub fn canonicalize(self) -> Result<Self> {
@@ -128,10 +129,10 @@ impl Coo {
         Ok(Self { shape: self.shape, coordinates, values })
     }
 
-    /// Converts to a dense tensor.
+    /// Converts this tensor to a dense tensor.
     ///
     /// # Errors
-    /// If the dense tensor does not fit into memory.
+    /// Fails if the dense tensor does not fit into memory.
     #[track_caller]
     pub fn to_dense(&self) -> Result<Dense> {
         if !self.is_canonical() {
@@ -143,7 +144,7 @@ impl Coo {
         self.values.place(&mut (0..self.values.len()).map(place), &self.shape).at_caller()
     }
 
-    /// The canonical form, borrowed if the tensor is canonical already.
+    /// Returns the canonical form of the tensor, borrowed if the tensor is canonical already.
     #[track_caller]
     pub(super) fn canonical(&self) -> Result<Cow<'_, Self>> {
         if self.is_canonical() {

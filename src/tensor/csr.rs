@@ -1,4 +1,4 @@
-//! Sparse matrices by rows: bags of words, features of a document.
+//! Csr: sparse matrices that are stored row by row, such as bags of words or the features of documents.
 
 mod arithmetic;
 mod create;
@@ -15,9 +15,11 @@ pub use product::Dot;
 use super::{DType, Dense};
 use crate::error::{AtCaller, Error, Result};
 
-/// A sparse matrix: row *r* has the entries `indptr[r]..indptr[r + 1]` of `indices` (the columns) and `values`.
+/// A sparse matrix in the storage csr. The entries of row *r* are the elements `indptr[r]..indptr[r + 1]` of `indices`,
+/// which has the columns, and of `values`.
 ///
-/// The columns of a row may be in any order and repeat; repeated entries add up.
+/// The columns of a row may be in any order. If several entries of a row have one column, the number in this column is
+/// the sum of their values.
 ///
 /// ```
 /// use ndarray::array;
@@ -37,11 +39,13 @@ pub struct Csr {
 }
 
 impl Csr {
-    /// A matrix from its arrays: `indptr` of `[rows + 1]`, `indices` and `values` of `[entries]`.
+    /// Makes a matrix of its arrays: `indptr` has `rows + 1` elements, `indices` and `values` have an element per
+    /// entry.
     ///
     /// # Errors
-    /// An `indptr` of another length, that does not start with 0, decreases, or does not end with the number of
-    /// entries; another number of values than of `indices`; a column that is negative or beyond the last.
+    /// Fails if `indptr` does not have `rows + 1` elements, does not start with 0, decreases, or does not end with the
+    /// number of entries. Also fails if `indices` and `values` have different lengths, or if a column is negative or
+    /// not less than the number of columns.
     #[track_caller]
     pub fn new(
         shape: [usize; 2],
@@ -82,8 +86,8 @@ impl Csr {
     /// Converts a dense matrix: the numbers that are not 0 become entries, row by row.
     ///
     /// # Errors
-    /// If the tensor does not have two dimensions, or has more rows than fit in an `indptr` in memory, as a tensor of
-    /// width 0 can have.
+    /// Fails if the tensor does not have two dimensions, or if `indptr` does not fit into memory: a tensor of width 0
+    /// may have any number of rows.
     #[track_caller]
     pub fn from_dense(dense: &Dense) -> Result<Self> {
         let &[rows, columns] = dense.shape() else {
@@ -107,7 +111,8 @@ impl Csr {
         &self.shape
     }
 
-    /// The start of each row's entries in [`Self::indices`], then the number of entries.
+    /// For each row, the position in [`Self::indices`] at which the entries of the row start; then the number of all
+    /// entries.
     pub fn indptr(&self) -> &[i64] {
         &self.indptr
     }
@@ -122,12 +127,13 @@ impl Csr {
         &self.values
     }
 
-    /// Takes the matrix apart: `indptr`, `indices` and `values`.
+    /// Returns the parts of the matrix: `indptr`, `indices` and `values`.
     pub fn into_parts(self) -> (Vec<i64>, Vec<i64>, Dense) {
         (self.indptr, self.indices, self.values)
     }
 
-    /// Returns whether the columns of each row ascend without repeats.
+    /// Returns whether the matrix is canonical: the columns of each row are in ascending order, and no column is
+    /// repeated in a row.
     pub fn is_canonical(&self) -> bool {
         self.indptr.windows(2).all(|pair| {
             let row = &self.indices[pair[0] as usize..pair[1] as usize];
@@ -135,11 +141,11 @@ impl Csr {
         })
     }
 
-    /// Sorts the entries of each row by column and merges repeated columns: their values are added in stored order.
-    /// Stored zeros stay. A canonical matrix is returned unchanged.
+    /// Sorts the entries of each row by column, and merges entries with equal columns by adding their values in stored
+    /// order. Stored zeros are kept. A canonical matrix is returned unchanged.
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[track_caller]
     pub fn canonicalize(self) -> Result<Self> {
         if self.is_canonical() {
@@ -157,7 +163,7 @@ impl Csr {
         Ok(Self { shape: self.shape, indptr: pointers(&rows, self.shape[0]).at_caller()?, indices, values })
     }
 
-    /// The canonical form, borrowed if the matrix is canonical already.
+    /// Returns the canonical form of the matrix, borrowed if the matrix is canonical already.
     #[track_caller]
     pub(super) fn canonical(&self) -> Result<Cow<'_, Self>> {
         if self.is_canonical() {
@@ -166,10 +172,10 @@ impl Csr {
         self.clone().canonicalize().map(Cow::Owned)
     }
 
-    /// Converts to a dense matrix.
+    /// Converts this matrix to a dense matrix.
     ///
     /// # Errors
-    /// If the dense matrix does not fit into memory.
+    /// Fails if the dense matrix does not fit into memory.
     #[track_caller]
     pub fn to_dense(&self) -> Result<Dense> {
         if !self.is_canonical() {
@@ -181,7 +187,7 @@ impl Csr {
         self.values.place(&mut at, &self.shape).at_caller()
     }
 
-    /// The row of each entry.
+    /// Returns the number of the row of each entry.
     fn row_of(&self) -> Vec<usize> {
         let mut row_of = Vec::with_capacity(self.indices.len());
         for (row, &end) in self.indptr[1..].iter().enumerate() {
@@ -191,8 +197,8 @@ impl Csr {
     }
 }
 
-/// Computes `indptr` from the ascending row numbers of the entries. Too many rows are an error: a dense tensor of width 0
-/// may declare any number.
+/// Computes `indptr` from the row number of each entry, in ascending order. An `indptr` that does not fit into memory
+/// is an error: a dense tensor of width 0 may have any number of rows.
 fn pointers(row_of: &[usize], rows: usize) -> Result<Vec<i64>> {
     let mut indptr = Vec::new();
     indptr.try_reserve_exact(rows.saturating_add(1)).map_err(|_| {

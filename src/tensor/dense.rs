@@ -14,10 +14,10 @@ use super::dtype::sealed::Sealed;
 use super::dtype::{DType, Element, Number};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// A dense tensor of any dtype and rank. The first dimension counts the rows.
+/// A dense tensor of any dtype and rank. The first dimension is the number of rows.
 ///
-/// The numbers are in standard layout, so that they can be read as one slice; arrays of another layout are copied on
-/// creation.
+/// The numbers are in standard layout, so that all numbers can be borrowed as one slice. Arrays of another layout are
+/// copied when a tensor is made of them.
 ///
 /// ```
 /// use ndarray::array;
@@ -45,7 +45,7 @@ pub(crate) enum Data {
     BF16(ArrayD<bf16>),
 }
 
-/// Evaluates an expression for the dtype: `$array` is the typed array.
+/// Evaluates `$body` for the dtype of `$data`, with `$array` as the typed array.
 macro_rules! each {
     ($data:expr, $array:ident => $body:expr) => {
         match $data {
@@ -62,7 +62,7 @@ macro_rules! each {
     };
 }
 
-/// Evaluates an expression for the dtype: `$t` is the Rust type.
+/// Evaluates `$body` for a dtype, with `$t` as the Rust type of the dtype.
 macro_rules! for_dtype {
     ($dtype:expr, $t:ident => $body:expr) => {{
         macro_rules! arm {
@@ -86,10 +86,10 @@ macro_rules! for_dtype {
 }
 
 impl Dense {
-    /// A tensor of shape `shape` from its numbers in row-major order.
+    /// Makes a tensor of shape `shape` of its numbers in row-major order.
     ///
     /// # Errors
-    /// If the product of the extents is not the number of numbers, or the shape is too large for memory.
+    /// Fails if the length of `numbers` is not the product of the extents, or if the shape is too large for memory.
     #[track_caller]
     pub fn from_vec<T: Element>(shape: &[usize], numbers: Vec<T>) -> Result<Self> {
         let (given, places) = (numbers.len(), size(shape, T::DTYPE).at_caller()?);
@@ -102,10 +102,10 @@ impl Dense {
         }
     }
 
-    /// A tensor of zeros (`false` for bool).
+    /// Makes a tensor of zeros; a zero of bool is `false`.
     ///
     /// # Errors
-    /// A shape too large for memory; the process never aborts.
+    /// Fails if the shape is too large for memory; the process is not aborted.
     #[track_caller]
     pub fn zeros(dtype: DType, shape: &[usize]) -> Result<Self> {
         let n = size(shape, dtype).at_caller()?;
@@ -127,71 +127,72 @@ impl Dense {
         }
     }
 
-    /// The shape: the extent of each dimension, the number of rows first. Empty for a single number.
+    /// The shape: the extent of each dimension. The first extent is the number of rows; the shape of a single number is
+    /// empty.
     pub fn shape(&self) -> &[usize] {
         each!(&self.0, array => array.shape())
     }
 
-    /// The first extent; 1 for a single number without dimensions.
+    /// The number of rows: the first extent; 1 for a single number without dimensions.
     pub fn rows(&self) -> usize {
         self.shape().first().copied().unwrap_or(1)
     }
 
-    /// The number of numbers per row: the product of the other extents.
+    /// The width: the number of elements per row, which is the product of all extents but the first.
     pub fn width(&self) -> usize {
         self.shape().iter().skip(1).product()
     }
 
-    /// The number of numbers.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         each!(&self.0, array => array.len())
     }
 
-    /// Returns whether there are no numbers.
+    /// Returns whether the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Borrows the numbers as an array, to read them.
+    /// Borrows the numbers as an ndarray view.
     ///
     /// # Errors
-    /// If `T` is not the tensor's dtype.
+    /// Fails if `T` is not the Rust type of the tensor's dtype.
     #[track_caller]
     pub fn view<T: Element>(&self) -> Result<ArrayViewD<'_, T>> {
         self.typed().map(|array| array.view()).at_caller()
     }
 
-    /// Borrows the numbers as an array, to write them.
+    /// Borrows the numbers as a mutable ndarray view.
     ///
     /// # Errors
-    /// If `T` is not the tensor's dtype.
+    /// Fails if `T` is not the Rust type of the tensor's dtype.
     #[track_caller]
     pub fn view_mut<T: Element>(&mut self) -> Result<ArrayViewMutD<'_, T>> {
         self.typed_mut().map(|array| array.view_mut()).at_caller()
     }
 
-    /// Borrows the numbers in row-major order, to read them.
+    /// Borrows the numbers as a slice, in row-major order.
     ///
     /// # Errors
-    /// If `T` is not the tensor's dtype.
+    /// Fails if `T` is not the Rust type of the tensor's dtype.
     #[track_caller]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.typed().at_caller()?.as_slice().ok_or_else(layout).at_caller()
     }
 
-    /// Borrows the numbers in row-major order, to write them.
+    /// Borrows the numbers as a mutable slice, in row-major order.
     ///
     /// # Errors
-    /// If `T` is not the tensor's dtype.
+    /// Fails if `T` is not the Rust type of the tensor's dtype.
     #[track_caller]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         self.typed_mut().at_caller()?.as_slice_mut().ok_or_else(layout).at_caller()
     }
 
-    /// Converts to an array, without a copy.
+    /// Converts the tensor to an ndarray array, without a copy.
     ///
     /// # Errors
-    /// If `T` is not the tensor's dtype.
+    /// Fails if `T` is not the Rust type of the tensor's dtype.
     #[track_caller]
     pub fn into_array<T: Element>(self) -> Result<ArrayD<T>> {
         T::unwrap(self.0).map_err(|data| Self(data).wrong_dtype::<T>()).at_caller()
@@ -200,7 +201,7 @@ impl Dense {
     /// Reshapes the tensor, without a copy.
     ///
     /// # Errors
-    /// If the new shape has another number of numbers.
+    /// Fails if the product of the new extents is not the number of elements.
     #[track_caller]
     pub fn reshape(self, shape: &[usize]) -> Result<Self> {
         let places = size(shape, self.dtype()).at_caller()?;
@@ -211,16 +212,16 @@ impl Dense {
         each!(self.0, array => Ok(Self(Sealed::wrap(array.into_shape_with_order(shape).map_err(|_| layout())?))))
     }
 
-    /// Converts the numbers to another dtype: floats are rounded to the nearest, and a number beyond the range of an integer
-    /// becomes its nearest bound (not-a-number becomes 0). A bool is 0 or 1, and true for anything but 0.
+    /// Converts the numbers to another dtype. A narrower float is the nearest one. In an integer dtype, a number beyond
+    /// the range becomes the nearest bound, and NaN becomes 0. A bool becomes 0 or 1; any number but 0 becomes true.
     #[must_use]
     pub fn cast(&self, dtype: DType) -> Self {
         if dtype == self.dtype() {
             return self.clone();
         }
         let mut out = for_dtype!(dtype, T => Self(T::wrap(ArrayD::default(self.shape()))));
-        // Numbers are cast in pieces: each dtype has one loop that reads and one loop that writes, instead of a loop per
-        // pair of dtypes.
+        // Numbers are converted in pieces, with a `Number` in between. So each dtype needs one loop that reads and one
+        // loop that writes, instead of a loop for each pair of dtypes.
         let mut piece = [Number::Integer(0); 256];
         for start in (0..self.len()).step_by(piece.len()) {
             let numbers = &mut piece[..(self.len() - start).min(256)];
@@ -248,10 +249,11 @@ impl Dense {
         });
     }
 
-    /// Gathers the listed rows, in that order, with repeats.
+    /// Makes a tensor of the listed rows, in the listed order; a row may be listed repeatedly.
     ///
     /// # Errors
-    /// A row number that is not below [`Dense::rows`], a tensor without dimensions, or a result too large for memory.
+    /// Fails if a row number is not less than [`Dense::rows`], if the tensor has no dimensions, or if the result is too
+    /// large for memory.
     #[doc(alias = "take")]
     #[doc(alias = "index_select")]
     #[track_caller]
@@ -270,10 +272,10 @@ impl Dense {
         })
     }
 
-    /// Copies the rows in a range.
+    /// Slices the rows: copies the rows in a range.
     ///
     /// # Errors
-    /// A range that ends before it starts or beyond the last row, or a tensor without dimensions.
+    /// Fails for a range that ends before it starts or beyond the last row, or a tensor without dimensions.
     #[track_caller]
     pub fn slice_rows(&self, part: Range<usize>) -> Result<Self> {
         if part.start > part.end || part.end > self.rows() {
@@ -290,7 +292,7 @@ impl Dense {
     /// Concatenates the rows of tensors.
     ///
     /// # Errors
-    /// If `parts` is empty, or tensors differ in dtype or in any extent but the first.
+    /// Fails if `parts` is empty, or if tensors differ in dtype or in an extent other than the first.
     #[doc(alias = "concatenate")]
     #[track_caller]
     pub fn concat_rows(parts: &[&Dense]) -> Result<Self> {
@@ -317,7 +319,7 @@ impl Dense {
         })
     }
 
-    /// Finds the first float that satisfies a predicate, with its position in row-major order.
+    /// Finds the first float that satisfies a predicate; returns the position in row-major order, and the float.
     pub(crate) fn find_float(&self, so: fn(f64) -> bool) -> Option<(usize, f64)> {
         fn first<T: Copy + Into<f64>>(all: &ArrayD<T>, so: fn(f64) -> bool) -> Option<(usize, f64)> {
             for (place, &x) in all.as_slice()?.iter().enumerate() {
@@ -336,11 +338,11 @@ impl Dense {
         }
     }
 
-    /// Refuses a tensor with a number that is NaN or infinite.
+    /// Checks that no number of the tensor is NaN or infinite.
     ///
     /// # Errors
-    /// If there is such a number: the message has its index and its value. `what` is the name of the tensor in the
-    /// message.
+    /// Fails if a number is NaN or infinite. The message has the name of the tensor, `what`, and the index and the
+    /// value of the number.
     pub(crate) fn check_finite(&self, what: &str) -> Result<()> {
         let Some((mut place, number)) = self.find_float(|x| !x.is_finite()) else { return Ok(()) };
         let mut index = vec![0; self.shape().len()];
@@ -350,8 +352,8 @@ impl Dense {
         Err(Error::of(ErrorKind::NotFinite, what, "finite numbers", format!("{number} at {index:?}")))
     }
 
-    /// Returns whether dtype, shape and every bit are equal. Unlike with `==`, a not-a-number equals itself and 0 differs
-    /// from -0.
+    /// Returns whether dtype, shape and every bit of both tensors are equal. Unlike in `==`, NaN equals a NaN of equal
+    /// bits, and 0 differs from -0.
     pub fn bits_eq(&self, other: &Dense) -> bool {
         each!(&self.0, array => match alike(array, other) {
             Some((a, b)) => a.iter().zip(b).all(|(a, b)| a.bits() == b.bits()),
@@ -359,9 +361,9 @@ impl Dense {
         })
     }
 
-    /// Adds up each run of rows that are adjacent in `order` and equal by `same`, in the order of `order`. Returns one row
-    /// per run, and the number of each run's first row. 16-bit floats are added in `f32`, integers wrap around, bools are
-    /// or-ed.
+    /// Adds up runs of rows: `order` is the order of the rows, and a run is the longest part of `order` in which `same`
+    /// is true for neighbors. Returns the sum of each run as a row, and the number of each run's first row. 16-bit
+    /// floats are added in `f32`, integers wrap around, and the sum of bools is "or".
     pub(super) fn sum_runs(
         &self,
         order: &[usize],
@@ -387,8 +389,8 @@ impl Dense {
         Ok((sums, heads))
     }
 
-    /// Returns a tensor of zeros of shape `shape` into which row *i* of this tensor is written at row number `at[i]`,
-    /// counted in rows of this tensor's width.
+    /// Writes the rows of this tensor into a tensor of zeros of shape `shape`: row *i* becomes row `at[i]`, counted in
+    /// rows of the width of this tensor.
     pub(super) fn place(&self, at: &mut dyn Iterator<Item = usize>, shape: &[usize]) -> Result<Self> {
         let (mut out, w) = (Self::zeros(self.dtype(), shape)?, self.width());
         for_dtype!(self.dtype(), T => {
@@ -400,7 +402,7 @@ impl Dense {
         Ok(out)
     }
 
-    /// The row numbers of the rows in which at least one number is not 0.
+    /// Returns the numbers of the rows in which at least one number is not 0.
     pub(super) fn nonzero_rows(&self) -> Result<Vec<usize>> {
         let w = self.width();
         for_dtype!(self.dtype(), T => {
@@ -410,7 +412,7 @@ impl Dense {
         })
     }
 
-    /// This tensor's shape, with `rows` as its first extent.
+    /// Returns the shape of this tensor with the first extent `rows`; an error if the tensor has no dimensions.
     fn with_rows(&self, rows: usize) -> Result<Vec<usize>> {
         let mut shape = self.shape().to_vec();
         match shape.first_mut() {
@@ -434,8 +436,8 @@ impl Dense {
     }
 }
 
-/// The number of numbers of a shape; an error if memory cannot address their bytes. As in ndarray, extents of 0 are
-/// left out of this check.
+/// Returns the number of elements of a tensor of this shape; an error if `isize` cannot count the bytes. As in ndarray,
+/// this check ignores extents of 0.
 fn size(shape: &[usize], dtype: DType) -> Result<usize> {
     let nonzero = shape.iter().filter(|&&extent| extent != 0);
     let bytes = nonzero.copied().try_fold(dtype.size_of(), usize::checked_mul);
@@ -447,7 +449,7 @@ fn size(shape: &[usize], dtype: DType) -> Result<usize> {
     }
 }
 
-/// An empty vector with capacity `n`; an error instead of an abort if memory is short.
+/// Returns an empty vector with capacity `n`; if memory is short, an error instead of an abort.
 fn reserved<T>(n: usize) -> Result<Vec<T>> {
     let mut vector = Vec::new();
     vector
@@ -456,8 +458,8 @@ fn reserved<T>(n: usize) -> Result<Vec<T>> {
     Ok(vector)
 }
 
-/// A vector of zeros. For a large vector, a trial allocation comes first, so that too little memory is an error; the
-/// system then provides zeroed memory.
+/// Returns a vector of `n` zeros. A large vector is allocated once on trial, so that too little memory is an error.
+/// `vec!` then gets zeroed memory from the system.
 fn blank<T: Element>(n: usize) -> Result<Vec<T>> {
     if n >= 1 << 20 {
         drop(reserved::<T>(n)?);
@@ -469,7 +471,7 @@ fn layout() -> Error {
     Error::new("tensor", "standard layout", "strides")
 }
 
-/// The numbers of both tensors, if dtype and shape are equal; else `None`.
+/// Returns the numbers of both tensors if dtype and shape are equal; else `None`.
 fn alike<'a, T: Element>(a: &'a ArrayD<T>, b: &'a Dense) -> Option<(&'a [T], &'a [T])> {
     let b = T::get(&b.0).filter(|b| a.shape() == b.shape())?;
     a.as_slice().zip(b.as_slice())

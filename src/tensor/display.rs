@@ -1,4 +1,5 @@
-//! Display of tensors: a sparse tensor shows its properties, and a few of its entries however many it has.
+//! Display of tensors. A sparse tensor shows its storage, dtype and shape, the number of entries, and at most thirteen
+//! entries.
 
 use std::fmt;
 
@@ -6,12 +7,12 @@ use ndarray::ArrayD;
 
 use super::{Coo, Csr, DType, Dense, SelectedRows, with_element};
 
-/// The number of entries that are shown at the start of a list, and again at its end.
+/// Of a long list, the first 8 and the last 4 entries are shown.
 const FIRST: usize = 8;
 const LAST: usize = 4;
 
-/// The shown positions of a list: all positions, or the first and the last positions, with `None` for the omitted
-/// positions between them.
+/// Iterates over the positions of a list that are shown: all positions, or the first and the last positions, with
+/// `None` in place of the omitted positions in between.
 fn shown(len: usize) -> impl Iterator<Item = Option<usize>> {
     let all = len <= FIRST + LAST + 1;
     let head = if all { len } else { FIRST };
@@ -19,7 +20,7 @@ fn shown(len: usize) -> impl Iterator<Item = Option<usize>> {
     (0..head).map(Some).chain((!all).then_some(None)).chain(tail.map(Some))
 }
 
-/// A list of any length, of which the first and last numbers are shown.
+/// A list of numbers, which shows only the first and the last numbers if the list is long.
 struct Short<'a>(&'a [i64]);
 
 impl fmt::Debug for Short<'_> {
@@ -35,7 +36,7 @@ impl fmt::Debug for Short<'_> {
     }
 }
 
-/// A number of any dtype, so that one function shows arrays of all dtypes.
+/// A number of any dtype. With this type, one function can show arrays of all dtypes.
 struct ShownNumber<'a>(&'a dyn Show);
 
 trait Show: fmt::Debug + fmt::Display {}
@@ -54,7 +55,7 @@ impl fmt::Display for ShownNumber<'_> {
     }
 }
 
-/// The numbers of a dense tensor.
+/// Returns the numbers of a dense tensor as an array, for display.
 fn array(dense: &Dense) -> Result<ArrayD<ShownNumber<'_>>, fmt::Error> {
     let mut numbers: Vec<ShownNumber<'_>> = Vec::with_capacity(dense.len());
     with_element!(dense.dtype(), T => {
@@ -78,7 +79,7 @@ impl fmt::Debug for Dense {
     }
 }
 
-/// Shows the dtype, then the numbers.
+/// A dense tensor that shows its dtype, then its numbers.
 struct Typed<'a>(&'a Dense);
 
 impl fmt::Debug for Typed<'_> {
@@ -87,7 +88,7 @@ impl fmt::Debug for Typed<'_> {
     }
 }
 
-/// A number of a tensor.
+/// Formats the number at position `at` of a list of values.
 fn number(values: &Dense, at: usize) -> String {
     with_element!(values.dtype(), T => values.as_slice::<T>().map(|all| show(&all[at])).unwrap_or_default())
 }
@@ -120,7 +121,7 @@ fn percent(number: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Writes a line for each shown entry, and one for the omitted entries.
+/// Writes a line for each shown entry, and a line with the number of omitted entries.
 fn lines(
     f: &mut fmt::Formatter<'_>,
     stored: usize,
@@ -136,7 +137,7 @@ fn lines(
     Ok(())
 }
 
-/// Shows the properties, and the first and last entries as `(row, column) value`.
+/// Shows dtype, shape and number of entries, then the first and the last entries as `(row, column) value`.
 ///
 /// ```
 /// use unpadded::tensor::Csr;
@@ -167,7 +168,7 @@ impl fmt::Debug for Csr {
     }
 }
 
-/// Shows the properties, and the first and last entries as `(coordinates) value`.
+/// Shows dtype, shape and number of entries, then the first and the last entries as `(coordinates) value`.
 ///
 /// ```
 /// use unpadded::tensor::Coo;
@@ -198,7 +199,8 @@ impl fmt::Debug for Coo {
     }
 }
 
-/// Shows the properties, and the first and last stored rows as `row: numbers`, each with its first and last numbers.
+/// Shows dtype, shape and number of stored rows, then the first and the last stored rows as `row: numbers`. Of a long
+/// row, only the first and the last numbers are shown.
 ///
 /// ```
 /// use ndarray::array;

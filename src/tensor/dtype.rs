@@ -1,4 +1,4 @@
-//! The dtypes, and the trait that maps each dtype to its Rust type.
+//! The dtypes, and the trait of the Rust types that have a dtype.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use half::{bf16, f16};
 
 use crate::tensor::named::{named, stored_by_name};
 
-/// The type of a tensor's numbers.
+/// The type of the numbers of a tensor.
 ///
 /// ```
 /// use unpadded::DType;
@@ -21,17 +21,17 @@ pub enum DType {
     F32,
     /// 64-bit float.
     F64,
-    /// 8-bit signed integer: stored, but no operator computes with it.
+    /// 8-bit signed integer. Tensors can store this dtype, but no operator computes with it.
     I8,
     /// 16-bit signed integer.
     I16,
     /// 32-bit signed integer.
     I32,
-    /// 64-bit signed integer: ids and row numbers.
+    /// 64-bit signed integer, the dtype of ids and row numbers.
     I64,
     /// True or false.
     Bool,
-    /// 16-bit float of IEEE 754: 5 bits of exponent.
+    /// 16-bit float of IEEE 754, with 5 bits of exponent.
     F16,
     /// 16-bit float with the exponent of an `f32`.
     BF16,
@@ -63,19 +63,20 @@ impl DType {
         }
     }
 
-    /// Returns whether this is a float type: only tensors of floats can have a gradient.
+    /// Returns whether this dtype is a float type. Only tensors of floats can have a gradient.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::BF16)
     }
 }
 
-/// A Rust type that a tensor can hold. Only the types of [`DType`] implement it.
+/// A Rust type of numbers that a tensor can store. Only the Rust types of the [`DType`]s implement this trait.
 pub trait Element: sealed::Sealed + Copy + Send + Sync + Default + fmt::Debug + PartialEq + 'static {
-    /// The dtype of this type's tensors.
+    /// The dtype of tensors with numbers of this type.
     const DTYPE: DType;
 }
 
-/// A number during conversion from one dtype to another. Every dtype fits into one of the two variants without loss.
+/// A number in between, while it is converted from one dtype to another. One of the two variants represents any number
+/// of any dtype without loss.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 pub(crate) enum Number {
     Integer(i64),
@@ -88,10 +89,10 @@ pub(crate) mod sealed {
     use super::Number;
     use crate::tensor::dense::Data;
 
-    /// The private operations of an element that the storages need.
+    /// The operations on numbers that the storages need, and that are not public.
     #[allow(unreachable_pub, private_interfaces)]
     pub trait Sealed: Sized {
-        /// The type of a partial sum: `f32` for the 16-bit floats, else the type itself.
+        /// The type of partial sums: `f32` for 16-bit floats, else the type itself.
         #[doc(hidden)]
         type Sum: Copy;
         #[doc(hidden)]
@@ -259,7 +260,7 @@ element!(
     bool,
     (|x: bool| x),
     (|a: bool, b: bool| a | b),
-    // Of 0 and 1, anything but 0 is true.
+    // The difference of two bools is true if it is not 0, which is the case if the bools differ.
     (|a: bool, b: bool| a != b),
     (|a: bool, b: bool| a & b),
     (|x: bool| x),

@@ -1,11 +1,12 @@
-//! Merges two ascending lists of keys, to find the entries of two sparse tensors that have the same position.
+//! Merges two ascending lists of positions, to find the entries of two sparse tensors that have one position.
 
 use std::cmp::Ordering;
 
 use super::dense::Pair;
 
-/// Pairs the entries of two ascending lists without repeats, of the given lengths. `order` compares an entry of the
-/// first list with an entry of the second, both by number.
+/// Pairs equal entries of two lists, which must be in ascending order without repeats. `lengths` has the lengths of the
+/// lists. `order(i, j)` compares entry *i* of the first list with entry *j* of the second list. An entry without an
+/// equal entry in the other list is a pair by itself.
 pub(super) fn union(lengths: [usize; 2], order: impl Fn(usize, usize) -> Ordering) -> Vec<Pair> {
     let [left, right] = lengths;
     let (mut a, mut b) = (0, 0);

@@ -1,8 +1,9 @@
-//! The values of variables: numbers in one of four storages, with the offsets of their rows.
+//! Tensors, which are stored in one of four storages, and variables: a variable is a tensor with the nested offsets of
+//! its sequences.
 //!
 //! [`Dense`] is an ndarray array of one of the [`DType`]s; [`SelectedRows`], [`Csr`] and [`Coo`] are sparse and hold
-//! their numbers in a [`Dense`]. [`Storage`] is any of the four, and a [`Variable`] is a storage with the
-//! [`Lod`](crate::Lod) of its rows.
+//! their numbers in a [`Dense`]. [`Storage`] is an enum of these four storages; a [`Variable`] is a [`Storage`] with
+//! the [`Lod`](crate::Lod) of its rows.
 
 mod convert;
 mod coo;

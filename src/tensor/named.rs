@@ -1,9 +1,10 @@
-//! Enums that are serialized by the names of their variants, so that a new variant or another order changes no file.
+//! Macros for enums that are serialized by the name of a variant. New variants, or another order of variants, thus
+//! leave files readable.
 //!
-//! With serde's derive, the format decides whether the name or the position of a variant is written, and bincode writes
+//! Serde's derive leaves the choice between the name and the position of a variant to the format, and bincode writes
 //! the position.
 
-/// Implements serialization of a type by its `name()` and its `FromStr`.
+/// Implements the serialization of an enum by the functions `name()` and `from_str` of the enum.
 macro_rules! stored_by_name {
     ($type:ty) => {
         impl serde::Serialize for $type {
@@ -23,14 +24,14 @@ macro_rules! stored_by_name {
     };
 }
 
-/// Implements the list `ALL`, `name()`, `Display` and `FromStr` for a type.
+/// Implements the list `ALL`, `name()`, `Display` and `FromStr` for an enum.
 macro_rules! named {
     ($type:ty, $what:literal, $($variant:ident = $name:literal),+ $(,)?) => {
         impl $type {
             /// All variants.
             pub const ALL: [$type; [$($name),+].len()] = [$(<$type>::$variant),+];
 
-            /// The name in listings and files.
+            /// The name of this variant in listings and files.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(<$type>::$variant => $name,)+

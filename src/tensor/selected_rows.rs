@@ -1,4 +1,5 @@
-//! Row-sparse tensors: some rows of a tall table, such as the gradient of an embedding.
+//! Selected rows: a storage for tensors that store only some rows of a tall table, such as the gradient of an
+//! embedding.
 
 mod arithmetic;
 mod rows;
@@ -8,11 +9,11 @@ use std::borrow::Cow;
 use super::{DType, Dense};
 use crate::error::{AtCaller, Error, Result};
 
-/// Selected rows of a table of `height` rows. Rows may be listed in any order and repeatedly: a row of the dense tensor
-/// is the SUM of all stored rows with its number.
+/// Some rows of a table of `height` rows; all other rows are 0. The stored rows may be in any order. If several stored
+/// rows have one row number, this row of the table is their SUM.
 ///
-/// Call [`merge`](SelectedRows::merge) before a norm or a non-linear update of [`value`](SelectedRows::value): both are
-/// wrong on unmerged rows.
+/// Call [`merge`](SelectedRows::merge) before you compute a norm or a non-linear function of
+/// [`value`](SelectedRows::value): the result is wrong if row numbers are repeated.
 ///
 /// ```
 /// use ndarray::array;
@@ -33,10 +34,11 @@ pub struct SelectedRows {
 }
 
 impl SelectedRows {
-    /// Selected rows from the row numbers and their values, of shape `[rows.len(), …]`.
+    /// Makes selected rows of the row numbers and the stored rows; `value` has shape `[rows.len(), …]`.
     ///
     /// # Errors
-    /// If `value` does not have exactly one row per row number, or a row number is negative or not below `height`.
+    /// Fails if `value` does not have exactly one row per row number, or if a row number is negative or not less than
+    /// `height`.
     #[track_caller]
     pub fn new(height: usize, rows: Vec<i64>, value: impl Into<Dense>) -> Result<Self> {
         let value = value.into();
@@ -61,7 +63,7 @@ impl SelectedRows {
     /// Converts a dense tensor: stores the rows in which at least one number is not 0.
     ///
     /// # Errors
-    /// If the tensor has no dimension.
+    /// Fails if the tensor has no dimension.
     #[track_caller]
     pub fn from_dense(dense: &Dense) -> Result<Self> {
         if dense.shape().is_empty() {
@@ -77,41 +79,42 @@ impl SelectedRows {
         self.value.dtype()
     }
 
-    /// The shape of the table as a dense tensor: the height, then the extents of a row.
+    /// The shape of the table: the height, then the extents of a row.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The number of rows of the table.
+    /// The height: the number of rows of the table, stored or not.
     pub fn height(&self) -> usize {
         self.shape[0]
     }
 
-    /// The row numbers, in the order of the values.
+    /// The row number of each stored row.
     pub fn row_ids(&self) -> &[i64] {
         &self.rows
     }
 
-    /// The values: one row for each row number.
+    /// The stored rows: one row for each row number.
     pub fn value(&self) -> &Dense {
         &self.value
     }
 
-    /// Takes the table apart: the row numbers and the values.
+    /// Returns the parts of the table: the row numbers and the stored rows.
     pub fn into_parts(self) -> (Vec<i64>, Dense) {
         (self.rows, self.value)
     }
 
-    /// Returns whether the row numbers ascend without repeats.
+    /// Returns whether the rows are merged: the row numbers are in ascending order, and no row number is repeated.
     pub fn is_merged(&self) -> bool {
         self.rows.windows(2).all(|pair| pair[0] < pair[1])
     }
 
-    /// Merges repeated rows and sorts the row numbers. Repeated rows are added in the order in which they are listed: 16-bit
-    /// floats in `f32`, integers wrapping around, bools or-ed. Merged rows are returned unchanged.
+    /// Sorts the stored rows by row number, and adds up rows with one row number, in stored order. 16-bit floats are
+    /// added in `f32`, integers wrap around, and the sum of bools is "or". If the rows are merged already, nothing
+    /// changes.
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[doc(alias = "coalesce")]
     #[track_caller]
     pub fn merge(self) -> Result<Self> {
@@ -124,7 +127,7 @@ impl SelectedRows {
         Ok(Self { rows: heads.into_iter().map(|place| self.rows[place]).collect(), value, shape: self.shape })
     }
 
-    /// The merged rows, borrowed if they are merged already.
+    /// Returns the merged form of the table, borrowed if the rows are merged already.
     #[track_caller]
     pub(super) fn merged(&self) -> Result<Cow<'_, Self>> {
         if self.is_merged() {
@@ -133,10 +136,10 @@ impl SelectedRows {
         self.clone().merge().map(Cow::Owned)
     }
 
-    /// Converts to a dense tensor of shape `[height, …]`.
+    /// Converts the table to a dense tensor of shape `[height, …]`.
     ///
     /// # Errors
-    /// If the table does not fit into memory.
+    /// Fails if the table does not fit into memory.
     #[track_caller]
     pub fn densify(&self) -> Result<Dense> {
         if !self.is_merged() {
@@ -179,7 +182,7 @@ mod tests {
 
     #[test]
     fn duplicates_are_added_in_their_order() {
-        // Added in any other order, the small number is lost.
+        // If 1 is added before the large numbers cancel, it is lost in rounding.
         let value = Array1::from(vec![1e20f64, -1e20, 1.0]);
         let merged = SelectedRows::new(1, vec![0; 3], value).unwrap().merge().unwrap();
         assert_eq!(merged.value().as_slice::<f64>().unwrap(), [1.0]);

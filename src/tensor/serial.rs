@@ -1,5 +1,5 @@
-//! Serialization of sparse tensors, storages and variables by their parts; parts that are read pass the checks of the
-//! constructors.
+//! Serialization of sparse tensors, storages and variables. The parts of a value are written one by one; the
+//! constructor checks the parts that are read.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::{Coo, Csr, Dense, SelectedRows, Storage, StorageKind, Variable};
 use crate::lod::Lod;
 
-/// A matrix is written as a tuple of shape, `indptr`, `indices` and values.
+/// A csr matrix is written as a tuple of shape, `indptr`, `indices` and values.
 impl Serialize for Csr {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         (self.shape(), self.indptr(), self.indices(), self.values()).serialize(serializer)
@@ -29,7 +29,7 @@ impl<'de> Deserialize<'de> for Csr {
     }
 }
 
-/// A tensor is written as a tuple of shape, coordinates entry by entry, and values.
+/// A coo tensor is written as a tuple of shape, coordinates of each entry, and values.
 impl Serialize for Coo {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let coordinates: Vec<i64> = self.coordinates().iter().copied().collect();
@@ -37,7 +37,7 @@ impl Serialize for Coo {
     }
 }
 
-/// The read parts pass the checks of [`Coo::new`].
+/// [`Coo::new`] checks the parts that were read.
 impl<'de> Deserialize<'de> for Coo {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (shape, coordinates, values): (Vec<usize>, Vec<i64>, Dense) =
@@ -56,7 +56,7 @@ impl Serialize for SelectedRows {
     }
 }
 
-/// The read parts pass the checks of [`SelectedRows::new`].
+/// [`SelectedRows::new`] checks the parts that were read.
 impl<'de> Deserialize<'de> for SelectedRows {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (height, rows, value): (usize, Vec<i64>, Dense) = Deserialize::deserialize(deserializer)?;
@@ -64,7 +64,8 @@ impl<'de> Deserialize<'de> for SelectedRows {
     }
 }
 
-/// A storage is written as a tuple of its kind's name and the tensor, so no file depends on the order of the variants.
+/// A storage is written as a tuple of the name of its kind and the tensor. Files thus do not depend on the order of the
+/// enum's variants.
 impl Serialize for Storage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut parts = serializer.serialize_tuple(2)?;
@@ -114,7 +115,7 @@ impl Serialize for Variable {
     }
 }
 
-/// The read parts pass the checks of [`Variable::new`].
+/// [`Variable::new`] checks the parts that were read.
 impl<'de> Deserialize<'de> for Variable {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (storage, lod): (Storage, Option<Lod>) = Deserialize::deserialize(deserializer)?;

@@ -1,4 +1,4 @@
-//! The four storages of a tensor, as a closed enum: a `match` that omits a storage does not compile.
+//! The four storages of a tensor, as an enum. The enum is exhaustive: a `match` that omits a storage does not compile.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,28 +23,28 @@ use crate::error::{AtCaller, Error, Result};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Storage {
-    /// Dense: every number.
+    /// A dense tensor, which stores every number.
     Dense(Dense),
-    /// Some rows of a table; repeated rows add up.
+    /// Selected rows: some rows of a table; the sum counts if rows are repeated.
     SelectedRows(SelectedRows),
-    /// A sparse matrix by rows.
+    /// Csr: a sparse matrix that is stored by rows.
     Csr(Csr),
-    /// A sparse tensor by coordinates.
+    /// Coo: a sparse tensor that is stored by coordinates.
     Coo(Coo),
 }
 
-/// The kind of a storage.
+/// The kind of a storage, without the tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum StorageKind {
     /// Every number.
     #[default]
     Dense,
-    /// Some rows of a table.
+    /// Selected rows: some rows of a table.
     SelectedRows,
-    /// A sparse matrix by rows.
+    /// Csr: a sparse matrix that is stored by rows.
     Csr,
-    /// A sparse tensor by coordinates.
+    /// Coo: a sparse tensor that is stored by coordinates.
     Coo,
 }
 
@@ -72,7 +72,7 @@ impl Storage {
         }
     }
 
-    /// The shape of the dense tensor.
+    /// The shape of the tensor, as if it were dense.
     pub fn shape(&self) -> &[usize] {
         match self {
             Self::Dense(x) => x.shape(),
@@ -82,15 +82,16 @@ impl Storage {
         }
     }
 
-    /// The first extent of the shape, which is the height of selected rows; 1 for a single number without dimensions.
+    /// The first extent of the shape; for selected rows, this is the height. The result is 1 for a single number
+    /// without dimensions.
     pub fn rows(&self) -> usize {
         self.shape().first().copied().unwrap_or(1)
     }
 
-    /// This tensor as a dense tensor, borrowed if it is dense already.
+    /// Returns the tensor as a dense tensor, borrowed if the tensor is dense already.
     ///
     /// # Errors
-    /// If the dense tensor does not fit into memory.
+    /// Fails if the dense tensor does not fit into memory.
     #[track_caller]
     pub fn to_dense(&self) -> Result<Cow<'_, Dense>> {
         match self {
@@ -101,10 +102,10 @@ impl Storage {
         }
     }
 
-    /// Converts to a dense tensor, without a copy if it is dense already.
+    /// Converts the tensor to a dense tensor, without a copy if it is dense already.
     ///
     /// # Errors
-    /// If the dense tensor does not fit into memory.
+    /// Fails if the dense tensor does not fit into memory.
     #[track_caller]
     pub fn into_dense(self) -> Result<Dense> {
         match self {
@@ -113,7 +114,7 @@ impl Storage {
         }
     }
 
-    /// Converts to another storage; a tensor in that storage is returned unchanged.
+    /// Converts the tensor to the storage `kind`; a tensor that has this storage already is returned unchanged.
     ///
     /// ```
     /// use ndarray::array;
@@ -126,8 +127,8 @@ impl Storage {
     /// ```
     ///
     /// # Errors
-    /// A rank that the storage does not support (csr has two dimensions, the other sparse storages at least one), or a result
-    /// that does not fit into memory.
+    /// Fails if the storage does not support the rank of the tensor, or if the result does not fit into memory. Csr
+    /// supports only two dimensions; coo and selected rows need at least one dimension.
     #[track_caller]
     pub fn convert(self, kind: StorageKind) -> Result<Self> {
         match kind {
@@ -138,10 +139,10 @@ impl Storage {
         }
     }
 
-    /// The tensor as csr, borrowed if it is csr already.
+    /// Returns the tensor as csr, borrowed if the tensor is csr already.
     ///
     /// # Errors
-    /// Another rank than 2, or more rows than memory has room to count.
+    /// Fails if the rank of the tensor is not 2, or if the row offsets of the result do not fit into memory.
     #[track_caller]
     pub fn to_csr(&self) -> Result<Cow<'_, Csr>> {
         match self {
@@ -152,10 +153,10 @@ impl Storage {
         }
     }
 
-    /// The tensor as coo, borrowed if it is coo already.
+    /// Returns the tensor as coo, borrowed if the tensor is coo already.
     ///
     /// # Errors
-    /// A number without dimensions.
+    /// Fails if the tensor has no dimensions.
     #[track_caller]
     pub fn to_coo(&self) -> Result<Cow<'_, Coo>> {
         match self {
@@ -166,10 +167,10 @@ impl Storage {
         }
     }
 
-    /// The tensor as selected rows, borrowed if it is selected rows already.
+    /// Returns the tensor as selected rows, borrowed if the tensor has this storage already.
     ///
     /// # Errors
-    /// A number without dimensions, or rows that do not fit into memory.
+    /// Fails if the tensor has no dimensions, or if the stored rows do not fit into memory.
     #[track_caller]
     pub fn to_selected_rows(&self) -> Result<Cow<'_, SelectedRows>> {
         match self {
@@ -183,8 +184,8 @@ impl Storage {
     /// Copies the rows in a range; the result has the same storage.
     ///
     /// # Errors
-    /// A range that ends before it starts or beyond the last row, a tensor without dimensions, or selected rows: they are
-    /// rows of a table, not of a batch.
+    /// Fails if the range ends before it starts or beyond the last row, or if the tensor has no dimensions. Also fails
+    /// for selected rows, which are rows of a table and not of a batch.
     #[track_caller]
     pub fn slice_rows(&self, part: Range<usize>) -> Result<Self> {
         match self {
@@ -195,10 +196,11 @@ impl Storage {
         }
     }
 
-    /// Concatenates the rows of tensors in one storage.
+    /// Concatenates the rows of tensors that have one storage.
     ///
     /// # Errors
-    /// If `parts` is empty; if tensors differ in storage, in dtype or in the shape of a row; if they are selected rows.
+    /// Fails if `parts` is empty, or if tensors differ in storage, in dtype or in the shape of a row. Also fails for
+    /// selected rows.
     #[track_caller]
     pub fn concat_rows(parts: &[&Storage]) -> Result<Self> {
         let Some(first) = parts.first() else {
@@ -212,10 +214,10 @@ impl Storage {
         }
     }
 
-    /// The dense tensor.
+    /// Borrows the dense tensor.
     ///
     /// # Errors
-    /// If the tensor is not dense: no conversion is tried.
+    /// Fails if the tensor is not dense; the tensor is not converted.
     #[track_caller]
     pub fn as_dense(&self) -> Result<&Dense> {
         match self {
@@ -234,18 +236,18 @@ impl Storage {
         }
     }
 
-    /// Refuses a number that is NaN or infinite; `what` is the name of the tensor.
+    /// Checks that no stored number is NaN or infinite; `what` is the name of the tensor in the message.
     ///
     /// # Errors
-    /// If there is such a number: the message has its index among the stored numbers, and its value.
+    /// Fails if a stored number is NaN or infinite. The message has the index and the value of the number.
     pub(crate) fn check_finite(&self, what: &str) -> Result<()> {
         self.numbers().check_finite(what)
     }
 
-    /// The dense tensor, by a mutable reference.
+    /// Borrows the dense tensor mutably.
     ///
     /// # Errors
-    /// If the tensor is not dense: no conversion is tried.
+    /// Fails if the tensor is not dense; the tensor is not converted.
     #[track_caller]
     pub fn as_dense_mut(&mut self) -> Result<&mut Dense> {
         let kind = self.kind();
@@ -255,10 +257,10 @@ impl Storage {
         }
     }
 
-    /// The selected rows.
+    /// Borrows the selected rows.
     ///
     /// # Errors
-    /// If the tensor has another storage: no conversion is tried.
+    /// Fails if the tensor has another storage; the tensor is not converted.
     #[track_caller]
     pub fn as_selected_rows(&self) -> Result<&SelectedRows> {
         match self {
@@ -267,10 +269,10 @@ impl Storage {
         }
     }
 
-    /// The sparse matrix by rows.
+    /// Borrows the csr matrix.
     ///
     /// # Errors
-    /// If the tensor has another storage: no conversion is tried.
+    /// Fails if the tensor has another storage; the tensor is not converted.
     #[track_caller]
     pub fn as_csr(&self) -> Result<&Csr> {
         match self {
@@ -279,10 +281,10 @@ impl Storage {
         }
     }
 
-    /// The sparse tensor by coordinates.
+    /// Borrows the coo tensor.
     ///
     /// # Errors
-    /// If the tensor has another storage: no conversion is tried.
+    /// Fails if the tensor has another storage; the tensor is not converted.
     #[track_caller]
     pub fn as_coo(&self) -> Result<&Coo> {
         match self {
@@ -292,7 +294,7 @@ impl Storage {
     }
 }
 
-/// Applies `one`, such as [`Storage::as_csr`], to each tensor.
+/// Applies a function such as [`Storage::as_csr`] to each tensor.
 fn each<'a, T>(parts: &[&'a Storage], one: fn(&'a Storage) -> Result<&'a T>) -> Result<Vec<&'a T>> {
     parts.iter().map(|part| one(part)).collect()
 }

@@ -1,4 +1,4 @@
-//! Variables: a tensor with the offsets of its rows is the value that operators read and write.
+//! Variables, the values that operators read and write: a variable is a tensor with the LoD of its rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use super::{DType, Dense, Element, Storage};
 use crate::error::{AtCaller, Error, Result};
 use crate::lod::Lod;
 
-/// A tensor and, if its rows are grouped into sequences, their [`Lod`].
+/// A tensor and, if the rows of the tensor are grouped into sequences, the [`Lod`] of the rows.
 ///
-/// The rows always fit the LoD: this is checked on creation.
+/// The constructors check that the tensor has as many rows as the LoD.
 ///
 /// ```
 /// use unpadded::Variable;
@@ -29,10 +29,10 @@ pub struct Variable {
 }
 
 impl Variable {
-    /// A variable from a tensor and the offsets of its rows.
+    /// Makes a variable of a tensor and the LoD of its rows (`None` if the rows are not grouped into sequences).
     ///
     /// # Errors
-    /// If the last offset of the LoD is not the tensor's number of rows.
+    /// Fails if the last offset of the LoD is not the tensor's number of rows.
     #[track_caller]
     pub fn new(storage: impl Into<Storage>, lod: Option<Arc<Lod>>) -> Result<Self> {
         let storage = storage.into();
@@ -42,12 +42,12 @@ impl Variable {
         Ok(Self { storage, lod })
     }
 
-    /// A dense tensor without LoD: an ndarray array, or a [`Dense`].
+    /// Makes a variable without LoD of a dense tensor: an ndarray array or a [`Dense`].
     pub fn dense(array: impl Into<Dense>) -> Self {
         Self { storage: Storage::Dense(array.into()), lod: None }
     }
 
-    /// A tensor of any storage whose rows are grouped into sequences: an ndarray array, a [`Dense`], or sparse rows.
+    /// Makes a variable whose rows are grouped into sequences, of an ndarray array or a tensor of any storage.
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -59,16 +59,17 @@ impl Variable {
     /// ```
     ///
     /// # Errors
-    /// If the last offset of the LoD is not the tensor's number of rows.
+    /// Fails if the last offset of the LoD is not the tensor's number of rows.
     #[track_caller]
     pub fn sequences(storage: impl Into<Storage>, lod: Arc<Lod>) -> Result<Self> {
         Self::new(storage, Some(lod))
     }
 
-    /// A ragged batch, such as the ids of sentences: a tensor of shape `[rows]` with one level.
+    /// Makes a ragged batch of sequences, such as the ids of sentences: a tensor of shape `[rows]` whose LoD has one
+    /// level.
     ///
     /// # Errors
-    /// If the lengths overflow, which is impossible for a batch in memory.
+    /// Fails if the sum of the lengths overflows, which is impossible for sequences in memory.
     #[doc(alias = "ragged")]
     #[track_caller]
     pub fn from_sequences<T: Element>(sequences: &[Vec<T>]) -> Result<Self> {
@@ -76,21 +77,22 @@ impl Variable {
         Self::flat(sequences.concat(), Lod::from_lengths1(&lengths)?).at_caller()
     }
 
-    /// A batch of one sequence, such as the ids of a text to predict for: a tensor of shape `[rows]` with one level, without
-    /// a copy.
+    /// Makes a batch of one sequence, such as the ids of a text to predict for, without a copy. The result is a tensor
+    /// of shape `[rows]` whose LoD has one level.
     ///
     /// # Errors
-    /// Never for a sequence that is in memory.
+    /// Never fails for a sequence in memory.
     #[track_caller]
     pub fn from_sequence<T: Element>(sequence: Vec<T>) -> Result<Self> {
         let lod = Lod::from_lengths1(&[sequence.len()])?;
         Self::flat(sequence, lod)
     }
 
-    /// A ragged batch of groups of sequences, such as documents of sentences: shape `[rows]` with two levels.
+    /// Makes a ragged batch of groups of sequences, such as documents of sentences: a tensor of shape `[rows]` whose
+    /// LoD has two levels.
     ///
     /// # Errors
-    /// If the lengths overflow, which is impossible for a batch in memory.
+    /// Fails if the sum of the lengths overflows, which is impossible for sequences in memory.
     #[track_caller]
     pub fn from_nested<T: Element>(groups: &[Vec<Vec<T>>]) -> Result<Self> {
         let outer = groups.iter().map(Vec::len).collect();
@@ -104,20 +106,21 @@ impl Variable {
         &self.storage
     }
 
-    /// The offsets of the rows; `None` if the rows are not grouped into sequences.
+    /// The LoD of the rows; `None` if the rows are not grouped into sequences.
     pub fn lod(&self) -> Option<&Arc<Lod>> {
         self.lod.as_ref()
     }
 
-    /// Takes the variable apart: the tensor, and the offsets of its rows (`None` without LoD).
+    /// Returns the parts of the variable: the tensor, and the LoD of the rows (`None` if the rows are not grouped into
+    /// sequences).
     pub fn into_parts(self) -> (Storage, Option<Arc<Lod>>) {
         (self.storage, self.lod)
     }
 
-    /// Replaces the offsets of the rows; `None` removes them.
+    /// Replaces the LoD of the rows; `None` removes the LoD.
     ///
     /// # Errors
-    /// If the last offset of the LoD is not the tensor's number of rows.
+    /// Fails if the last offset of the LoD is not the tensor's number of rows.
     #[doc(alias = "lod_reset")]
     #[track_caller]
     pub fn with_lod(self, lod: Option<Arc<Lod>>) -> Result<Self> {
@@ -129,54 +132,55 @@ impl Variable {
         self.storage.dtype()
     }
 
-    /// The shape of the dense tensor.
+    /// The shape of the tensor, as if it were dense.
     pub fn shape(&self) -> &[usize] {
         self.storage.shape()
     }
 
-    /// The first extent of the shape; 1 for a single number without dimensions.
+    /// The number of rows: the first extent of the shape; 1 for a single number without dimensions.
     pub fn rows(&self) -> usize {
         self.storage.rows()
     }
 
-    /// The batch size: the number of sequences of the top level; without LoD, the number of rows.
+    /// The batch size: the number of sequences of the top LoD level; without a LoD, the number of rows.
     pub fn batch_size(&self) -> usize {
         self.lod.as_ref().map_or_else(|| self.rows(), |lod| lod.sequences())
     }
 
-    /// Borrows the numbers in row-major order, to read them.
+    /// Borrows the numbers as a slice, in row-major order.
     ///
     /// # Errors
-    /// If the tensor is not dense, or `T` is not the tensor's dtype.
+    /// Fails if the tensor is not dense, or `T` is not the Rust type of the tensor's dtype.
     #[track_caller]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.storage.as_dense()?.as_slice()
     }
 
-    /// Borrows the numbers in row-major order, to write them.
+    /// Borrows the numbers as a mutable slice, in row-major order.
     ///
     /// # Errors
-    /// If the tensor is not dense, or `T` is not the tensor's dtype.
+    /// Fails if the tensor is not dense, or `T` is not the Rust type of the tensor's dtype.
     #[track_caller]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         self.storage.as_dense_mut()?.as_mut_slice()
     }
 
-    /// The array of a dense tensor, without a copy.
+    /// Converts a dense tensor to an ndarray array, without a copy.
     ///
     /// # Errors
-    /// If the tensor is not dense, or `T` is not the tensor's dtype.
+    /// Fails if the tensor is not dense, or `T` is not the Rust type of the tensor's dtype.
     #[track_caller]
     pub fn into_array<T: Element>(self) -> Result<ArrayD<T>> {
         self.storage.as_dense()?;
         self.storage.into_dense()?.into_array()
     }
 
-    /// The top sequences in a range, with their rows; without LoD, the rows in the range.
+    /// Slices a batch: returns the top-level sequences in a range, with their rows. Without a LoD, returns the rows in
+    /// the range.
     ///
     /// # Errors
-    /// A range that ends before it starts or beyond the last sequence, or selected rows, which are rows of a table and
-    /// not of a batch.
+    /// Fails if the range ends before it starts or beyond the last sequence. Also fails for selected rows, which are
+    /// rows of a table and not of a batch.
     #[track_caller]
     pub fn slice_sequences(&self, part: Range<usize>) -> Result<Self> {
         match &self.lod {
@@ -188,10 +192,12 @@ impl Variable {
         }
     }
 
-    /// The listed top sequences, in that order, with their rows; without LoD, the listed rows.
+    /// Returns the listed top-level sequences, in the listed order, with their rows. Without a LoD, returns the listed
+    /// rows.
     ///
     /// # Errors
-    /// A number that is not below the batch size, or selected rows, which are rows of a table and not of a batch.
+    /// Fails if a listed number is not less than the batch size. Also fails for selected rows, which are rows of a
+    /// table and not of a batch.
     #[track_caller]
     pub fn take_sequences(&self, sequences: &[usize]) -> Result<Self> {
         let (rows, lod) = match &self.lod {
@@ -207,11 +213,11 @@ impl Variable {
         Self::new(storage, lod)
     }
 
-    /// Concatenates batches: the rows, and the sequences of each level.
+    /// Concatenates batches: the rows of the tensors, and the sequences of each LoD level.
     ///
     /// # Errors
-    /// If `parts` is empty; if batches differ in storage, in dtype, in the shape of a row or in the number of levels; if
-    /// only some have a LoD; if they are selected rows.
+    /// Fails if `parts` is empty, or if only some of the batches have a LoD. Also fails if batches differ in storage,
+    /// in dtype, in the shape of a row or in the number of levels. Also fails for selected rows.
     #[doc(alias = "concat")]
     #[track_caller]
     pub fn merge(parts: &[Variable]) -> Result<Self> {

@@ -1,14 +1,14 @@
-//! Encoding of numbers in records, by bincode. No other file uses bincode.
+//! Encodes the numbers in records with the crate `bincode`. Only this file uses the crate.
 
 use bincode::config::{Configuration, Fixint, LittleEndian, standard};
 use bincode::{Decode, Encode};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Each number has the size of its type, little-endian.
+/// The encoding of a number has the size of its type, in little-endian order.
 const CONFIG: Configuration<LittleEndian, Fixint> = standard().with_fixed_int_encoding();
 
-/// Appends the bytes of a number to `out`.
+/// Appends the encoding of a number to `out`.
 pub(super) fn put_number<T: Encode>(number: T, out: &mut Vec<u8>) {
     // Writing to a vector never fails.
     let written = bincode::encode_into_std_write(number, out, CONFIG);
@@ -18,7 +18,7 @@ pub(super) fn put_number<T: Encode>(number: T, out: &mut Vec<u8>) {
 /// Decodes a number from its bytes.
 ///
 /// # Errors
-/// If bytes are missing or left over, or do not encode a `T`.
+/// Fails if bytes are missing or left over, or if the bytes do not encode a `T`.
 pub(super) fn number<T: Decode<()>>(bytes: &[u8]) -> Result<T> {
     let wrong = |got: String| Error::of(ErrorKind::Format, "stored number", "one in its own bytes", got);
     match bincode::decode_from_slice(bytes, CONFIG) {

@@ -1,4 +1,5 @@
-//! Records: the contents of the structured sections of files, field by field, so that a later release can add a field.
+//! Records: the encoding of the structured sections of files. A record is a list of numbered fields, so that a later
+//! release can add a field.
 //!
 //! ```text
 //! record  = field...        each field at most once
@@ -10,13 +11,13 @@
 //!           a map
 //! ```
 //!
-//! Readers skip fields with unknown numbers, which are from a later release. A missing field takes its default, if it has one.
-//! So a later release may add a field, if the default gives files without the field their old meaning; no field may change its
-//! type, and no number may be reused. Fields that have a value are written in the order of their numbers, so equal values are
-//! equal bytes.
+//! A reader skips fields with unknown numbers, which are from a later release. A field that is missing in a file gets
+//! its default; without a default, the missing field is an error. A later release may add a field with a default that
+//! keeps the meaning of old files. A later release must not change the type of a field or reuse a number. Fields are
+//! written in the order of their numbers, so equal values are encoded to equal bytes.
 //!
-//! No input is trusted: a length is checked against the remaining bytes of the enclosing value, memory is allocated as
-//! items arrive, and the nesting depth of values is bounded.
+//! A reader does not trust its input. Each length is checked against the remaining bytes of the enclosing value. Memory
+//! is allocated only for bytes that were read, and the nesting depth of values is limited.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -26,47 +27,47 @@ use std::str::FromStr;
 use super::encoding::{number, put_number};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Maximum nesting depth of values. A program has a depth of about ten; a literal in it adds twice the maximum depth of
-/// literals.
+/// Maximum nesting depth of values. The record of a program has a depth of about ten; a literal in the program adds up
+/// to twice the maximum depth of literals.
 const DEEPEST: u32 = 64;
 
-/// The number of bytes of a text that are read at once.
+/// Maximum number of bytes that are read at once into a growing buffer.
 const PIECE: usize = 1 << 16;
 
-/// A type that a field can store.
+/// A type of values that a field of a record can have.
 pub(crate) trait FieldType: Sized {
-    /// Appends the bytes that encode the value.
+    /// Appends the encoding of the value to `out`.
     fn put(&self, out: &mut Vec<u8>);
 
-    /// Decodes a value from all remaining bytes of a source.
+    /// Decodes a value, whose encoding is all remaining bytes of the source.
     ///
     /// # Errors
-    /// If the bytes do not encode a value of this type.
+    /// Fails if the bytes do not encode a value of this type.
     fn get(from: &mut Source<'_>) -> Result<Self>;
 
-    /// Appends the value as the field with this number.
+    /// Appends a field with this number and this value to `out`.
     fn put_field(&self, number: u8, out: &mut Vec<u8>) {
         out.push(number);
         put_item(self, out);
     }
 
-    /// The value of a field that a record lacks; `None` if the field is required.
+    /// The value of a field that is missing in a record; `None` if a missing field is an error.
     fn missing() -> Option<Self> {
         None
     }
 }
 
-/// Appends the length of a value's encoding, then the encoding.
+/// Appends the length of the encoding of a value to `out`, then the encoding.
 fn put_item<T: FieldType>(value: &T, out: &mut Vec<u8>) {
     behind_length(out, |out| value.put(out));
 }
 
-/// Appends the bytes that `put` appends, with their length before them.
+/// Appends a length to `out`, then the bytes of this length that `put` appends.
 fn behind_length(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     put(out);
-    // A body of more than 4 GiB is refused before it is written, so every length that is written fits into 32 bits.
+    // A value of more than 4 GiB gets a wrong length here. The callers refuse to write such large records.
     let length = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }
@@ -78,19 +79,19 @@ pub(crate) fn to_bytes<T: FieldType>(value: &T) -> Vec<u8> {
     out
 }
 
-/// Decodes a value that the bytes encode, without a rest.
+/// Decodes a value; bytes behind the value are an error.
 ///
 /// # Errors
-/// If the bytes do not encode a value of this type.
+/// Fails if the bytes do not encode a value of this type.
 pub(crate) fn from_bytes<T: FieldType>(mut bytes: &[u8]) -> Result<T> {
     let left = bytes.len() as u64;
     from_read(&mut bytes, left)
 }
 
-/// Decodes a value that the next `left` bytes of a reader encode.
+/// Decodes a value from the next `left` bytes of a reader.
 ///
 /// # Errors
-/// If the bytes do not encode a value of this type, or cannot be read.
+/// Fails if the bytes do not encode a value of this type, or cannot be read.
 pub(crate) fn from_read<T: FieldType>(input: &mut dyn Read, left: u64) -> Result<T> {
     let mut source = Source { input, left, depth: DEEPEST };
     let value = T::get(&mut source)?;
@@ -98,17 +99,17 @@ pub(crate) fn from_read<T: FieldType>(input: &mut dyn Read, left: u64) -> Result
     Ok(value)
 }
 
-/// The error for bytes that do not encode the expected value.
+/// Returns the error for bytes that do not encode the expected value.
 pub(crate) fn wrong(expected: impl Into<String>, got: impl Into<String>) -> Error {
     Error::of(ErrorKind::Format, "stored value", expected, got)
 }
 
-/// The bytes of a value, which are read on demand.
+/// The encoding of a value, which is read piece by piece from a reader.
 pub(crate) struct Source<'a> {
     input: &'a mut dyn Read,
-    /// Bytes of the value that are not read yet.
+    /// The number of bytes of the value that are not read yet.
     left: u64,
-    /// The remaining nesting depth.
+    /// The number of further nested values that are allowed.
     depth: u32,
 }
 
@@ -130,7 +131,7 @@ impl Source<'_> {
         Ok(bytes)
     }
 
-    /// Reads the remaining bytes. Memory is allocated as they arrive.
+    /// Reads the remaining bytes of the value; memory is allocated piece by piece.
     fn rest(&mut self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         while self.left > 0 {
@@ -141,7 +142,7 @@ impl Source<'_> {
         Ok(bytes)
     }
 
-    /// Bytes of the value that are not read yet.
+    /// The number of bytes of the value that are not read yet.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
@@ -157,8 +158,8 @@ impl Source<'_> {
         }
     }
 
-    /// Reads a length and decodes the value behind it: the value of a field, whose number was read before, or an item
-    /// of a list.
+    /// Reads the length of a value, then decodes the value. The value belongs to a field whose number was read before,
+    /// or is an item of a list.
     pub(crate) fn item<T: FieldType>(&mut self) -> Result<T> {
         let length = self.length()?;
         let Some(depth) = self.depth.checked_sub(1) else {
@@ -171,7 +172,7 @@ impl Source<'_> {
         Ok(value)
     }
 
-    /// Skips the value of a field whose number is unknown, because it is from a later release.
+    /// Skips the value of a field with an unknown number, which is from a later release.
     pub(crate) fn skip(&mut self) -> Result<()> {
         let mut left = self.length()?;
         let mut piece = [0; 256];
@@ -183,7 +184,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Reads a length and checks it against the remaining bytes.
+    /// Reads the length of a value; an error if fewer bytes remain in the enclosing value.
     fn length(&mut self) -> Result<u64> {
         let length = u64::from(u32::from_le_bytes(self.take()?));
         if length > self.left {
@@ -192,7 +193,8 @@ impl Source<'_> {
         Ok(length)
     }
 
-    /// Decodes the value of a field into `place`; `what` names the field in the error of a repeated field.
+    /// Decodes the value of a field into `place`. A field that occurs twice is an error; `what` is the name of the
+    /// field in the message.
     pub(crate) fn once<T: FieldType>(&mut self, place: &mut Option<T>, what: &str) -> Result<()> {
         match place.replace(self.item().map_err(|e| e.noted(format!("in {what}")))?) {
             None => Ok(()),
@@ -208,7 +210,7 @@ impl Source<'_> {
     }
 }
 
-/// The value of an enum variant without fields: no bytes.
+/// The value of an enum variant without fields, which is encoded as no bytes.
 impl FieldType for () {
     fn put(&self, _: &mut Vec<u8>) {}
 
@@ -280,7 +282,7 @@ impl<T: FieldType> FieldType for Box<T> {
     }
 }
 
-/// An optional field: `None` is not written, and a missing field is `None`.
+/// An optional field: the value `None` is not written, and a field that is missing in a record is `None`.
 impl<T: FieldType> FieldType for Option<T> {
     fn put(&self, out: &mut Vec<u8>) {
         self.iter().for_each(|value| value.put(out));
@@ -325,7 +327,7 @@ impl<T: FieldType> FieldType for BTreeMap<String, T> {
 const NAME: u8 = 1;
 const VALUE: u8 = 2;
 
-/// An entry of a map, while the map is decoded.
+/// The name and the value of an entry of a map, while the map is decoded.
 struct Entry<T> {
     name: String,
     value: T,
@@ -353,7 +355,7 @@ impl<T: FieldType> FieldType for Entry<T> {
     }
 }
 
-/// A variant of an enum with named variants, stored by its name.
+/// A value of an enum with named variants, which is encoded as the name of the variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NamedEntry<T>(pub(crate) T);
 
@@ -370,7 +372,8 @@ impl<T: Display + FromStr<Err = Error>> FieldType for NamedEntry<T> {
     }
 }
 
-/// Declares a record of a file: a struct whose fields have numbers; fields of later releases have a default.
+/// Declares a struct that is stored as a record: each field has a number and, if a later release added the field, a
+/// default.
 macro_rules! record {
     ($(#[$meta:meta])* $vis:vis struct $name:ident {
         $($(#[$of_field:meta])* $number:literal $field:ident: $type:ty $(= $default:expr)?),* $(,)?
@@ -407,7 +410,7 @@ macro_rules! record {
     };
 }
 
-/// Declares a variant value of a file: an enum whose variants have numbers.
+/// Declares an enum that is stored as a record with one field: the number of the field is the number of the variant.
 macro_rules! variants {
     ($(#[$meta:meta])* $vis:vis enum $name:ident {
         $($(#[$of_variant:meta])* $number:literal $variant:ident($type:ty)),* $(,)?

@@ -1,5 +1,5 @@
-//! Atomic writes of files: a file is written completely or not at all, under a temporary name that cannot collide, and
-//! by one training at a time.
+//! Atomic writes of files: a file is either written completely or not changed. The file is written under a unique
+//! temporary name first; a lock ensures that only one training writes the file.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, TryLockError};
@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use super::{MAGIC, Writer, unwritable};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// Writes a file atomically: writes and syncs a temporary file in the same folder, then renames it to `path`. The new
-/// file gets the permissions of the file that it replaces. Temporary files that killed processes left for the same
-/// `path` are removed. If `path` is a link, the file that it points to is replaced.
+/// Writes a file atomically: writes and syncs a temporary file in the folder of `path`, then renames the temporary file
+/// to `path`. The new file gets the permissions of the file that it replaces. Temporary files for this `path` that
+/// killed processes left behind are removed. If `path` is a link, the target of the link is replaced.
 ///
 /// # Errors
-/// The errors of `write`; if `path` exists and is no file; if the operating system refuses. After an error, an existing
-/// file at `path` is unchanged.
+/// Fails with the first error of `write`, if `path` exists but is not a file, or if the operating system refuses to
+/// write. After an error, an existing file at `path` is unchanged.
 #[track_caller]
 pub fn write_atomically(
     path: &Path,
@@ -25,34 +25,35 @@ pub fn write_atomically(
     Target::find(path).at_caller()?.write(write).at_caller()
 }
 
-/// A target: a file that will be written, once or repeatedly.
+/// A target: the path of a file that will be written, once or several times.
 pub(crate) struct Target {
-    /// The path in error messages.
+    /// The path as given by the caller, for error messages.
     shown: String,
-    /// The folder, absolute and free of links, so that a change of the working directory does not change the target.
+    /// The folder of the file, as an absolute path without links. A change of the working directory thus does not
+    /// change the target.
     folder: PathBuf,
     name: OsString,
     path: PathBuf,
     lock: Option<Lock>,
 }
 
-/// The lock file of a target, in the same folder. The operating system releases the lock when the process ends; a lock
-/// file that remains is locked by the next process.
+/// The lock file of a target, in the folder of the target. The operating system releases the lock when the process
+/// ends. If a killed process leaves the lock file behind, the next process can lock this file.
 struct Lock {
     file: File,
     path: PathBuf,
 }
 
 impl Target {
-    /// Finds the target of a path; nothing is written yet.
+    /// Makes the target of a path; nothing is written yet.
     ///
     /// # Errors
-    /// If the path exists and is no file, or if its folder does not exist.
+    /// Fails if the path exists but is not a file, or if the folder of the path does not exist.
     pub(crate) fn find(path: &Path) -> Result<Self> {
         let shown = format!("file `{}`", path.display());
         let failed = |e: io::Error| unwritable(&shown, &e);
         let refused = |got: &str| Err(Error::of(ErrorKind::Io, &shown, "the path of a file", got));
-        // A rename replaces a link or a device itself, so links are followed and devices refused.
+        // A rename would replace a link or a device itself. Links are therefore followed, and devices are refused.
         let led;
         let path = match fs::symlink_metadata(path) {
             Ok(about) if about.is_symlink() => match fs::canonicalize(path) {
@@ -83,18 +84,20 @@ impl Target {
         Ok(Self { path: folder.join(name), name: name.to_owned(), folder, shown, lock: None })
     }
 
-    /// Returns whether both targets are the same file.
+    /// Returns whether both targets have one path.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.path == other.path
     }
 
-    /// Locks the file for this target until the target is dropped. On a file system without locks, nothing is locked.
+    /// Locks the file until this target is dropped, so that no other target can lock it. On a file system without
+    /// locks, nothing is locked.
     ///
     /// # Errors
-    /// If another target, in this process or another, holds the lock.
+    /// Fails if another target, of this process or of another process, holds the lock.
     pub(crate) fn lock(mut self) -> Result<Self> {
         let path = self.beside("lock");
-        // The previous holder removes the lock file, so an opened lock file may have been removed before it is locked.
+        // The previous owner of the lock removes the lock file, perhaps between the opening and the locking below; the
+        // loop then tries again.
         for _ in 0..100 {
             let opened = match lockable(&path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -105,7 +108,7 @@ impl Target {
             let file = match opened {
                 Ok(file) => file,
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
-                // The later write reports the reason.
+                // If the lock file cannot be opened, the write will fail later and report the reason.
                 Err(_) => break,
             };
             match file.try_lock() {
@@ -126,7 +129,7 @@ impl Target {
                         got,
                     ));
                 }
-                // A file system without locks.
+                // The file system has no locks.
                 Err(TryLockError::Error(_)) => {
                     let _ = fs::remove_file(&path);
                     break;
@@ -136,11 +139,12 @@ impl Target {
         Ok(self)
     }
 
-    /// Checks that the file can be written, by trying the steps of a write, so that obstacles are reported before hours
-    /// of work.
+    /// Checks that the file can be written, by trying the steps of a write. Obstacles are thus reported before hours of
+    /// training.
     ///
     /// # Errors
-    /// If no file can be created in the folder, or if an existing file cannot be replaced or is no file of this crate.
+    /// Fails if no file can be created in the folder, if an existing file cannot be replaced, or if an existing file is
+    /// not a file of this crate.
     pub(crate) fn check(&self) -> Result<()> {
         self.clear();
         let wrong = |expected: &str, got: &str| Err(Error::of(ErrorKind::Io, &self.shown, expected, got));
@@ -155,9 +159,9 @@ impl Target {
         if !self.path.exists() {
             return Ok(());
         }
-        // Replacing a file needs the permissions to remove it: in a sticky folder, its ownership; and no attribute may
-        // forbid it. `remove_dir` checks these permissions before it fails, as the path is a file; so it never removes
-        // the file.
+        // Replacing a file needs the permission to remove it. In a sticky folder, only the owner has this permission;
+        // an immutable file cannot be removed by anybody. `remove_dir` checks this permission, then fails in any case,
+        // because the path is not a folder. The file is thus never removed here.
         if let Err(e) = fs::remove_dir(&self.path)
             && e.kind() == io::ErrorKind::PermissionDenied
         {
@@ -178,7 +182,7 @@ impl Target {
         }
     }
 
-    /// Writes the file atomically, as [`write_atomically`].
+    /// Writes the file atomically, as [`write_atomically`] does.
     pub(crate) fn write(&self, write: impl FnOnce(&mut Writer<BufWriter<File>>) -> Result<()>) -> Result<()> {
         self.write_raw(|out| {
             let mut writer = Writer::named(&self.shown, out)?;
@@ -187,8 +191,7 @@ impl Target {
         })
     }
 
-    /// Writes a file of another format than this crate's: `write` writes the whole file, and returns the writer that it
-    /// got.
+    /// Writes a file of any format atomically: `write` writes the whole file, and returns the writer that it got.
     pub(crate) fn write_raw(
         &self,
         write: impl FnOnce(BufWriter<File>) -> Result<BufWriter<File>>,
@@ -206,12 +209,12 @@ impl Target {
             fs::rename(&temporary, &self.path).map_err(failed)
         })();
         if outcome.is_err() {
-            // The first error is the one to report.
+            // The error of `outcome` is reported; an error of this removal is ignored.
             let _ = fs::remove_file(&temporary);
             return outcome;
         }
-        // The rename is durable once the folder is synced. Only Unix can open a folder, which needs the permission to
-        // read it, and some file systems cannot sync a folder.
+        // A rename is durable only after the folder is synced. Systems other than Unix cannot open a folder, a folder
+        // may not be readable, and some file systems cannot sync a folder; these errors are ignored.
         use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
         match File::open(&self.folder).and_then(|folder| folder.sync_all()) {
             Err(e) if cfg!(unix) && !matches!(e.kind(), InvalidInput | PermissionDenied | Unsupported) => {
@@ -221,7 +224,7 @@ impl Target {
         }
     }
 
-    /// The path of a hidden file in the same folder: a dot, the target's name, a dot and `end`.
+    /// Returns the path of a hidden file in the folder of the target: `.NAME.end`, with the name of the target.
     fn beside(&self, end: &str) -> PathBuf {
         let mut name = OsString::from(".");
         name.push(&self.name);
@@ -230,8 +233,8 @@ impl Target {
         self.folder.join(name)
     }
 
-    /// Creates a temporary file, locked so that no other process takes it for the file of a killed process. If `private`,
-    /// only the owner can read the file.
+    /// Creates and locks a temporary file. The lock shows other processes that the file is in use. If `private` is
+    /// true, only the owner can read the file.
     #[cfg_attr(not(unix), allow(unused_variables))]
     fn temporary(&self, private: bool) -> io::Result<(File, PathBuf)> {
         let mut options = File::options();
@@ -241,12 +244,14 @@ impl Target {
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         }
         loop {
-            // The name has a random number of the standard library; process numbers would be equal in all containers.
+            // The name contains a random number. A process number would not be unique, because processes in two
+            // containers may have one number.
             let path = self.beside(&format!("{:016x}.tmp", RandomState::new().hash_one(0)));
             match options.open(&path) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e),
-                // Between creation and locking, another process may have begun to remove the file.
+                // Between the creation and the locking, another process may have locked the file to remove it; then
+                // another file is created.
                 Ok(file) => match file.try_lock() {
                     Err(TryLockError::WouldBlock) => {}
                     _ if !path.exists() => {}
@@ -256,7 +261,7 @@ impl Target {
         }
     }
 
-    /// Removes the temporary files of this target whose processes have ended.
+    /// Removes the temporary files of this target that no process is writing any more.
     fn clear(&self) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         let name = self.name.as_encoded_bytes();
@@ -270,12 +275,12 @@ impl Target {
             if !middle.is_some_and(ours) {
                 continue;
             }
-            // A process that still writes the file holds the file's lock, so this attempt to lock fails. This lock is held until
-            // the file is removed, so that no process reuses the file.
+            // If a process is still writing the file, the process holds the lock, and this lock fails. The lock is held
+            // until the file is removed, so that no process uses the file in between.
             if let Ok(file) = lockable(&entry.path())
                 && file.try_lock().is_ok()
             {
-                // A temporary file that remains does no harm.
+                // If the removal fails, the temporary file does no harm.
                 let _ = fs::remove_file(entry.path());
                 drop(file);
             }
@@ -285,16 +290,16 @@ impl Target {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // The lock file is removed while it is locked: a process that opened it earlier then detects the removal. Only Unix can
-        // detect it, so elsewhere the lock file stays.
+        // The lock file is removed before the lock is released: a process that has opened the file before then detects
+        // the removal (`leads_to`). Only Unix can detect a removal, so other systems keep the lock file.
         if cfg!(unix) && leads_to(&self.path, &self.file) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Opens a file to lock it, for writing if possible, which some network file systems need for a lock; else for reading, as
-/// for a file of another user.
+/// Opens a file to lock it. The file is opened for writing, because some network file systems lock only files that are
+/// open for writing. Without the permission to write, the file is opened for reading.
 fn lockable(path: &Path) -> io::Result<File> {
     match File::options().read(true).write(true).open(path) {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => File::open(path),
@@ -302,7 +307,7 @@ fn lockable(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Returns whether `path` still is the path of the opened `file`.
+/// Returns whether the opened `file` still has the path `path`.
 #[cfg(unix)]
 fn leads_to(path: &Path, file: &File) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -325,8 +330,8 @@ fn hand_on(replaced: &Metadata, file: &File) {
     let _ = fchown(file, Some(replaced.uid()), None);
     let mut mode = replaced.mode() & 0o777;
     if fchown(file, None, Some(replaced.gid())).is_err() {
-        // If the group cannot be copied, the permissions of the old group are not valid for the new group, which gets
-        // the permissions of everybody.
+        // If the group cannot be copied, the new file has another group. This group gets only the permissions that
+        // everybody has.
         mode = mode & !0o070 | (mode & 0o007) << 3;
     }
     let _ = file.set_permissions(fs::Permissions::from_mode(mode));
@@ -335,7 +340,8 @@ fn hand_on(replaced: &Metadata, file: &File) {
 #[cfg(not(unix))]
 fn hand_on(_: &Metadata, _: &File) {}
 
-/// Returns whether a file is mounted at this path, as in containers. A mounted file can be written, but not replaced.
+/// Returns whether a file is mounted at this path, which is possible in containers. A mounted file can be written, but
+/// not replaced.
 fn mounted(path: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let path = path.to_string_lossy().replace('\\', "\\134").replace(' ', "\\040");

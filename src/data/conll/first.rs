@@ -1,4 +1,4 @@
-//! Detection of the columns of a file from its first lines.
+//! Detects the columns of a file with a word and its tags per line, from the first lines of the file.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,13 +11,13 @@ use crate::data::records::{OneLine, shown};
 use crate::data::tag_spelling::is_scheme;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The number of lines that decide the columns of a file.
+/// Maximum number of lines at the start of a file that are read to detect the columns.
 const LOOKED_AT: usize = 1000;
 
-/// Names of the column of the words in headers.
+/// Known header names of the column of the words.
 const WORDS: [&str; 6] = ["token", "tokens", "word", "words", "form", "text"];
 
-/// Names of the column of the tags.
+/// Known header names of the column of the tags.
 const TAGS: [&str; 22] = [
     "tag",
     "tags",
@@ -43,27 +43,28 @@ const TAGS: [&str; 22] = [
     "ne",
 ];
 
-/// The tags of words that are symbols, as `#`.
+/// The tags that words such as `#`, which are symbols, may have.
 const SYMBOLS: [&str; 4] = ["SYM", "PUNCT", "#", "X"];
 
-/// Names of the column that numbers the sentences.
+/// Known header names of a column with the number of the sentence.
 const SENTENCES: [&str; 6] = ["sentence", "sentence_#", "sentence_id", "sentence_idx", "sent", "sent_id"];
 
-/// The start of the line of CoNLL-U Plus that names the columns.
+/// The start of the line that has the names of the columns in a CoNLL-U Plus file.
 const GLOBAL: &str = "# global.columns =";
 
-/// A name normalized for comparison: lower case, with `_` for spaces and hyphens.
+/// Normalizes a name for comparison: lower case, with `_` in place of spaces and hyphens.
 pub(super) fn plain(name: &str) -> String {
     name.trim().to_lowercase().replace([' ', '-'], "_")
 }
 
-/// Returns whether a name, or a part of it between underscores, is a known name: `ne_coarse_lit` has the part `ne`.
+/// Returns whether a name, or a part of the name between underscores, is known: `ne_coarse_lit` has the known part
+/// `ne`.
 fn is_called(name: &str, known: &[&str]) -> bool {
     known.contains(&name) || name.split('_').any(|part| known.contains(&part))
 }
 
-/// The most frequent number of columns, and how many lines have it; of equally frequent numbers, the first. 2 and 0 if there are
-/// no lines.
+/// Returns the most frequent number of columns per line, and the number of lines that have this number of columns. Of
+/// equally frequent numbers, the number that occurs first is returned; if there are no lines, 2 and 0.
 fn most(words: &[&String], separator: Separator) -> (usize, usize) {
     let (mut counts, mut best) = (HashMap::new(), (2, 0));
     for line in words {
@@ -79,9 +80,9 @@ fn most(words: &[&String], separator: Separator) -> (usize, usize) {
     best
 }
 
-/// Returns whether runs of tabs align columns: some cells between tabs are empty, and nearly all lines have the same number of
-/// nonempty cells. If all lines have the same number of tabs, but not the same empty columns, empty cells are missing values
-/// instead.
+/// Returns whether the file aligns its columns with runs of tabs: some cells between tabs are empty, but nearly all
+/// lines have equally many nonempty cells. Empty cells are missing values instead if all lines have equally many tabs,
+/// but different columns are empty.
 fn are_aligned(words: &[&String]) -> bool {
     let empty = |line: &&String| -> Vec<bool> { cells(line, Separator::Tabs).map(str::is_empty).collect() };
     let rows: Vec<Vec<bool>> = words.iter().map(empty).collect();
@@ -91,28 +92,28 @@ fn are_aligned(words: &[&String]) -> bool {
     !missing && count > 1 && lines * 10 >= words.len() * 9
 }
 
-/// The first lines of a file, without marks of documents.
+/// The first lines of a file, in which the marks of documents and the header are replaced by blank lines.
 pub(super) struct First {
     name: String,
     lines: Vec<String>,
     pub(super) separator: Separator,
-    /// The number of columns.
+    /// The most frequent number of columns per line.
     pub(super) count: usize,
-    /// The names in the header, if there is one.
+    /// The names in the header; `None` if the file has no header.
     pub(super) header: Option<Vec<String>>,
-    /// The names of the columns in the `# global.columns` line of CoNLL-U Plus, if there is one.
+    /// The names in the `# global.columns` line of CoNLL-U Plus; `None` if the file has no such line.
     pub(super) global: Option<Vec<String>>,
-    /// Whether there are marks of CoNLL-2012 or JNLPBA.
+    /// Whether the file has the document marks of CoNLL-2012 or JNLPBA, such as `#begin document`.
     pub(super) marked: bool,
 }
 
-/// The settings of the columns of words and tags.
+/// The settings for the detection: the columns of the words and of the tags, and the header.
 #[derive(Clone, Copy)]
 pub(super) struct ColumnSettings<'a> {
     pub(super) words: Option<&'a str>,
     pub(super) tags: Option<&'a str>,
     pub(super) header: Option<bool>,
-    /// The names in the header of the file that was read before.
+    /// The names in the header of the data set's first file; empty if there is no earlier file or no header.
     pub(super) names: &'a [String],
 }
 
@@ -156,14 +157,14 @@ impl First {
         Error::of(ErrorKind::Format, format!("columns of file `{}`", self.name), expected, got.into())
     }
 
-    /// The names of the columns, if the first line is a header: it has a known name for each wanted column, and these names are
-    /// not tags in later lines.
+    /// Returns the names of the columns if the first line is a header. A header has known or set names for the word
+    /// column and the tag column. The name of the tag column must not occur as a tag in later lines.
     fn header(&self, given: ColumnSettings<'_>) -> Result<Option<Vec<String>>> {
         let Some((at, line)) = self.lines.iter().enumerate().find(|(_, line)| begins(line)) else {
             return Ok(None);
         };
         let names: Vec<String> = cells(line, self.separator).map(plain).collect();
-        // The first line has the names of the earlier file's header, in any order.
+        // `known`: all cells of the first line are names in the header of the earlier file.
         let known = !given.names.is_empty() && names.iter().all(|name| given.names.contains(name));
         if given.header == Some(true) || (given.header.is_none() && known) {
             return Ok(Some(names));
@@ -214,24 +215,24 @@ impl First {
         self.count > 1 && self.all(column, is_number)
     }
 
-    /// Returns whether each line is a word with its columns, rather than running text. `known` is the number of columns of an
-    /// earlier file, if there is one.
+    /// Returns whether the lines have columns, rather than running text. `known` is the number of columns of an earlier
+    /// file; `None` if there is no earlier file.
     pub(super) fn are_columns(&self, known: Option<usize>) -> bool {
-        /// The minimum share of lines with the most frequent number of columns: in general, and if an earlier file has
-        /// the same number.
+        /// The minimum share of lines that must have the most frequent number of columns: first in general, then if an
+        /// earlier file has this number of columns, too.
         const EVEN: [f64; 2] = [0.9, 0.5];
         let even = self.share() >= EVEN[0];
         if self.count < 2 || self.separator != Separator::Spaces {
             let alike = known == Some(self.count) && self.share() >= EVEN[1];
             return (even || alike) && (self.count > 1 || self.has_blocks());
         }
-        // Lines with equal numbers of words may be texts.
+        // Equal numbers of words between spaces are not enough: the lines could be texts of equal length.
         let tagged = (0..self.count).any(|at| self.all(at, is_of_scheme));
         let some = self.share() >= EVEN[1] && known == Some(self.count);
         even && (self.has_blocks() || tagged || self.is_numbered()) || some
     }
 
-    /// The share of the lines, without comments and blank lines, that have the most frequent number of columns.
+    /// Of the lines that are neither blank nor comments, the share that has the most frequent number of columns.
     fn share(&self) -> f64 {
         let lines = || self.lines.iter().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
         let fit = lines().filter(|line| self.count_of(line) == self.count).count();
@@ -252,7 +253,7 @@ impl First {
         cells(line, self.separator).count()
     }
 
-    /// The runs of lines that have all columns, which are roughly the sentences.
+    /// Iterates over the runs of successive lines that have all columns; the runs are roughly the sentences.
     fn sentences(&self) -> impl Iterator<Item = Vec<Vec<&str>>> {
         let fits = |line: &String| !line.starts_with('#') && self.count_of(line) == self.count;
         self.lines
@@ -265,14 +266,14 @@ impl First {
         self.sentences().flatten()
     }
 
-    /// Returns whether `fits` is true for each cell of a column; only lines with all columns count.
+    /// Returns whether `fits` is true for each cell of a column, in the lines that have all columns.
     fn all(&self, column: usize, fits: impl Fn(&str) -> bool) -> bool {
         let mut rows = self.rows().peekable();
         rows.peek().is_some() && rows.all(|row| row.get(column).is_some_and(|cell| fits(cell)))
     }
 
-    /// Returns whether a column numbers the words of each sentence, from 0 or 1 on; ranges of words, such as `3-4`, and empty
-    /// nodes, such as `5.1`, may be between the numbers.
+    /// Returns whether a column has word numbers that start from 0 or 1 in each sentence. Ranges of words, such as
+    /// `3-4`, and empty nodes, such as `5.1`, are ignored.
     fn counts(&self, column: usize) -> bool {
         let ids = |rows: &Vec<Vec<&str>>| -> Vec<Option<usize>> {
             let cell = |row: &Vec<&str>| row.get(column).copied().unwrap_or_default().to_owned();
@@ -283,7 +284,8 @@ impl First {
         let Some(Some(start @ (0 | 1))) = all.first().and_then(|ids| ids.first()).copied() else {
             return false;
         };
-        // A few blank lines or words may be missing; the reader of the sentences reports their lines.
+        // A few errors in the numbering are accepted here: the reader of the sentences reports missing blank lines and
+        // words.
         let begun = all.iter().filter(|ids| ids.first().is_none_or(|id| *id == Some(start))).count();
         let pairs = || all.iter().flat_map(|ids| ids.windows(2));
         let goes_on = |pair: &&[Option<usize>]| matches!(pair, [Some(id), Some(next)] if id.checked_add(1) == Some(*next));
@@ -296,13 +298,13 @@ impl First {
             && counted * 2 >= pairs().count()
     }
 
-    /// Returns whether the first column numbers the words.
+    /// Returns whether the first column has the number of each word in its sentence.
     pub(super) fn is_numbered(&self) -> bool {
         self.counts(0)
     }
 
-    /// Returns whether the file has the ten columns of CoNLL-U: between tabs, with comments or word numbers; or between spaces,
-    /// with word numbers and heads.
+    /// Returns whether the file has the ten columns of CoNLL-U. A file with tabs must also have word numbers or begin
+    /// with a comment; a file with spaces must have word numbers and a column of heads.
     pub(super) fn is_universal(&self, count: usize) -> bool {
         let commented = self.lines.iter().find(|line| !line.trim().is_empty());
         let commented = commented.is_some_and(|line| line.starts_with('#'));
@@ -314,7 +316,7 @@ impl First {
             }
     }
 
-    /// Returns whether the file has the columns of CoNLL-2012, in which the third column numbers the words.
+    /// Returns whether the file has the columns of CoNLL-2012, in which the third column has word numbers.
     pub(super) fn is_ontonotes(&self, count: usize) -> bool {
         let fits = |row: &Vec<&str>| row.len() >= count && row.get(2).is_some_and(|id| is_number(id));
         let mut rows = self.lines.iter().filter(|line| begins(line)).take(LOOKED_AT);
@@ -322,7 +324,8 @@ impl First {
         self.marked && rows.peek().is_some() && rows.all(|row| fits(&row))
     }
 
-    /// Returns whether there are comments before sentences: lines whose number of columns differs from the words.
+    /// Returns whether comments that begin with `#` precede sentences. Such a comment has a key, such as `# id 5`, or
+    /// another number of columns than the words.
     pub(super) fn has_comments(&self) -> bool {
         let mut before = "";
         self.lines.iter().any(|line| {
@@ -332,7 +335,7 @@ impl First {
         })
     }
 
-    /// Returns whether a sentence begins with a line of `#` and all columns whose tag is not of a scheme.
+    /// Returns whether a sentence begins with a line of `#` that has a tag column, but no tag of a scheme.
     pub(super) fn has_hashes(&self, tags: usize) -> bool {
         let mut before = "";
         self.lines.iter().any(|line| {
@@ -343,8 +346,8 @@ impl First {
         })
     }
 
-    /// Returns whether the first line of each sentence is a comment that has as many columns as the words: only first lines
-    /// begin with `#`, and in the column of the tags nearly all of them have something that is not a tag.
+    /// Returns whether each sentence begins with a comment of `#`, and some of these comments have as many columns as
+    /// the words. Only first lines begin with `#`, and in the tag column of these comments, no cell is a tag of a word.
     pub(super) fn has_titles(&self, tags: usize) -> bool {
         let blocks: Vec<&[String]> =
             self.lines.split(|line| line.trim().is_empty()).filter(|b| !b.is_empty()).collect();
@@ -374,8 +377,8 @@ impl First {
             && found.iter().all(|tag| !known.contains(tag) && !is_of_scheme(tag))
     }
 
-    /// The mark that begins a comment before most sentences, as `#`, `;;` or `%%`: no other line begins with the mark, and
-    /// in the column of the tags, lines with the mark have no tag of other words.
+    /// Returns the mark, such as `#`, `;;` or `%%`, that begins a comment before most sentences; `None` if there is no
+    /// such mark. No other line begins with the mark, and no comment has a tag in the tag column.
     pub(super) fn mark(&self, tags: usize) -> Option<String> {
         let blocks = || self.lines.split(|line| line.trim().is_empty()).filter(|lines| !lines.is_empty());
         let mut counts = HashMap::<&str, usize>::new();
@@ -396,7 +399,7 @@ impl First {
         (!is_word).then(|| mark.to_owned())
     }
 
-    /// The columns that have tags of a scheme, if the column `tags` has none.
+    /// Returns the columns that have tags of a scheme; empty if the column `tags` has tags of a scheme.
     pub(super) fn schemes_beside(&self, tags: usize) -> Vec<usize> {
         let sentences: Vec<Vec<Vec<&str>>> = self.sentences().collect();
         let is = |at: &usize| {
@@ -412,8 +415,8 @@ impl First {
         (0..self.count).filter(|at| *at != tags).filter(is).collect()
     }
 
-    /// Refuses a first line that may be a header of unknown names: none of its cells occurs again in the same column, and all
-    /// tags of other lines occur often.
+    /// Refuses a first line that may be a header with unknown names. In such a file, no cell of the first line occurs
+    /// again in its column, while all tags of other lines occur often.
     pub(super) fn refuse_unsure_header(&self, tags: usize) -> Result<()> {
         const MANY: usize = 20;
         let Some((at, line)) = self.lines.iter().enumerate().find(|(_, line)| begins(line)) else {
@@ -439,25 +442,26 @@ impl First {
         Err(Error::of(ErrorKind::Format, format!("{}:{}", self.name, at + 1), expected, got))
     }
 
-    /// Returns whether the file has the columns of CoNLL-2009: fourteen, or more with arguments; the ninth and the tenth are
-    /// heads.
+    /// Returns whether the file has the columns of CoNLL-2009: word numbers, heads in columns nine and ten, and at
+    /// least fourteen columns.
     pub(super) fn is_of_2009(&self) -> bool {
         let head = |cell: &str| cell == "_" || is_number(cell);
         self.count >= 14 && self.is_numbered() && self.all(8, head) && self.all(9, head)
     }
 
-    /// The first of the trailing columns that all look like tags of a scheme; the last column if it does not look so.
+    /// Returns the tag column of a file with word numbers: of the successive columns at the end of the line that have
+    /// tags of a scheme, the first. If the last column has no such tags, the last column.
     pub(super) fn first_tags(&self) -> usize {
         let is = |at: &usize| self.all(*at, is_of_scheme);
         (2..self.count).rev().take_while(is).last().unwrap_or(self.count.saturating_sub(1))
     }
 
-    /// Returns whether all tags are in brackets, as in CoNLL-2005.
+    /// Returns whether all tags are bracketed as in CoNLL-2005, such as `(kind*`.
     pub(super) fn has_brackets(&self, tags: usize) -> bool {
         self.all(tags, |tag| bracket(tag).is_some())
     }
 
-    /// The columns of the words and of the tags, by their names in the header.
+    /// Finds the columns of the words and of the tags by the names in the header.
     pub(super) fn named(&self) -> (Option<usize>, Option<usize>) {
         let at = |fits: &dyn Fn(&str) -> bool| -> Vec<usize> {
             let names = self.header.iter().flatten().enumerate();
@@ -468,7 +472,7 @@ impl First {
             whole.or_else(|| at(&|name| is_called(name, known)).first().copied())
         };
         let words = first(&WORDS);
-        // The column of the tags has the last name that is known as a whole, else the first name with a known part.
+        // The tag column is the last column with a known name; else the first column whose name has a known part.
         let tags = at(&|name| TAGS.contains(&name)).last().copied().or_else(|| first(&TAGS));
         (words, tags.filter(|at| Some(*at) != words))
     }
@@ -482,7 +486,8 @@ impl First {
         is(words, &TAGS) || is(tags, &WORDS)
     }
 
-    /// Refuses a file that has no columns, though its lines can be cut into columns.
+    /// Refuses a file in another format whose lines could be mistaken for columns, such as annotations of brat or
+    /// PubTator.
     pub(super) fn refuse_others(&self, words: usize, tags: usize, is_set: bool) -> Result<()> {
         let mut lines = self.lines.iter().filter(|line| begins(line));
         let all = |is: &dyn Fn(&String) -> bool| {

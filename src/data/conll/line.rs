@@ -1,4 +1,4 @@
-//! Lines of a file of columns: the cells of a line, and whether the line is a mark, a comment or a word.
+//! Cuts the lines of a file with words and tags in columns into cells, and detects marks of documents and comments.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,10 +7,10 @@ use crate::data::records::is_blank;
 /// The start of a line that marks the start of a document in CoNLL-2003.
 const DOCUMENT: &str = "-DOCSTART-";
 
-/// The start of a line between the documents of CoNLL-2012 and of JNLPBA.
+/// The starts of lines that mark documents in CoNLL-2012 and JNLPBA.
 pub(super) const MARKS: [&str; 3] = ["#begin document", "#end document", "###MEDLINE:"];
 
-/// Keys of comments before a sentence.
+/// The known keys of comments before a sentence, such as `# sent_id 5`.
 const KEYS: [&str; 22] = [
     "id",
     "sent",
@@ -36,30 +36,30 @@ const KEYS: [&str; 22] = [
     "predicted_probability",
 ];
 
-/// The separator of columns.
+/// The separator between columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Separator {
-    /// Any number of spaces and tabs.
+    /// A run of spaces and tabs separates two columns.
     Spaces,
-    /// One tab.
+    /// One tab separates two columns.
     Tabs,
-    /// Any number of tabs, which align the columns.
+    /// A run of tabs separates two columns; the tabs align the columns.
     TabRuns,
 }
 
-/// The cells of a line. Other white space than the separator is part of a cell.
+/// Iterates over the cells of a line. White space that is not the separator is part of a cell.
 pub(super) fn cells(line: &str, separator: Separator) -> impl Iterator<Item = &str> {
-    // White space behind the last column is no column.
+    // White space at the end of a line is not a column.
     let line = line.trim_start_matches(['\r', ' ']).trim_end_matches(is_blank);
     let separates = move |c| if separator == Separator::Spaces { is_blank(c) } else { c == '\t' };
     let cells = line.split(separates).map(|cell| cell.trim_matches(' '));
-    // A tab at the start of a line does not align the first column: an empty first cell is a missing word.
+    // In a file of tab runs, a tab at the start of a line is an empty first cell: a missing word.
     let stays = move |at| separator == Separator::Tabs || (separator == Separator::TabRuns && at == 0);
     cells.enumerate().filter(move |(at, cell)| stays(*at) || !cell.is_empty()).map(|(_, cell)| cell)
 }
 
-/// Returns whether a tag looks like a tag of a scheme, such as `O` or `B-kind`.
+/// Returns whether a tag looks like a tag of a scheme such as IOB2 or IOBES: `O`, `B-kind`.
 pub(super) fn is_of_scheme(tag: &str) -> bool {
     let letter = |(letter, kind): (&str, &str)| matches!(letter, "B" | "I" | "E" | "S") && !kind.is_empty();
     tag == "O" || tag.split_once('-').is_some_and(letter)
@@ -78,29 +78,29 @@ pub(super) fn is_mark(line: &str) -> bool {
     begins(DOCUMENT) || is_document(first_word(line)) || MARKS.iter().any(|mark| line.starts_with(mark))
 }
 
-/// The text before the first space or tab of a line.
+/// Returns the first word of a line, up to a space or tab; empty for a blank line.
 pub(super) fn first_word(line: &str) -> &str {
     line.split(is_blank).find(|word| !word.is_empty()).unwrap_or_default()
 }
 
-/// Returns whether a word may mark comments: `#`, `%%`, `;;` and the like.
+/// Returns whether a word may be the mark of comments: it has only characters of `#%;/@`.
 pub(super) fn may_mark(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| b"#%;/@".contains(&byte))
 }
 
-/// Returns whether a line looks like a comment.
+/// Returns whether a line looks like a comment: `#`, then a space or a tab.
 pub(super) fn is_comment(line: &str) -> bool {
     line.strip_prefix('#').is_some_and(|rest| rest.starts_with([' ', '\t']))
 }
 
-/// Returns whether a line is a comment with a key, as `# id 5`, whatever its number of columns.
+/// Returns whether a line is a comment with a known key and a value, such as `# id 5`.
 pub(super) fn has_key(line: &str) -> bool {
     let mut words = line.strip_prefix('#').unwrap_or_default().split_whitespace();
     let key = words.next().is_some_and(|key| KEYS.contains(&key.to_lowercase().as_str()));
     is_comment(line) && key && words.next().is_some()
 }
 
-/// Returns whether an id is a range of words, as `3-4`, or an empty node, as `5.1`.
+/// Returns whether a cell in the column of word numbers is a range of words (`3-4`) or an empty node (`5.1`).
 pub(super) fn is_between(id: &str) -> bool {
     let parts = id.split_once(['-', '.']);
     parts.is_some_and(|(first, last)| [first, last].into_iter().all(is_number))
@@ -111,10 +111,11 @@ pub(super) fn is_number(cell: &str) -> bool {
     !cell.is_empty() && cell.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Parses a tag in brackets, as in CoNLL-2005 and 2012: the kind of the chunk that begins, if one does, and whether a chunk ends.
-/// `None` for any other tag.
+/// Parses a bracketed tag, as in CoNLL-2005 and 2012. Returns the kind of the chunk that begins at the word (`None` if
+/// no chunk begins), and whether a chunk ends at the word. Returns `None` for a tag without brackets.
 ///
-/// The forms are `*`, `(kind*`, `*)`, `(kind*)` and `(kind)`; in CoNLL-2004 the end has the kind, too: `*kind)`.
+/// Bracketed tags are `*`, `(kind*`, `*)`, `(kind*)` and `(kind)`; in CoNLL-2004, the tag that ends a chunk has the
+/// kind, too: `*kind)`.
 pub(super) fn bracket(tag: &str) -> Option<(Option<&str>, bool)> {
     let (kind, rest) = match tag.strip_prefix('(') {
         Some(inner) => {

@@ -1,4 +1,4 @@
-//! Columns of words to predict for: tags in the file, if there are any, are not read.
+//! Reads the words of sentences for prediction from files with columns; tags in such a file are not read.
 
 use super::first::{ColumnSettings, First};
 use super::line::{Separator, cells, is_between};
@@ -8,16 +8,16 @@ use crate::data::lines::Reason;
 use crate::data::records::{Parser, is_blank};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The words of a sentence as a text with one word per line, and the numbers of their lines in the file.
+/// The words of a sentence as a text with one word per line, and the line number in the file of each word.
 #[derive(Debug, Default)]
 pub(in crate::data) struct SentenceWords {
     pub(in crate::data) text: String,
     pub(in crate::data) words: Vec<u64>,
-    /// The number of the header's line, before the first sentence; `None` otherwise.
+    /// For the first sentence of a file with a header: the line number of the header; else `None`.
     pub(in crate::data) header: Option<u64>,
 }
 
-/// A sentence, and the line number of each word.
+/// A parser of the words of sentences, with the line number of each word.
 struct Marked {
     block: Block,
     lines: Vec<u64>,
@@ -31,7 +31,7 @@ impl Marked {
     }
 }
 
-/// Joins words into a text with one word per line, which is the input of models: a word may contain spaces.
+/// Joins words into a text with one word per line, the input format of models for words that may contain spaces.
 pub(in crate::data) fn joined(words: &[String]) -> Result<String, Reason> {
     match words.iter().find(|word| word.trim().is_empty() || word.contains(['\n', '\r'])) {
         Some(word) => {
@@ -70,20 +70,20 @@ impl Parser<SentenceWords> for Marked {
     }
 }
 
-/// The settings of a file of words before it is read.
+/// The facts about a file of words that are known before the file is read.
 #[derive(Clone, Copy)]
 pub(in crate::data) struct KnownColumns<'a> {
-    /// The columns of an earlier file.
+    /// The columns of the training data or of an earlier file; `None` if there is no earlier file.
     pub(in crate::data) like: Option<&'a Columns>,
-    /// The column of the words, if it is set.
+    /// The name or the number of the column of the words, as set by the user; `None` if it is not set.
     pub(in crate::data) words: Option<&'a str>,
-    /// Whether a setting or the name of the file shows that there are columns.
+    /// Whether a setting or the file name shows that the file has columns.
     pub(in crate::data) columns: bool,
 }
 
 impl Columns {
-    /// Finds the column of the words: the column of the earlier file, if both files have the same columns. `None` for a file
-    /// with a text per line.
+    /// Detects the columns of a file of words. If the file has the columns of the earlier file, the words are in the
+    /// column of the earlier file. Returns `None` for a file with a text per line.
     pub(in crate::data) fn of_words(file: &TextFile, known: KnownColumns<'_>) -> Result<Option<Self>> {
         let KnownColumns { like, words, columns } = known;
         let names: &[String] = like.filter(|like| like.header).map_or(&[], |like| &like.names);
@@ -96,7 +96,7 @@ impl Columns {
         let found = match alike {
             Some(alike) => alike,
             None if first.count > 1 => {
-                // The names of the earlier file's columns are looked up in this file.
+                // The names of the earlier file's columns are looked up in the header of this file.
                 let named = |at: fn(&Self) -> usize| {
                     let name = like.and_then(|like| names.get(at(like)));
                     name.filter(|name| first.header.iter().flatten().any(|own| own == *name))
@@ -104,7 +104,8 @@ impl Columns {
                 };
                 let words = words.or_else(|| named(|like| like.words));
                 let tags = named(|like| like.tags).filter(|tags| words != Some(tags));
-                // The file need not have a column of tags.
+                // The file may lack a column of tags, so the detection is tried again with the last column in its
+                // place.
                 Self::of(file, words, tags, None, None)
                     .or_else(|_| Self::of(file, words, Some(&first.count.to_string()), None, None))?
             }
@@ -118,7 +119,7 @@ impl Columns {
         Ok(Some(Self { brackets: false, ..found }))
     }
 
-    /// Columns of a file with a single column, which has the words.
+    /// Returns the columns of a file that has only a column of words.
     fn alone(header: Option<Vec<String>>) -> Self {
         Self {
             separator: Separator::Tabs,
@@ -138,15 +139,15 @@ impl Columns {
         }
     }
 
-    /// A parser of the sentences.
+    /// Returns a parser of the words of sentences.
     pub(in crate::data) fn asked(&self) -> Box<dyn Parser<SentenceWords>> {
         let block = Block::new(self);
         Box::new(Marked { block, lines: Vec::new(), header: None })
     }
 
-    /// Appends `line` with the answer `cell` to `to`: in a new last column. The columns of CoNLL-U are fixed: in such a file, the
-    /// answer is in the column of the tags if the cell there is `_`, and else in the last column (MISC), as an attribute
-    /// `tags=…`.
+    /// Appends `line` to `to`, with the answer `cell` in a new last column. CoNLL-U has fixed columns, so no column is
+    /// added: the answer replaces the `_` in the tag column. If the tag column has a tag already, the answer becomes
+    /// the attribute `tags=…` in the last column (MISC).
     pub(in crate::data) fn with(&self, line: &str, cell: &str, to: &mut String) {
         if self.universal {
             let cells: Vec<&str> = line.trim_end_matches(is_blank).split('\t').collect();
@@ -180,17 +181,17 @@ impl Columns {
         self.universal || self.comments
     }
 
-    /// Returns whether a line is a range of words, as `3-4`, or an empty node.
+    /// Returns whether the line is a range of words (`3-4`) or an empty node (`5.1`).
     pub(in crate::data) fn is_range(&self, line: &str) -> bool {
         self.has_ids() && cells(line, self.separator).next().is_some_and(is_between)
     }
 
-    /// Returns whether a line has all columns and is no comment.
+    /// Returns whether the line has all columns and does not begin with `#`.
     pub(in crate::data) fn has_all(&self, line: &str) -> bool {
         !line.starts_with('#') && cells(line, self.separator).count() == self.count
     }
 
-    /// A note for the user on the column of the answers, if the columns of the format are fixed.
+    /// Returns a note for the user on the place of the answers in CoNLL-U; `None` for other formats.
     pub(in crate::data) fn answered(&self) -> Option<String> {
         let column = self.tags + 1;
         self.universal.then(|| {
@@ -198,7 +199,7 @@ impl Columns {
         })
     }
 
-    /// The names in the header.
+    /// Returns the names in the header; empty without a header.
     pub(in crate::data) fn titles(&self) -> Vec<String> {
         if self.header { self.names.clone() } else { Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! Answers that are added to the records of a file: as cells, fields, columns or comments, depending on the format.
+//! Adds answers to the records of a file: as cells, fields, columns or comments, depending on the format of the file.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::data::conll::Columns;
 use crate::data::lines::Reason;
 use crate::error::{Error, Result};
 
-/// A cell of an answer, added to a record.
+/// One cell of the answer that is added to a record.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum AnswerCell {
@@ -16,29 +16,31 @@ pub enum AnswerCell {
     Text(String),
     /// A number.
     Number(f32),
-    /// A text for each word.
+    /// One text per word of a sentence, such as the tags.
     Words(Vec<String>),
-    /// Several texts, and the separator that joins them in a cell; in JSON and Parquet they are a list.
+    /// Several texts. A table has the texts in one cell, joined by the separator; JSON and Parquet have a list of
+    /// texts.
     List(Vec<String>, String),
-    /// Several numbers, and the separator that joins them in a cell; in JSON and Parquet they are a list.
+    /// Several numbers. A table has the numbers in one cell, joined by the separator; JSON and Parquet have a list of
+    /// numbers.
     Numbers(Vec<f32>, String),
-    /// No answer: an empty cell, or `null` in JSON.
+    /// No answer: an empty cell in a table, `null` in JSON.
     Nothing,
 }
 
-/// A record of a file, with the text to predict for.
+/// A record of a file, and the text in the record to predict for.
 #[derive(Debug)]
 pub struct Question {
-    /// The number of the record's first line, from 1 on; in Parquet, the number of the row.
+    /// The number of the record's first line in the file, counted from 1; in Parquet, the number of the row.
     pub line: u64,
-    /// The text to predict for, or the error that explains why there is no text. Of a sentence of words, each word is a
-    /// line of the text.
+    /// The text to predict for, or the error that explains why the record has no text. For a sentence, the text has one
+    /// word per line.
     pub text: Result<String>,
-    /// The lines of the record, behind the preceding lines that belong to no record.
+    /// The lines of the record, after any lines before the record that belong to no record.
     pub(super) raw: Vec<Raw>,
-    /// The numbers of the lines that are words, in a file of columns.
+    /// In a file of columns, the line number of each word; else empty.
     pub(super) words: Vec<u64>,
-    /// The number of the header's line, if it is among the preceding lines; the header has the names of the columns.
+    /// The line number of the header, if the header is among the lines in `raw`; else `None`.
     pub(super) header: Option<u64>,
 }
 
@@ -47,41 +49,42 @@ pub struct Question {
 pub(super) struct Raw {
     pub(super) number: u64,
     pub(super) text: String,
-    /// The line end of the line, such as `\n`; empty at the end of the file.
+    /// The line end, such as `\n`; empty if the file ends without a line end.
     pub(super) end: &'static str,
 }
 
-/// The form of an answer in a record.
+/// The form in which an answer is added to a record.
 #[derive(Debug)]
 pub(super) enum Form {
-    /// Cells behind this separator; if the flag is true, in quotation marks where necessary.
+    /// Cells of a table, each preceded by this separator. If the flag is true, cells are put in quotation marks where
+    /// necessary.
     Cells(char, bool),
-    /// Fields of a JSON object, or elements of a JSON list, in a line.
+    /// Fields of the JSON object in a line, or elements of the JSON list in a line.
     Json,
-    /// The tag of each word, in a column of its own or in the column of the tags.
+    /// The tag of each word, in a new column or in the existing column of the tags.
     Columns(Columns),
     /// A comment at the end of a row of features.
     Comment,
 }
 
-/// The columns that answers add to the records of a file.
+/// The form and the names of the columns that answers add to the records of a file.
 #[derive(Debug)]
 pub(super) struct AnswerColumns {
     pub(super) form: Form,
-    /// The existing names: of the columns, if the file has a header; of the fields of the first object; in a file of columns,
-    /// of the keys of comments.
+    /// The names that the file has already. For a table, these are the names in the header; for JSON, the fields of the
+    /// first records; for a file of columns, the names in the header and keys of comments.
     pub(super) names: Vec<String>,
     /// The names of the added columns.
     pub(super) added: Vec<String>,
 }
 
 impl AnswerColumns {
-    /// Sets the names of the added columns; a name that the file has already gets the prefix `predicted_`. Returns a note
-    /// for the user on answers that get no column of their own.
+    /// Sets the names of the added columns. A name that the file has already gets the prefix `predicted_`. Returns a
+    /// note for the user if an answer does not get a column of its own.
     pub(super) fn name(&mut self, added: &[&str]) -> Option<String> {
         let columns = matches!(self.form, Form::Columns(_));
         let own = |name: &&str| {
-            // In a file of columns, tags have a column, and the label of a sentence is a comment with the key `intent`.
+            // In a file of columns, the label of a sentence is a comment with the key `intent`.
             let name = if columns && *name == "label" { "intent" } else { name };
             match self.names.iter().any(|other| other.trim() == name) {
                 true => format!("predicted_{name}"),
@@ -101,8 +104,8 @@ impl AnswerColumns {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// The reason why no answer can be added to a record: a later JSON object has a field with an added name. `None` if
-    /// an answer can be added.
+    /// Returns the reason why no answer can be added to the JSON object in `line`: the object has a field with the name
+    /// of an added field. Returns `None` if an answer can be added.
     pub(super) fn refused(&self, line: &str) -> Option<Reason> {
         let own = self.added.iter().find(|name| self.has_own(line, name))?;
         let expected = format!("no field `{own}`, as the first records have none");
@@ -116,7 +119,7 @@ impl AnswerColumns {
             && object().is_ok_and(|object| object.contains_key(name))
     }
 
-    /// The lines of a record, with the answer added; missing cells of the answer are empty.
+    /// Returns the lines of a record with the answer added; missing cells of the answer are empty.
     pub(super) fn lines_of(&self, question: &Question, answer: &[AnswerCell]) -> String {
         let lacks = self.added.len().saturating_sub(answer.len());
         let answer = &[answer, &vec![AnswerCell::Nothing; lacks]].concat()[..];
@@ -151,13 +154,13 @@ impl AnswerColumns {
         text
     }
 
-    /// The lines behind the last record, as they are written. In a file of columns, the words of a sentence that could not
-    /// be read lose their tags.
+    /// Returns the lines behind the last record, for the output. In a file of columns, the words of a sentence that
+    /// could not be read lose their tags.
     pub(super) fn tail(&self, raw: Vec<Raw>) -> String {
         let Form::Columns(columns) = &self.form else {
             return raw.iter().flat_map(|line| [line.text.as_str(), line.end]).collect();
         };
-        // The header of a file without sentences belongs to no sentence.
+        // In a file without sentences, the lines behind the last record contain the header.
         let first = raw.iter().find(|line| !line.text.trim().is_empty() && !line.text.starts_with('#'));
         let alone = raw.first().is_some_and(|line| line.number == 1) && !columns.titles().is_empty();
         let header = first.filter(|_| alone).map(|line| line.number);
@@ -165,12 +168,14 @@ impl AnswerColumns {
         self.lines_of(&Question { line: 0, text, raw, words: Vec::new(), header }, &[])
     }
 
-    /// The lines of a sentence with the predicted tag of each word, below comments with its label.
+    /// Appends the lines of a sentence to `text`: comments with the label of the sentence, then each word with the
+    /// predicted tag.
     fn columns(&self, columns: &Columns, question: &Question, answer: &[AnswerCell], text: &mut String) {
         let Question { raw, words, header, text: asked, .. } = question;
         let (mut word, none) = (0, "_".to_owned());
         let mut begins = raw.iter().position(|line| words.first() == Some(&line.number));
-        // A range of words, as `1-2`, belongs to the sentence.
+        // The line of a range of words (`1-2`) before the first word belongs to the sentence, so the comments come
+        // before this line.
         while let Some(before) = begins.and_then(|at| at.checked_sub(1))
             && raw.get(before).is_some_and(|line| columns.is_range(&line.text))
         {
@@ -193,7 +198,8 @@ impl AnswerColumns {
                     _ => Some(&none),
                 }
             } else {
-                // A tag of the file must not remain in the column of the answers.
+                // In lines without an answer, the column of the answers gets `_`, so that a tag of the file does not
+                // look like an answer.
                 let unasked = asked.is_err() || words.first().is_some_and(|first| number < first);
                 Some(&none).filter(|_| unasked && columns.has_all(line))
             };
@@ -205,14 +211,14 @@ impl AnswerColumns {
         }
     }
 
-    /// A JSON object with added fields, or a list with added elements.
+    /// Returns the JSON object in `line` with added fields, or the JSON list with added elements.
     fn json(&self, line: &str, answer: &[AnswerCell]) -> String {
         let trimmed = line.trim_end();
-        // Text that is neither an object nor a list is unchanged.
+        // A line that is neither an object nor a list stays unchanged.
         if !trimmed.ends_with(['}', ']']) {
             return line.to_owned();
         }
-        // The number is written as the shortest decimal of the `f32`.
+        // A number is written as the shortest decimal that parses as this `f32`.
         let short =
             |number: &f32| serde_json::from_str(&number.to_string()).unwrap_or(serde_json::Value::Null);
         let value = |cell: &AnswerCell| match cell {
@@ -241,7 +247,7 @@ impl AnswerColumns {
     }
 }
 
-/// A cell as text.
+/// Formats the cell of an answer as text.
 fn shown(cell: &AnswerCell) -> String {
     match cell {
         AnswerCell::Text(text) => text.clone(),
@@ -255,8 +261,8 @@ fn shown(cell: &AnswerCell) -> String {
     }
 }
 
-/// Formats a cell of a table, in quotation marks if necessary; without `quotes`, separators and line ends in the cell
-/// become spaces.
+/// Formats a cell of a table, in quotation marks if necessary. If `quotes` is false, separators and line ends in the
+/// cell become spaces instead.
 fn quoted(cell: &str, separator: char, quotes: bool) -> String {
     match cell.contains([separator, '"', '\n', '\r']) {
         true if quotes => format!("\"{}\"", cell.replace('"', "\"\"")),

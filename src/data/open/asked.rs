@@ -1,5 +1,5 @@
-//! Detection of the text to predict for in a file: the column of the text, by its name in the training data, or by the
-//! header.
+//! Finds the text to predict for in the records of a file: the column of the text is detected by the header, or by its
+//! name or number in the training data.
 
 use super::answers::Form;
 use super::column::{Column, LABEL, SOURCE, TARGET, TOKENS, language, plain};
@@ -15,25 +15,25 @@ use crate::data::lines::{Reason, quoted};
 use crate::data::records::{OneLine, Parser};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The plan for reading a file and writing the answers.
+/// The plan for reading the texts of a file and writing the file with answers.
 pub(super) struct AnswerPlan {
     pub(super) source: Source,
     pub(super) form: Form,
-    /// The names of the columns.
+    /// The names that the file has already, such as the names of columns.
     pub(super) names: Vec<String>,
     /// Whether the first record is a header with the names of the columns.
     pub(super) header: bool,
 }
 
-/// The source of the records.
+/// The source of the records to predict for.
 pub(super) enum Source {
     Lines(Box<dyn Parser<SentenceWords>>),
-    /// The rows of a Parquet file: the function makes the text of these fields, or of the words in one field.
+    /// The rows of a Parquet file: the names of the text's fields, and a function that makes a text of a field.
     #[cfg(feature = "parquet")]
     Rows(Vec<String>, FieldText),
 }
 
-/// The words of a field as a text with one word per line, which is the input of models.
+/// Returns the words in the list of a field as a text with one word per line.
 fn words(object: &fields::Object<'_>, name: &str) -> Result<String, Reason> {
     joined(&fields::texts(object, name)?)
 }
@@ -43,8 +43,8 @@ impl AnswerPlan {
         Self { source: Source::Lines(parser), form, names: Vec::new(), header: false }
     }
 
-    /// The plan for a file with a text per line, which `text` makes of the line; the cells of answers are written
-    /// behind tabs.
+    /// The plan for a file with one record per line. `text` makes the text of a line (`None` if the line is no record);
+    /// answers are added as cells behind tabs.
     fn each(mut text: impl FnMut(&str) -> Result<Option<String>, Reason> + Send + 'static) -> Self {
         let asked = move |line: &str| Ok(text(line)?.map(alone));
         Self::lines(Box::new(OneLine(asked)), Form::Cells('\t', false))
@@ -60,7 +60,7 @@ impl AnswerPlan {
         Self::each(|_| Ok(None))
     }
 
-    /// The plan for rows of features; blank lines and comments are not rows.
+    /// The plan for a LIBSVM file of rows of features; blank lines and comments are not rows.
     pub(super) fn rows() -> Self {
         let row = |line: &str| {
             let row = line.split('#').next().unwrap_or_default().trim();
@@ -69,7 +69,7 @@ impl AnswerPlan {
         Self::lines(Box::new(OneLine(row)), Form::Comment)
     }
 
-    /// The plan for texts that may have labels, or for sources that may have targets.
+    /// The plan for a file of texts, with or without labels, or of sources, with or without targets.
     pub(super) fn texts(file: &TextFile, options: &mut ReadOptions, task: Task) -> Result<Self> {
         if options.format == Some(FileFormat::Plain) {
             return Ok(Self::plain());
@@ -106,9 +106,9 @@ impl AnswerPlan {
         opened
     }
 
-    /// The plan for a table. The text is in the column with the name from the training data, else in a column with a known
-    /// name, else in the column with the number from the training data. A text of several columns is in the same columns as in
-    /// the training data; in a file that is no table, the lines are the texts.
+    /// The plan for a table. The text column has the name from the training data, else a known name, else the number
+    /// from the training data. A text of several columns has the columns of the training data; if the file is not a
+    /// table, each line is a text.
     fn table(
         file: &TextFile,
         guess: &Guess,
@@ -166,7 +166,7 @@ impl AnswerPlan {
         })
     }
 
-    /// The plan for records with named fields: `make` makes a text of the fields of the text.
+    /// The plan for JSON or Parquet records; `make` makes a text of a field.
     fn objects(
         file: &TextFile,
         options: &mut ReadOptions,
@@ -215,7 +215,7 @@ impl AnswerPlan {
         Ok(Self { source: Source::Lines(Box::new(OneLine(asked))), form: Form::Json, names, header })
     }
 
-    /// The plan for sentences of words, which may have tags.
+    /// The plan for sentences of words, with or without tags.
     pub(super) fn words(file: &TextFile, options: &mut ReadOptions) -> Result<Self> {
         let told = options.told.as_ref().and_then(|told| told.format);
         let guess = guess(file, &ReadOptions { format: None, ..options.clone() }, Task::Tagged)?;
@@ -251,7 +251,7 @@ fn alone(text: String) -> SentenceWords {
     SentenceWords { text, ..SentenceWords::default() }
 }
 
-/// Stores the columns of the text in the options, and removes the columns of labels, targets and tags.
+/// Stores the names of the text's columns in the options, and removes the columns of labels, targets and tags.
 fn keep(options: &mut ReadOptions, texts: &[Column<'_>], names: &[String]) {
     match texts.first().map(|text| text.what) {
         Some("source") => options.source = names.first().cloned(),
@@ -269,7 +269,7 @@ fn instead(wanted: &Column<'_>, name: &str, given: &str) -> String {
     }
 }
 
-/// Adds advice to the error for columns that the training data has and the file lacks.
+/// Adds advice to an error about a column that the training data has and the file lacks.
 fn remedied(error: Error, texts: &[Column<'_>]) -> Error {
     let is_name = |given: &&str| given.parse::<usize>().is_err();
     match texts {
@@ -288,20 +288,20 @@ fn remedied(error: Error, texts: &[Column<'_>]) -> Error {
     }
 }
 
-/// Returns whether the first record has the name of one of these columns.
+/// Returns whether the first record has the name of one of the text's columns.
 fn has_names(rows: &[Vec<String>], texts: &[Column<'_>]) -> bool {
     rows.first().is_some_and(|first| first.iter().any(|cell| texts.iter().any(|text| text.names(cell))))
 }
 
-/// The name of the text's column in the header, and a note if it is not the name in the training data. `None` if there
-/// is no header with such a name.
+/// Finds the text column in the header: returns its name, and a note if the training data has another name or place for
+/// the column. Returns `None` if there is no header, or no name in the header is known.
 fn by_header(
     file: &str,
     rows: &[Vec<String>],
     text: &Column<'_>,
     header: Option<bool>,
 ) -> Result<Option<(String, Option<String>)>> {
-    /// The header names that are accepted for a single column.
+    /// The names that are accepted as the header of a file with a single column.
     const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
     let Some((first, below)) = rows.split_first().filter(|_| header != Some(false)) else { return Ok(None) };
     let cells: Vec<&str> = first.iter().map(|cell| cell.trim()).collect();
@@ -317,8 +317,8 @@ fn by_header(
     if cells.iter().any(|cell| cell.is_empty() || number(cell)) {
         return Ok(None);
     }
-    // If the header has two languages, the source is the language from the training data, else the column at the
-    // position from the training data.
+    // If the header names two languages, the training data decides the source: by the language, else by the position of
+    // the column.
     let languages: Vec<usize> =
         (0..cells.len()).filter(|&at| once(at) && cells.get(at).is_some_and(|cell| language(cell))).collect();
     if let (true, [first, _, ..]) = (text.what == "source", &languages[..]) {
@@ -359,8 +359,8 @@ fn by_header(
     }
 }
 
-/// The table whose text is in the column with the number or the name from the training data; in a file of texts alone,
-/// in its only column.
+/// Returns a table whose text column has the number or the name from the training data. In a table with a single
+/// column, the text is in this column.
 fn by_place(
     file: &TextFile,
     guess: &Guess,
@@ -368,20 +368,21 @@ fn by_place(
     (texts, label): (&[Column<'_>], Column<'_>),
 ) -> Result<table::Table> {
     let of = |wanted: &[Column<'_>]| table::Table::of(file, guess.format, options, wanted);
-    // The column of the label is detected together with the columns of the text, so that neither is taken for the
-    // other.
+    // The label column is detected together with the text columns, so that a label column is not taken for a text
+    // column.
     let both = of(&[texts, &[label]].concat());
     let named = |table: &table::Table| table.has_header() || label.given.is_some();
     match both {
         Ok(table) if named(&table) => Ok(table),
         both => match (of(texts), both) {
-            // The column of the label is in another position than in the training data.
+            // Without a header, the label column is at another position than in the training data.
             (Ok(table), Err(e)) if !table.has_header() && table.has_column(label.given) => {
                 Err(guess.explain(e))
             }
             (Ok(table), _) => Ok(table),
             (Err(e), both) => {
-                // A file of texts alone has a single column, whatever number the column has in the training data.
+                // A table with a single column has the text in this column, whatever number the text column has in the
+                // training data.
                 let alone = match texts {
                     [text] => of(&[Column { given: Some("1"), ..*text }]).ok(),
                     _ => None,
@@ -393,8 +394,8 @@ fn by_place(
     }
 }
 
-/// Returns the format for a file that is no table of two columns but may have a text per line; else the error of
-/// reading it as a table.
+/// Returns the format of a file that may have one text per line, after `error` has shown that the file is no table of
+/// two columns. Returns `error` if the format is set or the name shows JSON.
 fn lines_alone(file: &TextFile, options: &ReadOptions, error: Error) -> Result<Guess> {
     let alone = ReadOptions { format: Some(FileFormat::Tsv), ..options.clone() };
     if options.format.is_some() || file.name().contains(".json") {
@@ -403,7 +404,8 @@ fn lines_alone(file: &TextFile, options: &ReadOptions, error: Error) -> Result<G
     guess(file, &alone, Task::Labelled)
 }
 
-/// The keys of comments in the first lines that are also keys of added comments.
+/// Returns the keys of comments in the first lines that answers would use for their comments, too: `intent` and
+/// `probability`.
 fn intents(file: &TextFile) -> Result<Vec<String>> {
     const LOOKED_AT: usize = 1000;
     let key = |line: &str| {

@@ -1,11 +1,12 @@
-//! The wanted columns of a table, or fields of JSON, and their usual names in data sets.
+//! The columns that a reader needs from a table or from JSON, such as the text and the label, and the usual names of
+//! these columns.
 
 /// A column that a reader needs, such as the column of the texts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Column<'a> {
-    /// The role of the column, such as `text`, which is also the name of the option that sets it.
+    /// The role of the column, such as `text`. The option that sets the column has this name, too.
     pub(super) what: &'static str,
-    /// The name or the number of the column; `None` if it is not set.
+    /// The set name or number of the column; `None` if the column is not set.
     pub(super) given: Option<&'a str>,
     /// The usual names of the column in data sets, the likeliest first.
     pub(super) known: &'static [&'static str],
@@ -14,24 +15,24 @@ pub(super) struct Column<'a> {
 /// The rule that decides which cells of a record may be empty.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Empty {
-    /// The number of text columns, which come first.
+    /// The number of text columns, which are the first of the wanted columns.
     texts: usize,
     /// Whether the last text column is a second text.
     pub(super) pair: bool,
-    /// Whether the label may be empty, as a text may have several labels or none.
+    /// Whether the label may be empty, because a text may have several labels or none.
     label: bool,
 }
 
 impl Empty {
-    /// The rule for these wanted columns. `pair`: the last text column is a second text; `label_lists`: a text may have
-    /// several labels or none.
+    /// Returns the rule for these wanted columns. `pair` is true if the last text column is a second text;
+    /// `label_lists` is true if a text may have several labels or none.
     pub(super) fn of(wanted: &[Column<'_>], pair: bool, label_lists: bool) -> Self {
         let count = |what: &str| wanted.iter().filter(|one| one.what == what).count();
         Self { texts: count("text"), pair, label: label_lists && count("label") > 0 }
     }
 
-    /// The position of the first cell that is empty but must not be empty; `None` if there is none. `empty[i]` is true
-    /// if cell *i* is empty.
+    /// Returns the position of the first cell that is empty against this rule; `None` if all cells follow the rule.
+    /// `empty[i]` is true if cell *i* is empty.
     pub(super) fn missing(self, empty: &[bool]) -> Option<usize> {
         let (texts, others) = empty.split_at(self.texts.min(empty.len()));
         let other = || others.iter().position(|empty| *empty && !self.label).map(|at| texts.len() + at);
@@ -39,8 +40,8 @@ impl Empty {
     }
 }
 
-/// The position of a missing text; `None` if no text is missing. `empty[i]` is true if cell *i* is empty. Some cells of a
-/// text may be empty, but not all. If `pair`, the last cell is a second text.
+/// Returns the position of a missing text; `None` if no text is missing. `empty[i]` is true if cell *i* is empty. A
+/// text is missing if all its cells are empty. If `pair` is true, the last cell is a second text.
 pub(super) fn missing_text(empty: &[bool], pair: bool) -> Option<usize> {
     let (first, second) = match empty.split_last() {
         Some((second, first)) if pair && !first.is_empty() => (first, Some(second)),
@@ -142,7 +143,7 @@ pub(super) const TOKENS: &[&str] = &["tokens", "words"];
 pub(super) const TAGS: &[&str] = &["tags", "ner_tags", "labels", "slots", "chunk_tags", "pos_tags", "ner"];
 pub(super) const INTENT: &[&str] = &["intent", "label", "class"];
 
-/// Languages in headers, by name and by code of ISO 639.
+/// Languages that may be in headers, by their names and their codes of ISO 639.
 const LANGUAGES: &[&str] = &[
     "english",
     "en",
@@ -259,7 +260,7 @@ const LANGUAGES: &[&str] = &[
     "russisch",
 ];
 
-/// Returns whether a header cell names a language, or a text in a language, such as `en-US`, `sentence_en` and
+/// Returns whether a header cell has the name or the code of a language, such as `en-US`, `sentence_en` or
 /// `English words`.
 pub(super) fn language(cell: &str) -> bool {
     const MOST: usize = 24;
@@ -270,8 +271,8 @@ pub(super) fn language(cell: &str) -> bool {
 }
 
 impl<'a> Column<'a> {
-    /// The wanted columns of a text: the given columns, else one column that has a known name. If several columns are
-    /// given, known names do not count.
+    /// Returns the wanted columns of a text: the columns in `given`, or one column that is not set. If several columns
+    /// are given, none of them may be found by a known name.
     pub(super) fn texts(given: &'a [String]) -> Vec<Self> {
         let of = |given, known| Self { what: "text", given, known };
         match given {
@@ -283,7 +284,7 @@ impl<'a> Column<'a> {
 }
 
 impl Column<'_> {
-    /// The setting that names the column.
+    /// Returns the setting in a config that sets the column.
     pub(super) fn setting(&self) -> &'static str {
         match self.what {
             "label" | "target" | "tags" => "data.label",
@@ -296,7 +297,7 @@ impl Column<'_> {
         self.known.contains(&&*plain(cell)) || self.given.is_some_and(|given| given.trim() == cell.trim())
     }
 
-    /// Advice for messages how to name the column.
+    /// Returns advice for messages: how to set the column.
     pub(super) fn advice(&self) -> String {
         format!(
             "set `{}` (`{}` in a config) to its name, or to its number from 1 on",
@@ -306,7 +307,7 @@ impl Column<'_> {
     }
 }
 
-/// A name normalized for comparison.
+/// Normalizes a name for comparison: lower case, without white space around it.
 pub(super) fn plain(name: &str) -> String {
     name.trim().to_lowercase()
 }

@@ -1,4 +1,4 @@
-//! Detection of the wanted columns and of the header of a table.
+//! Detects the header of a table, and the columns that a reader needs, such as the text and the label.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,15 +11,15 @@ use crate::kernels::edit_distance;
 /// The detected columns of a table.
 #[derive(Debug, Clone)]
 pub(super) struct ColumnChoice {
-    /// The positions of the wanted columns in the table, from 0 on, in the order in which they are wanted.
+    /// The position in the table of each wanted column, counted from 0.
     pub(super) columns: Vec<usize>,
-    /// The name of each wanted column or, without a header, its number from 1 on.
+    /// The name of each wanted column; without a header, the number of the column, counted from 1.
     pub(super) names: Vec<String>,
     /// The most frequent number of columns in the first records.
     pub(super) width: usize,
-    /// Whether the first record has the names of the columns.
+    /// Whether the first record is a header with the names of the columns.
     pub(super) header: bool,
-    /// Notes for the user: why there is a header or none, and other decisions.
+    /// Notes for the user: the reason for or against a header, and other decisions.
     pub(super) notes: Vec<String>,
 }
 
@@ -27,12 +27,12 @@ pub(super) struct ColumnChoice {
 pub(super) struct Columns<'a> {
     pub(super) name: &'a str,
     pub(super) rows: &'a [Vec<String>],
-    /// The line number of the first record.
+    /// The line number in the file of the first record.
     pub(super) line: u64,
     pub(super) header: Option<bool>,
 }
 
-/// The setting of a wanted column.
+/// The user's setting for a wanted column: a number, a name, or nothing.
 enum ColumnSetting<'a> {
     /// The number of the column, counted from 0.
     Number(usize),
@@ -45,7 +45,7 @@ fn quoted(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     lines::quoted(names.iter().map(AsRef::as_ref))
 }
 
-/// Formats a cell for a message: in one line, and shortened if it is long.
+/// Formats a cell for a message, in one line and with at most 40 characters.
 fn cut(cell: &str) -> String {
     const SHOWN: usize = 40;
     let cell = cell.trim().replace('\n', "\\n");
@@ -69,13 +69,13 @@ pub(super) fn number(cell: &str) -> bool {
         && cell.chars().all(part)
 }
 
-/// Returns whether a cell marks a missing value.
+/// Returns whether a cell marks a missing value, such as an empty cell or `n/a`.
 fn absent(cell: &str) -> bool {
     ["", "na", "n/a", "nan", "null", "none", "nil", "-", "?"].contains(&&*plain(cell))
 }
 
 impl Columns<'_> {
-    /// Picks the wanted columns.
+    /// Finds the wanted columns by the settings, the header and the values in the first records.
     pub(super) fn pick(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
         let Some(first) = self.rows.first() else {
             let what = format!("records of file `{}`", self.name);
@@ -83,7 +83,8 @@ impl Columns<'_> {
         };
         let width = self.width();
         let position = |name: &str| first.iter().position(|cell| cell.trim() == name.trim());
-        // A setting that is a number is a position, and a name only if there is no such position.
+        // A setting that is a number is the position of a column. The setting is a name if the table has no such
+        // position.
         let given: Vec<ColumnSetting<'_>> = wanted
             .iter()
             .map(|one| match one.given.map(|given| (given, given.trim().parse::<usize>().ok())) {
@@ -115,7 +116,7 @@ impl Columns<'_> {
                 }
             };
         }
-        // In a header of languages, the order of the columns decides which is the source.
+        // If the header names two languages, the first column is the source, so known names are not searched.
         if header && !languages {
             for (place, one) in wanted.iter().enumerate() {
                 if columns[place].is_none() {
@@ -147,7 +148,7 @@ impl Columns<'_> {
                     return Err(error);
                 }
             }
-            // In pairs, columns behind the two texts are notes.
+            // In a table of pairs, the first two free columns are the texts; further columns are ignored.
             (&[a, b], &[left, right, ..]) if !labelled => {
                 (columns[a], columns[b]) = (Some(left), Some(right))
             }
@@ -204,7 +205,8 @@ impl Columns<'_> {
             notes.extend(self.perhaps_a_header(wanted, &columns));
         }
         let name = |&column: &usize| match first.get(column) {
-            // A name that is a number would be taken for a position in the next file, so the column's number is stored.
+            // If the name of the column is a number, the column's position is stored instead: the next file would take
+            // the name for a position.
             Some(cell) if header && is_name(cell) && often(column) == 1 => cell.trim().to_owned(),
             _ => (column + 1).to_string(),
         };
@@ -212,7 +214,7 @@ impl Columns<'_> {
         Ok(ColumnChoice { columns, names, width, header, notes })
     }
 
-    /// The most frequent number of cells per record; of equally frequent numbers, the first.
+    /// Returns the most frequent number of cells per record; of equally frequent numbers, the number that occurs first.
     fn width(&self) -> usize {
         let mut counts: Vec<(usize, usize)> = Vec::new();
         for row in self.rows {
@@ -234,27 +236,27 @@ impl Columns<'_> {
             None => {}
         }
         if let Some(name) = given.iter().find_map(|given| match given {
-            // A number beyond the last column is a name only if a cell of the first record is equal.
+            // A setting that is a number beyond the last column is a name only if a cell of the first record equals it.
             ColumnSetting::Name(name) => Some(name).filter(|name| is_name(name) || self.has(name)),
             _ => None,
         }) {
             return (true, format!("line {line} is a header, since `{}` names a column", cut(name)));
         }
         if let Some(columns) = self.all_known(wanted, given) {
-            // A single column of texts may begin with a word that is a column name elsewhere.
+            // The first text of a table with a single column may be a word that is a column name in other data.
             const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
             let alone = self.rows.first().is_some_and(|row| row.len() == 1);
             if alone && !self.first(0).is_some_and(|cell| SURE.contains(&&*plain(cell))) {
                 return (false, "no header".to_owned());
             }
-            // A cell whose text occurs again in the same column is no column name.
+            // A cell that occurs again in its column is not the name of the column.
             if columns.iter().any(|&column| self.occurs_again(column)) {
                 return (false, format!("no header: line {line} repeats below"));
             }
             return (true, format!("line {line} is a header, since it has known names"));
         }
         let width = self.rows.first().map_or(0, Vec::len);
-        // A cell of many words is no column name.
+        // Maximum number of words in the name of a column.
         const WORDS: usize = 5;
         let named = self
             .rows
@@ -269,8 +271,8 @@ impl Columns<'_> {
         }
     }
 
-    /// Returns whether the first two cells name two different languages, and neither occurs again in the same column. Only for
-    /// pairs, if no column is set by name and the header is not set.
+    /// Returns whether the header of a table of pairs has two languages: the first two cells name different languages,
+    /// and do not occur again in their columns. Returns `false` if a column is set by name, or if the header is set.
     fn has_languages(&self, wanted: &[Column<'_>], given: &[ColumnSetting<'_>]) -> bool {
         let pairs = wanted.iter().any(|one| one.what == "source") && wanted.len() == 2;
         let open =
@@ -279,9 +281,10 @@ impl Columns<'_> {
         pairs && open && named(0) && named(1) && self.first(0) != self.first(1)
     }
 
-    /// The positions of the wanted columns, if the first record has a known name for each; else `None`.
+    /// Returns the positions of the wanted columns if the first record has a known name for each wanted column; else
+    /// `None`.
     fn all_known(&self, wanted: &[Column<'_>], given: &[ColumnSetting<'_>]) -> Option<Vec<usize>> {
-        // For a text in several columns, which have no known names, the name of the label decides.
+        // The columns of a text in several columns have no known names; the known name of the label then decides.
         if wanted.iter().all(|one| one.known.is_empty()) {
             return None;
         }
@@ -299,15 +302,16 @@ impl Columns<'_> {
         columns.into_iter().collect()
     }
 
-    /// Returns whether the first record has known names for all wanted columns, and no such name occurs again in the same
-    /// column.
+    /// Returns whether the first record has known names for all wanted columns, and none of these names occurs again in
+    /// its column.
     fn names_itself(&self, wanted: &[Column<'_>]) -> bool {
         let known = self.all_known(wanted, &[]).unwrap_or_default();
         known.len() > 1 && !known.into_iter().any(|column| self.occurs_again(column))
     }
 
-    /// Picks the wanted columns, whose settings were detected in an earlier file of the data set. A header of this file takes
-    /// precedence over numbers, and over names that the header lacks; else as [`Self::pick`].
+    /// Finds the wanted columns of a later file of a data set; `wanted` has the names or numbers from the earlier file.
+    /// A header with known names in this file overrides column numbers, and names that this file lacks. Without such a
+    /// header, [`Self::pick`] finds the columns.
     pub(super) fn pick_alike(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
         let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && self.has(given)));
         if fits || self.header == Some(false) || !self.names_itself(wanted) {
@@ -319,8 +323,7 @@ impl Columns<'_> {
         self.pick(&own)
     }
 
-    /// Refuses a file without a header in which the columns of text and label seem to be swapped, compared with the
-    /// earlier file.
+    /// Refuses a later file without a header if its text and label columns seem to be swapped.
     fn refuse_swapped(&self, wanted: &[Column<'_>], picked: &ColumnChoice) -> Result<()> {
         const MANY: usize = 10;
         let at = |what: &str| wanted.iter().zip(&picked.columns).find(|(one, _)| one.what == what);
@@ -342,13 +345,13 @@ impl Columns<'_> {
         self.rows.first().is_some_and(|row| row.iter().any(|cell| cell.trim() == name.trim()))
     }
 
-    /// Returns whether the cell of the first record in this column occurs again in a later record.
+    /// Returns whether the first cell of a column occurs again in the column.
     fn occurs_again(&self, column: usize) -> bool {
         self.first(column).is_some_and(|first| self.below(column).any(|cell| cell == first))
     }
 
-    /// The position of a column that has a known name in the first record and is not `taken`; `None` if there is no
-    /// such column.
+    /// Returns the position of a column that is not `taken` and has a known name in the first record; `None` if there
+    /// is no such column.
     fn known(&self, one: &Column<'_>, taken: &[Option<usize>]) -> Option<usize> {
         let first = self.rows.first()?;
         let of = |name: &&str| first.iter().position(|cell| plain(cell) == **name);
@@ -359,12 +362,12 @@ impl Columns<'_> {
         self.rows.first().and_then(|row| row.get(column)).map(|cell| cell.trim())
     }
 
-    /// The cells of a column below the first record.
+    /// Iterates over the cells of a column in all records but the first.
     fn below(&self, column: usize) -> impl Iterator<Item = &str> {
         self.rows.iter().skip(1).filter_map(move |row| row.get(column)).map(|cell| cell.trim())
     }
 
-    /// Returns whether a column has only numbers below the first record, whose own cell is no number.
+    /// Returns whether the first cell of a column is not a number, while all other cells are numbers.
     fn is_above_numbers(&self, column: usize) -> bool {
         const FEW: usize = 2;
         let first = self.first(column).is_some_and(|cell| !number(cell) && !absent(cell));
@@ -372,8 +375,9 @@ impl Columns<'_> {
         first && numbers >= FEW && self.below(column).all(|cell| number(cell) || absent(cell))
     }
 
-    /// A note if the first record looks like a header, though it is read as a record: one of its cells is a known name, or its
-    /// label is not among the few labels of the other records.
+    /// Returns a note for the user if the first record, which is read as a record, may be a header. The first record
+    /// may be a header if one of its cells is a known name, if its label occurs nowhere else among few labels, or if
+    /// both texts of a pair are short.
     fn perhaps_a_header(&self, wanted: &[Column<'_>], columns: &[usize]) -> Option<String> {
         const MANY: usize = 20;
         let again = |column: usize| self.occurs_again(column);
@@ -382,7 +386,7 @@ impl Columns<'_> {
         };
         let label = wanted.iter().position(|one| one.what == "label").and_then(|place| columns.get(place));
         let alone = label.is_some_and(|&label| {
-            // A cell may contain several labels.
+            // A cell of the label column may have several labels.
             let labels =
                 |cell| str::split(cell, [',', ';', '|']).map(str::trim).filter(|label| !label.is_empty());
             let below = self.below(label).flat_map(labels).collect::<HashSet<_>>();
@@ -391,7 +395,7 @@ impl Columns<'_> {
             self.rows.len() > MANY && below.len() * 4 <= self.rows.len() && is_new
         });
         let pairs = wanted.iter().any(|one| one.what == "source");
-        // The cell has at most two words without marks, and is shorter than nearly all cells below.
+        // The first cell has only letters, digits and ` _-/`, and is shorter than nearly all other cells of the column.
         let plain = |cell: &str| cell.chars().all(|c| c.is_alphanumeric() || " _-/".contains(c));
         let short = |&column: &usize| {
             let size = |cell: &str| cell.chars().count();
@@ -411,8 +415,8 @@ impl Columns<'_> {
         ))
     }
 
-    /// Returns whether the first record may be a header with unknown names: its label occurs once, while all other labels repeat,
-    /// and its text is a single word that is shorter than all others.
+    /// Returns whether the first record may be a header with unknown names. The label of such a record occurs only
+    /// once, while all other labels repeat; its text is one word, shorter than all other texts.
     fn is_like_a_header(&self, wanted: &[Column<'_>], columns: &[usize]) -> bool {
         const MANY: usize = 10;
         let of = |what: &str| wanted.iter().position(|one| one.what == what).and_then(|at| columns.get(at));
@@ -429,9 +433,9 @@ impl Columns<'_> {
             && self.below(text).all(|cell| cell.is_empty() || size(cell) > size(word))
     }
 
-    /// Returns whether the left of two columns is the label: its values repeat, and the values of the right column hardly do.
-    /// Labels must be shorter than texts, unless they have far fewer distinct values. If both columns repeat, the text is first,
-    /// as usual.
+    /// Returns whether the left of two columns is the label and the right column is the text. Values repeat in a column
+    /// of labels, and hardly repeat in a column of texts. Labels must be shorter than texts, unless there are far fewer
+    /// distinct labels than texts. If values repeat in both columns, the left column is the text, as usual.
     fn labels_come_first(&self, left: usize, right: usize, header: bool) -> bool {
         let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
         let cells =
@@ -443,8 +447,8 @@ impl Columns<'_> {
         hardly && of_left * 4 <= of_right * 3 && (long(left) <= long(right) || of_left * 10 <= of_right)
     }
 
-    /// The error for too many distinct labels in the column `label`, which was detected; `None` if the labels repeat
-    /// often enough.
+    /// Returns an error if the detected column `label` has too many distinct values for labels; `None` if the labels
+    /// repeat often enough.
     fn too_many_labels(&self, label: usize, header: bool) -> Option<Error> {
         const MANY: usize = 20;
         let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
@@ -528,7 +532,7 @@ fn counted(columns: usize) -> String {
     if columns == 1 { "1 column".to_owned() } else { format!("{columns} columns") }
 }
 
-/// The error for a given name that is not among `names`; `what` is the thing that has names.
+/// Returns the error for a set name `given` that is not among `names`; the error suggests the nearest name.
 pub(super) fn missing(what: String, given: &str, names: &[impl AsRef<str>]) -> Error {
     let names = || names.iter().map(|name| name.as_ref().trim());
     let error =

@@ -1,15 +1,15 @@
-//! Pronouncing dictionaries in the format of CMUdict.
+//! Reads pronouncing dictionaries in the format of CMUdict.
 
 use std::collections::HashSet;
 
 use crate::data::Pair;
 use crate::data::lines::Reason;
 
-/// Returns whether pairs are words with their phonemes: each source is one word, and each target is a sequence of phonemes
-/// between spaces, with about as many phonemes as the word has letters.
+/// Returns whether pairs are words with their pronunciations. Each source is then one word, and each target is a
+/// sequence of phonemes with spaces between them; a word has about as many phonemes as letters.
 pub(crate) fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> bool {
     const LOOKED_AT: usize = 1_000;
-    /// Maximum number of characters of a phoneme, which may have a base, a tie, a length and a tone.
+    /// Maximum number of characters of a phoneme. A phoneme may have marks, such as a tie, a length or a tone.
     const LONGEST: usize = 6;
     let (mut words, mut letters, mut phonemes, mut signs) = (0usize, 0usize, 0usize, 0usize);
     for Pair { source, target } in pairs.into_iter().take(LOOKED_AT) {
@@ -25,13 +25,14 @@ pub(crate) fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) 
         }
         (words, letters) = (words + 1, letters + source.chars().count());
     }
-    // A translation of a word would have fewer and longer words.
+    // If the targets were translations of words, they would have fewer and longer parts than phonemes.
     words > 0 && phonemes > words && 2 * phonemes > letters && 5 * signs <= 12 * phonemes
 }
 
-/// A parser of lines with a word and its phonemes. A number in brackets behind the word marks another pronunciation; a comment
-/// may follow behind `#`; lines that begin with `;;;` are comments. A repeated pronunciation of a word is skipped, because
-/// without stress some pronunciations are equal. `stress` keeps the digits of stress.
+/// Returns a parser of lines with a word and its phonemes. A number in brackets behind the word marks another
+/// pronunciation of the word. Text behind `#` and lines that begin with `;;;` are comments. A repeated pronunciation of
+/// a word is skipped: without stress, some pronunciations are equal. If `stress` is true, the digits of stress are
+/// kept.
 pub(super) fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<Pair>, Reason> + Send {
     let mut known = HashSet::new();
     move |line| {
@@ -44,7 +45,8 @@ pub(super) fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<Pair>, R
         let plain = |phoneme: &'_ str| -> String {
             match stress {
                 true => phoneme.to_owned(),
-                // Other digits at the end of phonemes are tones, or signs of X-SAMPA.
+                // Only the digits of stress are removed; other digits at the end of phonemes are tones, or signs of
+                // X-SAMPA.
                 false => match phoneme.strip_suffix(['0', '1', '2']) {
                     Some(vowel) if vowel.bytes().all(|b| b.is_ascii_uppercase()) => vowel.to_owned(),
                     _ => phoneme.to_owned(),
@@ -60,7 +62,7 @@ pub(super) fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<Pair>, R
     }
 }
 
-/// Removes the number of the pronunciation from a word.
+/// Removes the number of the pronunciation from a word: `read(2)` becomes `read`.
 fn spelling(word: &str) -> &str {
     let numbered = |(word, number): (&'_ str, &str)| {
         (!word.is_empty() && !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))

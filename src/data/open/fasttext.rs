@@ -1,4 +1,4 @@
-//! Lines of fastText: labels that begin with `__label__`, and the text behind them.
+//! Reads files for fastText: a line has one or more labels that begin with `__label__`, then a text.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use crate::data::records::{OneLine, Stream, shown};
 use crate::data::{LabelledText, TextFile};
 use crate::error::Result;
 
-/// The prefix of a label.
+/// The prefix of each label in a file for fastText.
 const LABEL: &str = "__label__";
 
-/// Returns whether a line begins with a label.
+/// Returns whether a line begins with `__label__`.
 pub(super) fn labelled(line: &str) -> bool {
     line.trim_start().starts_with(LABEL)
 }
 
-/// Cuts a line into the distinct labels at its start, and the text behind them.
+/// Cuts a line into the distinct labels at the start of the line, and the text behind the labels.
 fn cut(line: &str) -> (Vec<&str>, &str) {
     let (mut labels, mut rest) = (Vec::new(), line.trim());
     while let Some(behind) = rest.strip_prefix(LABEL) {
@@ -28,12 +28,12 @@ fn cut(line: &str) -> (Vec<&str>, &str) {
     (labels, rest)
 }
 
-/// The text of a line, without its labels.
+/// Returns the text of a line, without the labels.
 pub(super) fn text(line: &str) -> String {
     cut(line).1.to_owned()
 }
 
-/// The records of a line: the text with each of its labels; `None` for a blank line.
+/// Returns the records of a line: one labelled text per label; `None` for a blank line.
 fn record(line: &str) -> Result<Option<Vec<LabelledText>>, Reason> {
     if line.trim().is_empty() {
         return Ok(None);
@@ -52,7 +52,7 @@ fn record(line: &str) -> Result<Option<Vec<LabelledText>>, Reason> {
     }
 }
 
-/// The records of a file.
+/// Reads the records of a file.
 pub(super) fn records(file: &TextFile) -> Result<Stream<LabelledText>> {
     let name = Arc::from(file.name());
     let all = move |of: Result<(Vec<LabelledText>, u64)>| {
@@ -64,7 +64,7 @@ pub(super) fn records(file: &TextFile) -> Result<Stream<LabelledText>> {
     Ok(Box::new(file.records(OneLine(record))?.with_lines().flat_map(all)))
 }
 
-/// A note for the user if texts in the first lines have several labels; else `None`.
+/// Returns a note for the user if texts in the first lines have several labels; else `None`.
 pub(super) fn note(file: &TextFile) -> Result<Option<String>> {
     let several = |line: &str| Ok(Some(cut(line).0.len() > 1));
     let several = file.first_records(OneLine(several))?.filter(|one| matches!(one, Ok(true))).count();

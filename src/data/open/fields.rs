@@ -1,4 +1,4 @@
-//! Records with named fields, and the values of fields.
+//! Records with named fields, such as JSON objects, and the values of the fields.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,24 +11,25 @@ use super::column::missing_text;
 use crate::data::lines::{Reason, quoted};
 use crate::data::records::of_columns;
 
-/// A value of a field in a record.
+/// The value of a field, as in JSON.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value<'a> {
     Null,
     Truth(bool),
-    /// A number, as the text that the file has.
+    /// A number, with the digits that the file has.
     Number(Cow<'a, str>),
     Text(Cow<'a, str>),
     List(Vec<Value<'a>>),
     Object(Object<'a>),
 }
 
-/// A record with named fields; the elements of a record that is a list are named by their numbers, from 1 on.
+/// A record with named fields. If the record is a list, each element is a field that is named by the number of the
+/// element, counted from 1.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Object<'a> {
     pub(super) fields: Vec<(Cow<'a, str>, Value<'a>)>,
     pub(super) is_list: bool,
-    /// The line number of a record that is in one line; else 0.
+    /// The line number of the record in the file; 0 if the record is not a line of its own.
     pub(super) line: u64,
 }
 
@@ -58,12 +59,12 @@ impl Value<'_> {
 }
 
 impl<'a> Object<'a> {
-    /// The value of the field with this name; if the name is repeated, the last value.
+    /// Returns the value of the field with this name; if several fields have this name, the value of the last field.
     pub(super) fn get(&self, name: &str) -> Option<&Value<'a>> {
         self.fields.iter().rev().find(|(own, _)| own == name).map(|(_, value)| value)
     }
 
-    /// Copies the record, so that it does not borrow from the text that it was read from.
+    /// Copies the record, so that the copy does not borrow from the text of the file.
     pub(super) fn owned(&self) -> Object<'static> {
         let field = |(name, value): &(Cow<'_, str>, Value<'_>)| (Cow::Owned(name.to_string()), value.owned());
         Object { fields: self.fields.iter().map(field).collect(), is_list: self.is_list, line: self.line }
@@ -73,7 +74,7 @@ impl<'a> Object<'a> {
 /// Maximum nesting depth of objects and lists.
 const DEEPEST: usize = 64;
 
-/// A string that is borrowed where it has no escapes.
+/// A JSON string, which is borrowed from the text of the file if the string has no escapes.
 struct Text<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Text<'de> {
@@ -98,8 +99,8 @@ impl<'de> Deserialize<'de> for Text<'de> {
     }
 }
 
-/// Deserializes the fields of an object; only wanted fields keep their values. If `wanted` is `None`, all fields keep
-/// theirs.
+/// Deserializes the fields of a JSON object. The values of fields that are not wanted become `Null`; if `wanted` is
+/// `None`, all fields are wanted.
 struct Fields<'w> {
     wanted: Option<&'w [String]>,
     depth: usize,
@@ -149,7 +150,7 @@ fn object<'a>(json: &'a str, fields: Fields<'_>) -> serde_json::Result<Object<'a
     Ok(object)
 }
 
-/// Parses a JSON value. A number is kept as text, because numeric types do not keep the digits of the file.
+/// Parses a JSON value. A number stays text, because converting it to a numeric type and back could change its digits.
 fn of_raw(raw: &RawValue, depth: usize) -> serde_json::Result<Value<'_>> {
     let json = raw.get();
     let Some(depth) = depth.checked_sub(1) else {
@@ -158,7 +159,7 @@ fn of_raw(raw: &RawValue, depth: usize) -> serde_json::Result<Value<'_>> {
     Ok(match json.as_bytes().first() {
         Some(b'"') => Value::Text(serde_json::from_str::<Text<'_>>(json)?.0),
         Some(b'{') => Value::Object(object(json, Fields { wanted: None, depth })?),
-        // Most lists have only strings, which are parsed directly.
+        // Most lists have only strings, so a list is first parsed as a list of strings.
         Some(b'[') => Value::List(match serde_json::from_str::<Vec<Text<'_>>>(json) {
             Ok(texts) => texts.into_iter().map(|Text(text)| Value::Text(text)).collect(),
             Err(_) => {
@@ -172,7 +173,7 @@ fn of_raw(raw: &RawValue, depth: usize) -> serde_json::Result<Value<'_>> {
     })
 }
 
-/// Parses a JSON record, with the values of the wanted fields.
+/// Parses a JSON record. The values of fields that are not in `wanted` become `Null`; `None` wants all fields.
 pub(super) fn record<'a>(json: &'a str, wanted: Option<&[String]>) -> serde_json::Result<Value<'a>> {
     if json.trim_start().starts_with('{') {
         return Ok(Value::Object(object(json, Fields { wanted, depth: DEEPEST })?));
@@ -197,7 +198,7 @@ impl From<serde_json::Value> for Value<'static> {
     }
 }
 
-/// The value of the field with this path; dots in the path lead into nested objects.
+/// Returns the value of the field with this path; a dot in the path leads into a nested object.
 pub(super) fn at<'v, 'a>(object: &'v Object<'a>, path: &str) -> Option<&'v Value<'a>> {
     if let Some(value) = object.get(path) {
         return Some(value);
@@ -208,7 +209,7 @@ pub(super) fn at<'v, 'a>(object: &'v Object<'a>, path: &str) -> Option<&'v Value
     })
 }
 
-/// The paths of all fields of an object, with dots for nested objects.
+/// Returns the paths of all fields of an object, such as `review.text` for the field `text` of a nested object.
 pub(super) fn names(object: &Object<'_>) -> Vec<String> {
     let of = |(name, value): &(Cow<'_, str>, Value<'_>)| match value {
         Value::Object(inner) if !inner.fields.is_empty() => {
@@ -232,7 +233,7 @@ fn found<'v, 'a>(object: &'v Object<'a>, name: &str) -> Result<&'v Value<'a>, Re
     })
 }
 
-/// The text of a field: a nonempty string, a number as in the file, or a truth value.
+/// Returns the value of a field as text. The value must be a nonempty string, a number, or a truth value.
 pub(super) fn text(object: &Object<'_>, name: &str) -> Result<String, Reason> {
     match found(object, name)? {
         Value::Text(text) if text.trim().is_empty() => Err(Reason {
@@ -247,11 +248,11 @@ pub(super) fn text(object: &Object<'_>, name: &str) -> Result<String, Reason> {
     }
 }
 
-/// A function that makes a text of a field, by the record and the name of the field.
+/// A function that makes a text of a field, from the record and the name of the field.
 pub(super) type FieldText = fn(&Object<'_>, &str) -> Result<String, Reason>;
 
-/// The text of these fields, each read by `of`. If there are several fields, some may be missing, and count as empty. If `pair`,
-/// the last field is a second text.
+/// Makes a text of the fields `names`; `of` makes the text of each field. If there are several fields, some fields may
+/// be missing, and count as empty. If `pair` is true, the last field is a second text, which must not be empty.
 pub(super) fn text_in(
     object: &Object<'_>,
     names: &[String],
@@ -271,11 +272,12 @@ pub(super) fn text_in(
     names.iter().zip(&empty).enumerate().map(cell).collect::<Result<_, _>>().map(of_columns)
 }
 
-/// The separator of labels.
+/// The character behind each label of a text with several labels.
 const BEHIND: char = '\u{1f}';
 
-/// A label, without white space around it. With `lists`, a list is accepted too: it is returned as one string with U+001F
-/// behind each label (an empty list is U+001F alone). A missing label is then the empty string.
+/// Returns the label in a field, without white space around the label. If `lists` is true, the field may also be a list
+/// of labels or missing. A list is returned as one string with U+001F behind each label (U+001F alone for an empty
+/// list); a missing field as an empty string.
 pub(super) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<String, Reason> {
     let list = match at(object, name) {
         None | Some(Value::Null) if lists => return Ok(String::new()),
@@ -312,16 +314,16 @@ pub(super) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<Stri
     Ok(if labels.is_empty() { BEHIND.to_string() } else { labels })
 }
 
-/// Advice for the user if a label is a list.
+/// Advice in messages for a label that is a list.
 pub(super) const LABEL_LISTS: &str =
     "`data.target = \"labels\"` in a config (`label_lists`) reads several labels per text";
 
-/// A list of strings.
+/// Returns the strings in the list of a field.
 pub(super) fn texts(object: &Object<'_>, name: &str) -> Result<Vec<String>, Reason> {
     list(object, name, "strings", |_| false)
 }
 
-/// A list of strings or whole numbers, which are written out.
+/// Returns the strings in the list of a field. The list may also have whole numbers, which become strings.
 pub(super) fn tags(object: &Object<'_>, name: &str) -> Result<Vec<String>, Reason> {
     list(object, name, "strings or whole numbers", |number| {
         number.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit())

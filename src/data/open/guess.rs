@@ -1,4 +1,4 @@
-//! Detection of the format of a file: by its name, else by its first lines.
+//! Detects the format of a file by its name, else by its first lines.
 
 use std::io::Read;
 
@@ -9,7 +9,7 @@ use crate::data::TextFile;
 use crate::data::records::{OneLine, Stream};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The kind of records to read.
+/// The kind of records that a caller wants to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Task {
     Labelled,
@@ -19,7 +19,7 @@ pub(super) enum Task {
 }
 
 impl Task {
-    /// The formats that have records for this task.
+    /// The file formats that may have records of this kind.
     fn formats(self) -> &'static [FileFormat] {
         use FileFormat::{Columns, Csv, Dictionary, FastText, JsonLines, Parquet, Plain, Trees, Tsv};
         match self {
@@ -40,10 +40,10 @@ impl Task {
     }
 }
 
-/// The first and the last bytes of a Parquet file.
+/// The four bytes with which each Parquet file begins and ends.
 pub(super) const PARQUET: &[u8; 4] = b"PAR1";
 
-/// A format, and the reason for it, which messages show.
+/// A detected format, and the reason for the detection, which messages show (`None` if the user has set the format).
 #[derive(Debug, Clone)]
 pub(super) struct Guess {
     pub(super) format: FileFormat,
@@ -51,7 +51,7 @@ pub(super) struct Guess {
 }
 
 impl Guess {
-    /// Adds a note to an error: the format was guessed, and the reason.
+    /// Adds a note to an error that the format was detected, with the reason.
     pub(super) fn explain(&self, error: Error) -> Error {
         match &self.why {
             Some(why) => error.noted(format!(
@@ -62,7 +62,7 @@ impl Guess {
         }
     }
 
-    /// Adds the note of [`Self::explain`] to all errors among the records.
+    /// Adds the note of [`Self::explain`] to each error among the records.
     pub(super) fn explained<R: 'static>(&self, records: Stream<R>) -> Stream<R> {
         if self.why.is_none() {
             return records;
@@ -72,7 +72,7 @@ impl Guess {
     }
 }
 
-/// Returns the format of a file: the set format, else a guess.
+/// Returns the format of a file: the format in the options, else the detected format.
 pub(super) fn guess(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> {
     let guess = guessed(file, options, task)?;
     if guess.format == FileFormat::Parquet && cfg!(not(feature = "parquet")) {
@@ -114,8 +114,8 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
     Ok(Guess { format, why: Some(why.to_owned()) })
 }
 
-/// The options for a later file of a data set: the options that were detected in the first file; if the file's name shows
-/// another format, only the options that the user has set.
+/// Returns the options to read a later file of a data set. These are the options with the properties that were detected
+/// in the first file. If the name of the later file shows another format, only the user's settings are used.
 pub(super) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadOptions {
     let other = by_name(&file.name(), task).is_some_and(|own| options.format.is_some_and(|of| of != own));
     match &options.told {
@@ -124,7 +124,7 @@ pub(super) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadO
     }
 }
 
-/// The format that a name's extension shows, if the task has this format.
+/// Returns the format that the extension of a file name shows, if the task can have this format; else `None`.
 fn by_name(name: &str, task: Task) -> Option<FileFormat> {
     by_ending(name).filter(|format| task.formats().contains(format))
 }
@@ -146,7 +146,7 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
         return Ok((FileFormat::JsonLines, "its lines are lists of JSON"));
     }
     rows::texts(file, task.name())?;
-    // An empty file, or a file without records, is reported by its reader.
+    // A file without records is not an error here: the reader of the records reports it.
     match task {
         Task::Tagged => Ok((FileFormat::Columns, "it is a file and not JSON")),
         Task::Labelled if all(&fasttext::labelled) => {
@@ -175,7 +175,7 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     }
 }
 
-/// Returns whether a line may be a line of a pronouncing dictionary.
+/// Returns whether a line may be a word with its phonemes, which are in capital letters.
 fn spoken(line: &str) -> bool {
     let said = line.split('#').next().unwrap_or_default();
     let mut phonemes = said.split_whitespace().skip(1).peekable();

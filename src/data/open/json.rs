@@ -1,5 +1,5 @@
-//! Records of JSON: an object or a list per line; or the elements of a list, which is the whole file or a field of the
-//! file's only object.
+//! Reads records of JSON. A record may be an object or a list in a line, or an element of a list. Such a list is the
+//! whole file, or a field of the file's only object.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,52 +13,52 @@ use crate::data::records::{OneLine, Parser, SkippedRecords, Stream, shown};
 use crate::data::{MalformedLines, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The layout of a file: the arrangement of the records and, if they are lists, the names of the elements.
+/// The layout of a JSON file: the arrangement of the records and, for records that are lists, the names of the
+/// elements.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     arrangement: Arrangement,
     names: Option<Arc<[String]>>,
-    /// Whether the first record is a header with the names.
+    /// Whether the first record is a list with the names of the elements.
     header: bool,
 }
 
 /// The arrangement of the records in a file.
 #[derive(Debug, Clone)]
 enum Arrangement {
-    /// One record per line.
+    /// Each line is a record.
     Lines,
-    /// The elements of one list.
+    /// The file is one list; each element is a record.
     List,
-    /// The elements of lists with these names in one object.
+    /// The file is one object with lists of these names; each element of a list is a record.
     Lists(Vec<String>),
-    /// The values of one object.
+    /// The file is one object; each value is a record.
     Values,
-    /// One object with columns of these names: each column is a list of values, or an object with a value under the
-    /// name of each record.
+    /// The file is one object with columns of these names. A column is a list with a value per record, or an object
+    /// with a value per record, under the name of the record.
     Columns(Vec<String>),
-    /// The file is one object over several lines, without a list of records.
+    /// The file is one object over several lines, without records; its fields have these names.
     Object(Vec<String>),
 }
 
 impl Layout {
-    /// Detects the layout of a file; a file that is one object is read to its end. In an object of lists, each list is a column,
-    /// unless `lists` is true: records of the data set have lists.
+    /// Detects the layout of a file; a file that is one object is read to its end. `lists` is true if the fields of
+    /// records are lists. If `lists` is false, the lists of an object of lists are columns.
     pub(super) fn of(file: &TextFile, lists: bool) -> Result<Self> {
         let (arrangement, columns) = arrangement(file, lists)?;
         Ok(Self { arrangement, names: columns.map(Arc::from), header: false })
     }
 
-    /// `Some` if each line is a record; the inner value has the names of the elements if the first record is a header.
+    /// Returns `Some` if each line is a record. The inner value has the names in the header; `None` without a header.
     pub(super) fn in_lines(&self) -> Option<Option<Arc<[String]>>> {
         matches!(self.arrangement, Arrangement::Lines).then(|| self.names.clone().filter(|_| self.header))
     }
 
-    /// This layout with a header: the first record has these names of the elements.
     pub(super) fn with_header(self, names: Vec<String>) -> Self {
         Self { names: Some(names.into()), header: true, ..self }
     }
 
-    /// A note for the user on an unusual arrangement, such as records in one object.
+    /// Returns a note for the user if the arrangement is unusual, such as records in one object.
     pub(super) fn note(&self) -> Option<&'static str> {
         match self.arrangement {
             Arrangement::Values => Some("records are the values of one object"),
@@ -68,12 +68,12 @@ impl Layout {
     }
 }
 
-/// Returns whether the name shows that each line is a record.
+/// Returns whether the extension of the file shows that each line is a record.
 fn of_lines(file: &TextFile) -> bool {
     extension(&file.name().to_lowercase()).is_some_and(|of| ["jsonl", "ndjson"].contains(&of))
 }
 
-/// Detects the arrangement of the records and, if the file has a list `columns`, the names of the elements.
+/// Detects the arrangement of the records. If the file has a list `columns`, also returns the names in this list.
 fn arrangement(file: &TextFile, of_lists: bool) -> Result<(Arrangement, Option<Vec<String>>)> {
     let mut walk = Walk::ahead(file)?;
     match walk.peek()? {
@@ -84,13 +84,14 @@ fn arrangement(file: &TextFile, of_lists: bool) -> Result<(Arrangement, Option<V
     }
     let mut first = ends_in_line(&mut walk);
     if first.is_err() && !of_lines(file) {
-        // The first value may be longer than the head of the file.
+        // The first value may be longer than the bytes that are read for the detection.
         first = Walk::new(&file.reopened()).and_then(|mut whole| ends_in_line(&mut whole));
     }
     let several = match first {
         Ok((true, next)) if of_lines(file) || next.is_some() => return Ok((Arrangement::Lines, None)),
         Ok((true, _)) => false,
-        // The first line is a truncated record if the next line begins another record, or if the file ends.
+        // If the value does not end in the first line, and another object or the end of the file follows, the line is
+        // truncated.
         Ok((false, None | Some(b'{'))) | Err(_) => return Ok((Arrangement::Lines, None)),
         Ok((false, _)) => true,
     };
@@ -116,38 +117,38 @@ fn list_or_lines(file: &TextFile) -> Result<Arrangement> {
     }
     Ok(match ends_in_line(&mut walk) {
         Ok((true, Some(b'['))) => Arrangement::Lines,
-        // The list is a single record, whose elements are single values.
+        // The file has one record: a list of single values.
         Ok((true, None)) if of_lines(file) && first != Some(b'[') => Arrangement::Lines,
         _ => Arrangement::List,
     })
 }
 
-/// Returns whether the next value ends in the line in which it begins; and the first byte behind the value or, if it
-/// does not end there, behind the line.
+/// Returns whether the next value ends in the line in which it begins, and the first byte behind the value (behind the
+/// line, if the value does not end in the line).
 fn ends_in_line(walk: &mut Walk) -> Result<(bool, Option<u8>)> {
     walk.peek()?;
     let ends = walk.value_to(0, None, walk.line)?;
     Ok((ends, walk.peek()?))
 }
 
-/// The contents of a file that is one object.
+/// The fields of a file that is one object, by their kinds.
 #[derive(Default)]
 struct Lists {
-    /// The names of the lists of records.
+    /// The names of the fields that are lists of records.
     records: Vec<String>,
-    /// The names of the other fields.
     others: Vec<String>,
-    /// The names in the list `columns`, if it has only strings.
+    /// The strings in the list `columns`; `None` without such a list.
     columns: Option<Vec<String>>,
-    /// The number of other fields that are lists.
+    /// The number of fields that are lists of single values.
     of_values: usize,
-    /// The first name in each nested object.
+    /// For each field that is an object, the name of its first field.
     within: Vec<String>,
 }
 
 impl Lists {
-    /// Detects the arrangement of an object without lists of records, if all its values have one form: columns that are
-    /// lists; columns that are objects with numbers as names; or records with numbers as names. Else `None`.
+    /// Detects columns or records in an object without lists of records; returns `None` if there are none. All values
+    /// must have one form: columns that are lists, columns that are objects with numbers as names, or records with
+    /// numbers as names.
     fn whole(&self, of_lists: bool) -> Option<Arrangement> {
         let numbered = |name: &String| name.parse::<u64>().is_ok();
         let all = self.others.len();
@@ -206,7 +207,7 @@ fn lists(file: &TextFile) -> Result<Lists> {
     }
 }
 
-/// The names of the lists of records in a file that is one object.
+/// Returns the names of the lists of records in a file that is one object.
 pub(super) fn lists_in(file: &TextFile) -> Result<Vec<String>> {
     Ok(match Layout::of(file, true)?.arrangement {
         Arrangement::Lists(lists) => lists,
@@ -214,7 +215,7 @@ pub(super) fn lists_in(file: &TextFile) -> Result<Vec<String>> {
     })
 }
 
-/// Returns whether a file is one JSON value that contains records, although its name does not show JSON.
+/// Returns whether a file whose name does not show JSON is one JSON value that contains records.
 pub(super) fn is_whole(file: &TextFile) -> Result<bool> {
     let mut walk = Walk::ahead(file)?;
     match walk.peek()? {
@@ -233,7 +234,7 @@ pub(super) fn is_whole(file: &TextFile) -> Result<bool> {
     }
 }
 
-/// Parses the record of a line, an object or a list, with the values of the wanted fields; `None` for a blank line.
+/// Parses the record in a line, an object or a list; `None` for a blank line. Only wanted fields keep their values.
 pub(super) fn object<'a>(
     line: &'a str,
     wanted: Option<&[String]>,
@@ -249,7 +250,7 @@ pub(super) fn object<'a>(
     match record(line, wanted) {
         Ok(Value::Object(object)) => Ok(Some(object)),
         Ok(other) => Err(wrong(format!("{} in {}", other.kind(), shown(line)))),
-        // The message has the line number in the file, not in the parsed text.
+        // The line number of the parser is removed: the error gets the line number in the file.
         Err(e) => Err(wrong(format!(
             "{} in {}",
             e.to_string().replace(" at line 1 column", " at column"),
@@ -258,14 +259,14 @@ pub(super) fn object<'a>(
     }
 }
 
-/// A reader of the elements of the chosen list.
+/// A reader of the elements of one list in the file.
 struct List {
     walk: Walk,
     /// Whether the list is a field of an object.
     within: bool,
-    /// Whether the list is an object, whose values are the elements.
+    /// Whether the list is written as an object: the values of the object are the elements.
     named: bool,
-    /// The name of the element that was read last.
+    /// The name of the element that was read last; `None` in a list.
     key: Option<String>,
     first: bool,
     room: Usage,
@@ -299,7 +300,7 @@ impl List {
         Ok(Self { walk, within, named, key, first: true, room: Usage::default() })
     }
 
-    /// The name of the list of records: the chosen name, or the name of the only list.
+    /// Returns the name of the list of records: the name behind `!` in the path, or the name of the only list.
     fn named<'a>(file: &'a TextFile, layout: &'a Layout) -> Result<&'a str> {
         let what = format!("file `{}`", file.name());
         let wrong = |expected, got| Err(Error::of(ErrorKind::Format, &*what, expected, got));
@@ -335,7 +336,7 @@ impl List {
         }
     }
 
-    /// Opens a column of a file that is one object.
+    /// Opens the column `name` of a file that is one object.
     fn column(file: &TextFile, name: &str) -> Result<Self> {
         let mut walk = Walk::new(&file.reopened())?;
         walk.take(b'{', "an object")?;
@@ -351,7 +352,7 @@ impl List {
         Err(walk.unlike(&format!("a column `{name}`"), None))
     }
 
-    /// Reads the bytes of the next element, and returns its line; `None` behind the last element.
+    /// Reads the bytes of the next element; returns the element's line number, or `None` behind the last element.
     fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<u64>> {
         into.clear();
         let more = match self.named {
@@ -376,10 +377,10 @@ impl List {
     }
 }
 
-/// The source of records that are not in lines.
+/// The source of records in a file whose lines are not records.
 enum Source {
     List(List),
-    /// The columns; a record has a value of each column.
+    /// The name and the reader of each column; a record has one value of each column.
     Columns(Vec<(String, List)>),
 }
 
@@ -397,7 +398,6 @@ impl Source {
         names.iter().filter(|name| leads(name)).map(column).collect::<Result<_>>().map(Self::Columns)
     }
 
-    /// The position in the file, for errors.
     fn place(&self) -> Option<&Walk> {
         match self {
             Self::List(list) => Some(&list.walk),
@@ -405,7 +405,7 @@ impl Source {
         }
     }
 
-    /// Reads the bytes of the next record, and returns its line; `None` behind the last record.
+    /// Reads the bytes of the next record; returns the record's line number, or `None` behind the last record.
     fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<u64>> {
         let columns = match self {
             Self::List(list) => return list.next(into),
@@ -413,7 +413,7 @@ impl Source {
         };
         into.clear();
         into.push(b'{');
-        // The line and the name of the record, which the first column decides.
+        // The line and the name of the record in the first column; all other columns must have this name.
         let (mut first, mut value) = (None, Vec::new());
         for (name, list) in columns.iter_mut() {
             let found = (list.next(&mut value)?, list.key.take());
@@ -441,8 +441,8 @@ impl Source {
     }
 }
 
-/// Parses an element into a record; the line in the error is counted within the element. The elements of a list have these names,
-/// or numbers from 1 on.
+/// Parses the JSON text of a record. If the record is a list, `names` has the names of its elements; without `names`,
+/// the elements are numbered from 1. The line number in the error is counted from the start of the record, from 0.
 fn element<'a>(
     json: &'a str,
     wanted: Option<&[String]>,
@@ -474,7 +474,7 @@ fn element<'a>(
     }
 }
 
-/// The first records of the file, with all their fields.
+/// Returns the first `count` records of the file, with all fields.
 pub(super) fn first(file: &TextFile, layout: &Layout, count: usize) -> Result<Vec<Object<'static>>> {
     let all: Stream<Object<'static>> = match layout.arrangement {
         Arrangement::Lines => {
@@ -489,12 +489,11 @@ pub(super) fn first(file: &TextFile, layout: &Layout, count: usize) -> Result<Ve
     };
     let (mut found, mut all) = (Vec::new(), all.take(count));
     found.extend(all.next().transpose()?);
-    // Malformed later records are reported by the reader of the records.
+    // Only an error in the first record is returned: the reader of the records reports later errors.
     found.extend(all.map_while(Result::ok));
     Ok(found)
 }
 
-/// The line of the first record.
 pub(super) fn first_line(file: &TextFile, layout: &Layout) -> Result<u64> {
     if let Arrangement::Lines = layout.arrangement {
         let mut walk = Walk::ahead(file)?;
@@ -506,7 +505,7 @@ pub(super) fn first_line(file: &TextFile, layout: &Layout) -> Result<u64> {
     Ok(list.walk.line)
 }
 
-/// A parser with at most one record per line; the function gets the line's number.
+/// A parser of one record per line; the function `make` gets the line number.
 struct Numbered<F> {
     line: u64,
     make: F,
@@ -530,7 +529,7 @@ impl<R, F: FnMut(u64, &str) -> Result<Option<R>, Reason> + Send> Parser<R> for N
     }
 }
 
-/// The records of the file, with the values of the wanted fields.
+/// Reads the records of the file; `make` gets each record with the values of the wanted fields.
 pub(super) fn records<R: 'static>(
     file: &TextFile,
     layout: &Layout,
@@ -588,7 +587,7 @@ pub(super) fn records<R: 'static>(
     })))
 }
 
-/// Checks that a record that is a list has as many elements as the first record.
+/// Checks that a record that is a list has as many elements as the first record in `width`.
 fn even(object: &Object<'_>, width: &mut Option<usize>) -> Result<(), Reason> {
     let own = object.fields.len();
     match object.is_list.then(|| *width.get_or_insert(own)) {

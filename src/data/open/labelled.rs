@@ -1,4 +1,4 @@
-//! Labelled texts from a path.
+//! Reads labelled texts from files and folders.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use crate::data::records::{OneLine, Records, SkippedRecords, Stream, of_columns,
 use crate::data::{Fingerprint, Folder, LabelledText, MalformedLines, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A file of labelled texts, and the origin of the texts and labels.
+/// A file of labelled texts: the file has the labels, or all texts of the file have one label.
 #[derive(Debug)]
 enum Input {
-    /// Each record has a label. The form of the first file is known; the forms of the other files are detected when they are
-    /// read.
+    /// Each record of the file has a text and a label. The form is known for the first file of a data set, and for
+    /// checked tables. It is `None` for other files, whose form is detected when the file is read.
     Records(TextFile, Option<Box<Form>>),
-    /// Each line is a text with this label.
+    /// Each line of the file is a text with this label.
     Lines(TextFile, String),
     /// Each cell of the table's only column is a text with this label.
     Cells(TextFile, table::Table, String),
@@ -30,7 +30,7 @@ enum Input {
     Whole(TextFile, String),
 }
 
-/// The decisions about a file of records.
+/// The decisions about a file of records: the format, the options, and the place of the text and the label.
 #[derive(Debug, Clone)]
 struct Form {
     guess: Guess,
@@ -38,7 +38,7 @@ struct Form {
     parts: LabelFormat,
 }
 
-/// The location of the text and the label in a record.
+/// The place of the text and the label in a record.
 #[derive(Debug, Clone)]
 enum LabelFormat {
     Tree,
@@ -48,7 +48,7 @@ enum LabelFormat {
 }
 
 impl Input {
-    /// Opens the records; properties of the file that are not known yet are taken from `options`.
+    /// Opens the records of the file. If the form of the file is not known yet, it is detected with `options`.
     fn open(&self, options: &ReadOptions, window: bool) -> Result<Stream<LabelledText>> {
         match self {
             Self::Records(file, Some(form)) => form.records(file),
@@ -78,13 +78,14 @@ impl Input {
     }
 }
 
-/// Stores in each text the line that it was read from.
+/// Stores in each text the file and the line that the text was read from.
 fn placed(file: &TextFile, records: Records<LabelledText>) -> Stream<LabelledText> {
     let name = Arc::from(file.name());
     Box::new(records.with_lines().map(move |one| one.map(|(text, line)| text.placed(&name, line))))
 }
 
-/// The texts of lines that have several texts each; each text gets the number of its line.
+/// Returns the texts of lines that have several texts each. Each text gets the file and the line that the text was read
+/// from.
 fn all_placed(file: &TextFile, records: Records<Vec<LabelledText>>) -> Stream<LabelledText> {
     let name: Arc<str> = Arc::from(file.name());
     Box::new(records.with_lines().flat_map(move |one| match one {
@@ -93,7 +94,7 @@ fn all_placed(file: &TextFile, records: Records<Vec<LabelledText>>) -> Stream<La
     }))
 }
 
-/// The wanted columns: the columns of the text, the column of the label and, if it is set, the column of the group.
+/// Returns the wanted columns: the text columns, the label column and, if it is set, the group column.
 fn wanted(options: &ReadOptions) -> Vec<Column<'_>> {
     let mut wanted = Column::texts(&options.text);
     wanted.push(Column { what: "label", given: options.label.as_deref(), known: LABEL });
@@ -104,7 +105,7 @@ fn wanted(options: &ReadOptions) -> Vec<Column<'_>> {
 }
 
 impl Form {
-    /// Detects the format and the columns of a file, as far as the options do not set them.
+    /// Detects the format and the columns of a file that the options do not set.
     fn of(file: &TextFile, options: &ReadOptions) -> Result<Self> {
         let guess = guess(file, options, Task::Labelled)?;
         let mut options = ReadOptions { format: Some(guess.format), notes: Vec::new(), ..options.clone() };
@@ -145,7 +146,7 @@ impl Form {
         matches!(self.parts, LabelFormat::Cells(_))
     }
 
-    /// Describes the format and the columns of the file, without the reason for a header.
+    /// Describes the format and the columns of the file; the description omits the reason for a header.
     fn reading(&self) -> String {
         let mut options = self.options.clone();
         options.notes.retain(|note| !note.contains("is a header"));
@@ -195,27 +196,28 @@ impl Form {
     }
 }
 
-/// The files of a data set, with their formats.
+/// The files of a data set, with the form of each file.
 #[derive(Debug)]
 struct Inputs {
     name: String,
     inputs: Vec<Input>,
     options: ReadOptions,
-    /// Whether the records are never all in memory.
+    /// Whether the records are read from the files in each pass, instead of being held in memory.
     window: bool,
 }
 
-/// Extensions of tables and other files of records.
+/// Extensions of files of records, such as tables.
 const RECORDS: [&str; 6] = ["tsv", "csv", "jsonl", "ndjson", "json", "parquet"];
-/// Names of folders that have unlabelled texts and are next to the class folders.
+/// Names of folders next to class folders that have texts without labels.
 const UNLABELLED: [&str; 4] = ["unsup", "unlabeled", "unlabelled", "unsupervised"];
 
-/// The folder of a file, by its path below another folder.
+/// Returns the folder part of a path.
 fn parent(below: &str) -> &str {
     below.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-/// The files in class folders, without other files and unlabelled texts; and notes on the files that are left out.
+/// If a folder has class folders, keeps only the files in class folders, and returns notes on the files that are left
+/// out.
 fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     let files = || folder.files().iter().map(|(below, _)| below.as_str());
     let top = |below: &&str| parent(below).is_empty();
@@ -255,8 +257,8 @@ fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     Ok((folder, notes))
 }
 
-/// Returns whether a folder has several tables that have only texts, and whose names have no numbers: each table is
-/// then a class.
+/// Returns whether each file of a folder is a class: there are several tables, the tables have only a text column, and
+/// their names have no digits.
 fn are_classes(files: &[(String, TextFile)], options: &ReadOptions) -> Result<bool> {
     let numbered = |(below, _): &(String, TextFile)| below.contains(|c: char| c.is_ascii_digit());
     if files.len() < 2 || files.iter().any(numbered) {
@@ -273,8 +275,8 @@ fn are_classes(files: &[(String, TextFile)], options: &ReadOptions) -> Result<bo
     Ok(true)
 }
 
-/// Detects whether a folder has files of records, a file per class or a folder per class, and collects the files.
-/// Returns the decisions.
+/// Detects whether a folder has files of records, a file per class or a folder per class. Appends the files to
+/// `records` or `inputs`, and returns notes on the decisions.
 fn folder(
     path: &Path,
     options: &ReadOptions,
@@ -312,7 +314,7 @@ fn folder(
                 return Err(Error::of(ErrorKind::Format, what(), expected, got));
             }
             match () {
-                // Files whose names differ by numbers are shards of one data set.
+                // Files with numbers in their names are shards of one data set, and not classes.
                 () if of_records && are_classes(files, options)? => FileFormat::FilePerClass,
                 () if of_records || files.len() == 1 => FileFormat::Tsv,
                 () if parents.len() > 1 => FileFormat::FolderPerClass,
@@ -321,7 +323,7 @@ fn folder(
         }
     };
     if options.format.is_none() && format != FileFormat::FolderPerClass {
-        // Opened files stay open until they are read, so only this many are looked at.
+        // Maximum number of files that are checked: a checked file stays open until it is read.
         const LOOKED_AT: usize = 100;
         for (_, file) in files.iter().take(LOOKED_AT) {
             rows::texts(file, "labelled texts")?;
@@ -362,7 +364,8 @@ fn folder(
     Ok(notes)
 }
 
-/// Opens a table behind the first one; adds a note if its format or columns differ from the first.
+/// Prepares a file after the first table of a data set; adds a note if its format or columns differ from the first
+/// table.
 fn later(
     file: TextFile,
     first: &str,
@@ -385,7 +388,7 @@ fn later(
 }
 
 impl Inputs {
-    /// Finds the files of these paths, and detects from their first lines how to read them.
+    /// Finds the files of these paths, and detects the form of the first file of records.
     fn new(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Self> {
         let (name, found) = find(paths)?;
         let (mut inputs, mut options) = (Vec::new(), options.told());
@@ -398,7 +401,8 @@ impl Inputs {
                 }
             }
         }
-        // Several files with a text per line, as `rt-polarity.*`, are one file per class.
+        // With the format `file-per-class`, each of several files, such as `rt-polarity.*`, is a class with a text per
+        // line.
         if options.format == Some(FileFormat::FilePerClass) && inputs.is_empty() {
             options.without_columns(FileFormat::FilePerClass, &format!("`{name}`"))?;
             let label = |name: &str| {
@@ -411,7 +415,7 @@ impl Inputs {
         }
         let mut first: Option<String> = None;
         for (_, file) in classes {
-            // The other files are read like the first file, unless their names show another format.
+            // Other files have the form of the first file, unless the name of a file shows another format.
             if let Some(first) = &first {
                 let later = later(file, first, &options, window, &mut notes, inputs.len())?;
                 inputs.push(later);
@@ -431,9 +435,9 @@ impl Inputs {
         Ok(Self { name, inputs, options, window })
     }
 
-    /// Iterates over the records of all files; an error in a file is an item.
+    /// Iterates over the records of all files, up to the first error.
     fn records(self: Arc<Self>) -> Stream<LabelledText> {
-        // All files that are not text are reported in one error.
+        // If malformed records are collected, all files of classes that cannot be read are reported in one error.
         let (mut number, mut strays) = (0, SkippedRecords::default());
         let next = move || -> Option<Stream<LabelledText>> {
             let Some(input) = self.inputs.get(number) else {

@@ -1,5 +1,5 @@
-//! Detection of the source of pairs by languages in headers or in extensions of files: the languages decide, not their
-//! order.
+//! Decides which text of a pair is the source by the languages in headers or file extensions. The source has the
+//! language from the training data, whatever the order of columns or files.
 
 use std::path::PathBuf;
 
@@ -11,8 +11,8 @@ use super::{objects, table};
 use crate::data::TextFile;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The languages of source and target, if the columns or the extensions of the training files name languages; else
-/// `None`.
+/// Returns the languages of source and target, if the columns or the extensions of the training files name languages;
+/// else `None`.
 fn known(options: &ReadOptions) -> Option<[String; 2]> {
     let named = |column: &Option<String>| column.clone().filter(|name| language(name));
     match (named(&options.source), named(&options.target)) {
@@ -21,12 +21,12 @@ fn known(options: &ReadOptions) -> Option<[String; 2]> {
     }
 }
 
-/// Picks the columns whose names are the languages of earlier files; if there are no such columns, the columns that are
-/// set or detected.
+/// Reads the columns that are named by the languages of earlier files; without such columns, the columns that are set
+/// or detected. `of` reads a file with given options.
 ///
 /// # Errors
-/// The errors of `of`; if the columns are named by other languages, because then only their order would decide which is
-/// the source.
+/// Fails if `of` fails, or if the columns are named by other languages. Only the order of such columns would show which
+/// column is the source.
 pub(super) fn pick<T>(
     file: &TextFile,
     options: &ReadOptions,
@@ -55,18 +55,18 @@ pub(super) fn pick<T>(
     }
 }
 
-/// Orders two files by the languages of earlier files, if the extensions are these languages. For the first two files, stores
-/// the languages in `options`.
+/// Puts the file of the source first, if the extensions of the two files are the languages of earlier files. For the
+/// first two files, stores the languages in `options`.
 ///
 /// # Errors
-/// If the extensions are other languages, because then only their order would decide which is the source.
+/// Fails if the extensions are other languages: only the order of the files would then decide which file is the source.
 pub(super) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) -> Result<()> {
     let ending = |path: &PathBuf| {
         let name = path.to_str().and_then(extension)?;
         language(name).then(|| name.to_owned())
     };
     if let [Some(source), Some(target)] = paths.each_ref().map(ending) {
-        // `de-DE` counts as `de`.
+        // Only the first part of a language code counts: `de-DE` equals `de`.
         let base = |name: &str| plain(name.split(['-', '_']).next().unwrap_or_default());
         let same = |a: &str, b: &str| base(a) == base(b);
         match known(options) {
@@ -85,12 +85,12 @@ pub(super) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) -> Resu
             None => options.languages = Some([source, target]),
         }
     }
-    // Names of columns do not apply to parallel files.
+    // Two parallel files have no columns, so names of columns are removed.
     (options.source, options.target) = (None, None);
     Ok(())
 }
 
-/// Sets the column of the source, if the name of a column is the language of the sources in earlier files.
+/// Sets the source column, if the name of a column is the language of the sources in earlier files.
 pub(super) fn name_source(file: &TextFile, options: &mut ReadOptions) {
     let Some([source, _]) = known(options).filter(|_| options.source.is_none()) else { return };
     let wanted = [Column { what: "source", given: Some(&source), known: SOURCE }];

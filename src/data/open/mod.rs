@@ -1,4 +1,4 @@
-//! From a path to a data set: formats and columns are detected, unless they are set.
+//! Opens the data sets of a path. Formats and columns that the user does not set are detected.
 
 mod answers;
 mod asked;

@@ -1,4 +1,4 @@
-//! Records with named fields: JSON, or the rows of a Parquet file.
+//! Finds the wanted fields, such as the text and the label, in records of JSON or Parquet.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use crate::data::lines::{Reason, quoted};
 use crate::data::records::Stream;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The decisions about a file: the wanted fields of the records, and the layout of the records.
+/// The decisions about a file of JSON or Parquet: the wanted fields, and the layout of the records.
 #[derive(Debug, Clone)]
 pub(super) struct FieldChoice {
-    /// The names of the fields, in the order of the wanted columns.
+    /// The name of the field for each wanted column.
     pub(super) names: Vec<String>,
-    /// Notes for the user on the decisions and their reasons.
+    /// Notes for the user: the decisions and the reasons for them.
     pub(super) notes: Vec<String>,
     /// The layout of a JSON file; `None` for Parquet.
     layout: Option<json::Layout>,
 }
 
-/// Returns whether the values of a column are lists: words and tags are lists.
+/// Returns whether the values of a column must be lists, as for words and tags.
 fn listed(one: &Column<'_>) -> bool {
     ["tokens", "tags"].contains(&one.what)
 }
@@ -38,7 +38,7 @@ fn fits(one: &Column<'_>, value: &Value<'_>, options: &ReadOptions) -> bool {
     }
 }
 
-/// Checks that no field is wanted twice in a text of several fields.
+/// Checks that a text of several fields does not have a field twice.
 fn differ(file: &TextFile, wanted: &[Column<'_>]) -> Result<()> {
     let texts: Vec<&str> =
         wanted.iter().filter(|one| one.what == "text").filter_map(|one| one.given).collect();
@@ -49,7 +49,8 @@ fn differ(file: &TextFile, wanted: &[Column<'_>]) -> Result<()> {
     Err(error.noted("`text` (`data.text` in a config) names them"))
 }
 
-/// Picks the wanted fields. If records are lists, the options set whether the first list is a header.
+/// Finds the wanted fields of a file of JSON or Parquet. If records are lists, the header setting in `options` applies
+/// to the first list.
 pub(super) fn picked(
     file: &TextFile,
     format: FileFormat,
@@ -74,7 +75,8 @@ pub(super) fn picked(
     Ok(FieldChoice { names: named(file, &example, wanted, options)?, notes, layout: Some(layout) })
 }
 
-/// The first record, completed by the fields that only later records have.
+/// Adds to the first record those wanted fields that only later records have, since some fields may be missing in a
+/// record.
 fn completed(
     file: &TextFile,
     layout: &json::Layout,
@@ -106,7 +108,7 @@ fn completed(
     Ok(example)
 }
 
-/// The first record.
+/// Returns the first record, with all fields; an error if there is no record.
 fn example(file: &TextFile, layout: &json::Layout) -> Result<Object<'static>> {
     json::first(file, layout, 1)?.pop().ok_or_else(|| {
         let what = format!("records of file `{}`", file.name());
@@ -114,7 +116,7 @@ fn example(file: &TextFile, layout: &json::Layout) -> Result<Object<'static>> {
     })
 }
 
-/// Picks the wanted elements of records that are lists: elements with single values are the columns of a table.
+/// Finds the wanted elements of records that are lists. Lists of single values are treated as the rows of a table.
 fn of_lists(
     file: &TextFile,
     layout: json::Layout,
@@ -155,7 +157,7 @@ fn of_lists(
     let rows: Vec<Vec<String>> = json::first(file, &layout, LOOKED_AT)?.iter().map_while(row).collect();
     let line = json::first_line(file, &layout)?;
     let columns = Columns { name: &file.name(), rows: &rows, line, header: options.header };
-    // If only the text is wanted, the label is detected, too, so that it is not taken for the text.
+    // If only the text is wanted, the label is detected, too, so that the label is not taken for the text.
     let label = Column { what: "label", given: None, known: LABEL };
     let found = match wanted {
         [text] if text.what == "text" && text.given.is_none() && first.len() == 2 => {
@@ -173,7 +175,7 @@ fn of_lists(
         notes.push(said(&names));
         return Ok(FieldChoice { names, notes, layout: Some(layout) });
     }
-    // An empty or repeated name does not count; the element is named by its number.
+    // An element whose name in the header is empty or repeated is named by its number.
     let once = |cell: &str| !cell.is_empty() && first.iter().filter(|own| own.trim() == cell).count() == 1;
     let name = |(number, cell): (usize, &String)| {
         let cell = cell.trim();
@@ -183,8 +185,8 @@ fn of_lists(
     Ok(FieldChoice { names, notes, layout: Some(layout.with_header(all)) })
 }
 
-/// The positions of the elements whose values have the wanted form, in order: of two positions, the first is the text,
-/// the source or the words.
+/// Finds the element for each wanted column by the form of the values, a list or a single value. If two elements have
+/// the form, the first element is the text, the source or the words.
 fn positions(
     file: &TextFile,
     example: &Object<'_>,
@@ -224,7 +226,7 @@ fn given_name(file: &TextFile, example: &Object<'_>, one: &Column<'_>, given: &s
     Err(missing(what, given, &names(example)))
 }
 
-/// Picks the wanted fields of an object.
+/// Finds the field for each wanted column in the object `example`, by the set name or by known names.
 fn named(
     file: &TextFile,
     example: &Object<'_>,
@@ -265,19 +267,19 @@ fn named(
     Ok(found)
 }
 
-/// The picked names, which must be two.
+/// Returns `names` as an array; an error if there are not exactly two names.
 pub(super) fn two(names: &[String]) -> Result<[String; 2]> {
     <[String; 2]>::try_from(names.to_vec()).map_err(|_| Error::new("fields", "two", "others"))
 }
 
 impl FieldChoice {
-    /// `Some` if each line is a record; the inner value has the names of the elements if the first line is a header.
-    /// Else `None`.
+    /// Returns `Some` if each line is a JSON record, else `None`. The inner value has the names in the header; `None`
+    /// without a header.
     pub(super) fn in_lines(&self) -> Option<Option<Arc<[String]>>> {
         self.layout.as_ref()?.in_lines()
     }
 
-    /// The fields of the first records, without the fields of nested objects.
+    /// Returns the names of all fields of the first records, sorted, without fields of nested objects.
     pub(super) fn fields(&self, file: &TextFile) -> Vec<String> {
         const LOOKED_AT: usize = 1000;
         let first = match &self.layout {
@@ -296,7 +298,7 @@ impl FieldChoice {
         found
     }
 
-    /// Returns whether records have a field of this name whose value is no list and no object.
+    /// Returns whether the first record has a field of this name with a text or a number.
     pub(super) fn has_single(&self, file: &TextFile, name: &str) -> bool {
         let example = match &self.layout {
             Some(layout) => example(file, layout),
@@ -308,7 +310,7 @@ impl FieldChoice {
         example.is_ok_and(|of| matches!(of.get(name), Some(Value::Text(_) | Value::Number(_))))
     }
 
-    /// The records of the file, made from the values of the picked fields.
+    /// Reads the records of the file; `make` makes a record from the values of the wanted fields.
     pub(super) fn records<R: 'static>(
         &self,
         file: &TextFile,

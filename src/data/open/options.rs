@@ -1,4 +1,4 @@
-//! The options for reading data sets: settings that override or complete the detection.
+//! The options for reading data sets: the user's settings, and the properties that were detected in files.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,40 +8,44 @@ use crate::data::lines::quoted;
 use crate::data::{Encoding, FirstIndex, MalformedLines, TagScheme, Tagging, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A part of the note on a first line that is read as a record, but may be a header.
+/// The part of a note by which the note on a doubtful header is recognized.
 pub(super) const DOUBT: &str = "is read as a record; if it is a header";
 
 /// The format of a data set's files or folders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileFormat {
-    /// Columns between tabs, with a header line or without. Quotation marks are text, unless the cells of the first records are
-    /// quoted as in CSV. A file without any tab is read as [`Self::Csv`].
+    /// A table with tabs between columns, with a header line or without. Quotation marks are text, unless the cells of
+    /// the first records are quoted as in CSV. A file without any tab is read as [`Self::Csv`].
     Tsv,
-    /// Columns between commas, semicolons, tabs or bars as in RFC 4180, with a header line or without: a cell in quotation marks
-    /// may contain separators and line ends.
+    /// A table with commas, semicolons, tabs or bars between columns, as in RFC 4180, with a header line or without. A
+    /// cell in quotation marks may contain separators and line ends.
     Csv,
-    /// JSON, also by the name `json`: an object or a list per line; a list of objects or of lists; an object that
-    /// contains such lists, of which `file.json!train` chooses the list `train`; an object of columns, or of numbered
-    /// records.
+    /// JSON. Each line may be a record (an object or a list), the file may be one list of records, or the file may be
+    /// one object. Such an object has lists of records (the path `file.json!train` reads the list `train`), columns, or
+    /// numbered records. The format has the names `jsonl` and `json`.
     JsonLines,
-    /// Parquet, read by row groups; needs the feature `parquet`.
+    /// A Parquet file, which is read by row groups. The feature `parquet` of this crate is necessary.
     Parquet,
-    /// A word per line with its tags in columns, blank lines between sentences, as in the CoNLL shared tasks.
+    /// A file with a word and its tags per line, in columns, and blank lines between sentences, as in the CoNLL shared
+    /// tasks.
     Columns,
-    /// A folder of parallel files: `seq.in` with words, `seq.out` with tags, and perhaps `label` with labels.
+    /// A folder of parallel files with a sentence per line: `seq.in` has the words, `seq.out` the tags, and `label`, if
+    /// it exists, the label of each sentence.
     Parallel,
-    /// A file per class, a text per line.
+    /// A file per class, with a text per line.
     FilePerClass,
-    /// A folder per class, a text per file.
+    /// A folder per class, with a text per file.
     FolderPerClass,
-    /// A tree in brackets per line, `(label left right)` or `(label word)`: the leaves are the text, the root has the label.
+    /// A tree per line, in brackets: `(label left right)` or `(label word)`. The leaves are the words of the text, and
+    /// the label of the root is the label of the text.
     Trees,
     /// A text per line, with the label before the text, as for fastText: `__label__good A fine film.`
     FastText,
     /// A pronouncing dictionary in the format of CMUdict: a word and its phonemes per line.
     Dictionary,
-    /// A label and numbered features per line, which [`LabelledRows`](crate::data::LabelledRows) reads, and no texts.
+    /// A LIBSVM file, with a label and numbered features per line. [`LabelledRows`](crate::data::LabelledRows) reads
+    /// this format; it has no texts.
     Libsvm,
     /// Plain text.
     Plain,
@@ -65,7 +69,7 @@ impl FileFormat {
         Self::Plain,
     ];
 
-    /// The name, such as `csv` or `folder-per-class`.
+    /// The name of the format, such as `csv` or `folder-per-class`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tsv => "tsv",
@@ -103,11 +107,11 @@ impl FromStr for FileFormat {
     }
 }
 
-/// The options of reading a data set's files. Options that are not set are detected: the format from the name and the first
-/// lines, the columns from a header line, the encoding from the bytes.
+/// The options for reading the files of a data set. Properties that are not set are detected: the format by the file
+/// name and the first lines, the columns by the first records, the encoding by the bytes.
 ///
-/// Columns are given by name, or by number from 1 on. In JSON objects and Parquet, columns have only names, and a dot leads
-/// into a nested object: `review.text`.
+/// A column is given by its name, or by its number, counted from 1. In JSON objects and Parquet, columns have only
+/// names; a dot leads into a nested object, as in `review.text`.
 ///
 /// ```
 /// use unpadded::data::{FileFormat, ReadOptions};
@@ -121,7 +125,7 @@ pub struct ReadOptions {
     pub(super) malformed: MalformedLines,
     pub(super) header: Option<bool>,
     pub(super) separator: Option<char>,
-    /// The columns of the text; empty if none is set or detected.
+    /// The text columns; empty if no text column is set or detected.
     pub(super) text: Vec<String>,
     pub(super) label: Option<String>,
     pub(super) group: Option<String>,
@@ -130,7 +134,7 @@ pub struct ReadOptions {
     pub(super) tokens: Option<String>,
     pub(super) tags: Option<String>,
     pub(super) label_lists: bool,
-    /// Whether the last column of the text is a second text.
+    /// Whether the last text column is a second text.
     pub(super) pair: bool,
     pub(super) binary: bool,
     pub(super) phrases: bool,
@@ -140,15 +144,15 @@ pub struct ReadOptions {
     pub(in crate::data) first_index: Option<FirstIndex>,
     /// The languages of source and target, detected from the extensions of parallel files.
     pub(super) languages: Option<[String; 2]>,
-    /// The columns of words and tags; `None` until they are detected.
+    /// The columns of words and tags in a file of columns; `None` until the columns are detected.
     pub(super) columns: Option<Box<Columns>>,
-    /// The scheme by which tags are repaired; `None` until it is detected.
+    /// The scheme by which tags are repaired; `None` until the scheme is detected.
     pub(super) tagging: Option<Box<Tagging>>,
-    /// The user's settings, without the properties that were detected in a file.
+    /// The user's settings, without detected properties; `None` before the first detection.
     pub(super) told: Option<Box<ReadOptions>>,
-    /// Notes for the user on the decisions about a file and their reasons.
+    /// Notes for the user: the decisions about a file and the reasons for them.
     pub(super) notes: Vec<String>,
-    /// The detected properties that hold only for one file.
+    /// The detected properties of the current file, which other files need not have.
     pub(super) found: Box<DetectedFormat>,
 }
 
@@ -161,7 +165,7 @@ pub(super) struct DetectedFormat {
 }
 
 impl ReadOptions {
-    /// Options without settings: everything is detected.
+    /// Returns options without settings: all properties are detected.
     pub fn new() -> Self {
         Self::default()
     }
@@ -173,23 +177,26 @@ impl ReadOptions {
         self.notes.extend(note);
     }
 
-    /// The note on a first line that is read as a record, but may be a header; `None` if there is no such note.
+    /// Returns the note that the first line, which is read as a record, may be a header; `None` if there is no such
+    /// note.
     pub(crate) fn doubt(&self) -> Option<&str> {
         self.notes.iter().find(|note| note.contains(DOUBT)).map(String::as_str)
     }
 
-    /// Returns whether columns may be given by number in this format.
+    /// Returns whether columns can have numbers in this format; JSON objects and Parquet have only names.
     fn by_numbers(&self) -> bool {
         !matches!(self.format, Some(FileFormat::JsonLines | FileFormat::Parquet))
     }
 
-    /// The user's settings, for the detection of the next file; notes on other files are dropped.
+    /// Returns these options for the detection of the next file, together with the user's settings; notes on other
+    /// files are removed.
     pub(super) fn told(&self) -> Self {
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
         Self { told: Some(told), notes: Vec::new(), ..self.clone() }
     }
 
-    /// The columns by their roles; empty if none is set or detected.
+    /// Returns the role of each column and the names of its columns; the names are empty if no column is set or
+    /// detected.
     pub(super) fn columns(&self) -> [(&'static str, &[String]); 7] {
         [
             ("text", &self.text),
@@ -202,10 +209,10 @@ impl ReadOptions {
         ]
     }
 
-    /// Refuses several columns of a text, and a column of groups, for a format that has no columns.
+    /// Refuses several text columns, and a group column, for a format that has no columns.
     ///
     /// # Errors
-    /// If the options have such columns.
+    /// Fails if the options have several text columns or a group column.
     pub(super) fn without_columns(&self, format: FileFormat, of: &str) -> Result<()> {
         let (what, key, columns) = match &self.group {
             _ if self.text.len() > 1 => ("columns of the text", "data.text", &*self.text),
@@ -225,45 +232,48 @@ impl ReadOptions {
         Self { format: Some(format), ..self }
     }
 
-    /// Sets the encoding. By default, the encoding is detected: UTF-8; UTF-16, if the file begins with its byte order
-    /// mark; Windows-1252, if hardly any character beyond ASCII is valid UTF-8 and no other encoding is likelier. A
-    /// file with another likeliest encoding is an error.
+    /// Sets the encoding. By default, the encoding is detected: UTF-16 if the file begins with the byte order mark of
+    /// UTF-16, else UTF-8 or Windows-1252. Windows-1252 is chosen if hardly any character beyond ASCII is valid UTF-8
+    /// and no other encoding is likelier. If another encoding is likelier, the file is an error.
     #[must_use]
     pub fn encoding(self, encoding: Encoding) -> Self {
         Self { encoding: Some(encoding), ..self }
     }
 
-    /// Malformed records: an error, skipped, or collected (default: [`MalformedLines::Error`]).
+    /// Sets the handling of malformed records: an error at the first one (the default, [`MalformedLines::Error`]),
+    /// skip, or collect all errors.
     #[must_use]
     pub fn malformed(self, policy: MalformedLines) -> Self {
         Self { malformed: policy, ..self }
     }
 
-    /// Sets whether the first record of a table is a header. By default, it is a header if it has a known name for each wanted
-    /// column, or if it has a text in a column in which all later records have numbers.
+    /// Sets whether the first record of a table is a header. By default, the header is detected. The first record is a
+    /// header if it has a known name for each wanted column. It is also a header if it has a text in a column in which
+    /// all other records have numbers.
     #[must_use]
     pub fn header(self, header: bool) -> Self {
         Self { header: Some(header), ..self }
     }
 
-    /// Sets the separator of a table's columns, such as `;`. By default, it is detected: the comma, semicolon, tab or bar
-    /// that cuts the first records into equal numbers of columns.
+    /// Sets the separator between the columns of a table, such as `;`. By default, the separator is detected: the
+    /// comma, semicolon, tab or bar that cuts the first records into equal numbers of columns.
     #[must_use]
     pub fn separator(self, separator: char) -> Self {
         Self { separator: Some(separator), ..self }
     }
 
-    /// Sets the column of the text, in labelled or plain texts.
+    /// Sets the text column of labelled texts or plain texts.
     #[must_use]
     pub fn text(self, column: impl Into<String>) -> Self {
         self.texts([column])
     }
 
-    /// Sets several columns of the text: the text is their cells, in this order, with one tab between them.
+    /// Sets several text columns: the text of a record is the cells of these columns, in this order, with a tab between
+    /// two cells.
     ///
-    /// Tabs and line breaks within a cell become spaces, so that a text has as many parts as columns. A cell may be empty, and a
-    /// JSON field may be null or missing, if another column has text. Only tables, JSON and Parquet have columns; for other
-    /// formats, an error names the setting `data.text`. All columns of the text must be given, as none is detected.
+    /// Tabs and line breaks within a cell become spaces, so that a text has as many parts as there are text columns. A
+    /// cell may be empty, and a JSON field may be null or missing, if another text column has text. Only tables, JSON
+    /// and Parquet have columns; other formats are an error. All text columns must be given: none is detected.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, ReadOptions};
@@ -280,22 +290,22 @@ impl ReadOptions {
         Self { text: columns.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// Sets whether the last of [`Self::texts`] is a second text. Then neither the first nor the second text may be
-    /// empty.
+    /// Sets whether the last column of [`Self::texts`] is a second text. If it is, neither the first nor the second
+    /// text may be empty.
     #[must_use]
     pub(crate) fn pair(self, pair: bool) -> Self {
         Self { pair, ..self }
     }
 
-    /// Sets the column of the label.
+    /// Sets the label column.
     #[must_use]
     pub fn label(self, column: impl Into<String>) -> Self {
         Self { label: Some(column.into()), ..self }
     }
 
-    /// Sets the column of a group, such as the author or the document of a text:
-    /// [`DataSet::hold_out`](crate::data::DataSet::hold_out) and the folds of a cross-validation keep texts of one group on one
-    /// side.
+    /// Sets the column of a text's group, such as the author or the document.
+    /// [`DataSet::hold_out`](crate::data::DataSet::hold_out) holds out all texts of a group or none; a fold of a
+    /// cross-validation has all texts of a group or none.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, ReadOptions};
@@ -312,9 +322,9 @@ impl ReadOptions {
         Self { group: Some(column.into()), ..self }
     }
 
-    /// Allows several labels per text: in JSON and Parquet the label may be a list of texts or numbers. Each label gets U+001F
-    /// behind it, and an empty list becomes U+001F alone. A label may also be an empty cell, null, or missing. A label that is
-    /// no list is read like without this option.
+    /// Allows several labels per text: in JSON and Parquet, the label may be a list of texts or numbers. The list
+    /// becomes one string with U+001F behind each label; an empty list becomes U+001F alone. A label may also be an
+    /// empty cell, null, or missing. Other labels do not change.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, ReadOptions};
@@ -331,73 +341,75 @@ impl ReadOptions {
         Self { label_lists: true, ..self }
     }
 
-    /// Sets the column of the source, which is translated.
+    /// Sets the column of the source, the text to translate.
     #[must_use]
     pub fn source(self, column: impl Into<String>) -> Self {
         Self { source: Some(column.into()), ..self }
     }
 
-    /// Sets the column of the target, which is the translation.
+    /// Sets the column of the target, the translation.
     #[must_use]
     pub fn target(self, column: impl Into<String>) -> Self {
         Self { target: Some(column.into()), ..self }
     }
 
-    /// Sets the column of the words: in JSON and Parquet, the field with the list of words; in files of columns, the number of
-    /// the column; in CoNLL-U also the name of the column, such as `lemma`.
+    /// Sets the column of the words. In JSON and Parquet, this is the field with the list of words. In files of
+    /// columns, it is the number of the column or its name, such as `lemma` in CoNLL-U.
     #[must_use]
     pub fn tokens(self, column: impl Into<String>) -> Self {
         Self { tokens: Some(column.into()), ..self }
     }
 
-    /// Sets the column of the tags.
+    /// Sets the column of the tags of words.
     #[must_use]
     pub fn tags(self, column: impl Into<String>) -> Self {
         Self { tags: Some(column.into()), ..self }
     }
 
-    /// Makes binary labels of trees with labels 0 to 4, as in the Stanford Sentiment Treebank: 0 and 1 become `0`, 3 and 4 become
-    /// `1`, and trees of the neutral 2 are left out.
+    /// Makes the labels 0 to 4 of trees binary, as for the Stanford Sentiment Treebank. The labels 0 and 1 become `0`;
+    /// 3 and 4 become `1`. Trees with the neutral label 2 are left out.
     #[must_use]
     pub fn binary(self) -> Self {
         Self { binary: true, ..self }
     }
 
-    /// Sets whether each phrase of a tree is a text of its own, with the label of its node: for training, not for evaluation.
+    /// Sets whether each phrase of a tree becomes a text with the label of the phrase. Phrases are useful for training,
+    /// but not for evaluation.
     #[must_use]
     pub fn phrases(self, phrases: bool) -> Self {
         Self { phrases, ..self }
     }
 
-    /// Repairs tagged texts: rewrites tags that break the scheme, as conlleval reads them. For example, an `I` behind `O`, or
-    /// behind a chunk of another kind, begins a chunk. [`DataSet::read_as`](crate::data::DataSet::read_as), displayed, has the
-    /// number of rewritten tags beside the columns.
+    /// Repairs tagged texts: rewrites tags that break the tag scheme, in the way in which the script conlleval reads
+    /// such tags. For example, an `I` tag behind `O`, or behind a chunk of another kind, becomes the start of a chunk.
+    /// The display of [`DataSet::read_as`](crate::data::DataSet::read_as) shows the number of rewritten tags.
     #[must_use]
     pub fn repair_tags(self) -> Self {
         Self { repair_tags: true, ..self }
     }
 
-    /// Sets the tag scheme of tagged texts. By default, the scheme is detected: all tags keep it.
+    /// Sets the tag scheme of tagged texts, such as IOB2. By default, the scheme is detected: a scheme that all tags
+    /// follow.
     #[must_use]
     pub fn scheme(self, scheme: TagScheme) -> Self {
         Self { scheme: Some(scheme), ..self }
     }
 
-    /// Sets the number of the first feature in rows of features. By default, the number is 0 if a row has an index 0,
-    /// and else 1.
+    /// Sets the number of the first feature in rows of features, 0 or 1. By default, the number is 0 if a row has a
+    /// feature 0, else 1.
     #[must_use]
     pub fn first_index(self, first: FirstIndex) -> Self {
         Self { first_index: Some(first), ..self }
     }
 
-    /// Keeps the digits of stress in the phonemes of a pronouncing dictionary (default: they are removed).
+    /// Keeps the digits of stress in the phonemes of a pronouncing dictionary. By default, these digits are removed.
     #[must_use]
     pub fn stress(self) -> Self {
         Self { stress: true, ..self }
     }
 }
 
-/// Shows the format and the columns, as far as they are set or detected, and the notes on the detection.
+/// Shows the format and the columns that are set or detected, and the notes on the detection.
 impl fmt::Display for ReadOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let format = self.format.map(|format| format!("`{format}`"));

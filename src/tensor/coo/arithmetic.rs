@@ -1,4 +1,4 @@
-//! Elementwise sums, products and comparisons of coo tensors. Numbers that are not stored are 0 and stay 0.
+//! Elementwise sums, products and comparisons of coo tensors. A position without an entry has the number 0.
 
 use std::ops::Neg;
 
@@ -10,7 +10,7 @@ use crate::tensor::dense::{Combine, Pair};
 use crate::tensor::{DType, Element, meeting};
 
 impl Coo {
-    /// Adds two tensors; entries that cancel stay stored as 0 until [`prune`](Self::prune).
+    /// Adds two tensors. An entry with the sum 0 stays stored until [`prune`](Self::prune) removes it.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -20,22 +20,23 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn add(&self, other: &Coo) -> Result<Self> {
         self.combined(other, Combine::Add)
     }
 
-    /// Subtracts two tensors; cancelled entries stay stored as in [`add`](Self::add).
+    /// Subtracts `other` from this tensor. An entry with the difference 0 stays stored, as in [`add`](Self::add).
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn sub(&self, other: &Coo) -> Result<Self> {
         self.combined(other, Combine::Subtract)
     }
 
-    /// Multiplies elementwise: the result has an entry where both tensors have an entry.
+    /// Multiplies two tensors elementwise: the result has an entry at each position at which both tensors have an
+    /// entry.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -46,24 +47,25 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn mul(&self, other: &Coo) -> Result<Self> {
         self.combined(other, Combine::Multiply)
     }
 
-    /// Multiplies every number by a factor, which is rounded to the dtype: for floats to the nearest.
+    /// Multiplies every number by a factor. In a tensor of floats, the factor is first rounded to the nearest number of
+    /// the dtype.
     ///
     /// # Errors
-    /// A factor that an integer or a bool can't hold, such as 0.5: [`cast`](Self::cast) the tensor to a float dtype
-    /// first.
+    /// Fails if the dtype cannot represent the factor, such as 0.5 in a tensor of integers or bools.
+    /// [`cast`](Self::cast) converts such a tensor to floats.
     #[track_caller]
     pub fn scale(&self, factor: f64) -> Result<Self> {
         let values = self.values.scaled(factor)?;
         Ok(Self { values, ..self.clone() })
     }
 
-    /// Applies a function with `f(0) = 0` to every number. The result is canonical.
+    /// Applies a function `f` with `f(0) = 0` to every number. The resulting tensor is canonical.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -73,7 +75,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// If `f(0)` is not 0, or `T` is not the dtype.
+    /// Fails if `f(0)` is not 0, or `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn map<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
         let sorted = self.canonical()?;
@@ -81,10 +83,11 @@ impl Coo {
         Ok(Self { values, ..sorted.into_owned() })
     }
 
-    /// Converts the numbers to another dtype, as [`Dense::cast`](crate::tensor::Dense::cast). The result is canonical.
+    /// Converts the numbers to another dtype, as [`Dense::cast`](crate::tensor::Dense::cast) does. The resulting tensor
+    /// is canonical.
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Result<Self> {
         let sorted = self.canonical()?;
@@ -92,17 +95,17 @@ impl Coo {
         Ok(Self { values, ..sorted.into_owned() })
     }
 
-    /// The sum of all numbers: floats are added up in `f64`, integers wrap around, bools are or-ed.
+    /// The sum of all numbers. Floats are added in `f64`, integers wrap around, and the sum of bools is "or".
     ///
     /// # Errors
-    /// If `T` is not the dtype.
+    /// Fails if `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn sum<T: Element>(&self) -> Result<T> {
         self.values.total()
     }
 
-    /// Returns whether both tensors mean the same: dtype, shape and all numbers are equal. The order of entries, repeats
-    /// and stored zeros do not matter; `==` compares the stored entries.
+    /// Returns whether both tensors have equal dtypes, shapes and numbers. The order of entries, repeated positions and
+    /// stored zeros do not matter. The operator `==` compares the stored entries instead.
     ///
     /// ```
     /// use ndarray::array;
@@ -114,17 +117,17 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for canonical forms.
+    /// Fails if the canonical forms do not fit into memory.
     #[track_caller]
     pub fn same_meaning(&self, other: &Coo) -> Result<bool> {
         Ok((self.dtype(), &self.shape) == (other.dtype(), &other.shape) && self.prune()? == other.prune()?)
     }
 
-    /// Returns whether the numbers at each position differ by at most `tolerance`. Not-a-number differs from every number, and
-    /// so does infinity.
+    /// Returns whether the two numbers at each position differ by at most `tolerance`. NaN and infinity differ from
+    /// every number.
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[doc(alias = "allclose")]
     #[track_caller]
     pub fn near(&self, other: &Coo, tolerance: f64) -> Result<bool> {
@@ -162,7 +165,7 @@ impl Coo {
     }
 }
 
-/// Negates every number; integers wrap around, and bools are unchanged, since they are true for anything but 0.
+/// Negates every number. Integers wrap around; bools do not change.
 impl Neg for &Coo {
     type Output = Coo;
 

@@ -1,4 +1,4 @@
-//! Entries of a coo tensor: creation, access, selection, and permutation of axes.
+//! The entries of a coo tensor: creation, access, selection, and permutation of axes.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::error::{AtCaller, Error, Result};
 use crate::tensor::{DType, Dense, Element};
 
 impl Coo {
-    /// A tensor without entries: every number is 0.
+    /// Makes a tensor without entries: every number is 0.
     ///
     /// ```
     /// use unpadded::DType;
@@ -20,14 +20,15 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// A shape without dimensions.
+    /// Fails if the shape has no dimensions.
     #[doc(alias = "empty")]
     #[track_caller]
     pub fn zeros(dtype: DType, shape: &[usize]) -> Result<Self> {
         Self::new(shape, Array2::zeros((0, shape.len())), Dense::zeros(dtype, &[0])?)
     }
 
-    /// A tensor from coordinates and values in any order; repeated positions add up. The result is canonical.
+    /// Makes a tensor of pairs of a position and a value, in any order. Values with equal positions are added. The
+    /// resulting tensor is canonical.
     ///
     /// ```
     /// use ndarray::array;
@@ -38,7 +39,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// A shape without dimensions, or a coordinate that is negative or not below its extent.
+    /// Fails if the shape has no dimensions, or if a coordinate is negative or not less than its extent.
     #[track_caller]
     pub fn from_entries<T: Element, const RANK: usize>(
         shape: [usize; RANK],
@@ -49,13 +50,14 @@ impl Coo {
         Self::new(&shape, coordinates, Dense::from_vec(&[values.len()], values)?)?.canonicalize()
     }
 
-    /// The number of stored entries, including stored zeros and repeats.
+    /// The number of stored entries. Stored zeros and entries at a repeated position count, too.
     #[doc(alias = "nnz")]
     pub fn entries(&self) -> usize {
         self.values.len()
     }
 
-    /// The number at a position: 0 if there is no entry, the sum if entries are repeated.
+    /// Returns the number at a position: 0 if the position has no entry, the sum of the values if the position has
+    /// several entries.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -65,7 +67,8 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// A position of another rank or outside the shape, or if `T` is not the dtype.
+    /// Fails if the position has another rank than the tensor, if it is outside of the shape, or if `T` is not the Rust
+    /// type of the dtype.
     #[track_caller]
     pub fn get<T: Element>(&self, place: &[usize]) -> Result<T> {
         if place.len() != self.shape.len() || place.iter().zip(&self.shape).any(|(at, extent)| at >= extent) {
@@ -79,7 +82,8 @@ impl Coo {
         Ok(T::narrow(sum))
     }
 
-    /// Takes the listed indices of the first axis, in the listed order; an index may be listed repeatedly.
+    /// Takes the rows with the listed indices of the first axis, in the listed order. An index may be listed
+    /// repeatedly.
     ///
     /// ```
     /// use ndarray::array;
@@ -90,7 +94,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// A number that is not below the first extent, or a result too large for memory.
+    /// Fails if an index is not less than the first extent, or if the result is too large for memory.
     #[track_caller]
     pub fn take(&self, rows: &[usize]) -> Result<Self> {
         if let Some(place) = rows.iter().position(|&row| row >= self.shape[0]) {
@@ -109,7 +113,7 @@ impl Coo {
         self.rows_as(&kept, &firsts, rows.len())
     }
 
-    /// Slices the first axis: the first index in the range becomes index 0 of the result.
+    /// Slices the first axis: the row at the start of the range becomes row 0 of the result.
     ///
     /// ```
     /// use ndarray::array;
@@ -120,7 +124,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// A range that ends before it starts or beyond the first extent.
+    /// Fails if the range ends before it starts or beyond the first extent of the tensor.
     #[track_caller]
     pub fn slice_rows(&self, part: Range<usize>) -> Result<Self> {
         if part.start > part.end || part.end > self.shape[0] {
@@ -143,8 +147,8 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// If `parts` is empty, if tensors differ in dtype or in any extent but the first, or if the first extent
-    /// overflows.
+    /// Fails if `parts` is empty, if tensors differ in dtype or in an extent other than the first, or if the first
+    /// extent of the result overflows.
     #[track_caller]
     pub fn concat_rows(parts: &[&Coo]) -> Result<Self> {
         let Some((first, rest)) = parts.split_first() else {
@@ -180,8 +184,8 @@ impl Coo {
         Ok(Self { shape, coordinates, values: Dense::concat_rows(&values)? })
     }
 
-    /// Permutes the axes: axis `i` of the result is axis `axes[i]` of this tensor. The order of entries is kept, so the result
-    /// is canonical only after [`canonicalize`](Self::canonicalize).
+    /// Permutes the axes of the tensor: axis `i` of the result is axis `axes[i]` of this tensor. The entries keep their
+    /// order, so the result is in general not canonical; [`canonicalize`](Self::canonicalize) sorts the entries.
     ///
     /// ```
     /// use ndarray::array;
@@ -192,7 +196,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// If `axes` does not list each axis once.
+    /// Fails if `axes` does not list each axis once.
     #[doc(alias = "transpose")]
     #[doc(alias = "permuted_axes")]
     #[track_caller]
@@ -220,7 +224,7 @@ impl Coo {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[track_caller]
     pub fn prune(&self) -> Result<Self> {
         let sorted = self.canonical()?;
@@ -229,8 +233,8 @@ impl Coo {
         Ok(Self { shape: self.shape.clone(), coordinates, values: sorted.values.gather_rows(&kept)? })
     }
 
-    /// Takes the entries with the numbers `kept`, and replaces their first coordinates by `firsts`. The result's first
-    /// extent is `rows`.
+    /// Takes the entries with the numbers `kept`, and replaces the first coordinate of each by the number in `firsts`.
+    /// The first extent of the result is `rows`.
     #[track_caller]
     fn rows_as(&self, kept: &[usize], firsts: &[i64], rows: usize) -> Result<Self> {
         let mut coordinates = self.coordinates.select(Axis(0), kept);

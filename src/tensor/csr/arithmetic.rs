@@ -1,6 +1,7 @@
 //! Elementwise sums, products and comparisons of sparse matrices.
 //!
-//! Numbers that are not stored are 0 and stay 0; even an absent entry times infinity is 0.
+//! A position without an entry has the number 0. The product of this 0 and any number is 0, even if the number is
+//! infinity.
 
 use std::ops::Neg;
 
@@ -11,7 +12,7 @@ use crate::tensor::dtype::sealed::Sealed;
 use crate::tensor::{DType, Dense, Element, meeting, with_element};
 
 impl Csr {
-    /// Adds two matrices. Entries that cancel stay stored as 0 until [`prune`](Self::prune).
+    /// Adds two matrices. An entry with the sum 0 stays stored until [`prune`](Self::prune) removes it.
     ///
     /// ```
     /// use ndarray::array;
@@ -22,14 +23,14 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn add(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::Add)
     }
 
-    /// Subtracts two matrices; cancelled entries stay stored as in [`add`](Self::add). For bools, the result is true
-    /// where they differ.
+    /// Subtracts `other` from this matrix. An entry with the difference 0 stays stored, as in [`add`](Self::add). The
+    /// difference of two bools is true if the bools differ.
     ///
     /// ```
     /// use ndarray::array;
@@ -40,14 +41,14 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn sub(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::Subtract)
     }
 
-    /// Multiplies elementwise: the result has an entry where both matrices have an entry. [`dot`](Self::dot) is the
-    /// matrix product.
+    /// Multiplies two matrices elementwise: the result has an entry at each position at which both matrices have an
+    /// entry. [`dot`](Self::dot) is the matrix product.
     ///
     /// ```
     /// use ndarray::array;
@@ -58,15 +59,15 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[doc(alias = "multiply")]
     #[track_caller]
     pub fn mul(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::Multiply)
     }
 
-    /// Compares elementwise: true where the two matrices differ. The result stores an entry for each position at which
-    /// either matrix has one.
+    /// Compares two matrices elementwise: the result is true at each position at which the numbers differ. The result
+    /// stores an entry at each position at which at least one of the matrices has an entry.
     ///
     /// ```
     /// use ndarray::array;
@@ -77,13 +78,14 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn not_equal(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::NotEqual)
     }
 
-    /// Compares elementwise: true where this matrix is less than the other.
+    /// Compares two matrices elementwise: the result is true at each position at which the number in this matrix is
+    /// less than the number in `other`.
     ///
     /// ```
     /// use ndarray::array;
@@ -94,13 +96,14 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn less(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::Less)
     }
 
-    /// Compares elementwise: true where this matrix is greater than the other.
+    /// Compares two matrices elementwise: the result is true at each position at which the number in this matrix is
+    /// greater than the number in `other`.
     ///
     /// ```
     /// use unpadded::DType;
@@ -112,14 +115,14 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn greater(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::Greater)
     }
 
-    /// Multiplies every number by a factor, which is rounded to the dtype: for floats to the nearest. `-&x` negates and cannot
-    /// fail.
+    /// Multiplies every number by a factor. In a matrix of floats, the factor is first rounded to the nearest number of
+    /// the dtype. The operator `-&x` negates a matrix, and cannot fail.
     ///
     /// ```
     /// use ndarray::array;
@@ -131,15 +134,16 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A factor that an integer or a bool can't hold, such as 0.5: [`cast`](Self::cast) the matrix to a float dtype
-    /// first.
+    /// Fails if the dtype cannot represent the factor, such as 0.5 in a matrix of integers or bools.
+    /// [`cast`](Self::cast) converts such a matrix to floats.
     #[track_caller]
     pub fn scale(&self, factor: f64) -> Result<Self> {
         let values = self.values.scaled(factor)?;
         Ok(Self { values, ..self.clone() })
     }
 
-    /// Applies a function with `f(0) = 0` to every number, so that absent entries stay 0. The result is canonical.
+    /// Applies a function `f` with `f(0) = 0` to every number, so that positions without an entry keep the number 0.
+    /// The resulting matrix is canonical.
     ///
     /// ```
     /// use ndarray::array;
@@ -152,7 +156,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If `f(0)` is not 0, or `T` is not the dtype.
+    /// Fails if `f(0)` is not 0, or `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn map<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
         let sorted = self.canonical()?;
@@ -160,7 +164,7 @@ impl Csr {
         Ok(Self { values, ..sorted.into_owned() })
     }
 
-    /// Converts the numbers to another dtype, as [`Dense::cast`]. The result is canonical.
+    /// Converts the numbers to another dtype, as [`Dense::cast`] does. The resulting matrix is canonical.
     ///
     /// ```
     /// use unpadded::DType;
@@ -171,7 +175,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[doc(alias = "astype")]
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Result<Self> {
@@ -180,9 +184,9 @@ impl Csr {
         Ok(Self { values, ..sorted.into_owned() })
     }
 
-    /// Multiplies elementwise by a dense tensor, whose shape is the shape of this matrix or broadcasts to it as in
-    /// ndarray. A tensor of shape `[columns]` scales the columns, such as inverse document frequencies; `[rows, 1]`
-    /// scales the rows.
+    /// Multiplies this matrix elementwise by a dense tensor. The shape of the tensor must be the shape of this matrix,
+    /// or broadcast to it by the rules of ndarray. A tensor of shape `[columns]`, such as inverse document frequencies,
+    /// scales the columns; a tensor of shape `[rows, 1]` scales the rows.
     ///
     /// ```
     /// use ndarray::array;
@@ -194,7 +198,8 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Another dtype, or a shape that does not broadcast to the matrix's.
+    /// Fails if the tensor has another dtype than the matrix, or a shape that does not broadcast to the shape of the
+    /// matrix.
     #[track_caller]
     pub fn mul_dense(&self, other: &Dense) -> Result<Self> {
         let sorted = self.canonical()?;
@@ -202,7 +207,7 @@ impl Csr {
         if other.dtype() != self.dtype() {
             return Err(Error::new("dense tensor to multiply by", self.dtype().name(), other.dtype().name()));
         }
-        // The dense tensor's strides from row to row, and from column to column.
+        // `steps` is the strides of the dense tensor, from row to row and from column to column.
         let [rows, columns] = self.shape;
         let step =
             |extent, whole, step| if extent == whole { Some(step) } else { (extent == 1).then_some(0) };
@@ -231,7 +236,7 @@ impl Csr {
         Ok(Self { values, ..sorted.into_owned() })
     }
 
-    /// Adds a dense matrix; the result is dense.
+    /// Adds a dense matrix to this matrix; the result is dense.
     ///
     /// ```
     /// use ndarray::array;
@@ -242,7 +247,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn add_dense(&self, other: &Dense) -> Result<Dense> {
         if (other.dtype(), other.shape()) != (self.dtype(), self.shape()) {
@@ -261,8 +266,8 @@ impl Csr {
         Ok(out)
     }
 
-    /// Returns whether both matrices mean the same: dtype, shape and all numbers are equal. The order of entries, repeats
-    /// and stored zeros do not matter; `==` compares the stored entries.
+    /// Returns whether both matrices have equal dtypes, shapes and numbers. The order of entries, repeated positions
+    /// and stored zeros do not matter. The operator `==` compares the stored entries instead.
     ///
     /// ```
     /// use ndarray::array;
@@ -274,14 +279,14 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for canonical forms.
+    /// Fails if the canonical forms do not fit into memory.
     #[track_caller]
     pub fn same_meaning(&self, other: &Csr) -> Result<bool> {
         Ok((self.dtype(), self.shape) == (other.dtype(), other.shape) && self.prune()? == other.prune()?)
     }
 
-    /// Returns whether the numbers at each position differ by at most `tolerance`. Not-a-number differs from every number, and
-    /// so does infinity.
+    /// Returns whether the two numbers at each position differ by at most `tolerance`. NaN and infinity differ from
+    /// every number.
     ///
     /// ```
     /// use ndarray::array;
@@ -292,7 +297,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[doc(alias = "allclose")]
     #[doc(alias = "abs_diff_eq")]
     #[track_caller]
@@ -320,7 +325,7 @@ impl Csr {
         Ok(Self { shape: self.shape, indptr: pointers(&rows, self.shape[0]).at_caller()?, indices, values })
     }
 
-    /// Pairs the entries of two canonical matrices by position.
+    /// Pairs the entries of two canonical matrices that have one position.
     fn meeting(&self, other: &Csr) -> Vec<Pair> {
         let (a, b) = (self.row_of(), other.row_of());
         let order = |i: usize, j: usize| (a[i], self.indices[i]).cmp(&(b[j], other.indices[j]));
@@ -337,7 +342,7 @@ impl Csr {
     }
 }
 
-/// Negates every number; integers wrap around, and bools are unchanged, since they are true for anything but 0.
+/// Negates every number. Integers wrap around; bools do not change.
 impl Neg for &Csr {
     type Output = Csr;
 

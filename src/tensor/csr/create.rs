@@ -1,4 +1,4 @@
-//! Creation of sparse matrices: zeros, identity, from rows, triples, bags of ids and arrays.
+//! Creates csr matrices: zeros, the identity, and matrices of rows, triples, bags of ids or arrays.
 
 use ndarray::Array2;
 
@@ -7,7 +7,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::tensor::{DType, Dense, Element};
 
 impl Csr {
-    /// A matrix without entries: every number is 0.
+    /// Makes a matrix without entries: every number is 0.
     ///
     /// ```
     /// use unpadded::DType;
@@ -18,7 +18,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// More rows than memory has room to count.
+    /// Fails if `indptr`, with an element per row, does not fit into memory.
     #[doc(alias = "empty")]
     #[track_caller]
     pub fn zeros(dtype: DType, shape: [usize; 2]) -> Result<Self> {
@@ -26,7 +26,7 @@ impl Csr {
         Ok(Self { shape, indptr, indices: Vec::new(), values: Dense::zeros(dtype, &[0])? })
     }
 
-    /// The identity matrix.
+    /// Makes the identity matrix.
     ///
     /// ```
     /// use ndarray::array;
@@ -37,7 +37,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If the matrix does not fit into memory.
+    /// Fails if the matrix does not fit into memory.
     #[doc(alias = "identity")]
     #[track_caller]
     pub fn eye(dtype: DType, n: usize) -> Result<Self> {
@@ -48,7 +48,8 @@ impl Csr {
         Ok(Self { shape: [n, n], indices: indptr[..n].to_vec(), indptr, values: ones.cast(dtype) })
     }
 
-    /// A matrix from (row, column, value) in any order; repeated positions add up. The result is canonical.
+    /// Makes a matrix of triples (row, column, value), in any order. Values with equal positions are added. The
+    /// resulting matrix is canonical.
     ///
     /// ```
     /// use ndarray::array;
@@ -59,8 +60,8 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A row or column that is negative or beyond the last, the message has the number of its triple; more rows than
-    /// memory has room to count.
+    /// Fails if a row or a column is negative or not less than its extent; the message has the number of the triple.
+    /// Also fails if `indptr` does not fit into memory.
     #[doc(alias = "coo_matrix")]
     #[track_caller]
     pub fn from_triples<T: Element>(
@@ -87,8 +88,8 @@ impl Csr {
         Ok(Self { shape, indptr: pointers(&rows, shape[0]).at_caller()?, indices, values })
     }
 
-    /// A matrix from a list of entries (column, value) for each row, in any order; repeated columns add up. The entries are
-    /// stored as listed.
+    /// Makes a matrix of a list of entries (column, value) for each row. The entries are stored in the listed order;
+    /// values of a repeated column count as their sum.
     ///
     /// ```
     /// use ndarray::array;
@@ -99,7 +100,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A column that is negative or beyond the last.
+    /// Fails if a column is negative or not less than the number of columns.
     #[track_caller]
     pub fn from_rows<T: Element, R: IntoIterator<Item = (i64, T)>>(
         columns: usize,
@@ -117,8 +118,8 @@ impl Csr {
         Self::new([indptr.len() - 1, columns], indptr, indices, values)
     }
 
-    /// Bags of words: an `f32` matrix with the count of each id in each bag, a row per bag and a column per id.
-    /// [`Vocabulary::bags`](crate::data::Vocabulary::bags) makes bags from tokens.
+    /// Makes an `f32` matrix of bags of words: row *b*, column *i* has the number of times that id *i* occurs in bag
+    /// *b*. [`Vocabulary::bags`](crate::data::Vocabulary::bags) makes bags from tokens.
     ///
     /// ```
     /// use ndarray::array;
@@ -129,8 +130,8 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// An id that is negative or not below `columns`: the message has the number of the bag and the id's position in
-    /// the bag.
+    /// Fails if an id is negative or not less than `columns`. The message has the number of the bag and the position of
+    /// the id in the bag.
     #[doc(alias = "CountVectorizer")]
     #[track_caller]
     pub fn from_bags<B: AsRef<[i64]>>(bags: &[B], columns: usize) -> Result<Self> {
@@ -158,7 +159,7 @@ impl Csr {
         Ok(Self { shape: [bags.len(), columns], indptr, indices, values })
     }
 
-    /// Refuses values that are NaN or infinite.
+    /// Checks that no stored value is NaN or infinite.
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -169,7 +170,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If there is such a value: the message has the first one and its position.
+    /// Fails if a stored value is NaN or infinite. The message has the first such value and its position.
     #[track_caller]
     pub fn check_finite(&self) -> Result<()> {
         let Some((at, number)) = self.values.find_float(|x| !x.is_finite()) else { return Ok(()) };
@@ -179,7 +180,7 @@ impl Csr {
     }
 }
 
-/// Converts an array: only numbers that are not 0 become entries.
+/// Converts an ndarray array; only numbers that are not 0 become entries.
 ///
 /// ```
 /// use ndarray::{Array2, array};

@@ -1,4 +1,4 @@
-//! Entries, rows and columns of a sparse matrix: access, assignment, selection and concatenation.
+//! The entries, rows and columns of a csr matrix: access, assignment, selection and concatenation.
 
 use std::ops::Range;
 
@@ -7,14 +7,15 @@ use crate::error::{AtCaller, Error, Result};
 use crate::tensor::{Dense, Element};
 
 impl Csr {
-    /// The number of stored entries, including stored zeros and repeats.
+    /// The number of stored entries. Stored zeros and entries at a repeated position count, too.
     #[doc(alias = "nnz")]
     #[doc(alias = "getnnz")]
     pub fn entries(&self) -> usize {
         self.indices.len()
     }
 
-    /// The density: stored entries divided by positions; 0 for a matrix without positions.
+    /// The density: the number of stored entries, divided by the number of positions. The density of a matrix without
+    /// positions is 0.
     ///
     /// ```
     /// use unpadded::DType;
@@ -27,7 +28,8 @@ impl Csr {
         if places == 0.0 { 0.0 } else { self.entries() as f64 / places }
     }
 
-    /// The number at a position: 0 if there is no entry, the sum if entries are repeated.
+    /// Returns the number at a position: 0 if the position has no entry, the sum of the values if the position has
+    /// several entries.
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -37,7 +39,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A position beyond the last row or column, or if `T` is not the dtype.
+    /// Fails for a position beyond the last row or column, or if `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn get<T: Element>(&self, row: usize, column: usize) -> Result<T> {
         self.check_column(column)?;
@@ -46,7 +48,7 @@ impl Csr {
         Ok(T::narrow(same.fold(T::default().summand(), |sum, (_, &x)| T::add(sum, x))))
     }
 
-    /// The stored entries of a row: the columns, then the values.
+    /// Returns the stored entries of a row: the column of each entry, then the value of each entry.
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -56,7 +58,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A row beyond the last, or if `T` is not the dtype.
+    /// Fails if the row is beyond the last row, or if `T` is not the Rust type of the dtype.
     #[doc(alias = "getrow")]
     #[track_caller]
     pub fn row<T: Element>(&self, row: usize) -> Result<(&[i64], &[T])> {
@@ -65,7 +67,7 @@ impl Csr {
         Ok((&self.indices[range.clone()], &self.values.as_slice::<T>()?[range]))
     }
 
-    /// All entries as (row, column, value), row by row.
+    /// Iterates over all entries as triples (row, column, value), row by row.
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -75,7 +77,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If `T` is not the dtype.
+    /// Fails if `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn iter<T: Element>(&self) -> Result<impl Iterator<Item = (usize, usize, T)> + '_> {
         let values = self.values.as_slice::<T>()?;
@@ -84,11 +86,11 @@ impl Csr {
         Ok((0..self.shape[0]).flat_map(entry))
     }
 
-    /// Sets the number at a position: adds an entry if there is none, and merges repeated entries into one. An entry that is
-    /// set to 0 stays stored until [`prune`](Self::prune).
+    /// Sets the number at a position. A new entry is added if the position has no entry; several entries at the
+    /// position are merged into one. An entry that is set to 0 stays stored until [`prune`](Self::prune).
     ///
-    /// Each new entry moves the entries behind it: for many entries, use [`from_triples`](Self::from_triples) or, for a row,
-    /// [`set_row`](Self::set_row).
+    /// A new entry moves all later entries in memory. To add many entries, [`from_triples`](Self::from_triples) or, for
+    /// a row, [`set_row`](Self::set_row) is faster.
     ///
     /// ```
     /// use unpadded::DType;
@@ -101,7 +103,8 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A position beyond the last row or column, or if `T` is not the dtype: nothing is changed.
+    /// Fails if the position is beyond the last row or column, or if `T` is not the Rust type of the dtype. The matrix is then
+    /// unchanged.
     #[track_caller]
     pub fn set<T: Element>(&mut self, row: usize, column: usize, value: T) -> Result<()> {
         self.check_column(column)?;
@@ -120,7 +123,7 @@ impl Csr {
         self.set_row(row, &columns, &values)
     }
 
-    /// Replaces the entries of a row by new entries, in any order; repeated columns add up.
+    /// Replaces the entries of a row by new entries, in any order; the values of a repeated column are added.
     ///
     /// ```
     /// use unpadded::DType;
@@ -132,8 +135,8 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A row beyond the last, a column that is negative or beyond the last, another number of values than of columns, or
-    /// if `T` is not the dtype: nothing is changed.
+    /// Fails if the row or a column is outside of the matrix, if the numbers of columns and values differ, or if `T` is
+    /// not the Rust type of the dtype. The matrix is then unchanged.
     #[track_caller]
     pub fn set_row<T: Element>(&mut self, row: usize, columns: &[i64], values: &[T]) -> Result<()> {
         self.check_row(row)?;
@@ -158,7 +161,7 @@ impl Csr {
         Ok(())
     }
 
-    /// Takes the listed rows, in the listed order; a row may be listed repeatedly.
+    /// Makes a matrix of the listed rows, in the listed order; a row may be listed repeatedly.
     ///
     /// ```
     /// use ndarray::array;
@@ -169,7 +172,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A number that is not below the number of rows, or a result too large for memory.
+    /// Fails if a listed number is not less than the number of rows, or if the result is too large for memory.
     #[track_caller]
     pub fn take(&self, rows: &[usize]) -> Result<Self> {
         if let Some(place) = rows.iter().position(|&row| row >= self.shape[0]) {
@@ -192,7 +195,8 @@ impl Csr {
         })
     }
 
-    /// Takes the listed columns, in the listed order; a column may be listed repeatedly. The result is canonical.
+    /// Makes a matrix of the listed columns, in the listed order; a column may be listed repeatedly. The resulting
+    /// matrix is canonical.
     ///
     /// ```
     /// use ndarray::array;
@@ -203,7 +207,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A number that is not below the number of columns.
+    /// Fails if a listed number is not less than the number of columns.
     #[track_caller]
     pub fn take_columns(&self, columns: &[usize]) -> Result<Self> {
         if let Some(place) = columns.iter().position(|&column| column >= self.shape[1]) {
@@ -213,14 +217,14 @@ impl Csr {
         let mut distinct: Vec<i64> = columns.iter().map(|&column| column as i64).collect();
         distinct.sort_unstable();
         distinct.dedup();
-        // Columns are numbered among the taken columns: the matrix may have more columns than fit into memory.
+        // Only the listed columns get a number, because a table of all columns might not fit into memory.
         let place = |column: i64| distinct.binary_search(&column).ok();
         let near = self.filtered(distinct.len(), |at| place(self.indices[at]).map(|place| place as i64))?;
         let places: Vec<usize> = columns.iter().filter_map(|&column| place(column as i64)).collect();
         near.canonical()?.transpose()?.take(&places)?.transpose()
     }
 
-    /// Copies the rows in a range.
+    /// Slices the rows: copies the rows in a range.
     ///
     /// ```
     /// use ndarray::array;
@@ -231,7 +235,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A range that ends before it starts or beyond the last row.
+    /// Fails for a range that ends before it starts or beyond the last row.
     #[track_caller]
     pub fn slice_rows(&self, part: Range<usize>) -> Result<Self> {
         check_range("rows", &part, self.shape[0])?;
@@ -245,7 +249,7 @@ impl Csr {
         })
     }
 
-    /// Slices the columns: the first column in the range is column 0 of the result.
+    /// Slices the columns: the column at the start of the range becomes column 0 of the result.
     ///
     /// ```
     /// use ndarray::array;
@@ -256,7 +260,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A range that ends before it starts or beyond the last column.
+    /// Fails for a range that ends before it starts or beyond the last column.
     #[track_caller]
     pub fn slice_columns(&self, part: Range<usize>) -> Result<Self> {
         check_range("columns", &part, self.shape[1])?;
@@ -266,8 +270,8 @@ impl Csr {
         self.filtered(part.len(), moved)
     }
 
-    /// Keeps the entries of the listed columns: all other columns become 0. Columns may be listed in any order and
-    /// repeatedly.
+    /// Keeps the entries of the listed columns, and removes the entries of all other columns. Columns may be listed in
+    /// any order and repeatedly.
     ///
     /// ```
     /// use ndarray::array;
@@ -278,7 +282,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A column that is negative or beyond the last.
+    /// Fails if a column is negative or beyond the last column.
     #[track_caller]
     pub fn retain_columns(&self, columns: &[i64]) -> Result<Self> {
         if let Some(place) =
@@ -303,7 +307,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[doc(alias = "eliminate_zeros")]
     #[track_caller]
     pub fn prune(&self) -> Result<Self> {
@@ -324,7 +328,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If `parts` is empty, or matrices differ in dtype or in the number of columns.
+    /// Fails if `parts` is empty, or matrices differ in dtype or in the number of columns.
     #[doc(alias = "vstack")]
     #[track_caller]
     pub fn concat_rows(parts: &[&Csr]) -> Result<Self> {
@@ -352,7 +356,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If `parts` is empty, if matrices differ in dtype or in the number of rows, or if the number of columns
+    /// Fails if `parts` is empty, if matrices differ in dtype or in the number of rows, or if the number of columns
     /// overflows.
     #[doc(alias = "hstack")]
     #[track_caller]
@@ -387,7 +391,8 @@ impl Csr {
         Ok(Self { shape: [rows, columns as usize], indptr, indices, values: all.gather_rows(&order)? })
     }
 
-    /// Transposes the matrix. The columns of each row of the result ascend; a canonical matrix gives a canonical result.
+    /// Transposes the matrix. In each row of the result, the columns are in ascending order. The transpose of a
+    /// canonical matrix is canonical.
     ///
     /// ```
     /// use ndarray::array;
@@ -398,7 +403,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If there are too many columns: each becomes a row, and `indptr` has a number for each row.
+    /// Fails if the matrix has too many columns: each column becomes a row, and `indptr` has an element for each row.
     #[doc(alias = "t")]
     #[doc(alias = "reversed_axes")]
     #[track_caller]
@@ -416,8 +421,8 @@ impl Csr {
         Ok(Self { shape: [columns, rows], indptr, indices, values: self.values.gather_rows(&order)? })
     }
 
-    /// Keeps the entries for whose number `column` returns a column, and moves them to this column; `None` drops an
-    /// entry. The result has `columns` columns.
+    /// Moves each entry to the column that `column` returns for the number of the entry; an entry for which `column`
+    /// returns `None` is removed. The result has `columns` columns.
     #[track_caller]
     pub(super) fn filtered(&self, columns: usize, column: impl Fn(usize) -> Option<i64>) -> Result<Self> {
         let (mut kept, mut indptr, mut indices) = (Vec::new(), vec![0], Vec::new());
@@ -433,7 +438,7 @@ impl Csr {
         Ok(Self { shape: [self.shape[0], columns], indptr, indices, values: self.values.gather_rows(&kept)? })
     }
 
-    /// The range of a row's entries in `indices` and `values`.
+    /// Returns the range in `indices` and `values` with the entries of a row.
     pub(in crate::tensor) fn range(&self, row: usize) -> Range<usize> {
         self.indptr[row] as usize..self.indptr[row + 1] as usize
     }
@@ -463,7 +468,7 @@ fn check_range(what: &str, part: &Range<usize>, end: usize) -> Result<()> {
     Err(Error::new(format!("{what} to slice"), format!("a range within 0..{end}"), format!("{part:?}")))
 }
 
-/// The extent of an axis, which must be equal in all matrices.
+/// Returns the extent of an axis; an error if the extents or the dtypes of the matrices differ.
 #[track_caller]
 fn same_extent(parts: &[&Csr], axis: usize) -> Result<usize> {
     let Some((first, rest)) = parts.split_first() else {

@@ -1,7 +1,7 @@
-//! Matrix products of a sparse matrix with each storage.
+//! Matrix products of a csr matrix with dense tensors, selected rows and csr matrices.
 //!
-//! Products of `f32` and `f64` use the kernels. Other dtypes use plain loops: 16-bit floats are multiplied and added up
-//! in `f32`, integers wrap around, bools are and-ed and or-ed.
+//! Products of `f32` and `f64` use the kernels. Products of other dtypes use plain loops: 16-bit floats are multiplied
+//! and added in `f32`, and integers wrap around. For bools, a product is "and" and a sum is "or".
 
 use std::borrow::Cow;
 
@@ -11,15 +11,15 @@ use crate::kernels::sparse::{Columns, CsrMut, CsrView, SparseRoom, csr_csr, csr_
 use crate::kernels::{Assign, Float, View, ViewMut};
 use crate::tensor::{DType, Dense, Element, SelectedRows, with_element};
 
-/// The matrix product with a right side of type `Rhs`: [`Csr::dot`].
+/// The matrix product of a csr matrix with a right side of type `Rhs`; [`Csr::dot`] calls this trait.
 pub trait Dot<Rhs> {
-    /// The storage of the product.
+    /// The type of the product, such as [`Dense`].
     type Output;
 
-    /// Computes the matrix product.
+    /// Computes the matrix product of `self` and `rhs`.
     ///
     /// # Errors
-    /// If the dtypes differ, or the right side's number of rows is not the left side's number of columns.
+    /// Fails if the dtypes differ, or if the right side does not have as many rows as the left side has columns.
     fn product(&self, rhs: &Rhs) -> Result<Self::Output>;
 }
 
@@ -61,16 +61,16 @@ impl Dot<SelectedRows> for Csr {
         check(self, self.shape[1], rhs.dtype(), rhs.shape())?;
         let merged = if rhs.is_merged() { Cow::Borrowed(rhs) } else { Cow::Owned(rhs.clone().merge()?) };
         let (ids, value) = (merged.row_ids(), merged.value());
-        // This matrix, restricted to the columns for which the right side has a row.
+        // Only the columns for which the right side stores a row are multiplied.
         let place = |at: usize| ids.binary_search(&self.indices[at]).ok().map(|place| place as i64);
         self.filtered(ids.len(), place)?.product(value)
     }
 }
 
 impl Csr {
-    /// Computes the matrix product with a dense tensor (the sum is over its first axis), selected rows, or another sparse
-    /// matrix. The result is dense; for two sparse matrices it is sparse and canonical. Each number of the result is a sum
-    /// over the entries of a row of this matrix, in stored order.
+    /// Computes the matrix product of this matrix with a dense tensor, selected rows or another csr matrix. The first
+    /// axis of the right side is summed over. The product with a csr matrix is a canonical csr matrix; other products
+    /// are dense. Each number of the result is a sum over the entries of a row of this matrix, in stored order.
     ///
     /// ```
     /// use ndarray::array;
@@ -84,8 +84,8 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If the dtypes differ, if the right side's number of rows is not this matrix's number of columns, or if the
-    /// result is too large for memory.
+    /// Fails if the dtypes differ, or if the right side does not have as many rows as this matrix has columns. Also
+    /// fails if the result is too large for memory.
     #[doc(alias = "matmul")]
     #[track_caller]
     pub fn dot<Rhs>(&self, rhs: &Rhs) -> Result<<Self as Dot<Rhs>>::Output>
@@ -95,8 +95,9 @@ impl Csr {
         self.product(rhs).at_caller()
     }
 
-    /// Computes the product of this matrix's transpose with a dense tensor of shape `[rows, …]`. The result has a row for each
-    /// column that has an entry: the gradient of `x.dot(&weight)` by the weight has only the rows that `x` uses.
+    /// Computes the product of this matrix's transpose with a dense tensor of shape `[rows, …]`. The result stores a
+    /// row for each column that has an entry. The gradient of `x.dot(&weight)` with respect to `weight` thus stores
+    /// only the rows of `weight` that `x` uses.
     ///
     /// ```
     /// use ndarray::array;
@@ -109,11 +110,11 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If dtype or number of rows differ.
+    /// Fails if the dtypes or the numbers of rows differ.
     #[track_caller]
     pub fn transposed_dot(&self, rhs: &Dense) -> Result<SelectedRows> {
         check(self, self.shape[0], rhs.dtype(), rhs.shape())?;
-        // The kernel counts entries and rows in `u32`.
+        // The kernel counts entries and rows in `u32`, so larger matrices use plain loops.
         let counted = u32::try_from(self.entries()).is_ok() && u32::try_from(self.shape[0]).is_ok();
         match self.dtype() {
             DType::F32 if counted => return transposed_kernel::<f32>(self, rhs),
@@ -123,14 +124,14 @@ impl Csr {
         let mut ids = self.indices.clone();
         ids.sort_unstable();
         ids.dedup();
-        // This matrix, restricted to the columns that have an entry: all columns may not fit into memory.
+        // Columns without an entry are removed first, because the matrix may have too many columns for memory.
         let place = |at: usize| ids.binary_search(&self.indices[at]).ok().map(|place| place as i64);
         let narrow = self.filtered(ids.len(), place)?.transpose()?;
         SelectedRows::new(self.shape[1], ids, narrow.product(rhs)?)
     }
 }
 
-/// Refuses a right side of another dtype than the left side, or whose number of rows is not `summed`.
+/// Checks that the right side has the dtype of the left side, and `summed` rows.
 #[track_caller]
 fn check(left: &Csr, summed: usize, dtype: DType, shape: &[usize]) -> Result<()> {
     if dtype == left.dtype() && shape.first() == Some(&summed) {
@@ -140,7 +141,7 @@ fn check(left: &Csr, summed: usize, dtype: DType, shape: &[usize]) -> Result<()>
     Err(Error::new("right side of a product with csr", expected, format!("{dtype} {shape:?}")))
 }
 
-/// The matrix in the form that kernels read.
+/// Returns the matrix in the form that the kernels take.
 #[track_caller]
 fn view<T: Element>(x: &Csr) -> Result<CsrView<'_, T>> {
     Ok(CsrView::new(x.shape[1], &x.indptr, &x.indices, x.values.as_slice()?))
@@ -199,8 +200,8 @@ fn sparse_product<T: Element>(x: &Csr, y: &Csr) -> Result<Csr> {
     let mut indptr = pointers(&[], x.shape[0]).at_caller()?;
     let (mut indices, mut values, mut pairs) = (Vec::new(), Vec::new(), Vec::new());
     for row in 0..x.shape[0] {
-        // The pairs of entries whose products are added up, sorted by the column of the result, pairs of one column in
-        // the order of the entries.
+        // Each pair of entries gives a product. The pairs are sorted by the column of the result, then by the order of
+        // the entries; the products of one column are added.
         pairs.clear();
         for i in x.range(row) {
             for j in y.range(x.indices[i] as usize) {
@@ -234,7 +235,7 @@ mod tests {
 
     #[test]
     fn wide_matrices_are_multiplied_without_their_width() {
-        // The matrix has more columns than a table with a number for each column could have in memory.
+        // An array with an element for each column of this matrix would not fit into memory.
         let wide =
             Csr::new([2, usize::MAX], vec![0, 2, 3], vec![7, i64::MAX, 7], array![1.0f32, 2.0, 3.0]).unwrap();
         let gradient = wide.transposed_dot(&Dense::from(array![[1.0f32], [10.0]])).unwrap();

@@ -1,4 +1,4 @@
-//! Reductions of a sparse matrix: sums, maxima and norms.
+//! Reductions of a csr matrix: sums, maxima, minima and norms.
 
 use super::Csr;
 use crate::error::{Error, Result};
@@ -7,7 +7,7 @@ use crate::tensor::dtype::sealed::Sealed;
 use crate::tensor::{DType, Dense, Element, with_element};
 
 impl Csr {
-    /// The sum of all numbers: floats are added up in `f64`, integers wrap around, bools are or-ed.
+    /// The sum of all numbers. Floats are added in `f64`, integers wrap around, and the sum of bools is "or".
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -16,14 +16,14 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If `T` is not the dtype.
+    /// Fails if `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn sum<T: Element>(&self) -> Result<T> {
         self.values.total()
     }
 
-    /// Sums over an axis: axis 0 adds up the rows, with a result of shape `[columns]`; axis 1 adds up the columns, with a
-    /// result of shape `[rows]`. Numbers are added as in [`sum`](Self::sum); the result has the matrix's dtype.
+    /// Sums over an axis. Axis 0 adds up all rows, so the result has shape `[columns]`; axis 1 adds up all columns, so
+    /// the result has shape `[rows]`. Numbers are added as in [`sum`](Self::sum); the result has the matrix's dtype.
     ///
     /// ```
     /// use ndarray::array;
@@ -34,7 +34,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Another axis, or more columns than fit into memory.
+    /// Fails if the axis is neither 0 nor 1, or if the result does not fit into memory.
     #[track_caller]
     pub fn sum_axis(&self, axis: usize) -> Result<Dense> {
         let Some(&extent) = [self.shape[1], self.shape[0]].get(axis) else {
@@ -54,7 +54,7 @@ impl Csr {
         Ok(out.cast(self.dtype()))
     }
 
-    /// The Euclidean norm of each row, of shape `[rows]`, computed in `f64`.
+    /// Computes the Euclidean norm of each row, in `f64`; the result has shape `[rows]`.
     ///
     /// ```
     /// use ndarray::array;
@@ -65,7 +65,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A matrix of integers or bools.
+    /// Fails for a matrix of integers or bools.
     #[track_caller]
     pub fn row_norms(&self) -> Result<Dense> {
         if !self.dtype().is_float() {
@@ -81,8 +81,8 @@ impl Csr {
         Ok(norms.cast(self.dtype()))
     }
 
-    /// The largest number, where positions without an entry count as 0; not-a-number if one is stored, and `None` for a matrix
-    /// without positions.
+    /// The largest number in the matrix; a position without an entry has the number 0. The result is NaN if a stored
+    /// value is NaN, and `None` if the matrix has no positions.
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -92,16 +92,17 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// If `T` is not the dtype.
+    /// Fails if `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn max<T: Element>(&self) -> Result<Option<T>> {
         self.extreme(|a, b| a > b)
     }
 
-    /// The smallest number; zeros, not-a-number and `None` as in [`max`](Self::max).
+    /// The smallest number in the matrix. For positions without an entry, NaN and matrices without positions, the rules
+    /// of [`max`](Self::max) apply.
     ///
     /// # Errors
-    /// If `T` is not the dtype.
+    /// Fails if `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn min<T: Element>(&self) -> Result<Option<T>> {
         self.extreme(|a, b| a < b)

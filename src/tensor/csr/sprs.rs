@@ -6,7 +6,7 @@ use super::Csr;
 use crate::error::{Error, Result};
 use crate::tensor::{Dense, Element};
 
-/// Converts a matrix that is stored by rows (csr) or by columns (csc).
+/// Converts a matrix of `sprs`, which is stored by rows (csr) or by columns (csc).
 ///
 /// ```
 /// use sprs::CsMat;
@@ -30,7 +30,7 @@ impl<T: Element> TryFrom<CsMat<T>> for Csr {
     }
 }
 
-/// Converts to a matrix by rows, in canonical form.
+/// Converts to a matrix of `sprs`, which is stored by rows and in canonical form.
 impl<T: Element> TryFrom<Csr> for CsMat<T> {
     type Error = Error;
 

@@ -1,25 +1,25 @@
-//! Arithmetic on the values of sparse tensors: functions that keep zeros, and combinations of two lists of rows.
+//! Arithmetic on the stored values of sparse tensors: functions that map 0 to 0, and combinations of two lists of rows.
 //!
-//! 16-bit floats are computed in `f32`, integers wrap around, and a bool counts as 0 or 1: a result is true for anything
-//! but 0.
+//! 16-bit floats are computed in `f32`, and integers wrap around. A bool counts as 0 or 1; if the result should be a
+//! bool, any number but 0 is true.
 
 use crate::error::{Error, Result};
 use crate::tensor::dtype::Number;
 use crate::tensor::dtype::sealed::Sealed;
 use crate::tensor::{DType, Dense, Element, with_element};
 
-/// A pair of rows of two lists.
+/// A pair of two rows that belong together, one of each of two lists; one of the rows may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::tensor) enum Pair {
-    /// A row that only the left list has, by its number in the list.
+    /// Only the left list has the row, with this number.
     Left(usize),
-    /// A row that only the right list has, by its number in the list.
+    /// Only the right list has the row, with this number.
     Right(usize),
-    /// A row that both lists have: its number in the left list, then in the right list.
+    /// Both lists have the row: the number in the left list, then the number in the right list.
     Both(usize, usize),
 }
 
-/// An operation on two numbers; two zeros give zero.
+/// An elementwise operation on two numbers that gives 0 for two zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::tensor) enum Combine {
     Add,
@@ -31,7 +31,7 @@ pub(in crate::tensor) enum Combine {
 }
 
 impl Combine {
-    /// The verb in errors.
+    /// The verb of the operation in errors, such as `multiply by`.
     pub(in crate::tensor) fn verb(self) -> &'static str {
         match self {
             Self::Add => "add",
@@ -63,7 +63,8 @@ impl Combine {
 }
 
 impl Dense {
-    /// Combines pairs of rows of two tensors of one dtype and width; a missing row counts as zeros.
+    /// Combines the rows of each pair elementwise by `how`; a missing row counts as zeros. Both tensors have one dtype
+    /// and one width.
     #[track_caller]
     pub(in crate::tensor) fn combine(&self, other: &Self, pairs: &[Pair], how: Combine) -> Result<Self> {
         let mut shape = self.shape().to_vec();
@@ -88,7 +89,7 @@ impl Dense {
         })
     }
 
-    /// Negates every number: 0 minus the number.
+    /// Negates every number by subtracting it from 0.
     #[must_use]
     pub(in crate::tensor) fn negated(&self) -> Self {
         let mut out = self.clone();
@@ -101,7 +102,7 @@ impl Dense {
         out
     }
 
-    /// Multiplies every number by a factor, which the dtype must be able to represent.
+    /// Multiplies every number by a factor. It is an error if an integer dtype or bool cannot represent the factor.
     #[track_caller]
     pub(in crate::tensor) fn scaled(&self, factor: f64) -> Result<Self> {
         let dtype = self.dtype();
@@ -122,7 +123,7 @@ impl Dense {
         Ok(out)
     }
 
-    /// Applies a function with `f(0) = 0` to every number.
+    /// Applies a function `f` with `f(0) = 0` to every number; any other function is an error.
     #[track_caller]
     pub(in crate::tensor) fn mapped<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
         let zero = f(T::default());
@@ -138,7 +139,7 @@ impl Dense {
         Ok(out)
     }
 
-    /// The sum of all numbers: floats are added up in `f64`.
+    /// The sum of all numbers. Floats are added in `f64`.
     #[track_caller]
     pub(in crate::tensor) fn total<T: Element>(&self) -> Result<T> {
         let numbers = self.as_slice::<T>()?;
@@ -149,12 +150,12 @@ impl Dense {
             Number::Float(x) => x,
             Number::Integer(x) => x as f64,
         };
-        // The sum starts at +0: `Iterator::sum` over no floats returns -0.
+        // `fold` is used instead of `Iterator::sum`, which returns -0 for an empty tensor.
         Ok(T::from_number(Number::Float(numbers.iter().map(float).fold(0.0, |sum, x| sum + x))))
     }
 
-    /// The extreme number: the one that comes last in the order of `after`, or a not-a-number if there is one; `None`
-    /// without numbers.
+    /// Returns the last number in the order that `after` defines; NaN if there is a NaN, and `None` if there are no
+    /// numbers.
     #[track_caller]
     pub(in crate::tensor) fn extreme<T: Element>(
         &self,
@@ -168,12 +169,12 @@ impl Dense {
         Ok(self.as_slice::<T>()?.iter().copied().reduce(later))
     }
 
-    /// Converts to the dtype of sums: `f64` for floats, unchanged for others.
+    /// Converts the tensor to the dtype of sums: `f64` for floats; other dtypes do not change.
     pub(in crate::tensor) fn to_sums(&self) -> Self {
         if self.dtype().is_float() { self.cast(DType::F64) } else { self.clone() }
     }
 
-    /// Returns whether the magnitude of every number is at most `tolerance`; `false` with a not-a-number.
+    /// Returns whether the magnitude of every number is at most `tolerance`; `false` if there is a NaN.
     pub(in crate::tensor) fn within(&self, tolerance: f64) -> Result<bool> {
         Ok(self.cast(DType::F64).as_slice::<f64>()?.iter().all(|x| x.abs() <= tolerance))
     }

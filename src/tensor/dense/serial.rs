@@ -1,5 +1,5 @@
-//! Serialization of dense tensors: the dtype by name, the shape, then the numbers in row-major order. Large tensors are
-//! read and written in pieces, as bytes with every bit of the numbers.
+//! Serialization of dense tensors: the name of the dtype, the shape, then the numbers in row-major order. Large tensors
+//! are read and written in pieces of bytes; no bit of a number is lost.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::tensor::dtype::with_element;
 use crate::tensor::{DType, Element};
 
-/// The number of numbers that are converted to bytes, or back, at once.
+/// Maximum number of elements in a piece that is converted to or from bytes.
 const PIECE: usize = 1 << 13;
 
 impl Dense {
     /// Passes the numbers to `take` in row-major order, as little-endian bytes (a bool as 0 or 1), piece by piece.
     ///
     /// # Errors
-    /// The errors of `take`.
+    /// Fails with the first error of `take`.
     #[track_caller]
     pub fn write_numbers(&self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.write_pieces(&mut take).at_caller()
@@ -41,11 +41,13 @@ impl Dense {
         })
     }
 
-    /// Reads a tensor from the bytes of [`Self::write_numbers`]: `fill` fills its argument with the next bytes. Memory for all
-    /// numbers is allocated first, so the caller must have checked that the bytes exist.
+    /// Reads a tensor from the bytes that [`Self::write_numbers`] wrote; `fill` must fill the slice that it gets with
+    /// the next bytes. Memory for all numbers is allocated at once, so the caller must first check that the file really
+    /// has as many bytes.
     ///
     /// # Errors
-    /// A shape too large for memory, a bool that is neither 0 nor 1, or the errors of `fill`.
+    /// Fails if the shape is too large for memory, if the byte of a bool is neither 0 nor 1, or with the first error of
+    /// `fill`.
     #[track_caller]
     pub fn read_numbers(
         dtype: DType,
@@ -80,10 +82,10 @@ impl Dense {
     }
 }
 
-/// Conversion of a number to bytes and back.
+/// Converts a number to bytes and back.
 trait NumberBytes: Element {
     fn put(self, bytes: &mut Vec<u8>);
-    /// Decodes a number; `None` if no number has these bytes.
+    /// Decodes a number; `None` if the bytes are not valid, such as the byte 2 for a bool.
     fn get(bytes: &[u8]) -> Option<Self>;
 }
 
@@ -116,7 +118,7 @@ impl NumberBytes for bool {
     }
 }
 
-/// A tensor is written as a tuple of the dtype's name, the shape and the numbers in row-major order.
+/// A dense tensor is written as a tuple of the name of the dtype, the shape, and the numbers in row-major order.
 impl Serialize for Dense {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut parts = serializer.serialize_tuple(3)?;
@@ -136,7 +138,7 @@ impl Serialize for Dense {
     }
 }
 
-/// The read parts pass the checks of [`Dense::from_vec`].
+/// The shape and the numbers that were read are checked by [`Dense::from_vec`].
 impl<'de> Deserialize<'de> for Dense {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_tuple(3, DenseVisitor)

@@ -22,42 +22,43 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn add(&self, other: &SelectedRows) -> Result<Self> {
         self.combined(other, Combine::Add)
     }
 
-    /// Subtracts two tables; the result stores the same rows as in [`add`](Self::add).
+    /// Subtracts `other` from this table; the result is merged and stores each row that either table stores.
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn sub(&self, other: &SelectedRows) -> Result<Self> {
         self.combined(other, Combine::Subtract)
     }
 
-    /// Multiplies elementwise; the result is merged and stores the rows that both tables store.
+    /// Multiplies two tables elementwise; the result is merged and stores the rows that both tables store.
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[track_caller]
     pub fn mul(&self, other: &SelectedRows) -> Result<Self> {
         self.combined(other, Combine::Multiply)
     }
 
-    /// Multiplies every number by a factor, which is rounded to the dtype: for floats to the nearest.
+    /// Multiplies every number by a factor. In a table of floats, the factor is first rounded to the nearest number of
+    /// the dtype.
     ///
     /// # Errors
-    /// A factor that an integer or a bool can't hold, such as 0.5: [`cast`](Self::cast) the table to a float dtype
-    /// first.
+    /// Fails if the dtype cannot represent the factor, such as 0.5 in a table of integers or bools.
+    /// [`cast`](Self::cast) converts such a table to floats.
     #[track_caller]
     pub fn scale(&self, factor: f64) -> Result<Self> {
         let value = self.value.scaled(factor)?;
         Ok(Self { value, ..self.clone() })
     }
 
-    /// Applies a function with `f(0) = 0` to every number. The result is merged.
+    /// Applies a function `f` with `f(0) = 0` to every number. The rows of the result are merged.
     ///
     /// ```
     /// use ndarray::array;
@@ -68,7 +69,7 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// If `f(0)` is not 0, or `T` is not the dtype.
+    /// Fails if `f(0)` is not 0, or `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn map<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
         let merged = self.merged()?;
@@ -76,10 +77,10 @@ impl SelectedRows {
         Ok(Self { value, ..merged.into_owned() })
     }
 
-    /// Converts the numbers to another dtype, as [`Dense::cast`]. The result is merged.
+    /// Converts the numbers to another dtype, as [`Dense::cast`] does. The rows of the result are merged.
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Result<Self> {
         let merged = self.merged()?;
@@ -87,16 +88,16 @@ impl SelectedRows {
         Ok(Self { value, ..merged.into_owned() })
     }
 
-    /// The sum of all numbers: floats are added up in `f64`, integers wrap around, bools are or-ed.
+    /// The sum of all numbers. Floats are added in `f64`, integers wrap around, and the sum of bools is "or".
     ///
     /// # Errors
-    /// If `T` is not the dtype.
+    /// Fails if `T` is not the Rust type of the dtype.
     #[track_caller]
     pub fn sum<T: Element>(&self) -> Result<T> {
         self.value.total()
     }
 
-    /// The Euclidean norm of all numbers together, computed in `f64` over merged rows.
+    /// Computes the Euclidean norm of all numbers of the table, in `f64`. Repeated rows are merged first.
     ///
     /// ```
     /// use ndarray::array;
@@ -107,7 +108,7 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// A table of integers or bools.
+    /// Fails for a table of integers or bools.
     #[track_caller]
     pub fn norm(&self) -> Result<f64> {
         if !self.dtype().is_float() {
@@ -117,8 +118,8 @@ impl SelectedRows {
         Ok(numbers.as_slice::<f64>()?.iter().fold(0.0, |sum: f64, x| sum + x * x).sqrt())
     }
 
-    /// Multiplies each row by a dense matrix with N columns: the result is a table `[height, N]` that stores the rows
-    /// that this table stores.
+    /// Multiplies each stored row by a dense matrix with N columns. The result is a table of shape `[height, N]` that
+    /// stores the rows that this table stores.
     ///
     /// ```
     /// use ndarray::array;
@@ -130,8 +131,8 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// If the dtypes differ, if the table's rows do not have one dimension, or if the right side's number of rows is not the
-    /// table's width.
+    /// Fails if the dtypes differ, or if the rows of this table do not have exactly one dimension. Also fails if the
+    /// matrix does not have as many rows as this table has columns.
     #[doc(alias = "matmul")]
     #[track_caller]
     pub fn dot(&self, rhs: &Dense) -> Result<Self> {
@@ -153,8 +154,8 @@ impl SelectedRows {
         Self::new(self.height(), self.rows.clone(), value)
     }
 
-    /// Returns whether both tables mean the same: dtype, shape and all numbers are equal. The order of rows, repeats and
-    /// stored rows of zeros do not matter; `==` compares the stored rows.
+    /// Returns whether both tables have equal dtypes, shapes and numbers. The order of stored rows, repeated rows and
+    /// stored rows of zeros do not matter. The operator `==` compares the stored rows instead.
     ///
     /// ```
     /// use ndarray::array;
@@ -165,17 +166,17 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for merged rows.
+    /// Fails if the merged rows do not fit into memory.
     #[track_caller]
     pub fn same_meaning(&self, other: &SelectedRows) -> Result<bool> {
         Ok((self.dtype(), &self.shape) == (other.dtype(), &other.shape) && self.prune()? == other.prune()?)
     }
 
-    /// Returns whether the numbers at each position differ by at most `tolerance`. Not-a-number differs from every number, and
-    /// so does infinity.
+    /// Returns whether the two numbers at each position differ by at most `tolerance`. NaN and infinity differ from
+    /// every number.
     ///
     /// # Errors
-    /// If dtype or shape differ.
+    /// Fails if the dtypes or the shapes differ.
     #[doc(alias = "allclose")]
     #[track_caller]
     pub fn near(&self, other: &SelectedRows, tolerance: f64) -> Result<bool> {
@@ -220,7 +221,7 @@ fn product_kernel<T: Element + Float>(x: &Dense, y: &Dense, out: &mut Dense) -> 
     Ok(())
 }
 
-/// Computes the matrix product for dtypes without a kernel.
+/// Computes the matrix product for dtypes that have no kernel, with plain loops.
 #[track_caller]
 fn product<T: Element>(x: &Dense, y: &Dense, out: &mut Dense) -> Result<()> {
     let (k, n) = (x.width(), y.width());
@@ -235,7 +236,7 @@ fn product<T: Element>(x: &Dense, y: &Dense, out: &mut Dense) -> Result<()> {
     Ok(())
 }
 
-/// Negates every number; integers wrap around, and bools are unchanged, since they are true for anything but 0.
+/// Negates every number. Integers wrap around; bools do not change.
 impl Neg for &SelectedRows {
     type Output = SelectedRows;
 

@@ -1,11 +1,12 @@
-//! Rows of selected rows: creation, access, assignment and selection.
+//! The rows of the storage selected rows: creation, access, assignment and selection.
 
 use super::SelectedRows;
 use crate::error::{AtCaller, Error, Result};
 use crate::tensor::{DType, Dense, Element};
 
 impl SelectedRows {
-    /// A table without stored rows: every number is 0. `shape` has the height, then the extents of a row.
+    /// Makes a table without stored rows: every number is 0. `shape` is the height of the table, then the extents of a
+    /// row.
     ///
     /// ```
     /// use unpadded::DType;
@@ -16,7 +17,7 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// A shape without dimensions, or a row too large for memory.
+    /// Fails if the shape has no dimensions, or if a row is too large for memory.
     #[doc(alias = "empty")]
     #[track_caller]
     pub fn zeros(dtype: DType, shape: &[usize]) -> Result<Self> {
@@ -26,8 +27,8 @@ impl SelectedRows {
         Self::new(height, Vec::new(), Dense::zeros(dtype, &[&[0], row].concat())?)
     }
 
-    /// A table from pairs of a row number and the row's values, in row-major order for a row of shape `row`; repeated
-    /// rows add up.
+    /// Makes a table of pairs of a row number and the numbers of this row. `row` is the shape of a row, whose numbers
+    /// are in row-major order. Rows with one row number count as their sum.
     ///
     /// ```
     /// use unpadded::tensor::SelectedRows;
@@ -37,7 +38,7 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// A row number that is negative or not below `height`, or another number of values than a row has.
+    /// Fails if a row number is negative or not less than `height`, or if the length of a row does not match its shape.
     #[track_caller]
     pub fn from_pairs<T: Element, V: AsRef<[T]>>(
         height: usize,
@@ -59,7 +60,7 @@ impl SelectedRows {
         Self::new(height, rows, value)
     }
 
-    /// A row of the table: zeros if the row is not stored, the sum if it is stored repeatedly.
+    /// Returns a row of the table: zeros if the row is not stored, the sum if several stored rows have this row number.
     ///
     /// ```
     /// use ndarray::array;
@@ -70,7 +71,7 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// A row that is not below the height.
+    /// Fails if the row number is not less than the height.
     #[track_caller]
     pub fn row(&self, row: usize) -> Result<Dense> {
         self.check_row(row)?;
@@ -82,8 +83,8 @@ impl SelectedRows {
         sum.reshape(&self.shape[1..])
     }
 
-    /// Sets a row of the table. A row that was stored repeatedly is then stored once, at the position of its first
-    /// repeat; a new row is stored last.
+    /// Sets a row of the table. If several stored rows have this row number, only the first is kept, with the new
+    /// numbers. A row that was not stored is added at the end.
     ///
     /// ```
     /// use ndarray::array;
@@ -95,7 +96,8 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// A row that is not below the height, or values of another dtype or shape than a row: nothing is changed.
+    /// Fails if the row number is not less than the height, or if the values have another dtype or shape than a row.
+    /// The table is then unchanged.
     #[track_caller]
     pub fn set_row(&mut self, row: usize, values: &Dense) -> Result<()> {
         self.check_row(row)?;
@@ -109,7 +111,7 @@ impl SelectedRows {
         };
         let one = values.clone().reshape(&[&[1], values.shape()].concat())?;
         let first = self.rows.iter().position(|&at| at == id).unwrap_or(self.rows.len());
-        // The new row is stored last.
+        // The new row is added at the end of the stored rows.
         let new = self.rows.len();
         let others =
             |range: std::ops::Range<usize>| range.filter(|&at| self.rows[at] != id).collect::<Vec<_>>();
@@ -119,8 +121,8 @@ impl SelectedRows {
         Ok(())
     }
 
-    /// Keeps the rows with the listed ids: all other rows become 0. Ids may be in any order and repeat; ids of rows that
-    /// are not stored are ignored.
+    /// Keeps the stored rows with the listed row numbers, and removes all other rows. Row numbers may be listed in any
+    /// order and repeatedly; numbers of rows that are not stored are ignored.
     ///
     /// ```
     /// use ndarray::array;
@@ -131,7 +133,7 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// An id that is negative or not below the height.
+    /// Fails if a listed row number is negative or not less than the height.
     #[track_caller]
     pub fn retain(&self, ids: &[i64]) -> Result<Self> {
         let height = self.height();
@@ -162,7 +164,7 @@ impl SelectedRows {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory for the result.
+    /// Fails if the result does not fit into memory.
     #[track_caller]
     pub fn prune(&self) -> Result<Self> {
         let merged = self.merged()?;
