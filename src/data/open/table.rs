@@ -539,8 +539,7 @@ impl Table {
         rows(file, self.dialect.separator, self.dialect.quotes)?.next().unwrap_or_else(|| Ok(Vec::new()))
     }
 
-    /// Returns a parser that joins the first `count` wanted columns of each record into a text; the header is parsed as
-    /// a record.
+    /// Returns a parser that makes a text of the first `count` wanted columns of each row, also of the header.
     pub(super) fn texts<R: 'static>(&self, count: usize, make: fn(String) -> R) -> Box<dyn Parser<R>> {
         let (ColumnChoice { columns, names, .. }, pair) = (self.picked.clone(), self.empty.pair);
         let make = move |mut row: Vec<String>| {
