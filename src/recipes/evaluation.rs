@@ -309,7 +309,7 @@ pub(super) fn weighted_f1(rows: &[ScoreRow]) -> f64 {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outcome<'a> {
     pub(super) text: &'a str,
-    /// The text in the form that [`super::Model::predict`] accepts. For tagged texts, this form has one word per line,
+    /// The text in the form that `Model::predict` accepts. For tagged texts, this form has one word per line,
     /// since a word may contain spaces.
     pub(super) asked: &'a str,
     pub(super) truth: &'a str,

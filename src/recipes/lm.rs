@@ -516,8 +516,7 @@ fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'s
     let x = net.feed(FEEDS[0], DType::I64, &[], 1);
     let y = net.feed_like(FEEDS[1], DType::I64, &[], x);
     let table = net.layer(match model.tied {
-        // With tied weights, the output layer changes every row of the table in each step, so sparse gradients would
-        // not pay.
+        // With tied weights, the output layer changes every row of the table in each step, so its gradients are dense.
         true => Embedding::new(tokens, model.embedding).named(net::WORDS),
         false => net::table(tokens, net::WORDS, config),
     });

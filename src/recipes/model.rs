@@ -174,8 +174,7 @@ impl Model {
     }
 
     /// Opens a file for prediction: returns its records, and the names of the columns for the cells of an answer
-    /// ([`Answer::cells`]). The file is read with the options in the config; options that the config does not set are
-    /// those of the training files.
+    /// ([`Answer::cells`]). The file is read with the options in the config; options that the config does not set are taken from the training.
     ///
     /// # Errors
     /// The errors of [`Questions::open`]; also if the model is a language model.
@@ -191,7 +190,7 @@ impl Model {
         Ok((Questions::open(path, &options, asking).at_caller()?, adds))
     }
 
-    /// Replaces two settings of the training by those of `config`: the table `decoding` for translations, and the
+    /// Replaces two settings of the training by the settings of `config`: the table `decoding` for translations, and the
     /// separator between several labels.
     #[must_use]
     pub fn answering(self, config: &Config) -> Self {
