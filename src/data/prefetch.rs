@@ -28,7 +28,7 @@ pub(crate) fn until_stopped(
     if !data.may_wait() {
         return Ok((batches, Arc::default()));
     }
-    // The thread makes a batch only when it is requested, so that no record is read in advance.
+    // The thread makes a batch only on request, so that no record is read in advance.
     let (ask, asked) = sync_channel(1);
     let receiver = made_by_a_thread(batches, 1, Some(asked))?;
     let (stop, given_up) = (Arc::clone(stop), Arc::<AtomicBool>::default());

@@ -64,7 +64,7 @@ pub struct LabelledText {
     /// The group of the text, from the column [`ReadOptions::group`](super::ReadOptions::group): all texts of a group
     /// are held out together.
     pub(super) group: Option<String>,
-    /// The file and the last line of the record, for error messages; `None` if they are unknown.
+    /// The file and the last line of the record, for error messages; `None` if file and line are unknown.
     place: Option<(Arc<str>, u64)>,
 }
 
@@ -100,7 +100,7 @@ impl Hash for LabelledText {
     }
 }
 
-/// Two texts that belong together, such as a sentence and its translation.
+/// A pair of texts that belong together, such as a sentence and its translation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pair {
     /// The source text, such as the text before a tab.

@@ -78,7 +78,7 @@ impl Source for Samples {
     }
 }
 
-/// A stream of samples: each epoch reads the samples again, and they are never all in memory.
+/// A stream of samples: each epoch reads the samples again, and the samples are never all in memory at once.
 pub struct SampleStream {
     open: Box<dyn Fn() -> Result<SampleIterator> + Send + Sync>,
     size: Option<u64>,

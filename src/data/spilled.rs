@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
 
-/// A temporary file. Unix removes its name right after opening; elsewhere the file is removed when this value is
-/// dropped.
+/// A temporary file. On Unix, the file's name is removed right after the file is opened; elsewhere, the file is removed
+/// when this value is dropped.
 #[derive(Debug)]
 struct Temporary {
     path: PathBuf,

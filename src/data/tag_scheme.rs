@@ -25,7 +25,7 @@ pub enum TagScheme {
     Iob2,
     /// `I` for the words of a chunk, `E` for the last word of a chunk right before a chunk of the same kind.
     Ioe1,
-    /// `E` for the last word of a chunk, `I` for the words before it.
+    /// `E` for the last word of a chunk, `I` for the other words of the chunk.
     Ioe2,
     /// `B`, `I` and `E` for the first, the inner and the last words of a chunk, `S` for a chunk of a single word.
     Iobes,
@@ -208,7 +208,7 @@ impl TagScheme {
     }
 
     /// Decodes only the chunks with exactly the tags that the scheme writes for them: in IOB2, `B-NP I-NP` is a chunk,
-    /// and `I-NP I-NP` after `O` is none.
+    /// but `I-NP I-NP` after `O` is no chunk.
     ///
     /// ```
     /// use unpadded::data::TagScheme;
@@ -233,8 +233,8 @@ impl TagScheme {
 
     /// Returns the transition constraints of the scheme as an array of shape `[tags + 2, tags]`, indexed by the ids of
     /// `tags`: 0 where the tag of the column may follow the tag of the row, minus infinity elsewhere. Row *i* is for
-    /// the previous tag *i*. The last two rows are for the start and the end of a sentence. A conditional random field
-    /// has its transitions in this layout.
+    /// the previous tag *i*. The last two rows are for the start and the end of a sentence. The parameter with the
+    /// transitions of a conditional random field has the same layout.
     ///
     /// # Errors
     /// If a token of `tags` is not a tag of the scheme.
@@ -250,7 +250,8 @@ impl TagScheme {
             let may = match from.checked_sub(n) {
                 None => self.follows(known[from], known[to]),
                 Some(0) => self.follows(OUTSIDE, known[to]),
-                // Row n + 1 is for the end of a sentence: a tag may be the last tag if `O` may follow it.
+                // Row n + 1 is for the end of a sentence: a tag may be the last tag of a sentence if `O` may follow
+                // this tag.
                 Some(_) => self.follows(known[to], OUTSIDE),
             };
             if may { 0.0 } else { f32::NEG_INFINITY }

@@ -63,8 +63,8 @@ impl Tagging {
         self.to_string()
     }
 
-    /// Returns the tags in the standard spelling, with the same ids: metrics and transitions need the standard
-    /// spelling.
+    /// Returns the vocabulary of tags in the standard spelling, with the same ids. Metrics and transitions need the
+    /// standard spelling.
     ///
     /// # Errors
     /// If a tag is not in this spelling.
@@ -183,7 +183,7 @@ type AllSentences<'a> = dyn Fn(&mut dyn FnMut(&[String])) -> Result<()> + 'a;
 /// sentence.
 pub(super) type WordLocation<'a> = &'a dyn Fn(usize, usize) -> Result<String>;
 
-/// The tagging that was detected in sentences, and how many sentences break it.
+/// The tag scheme and spelling that were detected in sentences, and how many sentences break the scheme.
 pub(super) struct TagSurvey {
     pub(super) tagging: Tagging,
     /// The number of sentences that break the scheme.
@@ -254,15 +254,16 @@ impl TagSurvey {
         // a chunk.
         let count = |spelling: &TagSpelling| -> u64 {
             let begun = |tag: &&str| matches!(spelling.parse(tag), Some(('B' | 'I', _)));
-            // Tags with a separator count even if no letter is `B` or `I`: all chunks may have a single word.
+            // Tags with a separator between letter and kind count even if no letter is `B` or `I`, since all chunks may
+            // have a single word.
             let separated = matches!(spelling.place, LetterPosition::Before(_) | LetterPosition::Behind(_))
                 && spelling.outside == "O"
                 && counts.contains_key("O");
             if *spelling != standard && !separated && !counts.keys().any(begun) {
                 return 0;
             }
-            // Any plain tag may begin with such a letter. So a spelling without a separator counts only if some kind
-            // has both `B` and `I`.
+            // Any plain tag may begin with the letter of a scheme. So a spelling without a separator counts only if a
+            // kind of chunk has both a tag with `B` and a tag with `I`.
             let goes_on = |tag: &&str| match spelling.parse(tag) {
                 Some(('B', kind)) => counts.contains_key(&*spelling.spelled(&format!("I-{kind}"))),
                 _ => false,
@@ -301,8 +302,8 @@ impl TagSurvey {
             }
             return Ok(found);
         }
-        // Some tags are in no scheme: either a few tags of a scheme are wrong, or all tags are plain and a few only
-        // look like a scheme.
+        // Not all tags have one spelling: either a few tags of a scheme are wrong, or all tags are plain and a few of
+        // them look like tags of a scheme.
         for spelling in TagSpelling::of(&tags).into_iter().filter(|spelling| !spelling.is_bare()) {
             let of_chunks = counts.iter().filter(|(tag, _)| **tag != spelling.outside);
             let all: u64 = of_chunks.map(|(_, count)| count).sum();

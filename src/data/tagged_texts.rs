@@ -80,7 +80,7 @@ impl TaggedText {
 /// and a list of tags; or a folder of parallel files ([`TaggedTexts::of_parallel`]): in `seq.in`, each line has the
 /// words of a text, in `seq.out` the tags of these words, and in the optional file `label` the label of the text. A
 /// pattern such as `data/*.conll` reads several files; `some.zip!file` reads a file in a zip. The options name columns
-/// by a number from 1 on, or by a name: CoNLL-U allows both, JSON and Parquet only names.
+/// by a number from 1 on, or by a name: In CoNLL-U, a column has a number and a name; in JSON and Parquet, only a name.
 ///
 /// ```
 /// use unpadded::data::{Data, Limits, TaggedTexts, TextFile};
@@ -419,7 +419,7 @@ mod tests {
         let said =
             |all: &[&TaggedTexts]| format!("{:#}", TaggedTexts::scheme(all.iter().copied()).unwrap_err());
         assert!(said(&[&one, &other]).starts_with(expected), "{}", said(&[&one, &other]));
-        // A held-out part and several files together have the same scheme.
+        // A held-out part of a file and several files together give the same error.
         let (rest, held) = other.clone().hold_out(2, 1);
         assert!(said(&[&one, &rest, &held]).starts_with(expected));
         let all = TaggedTexts::new("all", [one.records, other.records].concat());

@@ -40,7 +40,7 @@ pub struct TextFile {
     /// The name of the list that [`Self::member`] chose in a JSON file whose value is one object; `None` without a
     /// choice.
     list: Option<Arc<str>>,
-    /// Whether the file may be an HTML page or an XML document; otherwise such a file is an error.
+    /// Whether the file may be an HTML page or an XML document; if not, an HTML page or an XML document is an error.
     markup: bool,
     encoding: Encoding,
     /// Whether the encoding was detected and is not UTF-8.
@@ -92,7 +92,7 @@ impl TextFile {
     ///
     /// # Errors
     /// If the file is neither a zip nor a JSON object, or is damaged; if the zip has no such file (the message lists
-    /// some files of the zip). A list that does not exist is an error only when the records are read.
+    /// some files of the zip). A JSON list that does not exist is an error only when the records are read.
     #[track_caller]
     pub fn member(mut self, name: &str) -> Result<Self> {
         if self.member.is_some() || self.origin.wrapping().at_caller()? != Wrapping::Zip {
@@ -171,7 +171,7 @@ impl TextFile {
         Self { head: Head::default(), ..self.clone() }
     }
 
-    /// Closes the file if it is still open after detection.
+    /// Closes the file that detection may have left open.
     pub(super) fn close(&mut self) {
         self.head = Head::default();
     }
@@ -329,7 +329,7 @@ impl TextFile {
         if self.member.is_some() { Ok(None) } else { self.origin.plain() }
     }
 
-    /// Returns all unpacked bytes of the file; an error if they are more than [`Self::max_text`].
+    /// Returns all unpacked bytes of the file; an error if the file has more bytes than [`Self::max_text`].
     #[cfg(feature = "parquet")]
     pub(super) fn contents(&self) -> Result<Vec<u8>> {
         const PIECE: u64 = 1 << 20;

@@ -56,8 +56,8 @@ impl Cut {
 /// The prefix of the name of a tokenizer from a `tokenizer.json`; the contents of the file follow the prefix.
 const HUGGING_FACE: &str = "tokenizer.json ";
 
-/// The first character of a piece that has no space before it, U+FFED. In the text itself, this character is replaced
-/// by U+25A0.
+/// U+FFED, the first character of a piece that follows another piece without a space. In the text itself, this
+/// character is replaced by U+25A0.
 const JOINED: char = '\u{ffed}';
 
 /// The suffix of the name of a tokenizer that makes tokens lower case.
@@ -80,7 +80,8 @@ impl Tokenizer {
     }
 
     /// Returns a reversible tokenizer of words and marks. Letters and digits in a row are one piece, together with an
-    /// apostrophe right after them; every other mark is a piece. A piece with no space before it begins with U+FFED.
+    /// apostrophe right after the last letter; every other mark is a piece. A piece that follows another piece without
+    /// a space begins with U+FFED.
     ///
     /// ```
     /// use unpadded::data::Tokenizer;
@@ -195,8 +196,8 @@ impl Tokenizer {
 
     /// Builds a vocabulary from the tokens of these texts, within the limits, as [`Vocabulary::of`]. With a
     /// `tokenizer.json`, the vocabulary has all tokens of the file with the ids in the file, whatever the limits are.
-    /// Special tokens in the limits that the file does not have are appended, except [`Vocabulary::UNKNOWN`]: either
-    /// the file has its own token for unknown text, or it can encode every text.
+    /// Special tokens in the limits that the file does not have are appended, except [`Vocabulary::UNKNOWN`]: the file
+    /// either has its own token for unknown text, or can encode every text.
     ///
     /// # Errors
     /// As [`Vocabulary::of`].
@@ -219,8 +220,8 @@ impl Tokenizer {
 
     /// Joins tokens to a text. Characters are joined without spaces, other tokens with spaces, but without a space
     /// before a marked [piece](Self::pieces). Tokens of a `tokenizer.json` are joined by the decoder in the file,
-    /// without special tokens. Joining characters restores the tokenized text; joining pieces or uncut words restores
-    /// it if single spaces separate its words.
+    /// without special tokens. Joining characters restores the tokenized text. Joining pieces or uncut words restores a
+    /// text with single spaces between words.
     pub fn join<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> String {
         #[cfg(feature = "tokenizers")]
         if let Cut::HuggingFace(of) = &self.cut {
@@ -242,7 +243,7 @@ impl Tokenizer {
     }
 }
 
-/// Cuts a word into pieces, each with whether another piece of the word is right before it.
+/// Cuts a word into pieces; the flag of a piece is true unless the piece is the first one of the word.
 fn pieces(word: &str) -> impl Iterator<Item = (bool, &str)> {
     let mut at = 0;
     std::iter::from_fn(move || {

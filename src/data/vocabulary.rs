@@ -53,7 +53,7 @@ impl Limits {
         Self { specials: specials.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// Sets that there are no special tokens: a token that is not in the vocabulary then has no id.
+    /// Removes all special tokens from the limits: a token that is not in the vocabulary then has no id.
     #[must_use]
     pub fn without_specials(self) -> Self {
         Self { specials: Vec::new(), ..self }
@@ -293,8 +293,8 @@ impl Vocabulary {
     pub fn ids<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> Result<Vec<i64>> {
         let ids = tokens.into_iter().map(|token| self.lookup(token.as_ref())).collect::<Result<Vec<_>>>();
         let mut ids = ids.at_caller()?;
-        // The vector grew while ids were added, so up to half of it may be unused; every text in memory has such a
-        // vector.
+        // The vector grew while ids were added, so up to half of its memory may be unused; every text in memory has a
+        // vector of ids.
         ids.shrink_to_fit();
         Ok(ids)
     }
@@ -348,8 +348,8 @@ impl Vocabulary {
         self.tokens.iter().map(|token| &**token)
     }
 
-    /// Returns the fingerprint of the vocabulary: vocabularies have equal fingerprints only if every token has the same
-    /// id in both.
+    /// Returns the fingerprint of the vocabulary: two vocabularies have equal fingerprints only if every token has the
+    /// same id in both vocabularies.
     pub fn fingerprint(&self) -> u64 {
         let unknown = self.unknown.map_or(u64::MAX, |id| id as u64);
         let f = Fingerprint::default().number(unknown);
@@ -388,7 +388,7 @@ mod tests {
             let rank = |&id: &i64| (std::cmp::Reverse(v.count(id)), v.token(id).unwrap().to_owned());
             prop_assert!(own.is_sorted_by_key(rank));
             prop_assert!(own.iter().all(|&id| v.count(id) >= min_count.max(1)));
-            // Every token of the texts has an id, and the count of an entry is the number of tokens with its id.
+            // Every token of the texts has an id, and the count of an id is the number of tokens with this id.
             let ids = v.ids(&tokens).unwrap();
             for id in 0..v.len() as i64 {
                 prop_assert_eq!(v.count(id), ids.iter().filter(|&&i| i == id).count() as u64);

@@ -55,8 +55,8 @@ impl FileChange {
 }
 
 impl WatchedFile {
-    /// Stores the size and the modification time of an existing file. A pipe is an error, because it can be read only
-    /// once.
+    /// Stores the size and the modification time of an existing file. A pipe is an error, because a pipe can be read
+    /// only once.
     pub(super) fn new(path: &Path) -> Result<Self> {
         let what = || format!("file `{}`", path.display());
         let about = fs::metadata(path).map_err(|e| Error::io(what(), "read", &e))?;

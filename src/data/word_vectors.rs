@@ -57,7 +57,7 @@ enum VectorPlace {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// To use the filled table as the parameter of an embedding, pass it to
+/// To make the table that [`Self::fill`] has filled the parameter of an embedding, pass the table to
 /// [`Trainer::set_parameter`](crate::train::Trainer::set_parameter).
 #[derive(Debug, Clone)]
 pub struct WordVectors {

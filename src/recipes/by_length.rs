@@ -23,9 +23,9 @@ pub struct ByLength {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LengthRange {
-    /// The shortest length in the range.
+    /// The shortest text length in this range.
     pub from: usize,
-    /// The longest length in the range.
+    /// The longest text length in this range.
     pub to: usize,
     /// The number of texts with a length in the range.
     pub texts: u64,

@@ -314,7 +314,7 @@ impl Config {
         training.label_smoothing.unwrap_or(if smooths { 0.1 } else { 0.0 })
     }
 
-    /// Returns the config as TOML; settings without a value are left out. [`Self::from_toml`] parses this text.
+    /// Returns the config as TOML; settings without a value are left out. [`Self::from_toml`] parses the returned TOML.
     pub fn to_toml(&self) -> String {
         self.written(false)
     }

@@ -17,8 +17,8 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// Maximum size of a config file in bytes; a config with every setting has only a few thousand bytes.
 const MOST: u64 = 1 << 20;
-/// Settings in the default search space of `classify` that have no effect on rows of features; settings of `[text]`
-/// have none either.
+/// Settings in the default search space of `classify` that have no effect on rows of features. The settings of `[text]`
+/// have no effect on rows, either.
 const WORDS: [&str; 3] = ["model.bidirectional", "model.pool", "model.word_dropout"];
 
 impl Config {

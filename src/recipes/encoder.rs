@@ -10,8 +10,7 @@ use crate::ops::Pool;
 use crate::program::{Builder, Var};
 use crate::tensor::DType;
 
-/// The width of the vector of a character. `SPELLING` is the width of the character LSTM's state in each of both
-/// directions.
+/// The width of the vector of a character. `SPELLING` is the width of the states of the character LSTM, per direction.
 const CHARACTER: usize = 32;
 const SPELLING: usize = 48;
 /// The dropout rate of character vectors.
@@ -30,8 +29,8 @@ pub(super) struct Encoder<'a> {
 
 impl<'a> Encoder<'a> {
     /// Returns an encoder of texts. `words` and `characters` are the sizes of the vocabularies; `characters` is `None`
-    /// for an encoder that reads no characters. `below` is the config of a pre-trained language model; its states are
-    /// additional inputs of the recurrent layers.
+    /// for an encoder that reads no characters. `below` is the config of a pre-trained language model; the states of
+    /// this language model are additional inputs of the recurrent layers.
     pub(super) fn new(
         net: &Builder,
         config: &'a Config,
@@ -125,8 +124,8 @@ impl Layers {
         }
     }
 
-    /// Returns the layers of a pre-trained language model; their parameters have the same names as in the language
-    /// model, so that values can be copied by name.
+    /// Returns the layers of a pre-trained language model. Each parameter has the same name as in the language model,
+    /// so that its value can be copied.
     fn of_lm(net: &Builder, model: &ModelConfig) -> Vec<Self> {
         let layer = |at: usize| {
             let name = &started::layer(at);

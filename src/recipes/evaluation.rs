@@ -44,7 +44,7 @@ pub struct Evaluation {
     pub said: Vec<String>,
     pub(super) sample: Bootstrap,
     /// The function that computes the headline figure from the summed counts of all texts. `columns` is the number of
-    /// summed counts that this function reads.
+    /// summed counts for the headline figure.
     pub(super) of: Option<FigureFn>,
     pub(super) columns: usize,
 }
@@ -305,11 +305,11 @@ pub(super) fn weighted_f1(rows: &[ScoreRow]) -> f64 {
     crate::metrics::ratio(sum, rows.iter().map(|row| row.support as f64).sum())
 }
 
-/// A scored text, as it is passed to the callback `each` of a scoring function.
+/// A scored text, which a scoring function passes to its callback `each`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outcome<'a> {
     pub(super) text: &'a str,
-    /// The text in the form that `Model::predict` accepts. For tagged texts, this form has one word per line,
+    /// The text in the form that `Model::predict` accepts. A tagged text is passed to the model with one word per line,
     /// since a word may contain spaces.
     pub(super) asked: &'a str,
     pub(super) truth: &'a str,

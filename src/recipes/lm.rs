@@ -252,8 +252,7 @@ impl Prose {
         })
     }
 
-    /// Returns the text in pieces; a piece ends at a line break if it has one. Pieces end at line breaks, where the
-    /// text has them.
+    /// Returns the text in pieces; a piece ends at a line break if it has one.
     fn pieces(&self) -> Box<dyn Iterator<Item = Result<Cow<'_, str>>> + '_> {
         match self {
             Self::Held(text) => Box::new(text.pieces().map(|piece| Ok(piece.into()))),
@@ -315,8 +314,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let cut = tokenizer(config)?;
     from.same_cut(CUT, &cut)?;
     let (name, as_read) = (whole.name().to_owned(), whole.read_as());
-    // The end of the text is held out, not lines from everywhere: the lines around a held-out line would reveal its
-    // content.
+    // The end of the text is held out, not lines from everywhere: the training lines around a held-out line would
+    // reveal what it says.
     let (train, dev) = match dev {
         Some(dev) => (whole, dev),
         None => whole.cut_off(one_in(config))?,
@@ -364,7 +363,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     })
 }
 
-/// Opens the text of a path for scoring; the text is read from its files.
+/// Opens the text of a path for scoring; the text stays in its files and is read piece by piece.
 fn test_text(config: &Config, path: &str) -> Result<Prose> {
     /// Maximum number of tokens in memory; the tokens of a longer text are in a temporary file.
     const HELD: usize = 1 << 23;

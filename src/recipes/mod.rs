@@ -92,8 +92,8 @@ pub fn prepare(config: &Config) -> Result<Preparation> {
 }
 
 /// As [`prepare`], for a training that [`Trainer::resume`] will continue from `checkpoint`. If the training was started
-/// from another model (`training.from`), that model is not read again: the checkpoint has everything that was copied
-/// from it.
+/// from another model (`training.from`), the other model is not read again: `checkpoint` has everything that was copied
+/// from the other model.
 ///
 /// # Errors
 /// The errors of [`prepare`]; also if `training.from` is set and `checkpoint` cannot be read.
@@ -160,7 +160,7 @@ pub fn finished(checkpoint: Checkpoint, dev: &dyn Data) -> Result<Checkpoint> {
     classify::finished(checkpoint, dev).at_caller()
 }
 
-/// Reads the first records of the training data; this also works with too few records to train on.
+/// Reads the first records of the training data, even if the data have too few records to train on.
 ///
 /// # Errors
 /// If `data.train` is not set, or if the data cannot be read or do not fit the task.

@@ -174,7 +174,8 @@ impl Model {
     }
 
     /// Opens a file for prediction: returns its records, and the names of the columns for the cells of an answer
-    /// ([`Answer::cells`]). The file is read with the options in the config; options that the config does not set are taken from the training.
+    /// ([`Answer::cells`]). The file is read with the options in the config; options that the config does not set are
+    /// taken from the training.
     ///
     /// # Errors
     /// The errors of [`Questions::open`]; also if the model is a language model.

@@ -164,7 +164,7 @@ pub(super) fn known(found: Result<Vocabulary>, config: &Config) -> Result<Vocabu
             };
             e.noted(format!("use more text, lower `text.min_count` (it is {}){cut}", text.min_count))
         }
-        // The settings do not help against other errors, such as an unreadable file.
+        // Other errors, such as an unreadable file, get no note about these settings.
         _ => e,
     })
 }
@@ -178,7 +178,7 @@ pub(super) fn limits(config: &Config, specials: &[&str]) -> Limits {
     }
 }
 
-/// The name of the layer that has the word vectors. `TABLE` is the name of the parameter of this layer.
+/// The name of the layer that has the word vectors. `TABLE` is the name of the parameter with the word vectors.
 pub(super) const WORDS: &str = "words";
 pub(super) const TABLE: &str = "words.weight";
 
@@ -197,7 +197,8 @@ pub(super) fn vectors(config: &Config, trainer: &mut Trainer, words: &Vocabulary
     table.iter_mut().zip(drawn.as_dense()?.as_slice::<f32>()?).for_each(|(to, x)| *to = *x);
     found.fill(&mut table)?;
     trainer.set_parameter(TABLE, table)?;
-    // The unknown token has the total count of all unknown words, so the sum is the number of running words.
+    // The unknown token has the total count of all unknown words, so the sum of all counts is the number of running
+    // words.
     let running: u64 = (0..words.len() as i64).map(|id| words.count(id)).sum();
     let known = found.vectors().filter(|(id, _)| Some(*id) != words.unknown());
     let covered: u64 = known.map(|(id, _)| words.count(id)).sum();

@@ -5,7 +5,7 @@ use crate::data::Tokenizer;
 /// A text to which tokens are added one by one.
 pub(super) struct Pieces<'a> {
     cut: &'a Tokenizer,
-    /// The last tokens of the text, since how a token is joined depends on the tokens before it.
+    /// The last tokens of the text: the text of a token depends on the tokens before this token.
     last: Vec<&'a str>,
     /// The number of tokens in `last` whose text was already passed to the callback.
     shown: usize,

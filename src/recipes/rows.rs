@@ -230,7 +230,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
             said.extend(dropped);
             (all, dev)
         }
-        // Whether a row is held out depends only on its content, so equal rows are on the same side.
+        // Whether a row is held out depends only on the content of the row, so equal rows are in the same part.
         None => super::texts::divided(all, one_in(config), config),
     };
     if train.records().is_empty() || dev.records().is_empty() {

@@ -9,12 +9,12 @@ const RESAMPLES: u32 = 1_000;
 /// The seed of the random draws of all bootstraps.
 const SEED: u32 = 41;
 
-/// A function that computes a figure, such as accuracy, from the summed counts; the index of a count is its column.
+/// A function that computes a figure, such as accuracy, from the summed counts; the counts are indexed by column.
 pub(super) type FigureFn = fn(&[f64]) -> f64;
 
 /// The counts of each text, in columns, for bootstrap resampling. Each of the first 10,000 texts is a group; each later
-/// text is added to a group that a hash of the text's number selects. So the memory is bounded, and two models on the
-/// same texts have equal groups.
+/// text is added to a group that a hash of the text's number selects. The limit of 10,000 groups bounds the memory, and
+/// two models on the same texts have equal groups.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bootstrap {
     groups: Vec<Vec<f64>>,
@@ -22,7 +22,7 @@ pub(super) struct Bootstrap {
 }
 
 impl Bootstrap {
-    /// Adds the counts of the next text; each count comes with its column.
+    /// Adds the counts of the next text, each with the index of a column.
     pub(super) fn add(&mut self, counts: impl IntoIterator<Item = (usize, f64)>) {
         let group = match self.texts < GROUPS {
             true => self.texts,

@@ -247,8 +247,8 @@ impl fmt::Display for SettingKey {
     }
 }
 
-/// Declares a table of settings: a struct with default values, the list of its setting names, and access to a setting
-/// by name.
+/// Declares a table of settings: a struct with default values, the list of the settings, and access to each setting by
+/// name.
 macro_rules! section {
     ($(#[doc = $doc:literal])* $name:ident = $section:literal { $($(#[doc = $of:literal])+ $field:ident: $type:ty = $default:expr;)* }) => {
         $(#[doc = $doc])*

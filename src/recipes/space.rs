@@ -197,7 +197,7 @@ impl Values {
                 let between = |first: f64, last: f64| first + share * (last - first);
                 Some(match (from, to) {
                     (Value::Int(from), Value::Int(to)) => {
-                        // A number below `last + 1` is rounded down, so that the last number can be drawn, too.
+                        // The number is drawn below `last + 1` and rounded down, so that `last` can be drawn, too.
                         let x = match log {
                             true => between(first.ln(), (last + 1.0).ln()).exp(),
                             false => between(first, last + 1.0),

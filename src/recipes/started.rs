@@ -50,7 +50,7 @@ pub(super) fn layer(at: usize) -> String {
     format!("{LM}{at}")
 }
 
-/// The trained model that a training starts from; `None` if it starts from random parameters.
+/// The trained model that a training starts from; `None` if the training starts from random parameters.
 #[derive(Clone, Default)]
 pub(super) struct Origin(Option<Arc<Trained>>);
 
@@ -70,7 +70,7 @@ struct Trained {
 fn file(run: &str) -> Result<PathBuf> {
     let path = Path::new(run);
     let found = match path.is_dir() {
-        // While a training runs, there is no `best.ckpt`; its `last.ckpt` also has the best parameters.
+        // While a training runs, its folder has no `best.ckpt`, but `last.ckpt`, which also has the best parameters.
         true => {
             ["best.ckpt", "last.ckpt"].map(|name| path.join(name)).into_iter().find(|path| path.is_file())
         }
@@ -189,8 +189,8 @@ impl Origin {
             trainer = trainer.note(BELOW, config.clone());
         }
         if from.resumed {
-            // A vocabulary with equal ids is taken from the checkpoint, since its token counts are those from the start
-            // of the training.
+            // A vocabulary with equal ids is taken from the checkpoint, since the checkpoint has the token counts from
+            // the start of the training.
             let same = |name: &str, ours: &Vocabulary| {
                 let theirs = from.checkpoint.vocabularies.get(name)?;
                 (theirs.fingerprint() == ours.fingerprint()).then(|| (name.to_owned(), theirs.clone()))
@@ -378,8 +378,8 @@ fn merged(
 
 /// Returns the groups of parameters for gradual unfreezing and for lower learning rates at lower levels. There are no
 /// groups unless the training starts from a model and sets `training.unfreeze` or `training.lower_rates`. The top level
-/// has the output layers, or all layers of the task above a language model; it is not in any group. Each lower level of
-/// the network is a group; the last group has the word vectors.
+/// has the output layers, or all layers of the task above a language model; the top level is not in any group. Each
+/// lower level of the network is a group; the last group has the word vectors.
 pub(super) fn groups(config: &Config, program: &Program, steps: usize) -> Vec<Group> {
     let training = &config.training;
     if training.from.is_none() || (training.unfreeze == 0 && training.lower_rates == 1.0) {

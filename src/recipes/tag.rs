@@ -461,8 +461,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         None if own || config.data.fold.is_some() => train.hold_out(one_in(config), config),
         None => (train, Texts::Held(embedded::requests(false)?)),
     };
-    // The vocabularies have the tags and labels of the training and development texts; others in the test file are
-    // scored as wrong.
+    // The vocabularies have the tags and labels of the training and development texts; any other tag or label in the
+    // test file is scored as wrong.
     let (mut tags, mut labels) = (TokenCounts::default(), TokenCounts::default());
     let (mut of_train, mut of_dev) = (Counts::default(), Counts::default());
     let (mut lengths, mut held_out) = (Vec::new(), HeldOutTexts::default());
@@ -472,8 +472,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     })?;
     dev.each(&mut |text| {
         of_dev.add(text, &mut tags, &mut labels);
-        // A report shows a text as its words joined by spaces. So it gets only texts that give the same words when they
-        // are cut at spaces.
+        // A report shows a text as its words joined by spaces. A report therefore gets only texts that give the same
+        // words when they are cut at spaces.
         if text.words.iter().all(|word| TaggedText::words_of(word).eq([word])) {
             held_out.add(|| Case {
                 text: text.words.join(" "),

@@ -1,4 +1,5 @@
-//! The list of the tasks' recipes. To add a task, write its recipe in a new file, and add a line to `Task::recipe`.
+//! The recipe and the settings of each task. To add a task, write its recipe in a new file, and add a line to
+//! `Task::recipe`.
 
 use super::config::Config;
 use super::recipe::Recipe;

@@ -72,7 +72,8 @@ impl TextScores {
         bleu.tokens_of_several(&tokens(found), &of_references);
         chrf.texts_of_several(found, references);
         let own = words(found);
-        // The reference with the fewest edits is used; if several have as few, the longest of them.
+        // The reference with the fewest edits is used; if several references have equally few edits, the longest of
+        // these references.
         let edits = references.iter().map(|reference| {
             let reference = words(reference);
             (edit_distance(&own, &reference), reference.len())

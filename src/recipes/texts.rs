@@ -40,7 +40,7 @@ impl<R: Record> Texts<R> {
         })
     }
 
-    /// Opens another part of the data set with the options of this part.
+    /// Opens another part of the data set, with the options with which this part was opened.
     pub(super) fn open_alike(&self, path: impl AsRef<Path>) -> Result<Self> {
         self.open_as(path, self.read_as())
     }
@@ -77,7 +77,7 @@ impl<R: Record> Texts<R> {
         }
     }
 
-    /// Returns the number of records; records in files are read for this.
+    /// Returns the number of records; to count records in files, the files are read once.
     pub(super) fn count(&self) -> Result<usize> {
         let mut count = 0;
         self.each(&mut |_| count += 1)?;

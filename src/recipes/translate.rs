@@ -144,7 +144,7 @@ fn loader(
 /// A function that is called once per window, with the pairs of the window.
 type EachWindow<'a> = &'a mut dyn FnMut(&Pairs) -> Result<()>;
 
-/// Collects pairs in windows of at most 65,536, within which pairs are grouped by source; this limits the memory.
+/// Collects pairs in windows of at most 65,536, within which pairs are grouped by source; the limit bounds the memory.
 #[derive(Default)]
 struct BySource {
     window: Vec<Pair>,
@@ -247,7 +247,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     );
     let others = Some(&dev).filter(|_| given);
     let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
-    // With label smoothing, the reported perplexity is not the exponential of the training loss, so a line says this.
+    // With label smoothing, the reported perplexity is not the exponential of the training loss, so a line for people
+    // states the difference.
     let rate = config.label_smoothing();
     let smoothed =
         (rate > 0.0).then(|| format!("loss is with label smoothing of {rate}, perplexity without"));

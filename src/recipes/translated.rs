@@ -1,4 +1,4 @@
-//! A translation that a model wrote, with its reference translations.
+//! A model's translation of a text, with the reference translations.
 
 use crate::metrics::ChrF;
 

@@ -28,7 +28,8 @@ struct Voter {
 }
 
 impl Voters {
-    /// Adds a tagger to the ensemble. `first` has the tags and labels of the first tagger, `known` has the tags and labels of the added tagger; `may` has the allowed transitions.
+    /// Adds a tagger to the ensemble. `first` has the tags and labels of the first tagger, `known` has the tags and
+    /// labels of the added tagger; `may` has the allowed transitions.
     ///
     /// # Errors
     /// If the two taggers do not have the same tags and labels.

@@ -128,7 +128,8 @@ fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<O
     if all.format.is_none_or(|format| format == guess.format) {
         *all = options;
     }
-    // With several files, each file is closed after detection and reopened when it is read, so that few files are open.
+    // With several files, each file is closed after detection, and opened again for reading, so that few files are open
+    // at once.
     if several {
         file.close();
     }

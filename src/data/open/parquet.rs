@@ -384,7 +384,7 @@ impl Rows {
         Ok(true)
     }
 
-    /// Checks that this build can decompress the column `field`.
+    /// Checks that this build of the program can decompress the column `field`.
     fn readable(&self, field: &str, by: Compression) -> Result<()> {
         use Compression::{GZIP, LZ4, LZ4_RAW, SNAPPY, UNCOMPRESSED, ZSTD};
         let advice = match by {

@@ -10,7 +10,8 @@ use super::paths::{by_ending, is_note, of_two, two};
 use crate::data::TextFile;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// The names of each part. A file name has such a name as a word, between dots, hyphens and underscores.
+/// The names of each part. A file belongs to a part if one of these names is a word of the file name, between dots,
+/// hyphens and underscores.
 const NAMES: [&[&str]; 3] =
     [&["train", "training"], &["dev", "valid", "validation", "val"], &["test", "testing"]];
 
@@ -31,12 +32,13 @@ pub struct DataPaths {
     pub dev: Option<PathBuf>,
     /// Test data; `None` if the data set has none.
     pub test: Option<PathBuf>,
-    /// Paths that are not used: a path with a better name exists for the same part, or the path is a list of the JSON
-    /// file that is no part.
+    /// Paths that are not used as a part: the part has a path with a better name, or the list of a JSON file is not
+    /// named like a part.
     pub left_out: Vec<PathBuf>,
 }
 
-/// Returns the index of the part (0 training, 1 validation, 2 test) that a file name contains; `None` for other names.
+/// Returns the index of the part (0 training, 1 validation, 2 test) that is named in a file name; `None` if no part is
+/// named.
 fn part(name: &str) -> Option<usize> {
     let name = name.to_lowercase();
     let mut words = name.split(['.', '-', '_']);
@@ -50,7 +52,8 @@ fn is_exact(name: &str) -> bool {
     NAMES.iter().any(|names| names.contains(&stem))
 }
 
-/// The parts that were found so far, each with whether its name is exact, and the paths that are left out.
+/// The parts that were found so far, and the paths that are left out. The flag of a part is true if the file name is
+/// exactly the part's name.
 #[derive(Default)]
 struct Finding {
     found: [Option<(PathBuf, bool)>; 3],
@@ -59,7 +62,7 @@ struct Finding {
 
 impl Finding {
     /// Adds a path as the part that `name` names. An exact name (`train.tsv`) replaces a name that only contains the
-    /// part (`train-small.tsv`); two names of the same rank are an error.
+    /// part (`train-small.tsv`); two exact names, or two inexact ones, are an error.
     fn add(&mut self, of: &Path, name: &str, path: PathBuf) -> Result<()> {
         let Some(place) = part(name) else {
             self.left_out.push(path);
@@ -264,7 +267,7 @@ impl DataPaths {
             return parallel(&folder, &endings);
         }
         if !path.is_dir() {
-            // An error of a file that is not JSON is ignored here: the reader of the data set reports it.
+            // An error in parsing the file as JSON is ignored here: the reader of the data set reports errors.
             let lists = || json::lists_in(&TextFile::open(path)?);
             let other = path.to_str().and_then(by_ending).is_some_and(|of| of != FileFormat::JsonLines);
             let lists = if path.is_file() && !other { lists().unwrap_or_default() } else { Vec::new() };

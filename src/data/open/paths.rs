@@ -29,7 +29,8 @@ pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result
         names.push(path.as_ref().display().to_string().replace('\n', "\\n"));
         for path in matching(path.as_ref())? {
             found.push(of(&path)?);
-            // With several files, each file is closed until it is read, so that few files are open.
+            // With several files, each file is closed now and opened again for reading, so that few files are open at
+            // once.
             if found.len() > 1 {
                 found.iter_mut().rev().take(2).for_each(PathContent::close);
             }
@@ -120,7 +121,7 @@ fn of(path: &Path) -> Result<PathContent> {
     if path.is_dir() {
         return Ok(PathContent::Folder(path.to_owned()));
     }
-    // `some.zip!file` is a file in a zip; messages show the file with the same name.
+    // The path `some.zip!file` means the member `file` of a zip; messages name the member in this form, too.
     if !path.exists()
         && let Some((zip, member)) = path.to_str().and_then(|path| within(path).or(path.split_once('!')))
     {
@@ -167,8 +168,8 @@ fn in_encoding(
 }
 
 /// Detects the encoding of a file. A byte order mark shows UTF-16. Otherwise the encoding is UTF-8, unless most bytes
-/// beyond ASCII are not valid UTF-8; then Windows-1252, if this is the likeliest encoding. Only the first `most` bytes
-/// of the file are read.
+/// beyond ASCII are not valid UTF-8; in this case the encoding is Windows-1252, if this is the likeliest encoding. Only
+/// the first `most` bytes of the file are read.
 ///
 /// # Errors
 /// If neither UTF-8 nor Windows-1252 is likely: the text would be decoded wrongly without any message.

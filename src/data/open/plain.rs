@@ -32,8 +32,8 @@ pub struct PlainText {
     read_as: ReadOptions,
 }
 
-/// Opens a file of plain text, and detects its format and column; stores them in `read_as` unless an earlier file has
-/// set them.
+/// Opens a file of plain text, and detects its format and column; both are stored in `read_as`, unless an earlier file
+/// has set `read_as`.
 fn of_file(
     file: &TextFile,
     options: &ReadOptions,
@@ -72,7 +72,7 @@ fn of_file(
     Ok(guess.explained(found))
 }
 
-/// Returns the plan for reading the text of these paths in pieces; a piece consists of whole lines if it has line ends.
+/// Returns the plan for reading the text of these paths in pieces; a piece with line ends consists of whole lines.
 fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<String>> {
     let (name, found) = find(paths)?;
     if options.text.len() > 1 {
@@ -266,8 +266,8 @@ impl PlainText {
         Self { name: name.to_owned(), text: text.into(), read_as: ReadOptions::default() }
     }
 
-    /// Reads the text of a file. The path may also be a folder, a zip or a pattern such as `data/*.txt` (all its files,
-    /// one after another), or a table, JSON Lines or Parquet (one column, one record after another).
+    /// Reads the text of a file. The path may also be a folder, a zip or a pattern such as `data/*.txt`: all files are
+    /// read, one after another. Of a table, JSON Lines or Parquet, one column is read, one record after another.
     ///
     /// # Errors
     /// If there is no file, or a file cannot be read.
@@ -301,7 +301,7 @@ impl PlainText {
         read().at_caller()
     }
 
-    /// Returns the text in pieces of about a mebibyte; a piece ends behind a line end if it has one, else behind a
+    /// Returns the text in pieces of about a mebibyte; a piece ends after a line end or, if it has no line end, after a
     /// space or tab.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &str> {
         const PIECE: usize = 1 << 20;

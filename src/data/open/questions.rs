@@ -114,7 +114,8 @@ impl Questions {
     /// with tabs between its parts.
     ///
     /// # Errors
-    /// If the file does not have its records in lines or rows, or if the column of the text is missing.
+    /// If the file does not have its records in lines or rows, or if the column of the text is missing; the message
+    /// names the option to set.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions, asking: QuestionKind) -> Result<Self> {
         Self::of(path.as_ref(), options, asking).at_caller()

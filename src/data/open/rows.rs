@@ -17,8 +17,8 @@ impl Record for LabelledRow {
         self.label.to_string().into()
     }
 
-    /// Hashes the query number of the row, so that a query is held out as a whole; a row without a query is hashed by
-    /// its entries.
+    /// Hashes the query number of the row, so that all rows of a query are held out together; for a row without a
+    /// query, hashes the entries.
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
         match self.query {
             Some(query) => fingerprint.text("query").number(query),

@@ -184,7 +184,7 @@ impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F>
     }
 }
 
-/// The dialect of a table: separator and quotation marks.
+/// How the cells of a table are written: the separator, and the meaning of quotation marks.
 #[derive(Debug, Clone)]
 pub(super) struct Dialect {
     separator: char,
@@ -481,7 +481,7 @@ impl Table {
         Ok(rows(file, separator, quotes)?.take(LOOKED_AT).flatten().collect())
     }
 
-    /// Returns the name of each wanted column; its number, counted from 1, in a table without a header.
+    /// Returns the name of each wanted column; in a table without a header, the column's number, from 1 on.
     pub(super) fn names(&self) -> &[String] {
         &self.picked.names
     }

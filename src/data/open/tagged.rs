@@ -64,7 +64,8 @@ fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<O
         all.clone_from(options);
     }
     let found = found.map_err(|e| guess.explain(e))?;
-    // With several files, each file is closed after detection and reopened when it is read, so that few files are open.
+    // With several files, each file is closed after detection, and opened again for reading, so that few files are open
+    // at once.
     if several {
         file.close();
     }

@@ -83,7 +83,7 @@ impl Walk {
         self.malformed(self.line, Reason { expected: expected.to_owned(), got })
     }
 
-    /// Moves past the next byte, or returns an error if it is not `byte`.
+    /// Moves past the next byte, or returns an error if the next byte is not `byte`.
     pub(super) fn take(&mut self, byte: u8, expected: &str) -> Result<()> {
         match self.peek()? {
             Some(found) if found == byte => self.pass(),
@@ -114,7 +114,7 @@ impl Walk {
             let (mut line, most) = (self.line, self.most);
             let buffer = self.buffer()?;
             if buffer.is_empty() {
-                // A number has no closing sign, so the end of the file may end it.
+                // A number has no closing sign, so a number may end with the file.
                 if depth == 0 && !string && any {
                     return Ok(true);
                 }

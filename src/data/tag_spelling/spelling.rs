@@ -31,7 +31,7 @@ pub(super) enum LetterPosition {
     Alone,
 }
 
-/// The kind of every chunk if the tags are letters without a kind.
+/// The kind that every chunk gets if the tags of the data set are single letters without a kind.
 const NO_KIND: &str = "chunk";
 
 /// The possible separators between letter and kind.

@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 
 impl Vocabulary {
     /// Adds the counted tokens of other texts to the vocabulary: the known tokens stay, and new tokens within `limits`
-    /// are appended. The special tokens are taken from `limits`; known tokens keep their ids if `limits` has as many
-    /// special tokens as the vocabulary.
+    /// are appended. The new special tokens are the special tokens in `limits`; known tokens keep their ids if `limits`
+    /// has as many special tokens as the vocabulary had.
     ///
     /// # Errors
     /// If a special token in `limits` is repeated.

@@ -81,7 +81,7 @@ impl TryFrom<StoredVocabulary> for Vocabulary {
 }
 
 impl Vocabulary {
-    /// Writes this vocabulary to a file; the file is replaced atomically.
+    /// Writes this vocabulary to a file; an existing file is replaced atomically.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -109,7 +109,8 @@ impl Vocabulary {
                 let vocabulary = vocabulary.map_err(|e: Error| {
                     file.refused("section `vocabulary`", "a vocabulary", format!("{e:#}")).caused_by(e)
                 })?;
-                // The later sections are read, too, so that their checksums are verified.
+                // The sections of the file after the vocabulary are read, too, so that the checksums of these sections
+                // are verified.
                 while file.next_section()?.is_some() {}
                 return Ok(vocabulary);
             }

@@ -31,14 +31,15 @@ struct Header {
 }
 
 impl Header {
-    /// Parses the first line; `None` unless it consists of two whole numbers.
+    /// Parses the first line of a file; `None` unless the line consists of two whole numbers.
     fn of(sample: &[u8]) -> Option<Self> {
         let end = sample.iter().position(|&byte| byte == b'\n');
         let line = std::str::from_utf8(sample.get(..end.unwrap_or(sample.len()))?).ok()?;
         let mut numbers = line.trim_start_matches('\u{feff}').split_ascii_whitespace();
         let mut number = || {
             let digits = numbers.next().filter(|cell| cell.bytes().all(|byte| byte.is_ascii_digit()))?;
-            // A count or width that does not fit into `u64` is larger than any real one, so `u64::MAX` represents it.
+            // A count or width that does not fit into `u64` is larger than in any real file, so `u64::MAX` is used
+            // instead.
             Some(digits.parse().unwrap_or(u64::MAX))
         };
         let (count, width) = (number()?, number()?);
@@ -58,7 +59,7 @@ impl Header {
             return false;
         }
         // The first vector is no full line of numbers. The file is binary if the vector has bytes that cannot be text;
-        // otherwise it is malformed text.
+        // otherwise the file is malformed text.
         let first = numbers.get(..width.saturating_mul(4)).unwrap_or(numbers);
         let control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\r' | b'\n');
         first.iter().any(control) || std::str::from_utf8(first).is_err_and(|e| e.error_len().is_some())
@@ -136,8 +137,8 @@ impl VectorSearch<'_> {
         }
     }
 
-    /// Parses a line and returns the word; `None` for a blank line. Fills `vector` with the numbers if a token needs
-    /// them, and leaves it empty otherwise.
+    /// Parses a line and returns the word; `None` for a blank line. `vector` gets the numbers of the line if a token
+    /// needs them, and is empty otherwise.
     fn line<'l>(&mut self, line: &'l str, vector: &mut Vec<f32>) -> Result<Option<&'l str>, Reason> {
         vector.clear();
         let line = line.trim_end_matches(BLANK);

@@ -161,7 +161,8 @@ impl Classifier {
         Ok(Self { reader, learnt, thresholds, others: Vec::new() })
     }
 
-    /// Runs all models of the ensemble; returns the mean of their values, and the attention weights of the first model.
+    /// Runs all models of the ensemble; returns the mean of the models' values, and the attention weights of the first
+    /// model.
     fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Outputs> {
         let mut found = self.own(predictor, texts)?;
         for OtherClassifier { classifier, predictor, places } in &self.others {

@@ -22,7 +22,7 @@ pub(in crate::recipes) const LABEL: &str = "label";
 pub(super) const NUMBER: &str = "number";
 /// The name of the parameter with one weight per class for the loss.
 const CLASS_WEIGHTS: &str = "class_weights";
-/// A small number that is added before a logarithm, so that the argument is never 0.
+/// A small number that is added to the argument of a logarithm, so that the argument is never 0.
 const LEAST: f64 = 1e-6;
 
 /// Builds the network and returns its trainer; `steps` is the number of training steps in all epochs.

@@ -108,7 +108,7 @@ pub(super) struct Labels<'a> {
     separator: &'a str,
     /// The number of all texts, and of the training texts.
     texts: [u64; 2],
-    /// For each label, its count in all texts, and its count in the training texts.
+    /// For each label, the number of all texts with the label, and the number of training texts with the label.
     counted: BTreeMap<String, [u64; 2]>,
     /// For a regression, over the training texts: the count of the numbers, their mean, and the sum of squared
     /// differences from the mean.

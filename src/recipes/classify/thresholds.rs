@@ -20,8 +20,8 @@ const THRESHOLDS: &str = "thresholds";
 /// The threshold of a label whose F1 on development data is 0 at every threshold.
 const DEFAULT: f32 = 0.5;
 
-/// Returns the threshold of each label from the note of the checkpoint; 0.5 for each label if there is no note. Returns
-/// an empty list unless a text may have several labels.
+/// Returns the threshold of each label from the note of the checkpoint; 0.5 for each label if the checkpoint has no
+/// such note. Returns an empty list unless a text may have several labels.
 pub(super) fn of(predictor: &Predictor, learnt: &Objective) -> Result<Vec<f32>> {
     let Objective::Labels(labels, _) = learnt else { return Ok(Vec::new()) };
     let Some(note) = predictor.note(THRESHOLDS) else { return Ok(vec![DEFAULT; labels.len()]) };

@@ -69,7 +69,7 @@ pub(in crate::data::open) struct Answers {
 }
 
 impl Answers {
-    /// Returns a writer of a copy of `file` with added columns of these names.
+    /// Returns a writer of a copy of `file`; `names` are the names of the added columns.
     pub(in crate::data::open) fn new(file: &TextFile, names: Vec<String>, out: ByteSink) -> Result<Self> {
         let bytes = match file.plain()? {
             Some(plain) => Chunks::Plain(Bounded(plain)),
@@ -261,7 +261,7 @@ impl Column {
         }
     }
 
-    /// Writes the cells of the added column for a row group, and clears them.
+    /// Writes the cells of this added column into the current row group, and removes the cells from memory.
     fn write(&mut self, to: &mut SerializedRowGroupWriter<'_, ByteSink>) -> Outcome<()> {
         let missing = || ParquetError::General(format!("no column `{}` to write", self.name));
         let mut column = to.next_column()?.ok_or_else(missing)?;
