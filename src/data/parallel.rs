@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 struct Parallel {
     names: Vec<String>,
     files: Vec<Records<String>>,
-    /// The number of lines that were read from each file.
+    /// For each file, the number of lines that were read so far.
     counts: Vec<u64>,
 }
 

@@ -19,15 +19,18 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TagScheme {
-    /// `I` for the words of a chunk, `B` for the first word of a chunk right behind a chunk of the same kind.
+    /// IOB1: `I` for the words of a chunk, but `B` for the first word if the chunk comes right after a chunk of the
+    /// same kind.
     Iob1,
-    /// `B` for the first word of a chunk, `I` for the other words of the chunk.
+    /// IOB2: `B` for the first word of a chunk, `I` for the other words of the chunk.
     Iob2,
-    /// `I` for the words of a chunk, `E` for the last word of a chunk right before a chunk of the same kind.
+    /// IOE1: `I` for the words of a chunk, but `E` for the last word if the chunk comes right before a chunk of the
+    /// same kind.
     Ioe1,
-    /// `E` for the last word of a chunk, `I` for the other words of the chunk.
+    /// IOE2: `E` for the last word of a chunk, `I` for the other words of the chunk.
     Ioe2,
-    /// `B`, `I` and `E` for the first, the inner and the last words of a chunk, `S` for a chunk of a single word.
+    /// IOBES: `B`, `I` and `E` for the first, the inner and the last words of a chunk, `S` for a chunk of a single
+    /// word.
     Iobes,
     /// The tag of a word is the kind of its chunk; adjacent words with equal tags are one chunk.
     Plain,
@@ -189,7 +192,7 @@ impl TagScheme {
     /// rule of the CoNLL shared tasks: a tag other than `O` begins a chunk if it follows `O` or a tag of another kind.
     ///
     /// # Errors
-    /// If a tag is not of the scheme.
+    /// If one of `tags` is not a tag of the scheme.
     #[track_caller]
     pub fn chunks<'a>(self, tags: &[&'a str]) -> Result<Vec<Chunk<'a>>> {
         let mut found: Vec<Chunk<'a>> = Vec::new();

@@ -212,7 +212,7 @@ impl TagSurvey {
     /// the fewest sentences break.
     ///
     /// # Errors
-    /// If the sentences cannot be read.
+    /// If the sentences cannot be read from their files.
     pub(super) fn of(sentences: Sentences<'_>, set: Option<TagScheme>) -> Result<Self> {
         let mut found: HashMap<String, u64> = HashMap::new();
         let mut all = 0;

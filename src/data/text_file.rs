@@ -142,8 +142,7 @@ impl TextFile {
     }
 
     /// Opens the file, and chooses the only file in a zip. Files in a zip with names that begin with `_` are notes and
-    /// do not count. The returned flag is true for a zip with several files, of which none was chosen. The flag is true
-    /// for a zip with several members of which none was chosen.
+    /// do not count. The returned flag is true for a zip with several files, of which none was chosen.
     pub(super) fn chosen(mut self) -> Result<(Self, bool)> {
         if self.member.is_some() {
             return Ok((self, false));
@@ -242,8 +241,8 @@ impl TextFile {
         }
     }
 
-    /// Returns a fingerprint of the file's bytes and of the settings for reading the file. This call reads the whole
-    /// file.
+    /// Returns a fingerprint of the file's bytes and of the settings for reading the file. To compute the fingerprint,
+    /// the whole file is read.
     ///
     /// # Errors
     /// If the file cannot be read.

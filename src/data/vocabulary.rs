@@ -239,8 +239,8 @@ impl Vocabulary {
         self.tokens.len()
     }
 
-    /// Returns the id of a token of a text; `None` if the token has no entry. [`Self::special`] returns the ids of
-    /// special tokens.
+    /// Returns the id of a token of a text; `None` if the token has no entry. For the id of a special token, use
+    /// [`Self::special`].
     pub fn id(&self, token: &str) -> Option<i64> {
         self.index.get(token).copied()
     }

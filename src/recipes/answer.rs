@@ -10,9 +10,9 @@ use crate::data::AnswerCell;
 pub enum Answer {
     /// A single label for the text.
     Label {
-        /// The likeliest label.
+        /// The most probable label of the text.
         label: String,
-        /// The probability of the likeliest label.
+        /// The probability of the most probable label.
         probability: f32,
         /// The probability of every label, in the order of the vocabulary.
         all: Vec<(String, f32)>,
@@ -31,7 +31,7 @@ pub enum Answer {
     },
     /// A number for the text.
     Number(f32),
-    /// A tag for each word.
+    /// One tag for each word of a text.
     Tags {
         /// The words.
         words: Vec<String>,
@@ -40,7 +40,7 @@ pub enum Answer {
         /// The label of the whole text with its probability; `None` if the model predicts only tags.
         label: Option<(String, f32)>,
     },
-    /// A translation, or the continuation of a text.
+    /// A translation of the text, or its continuation by a language model.
     Text(String),
     /// Several translations, the best first. The score of a translation is its log probability divided by the length
     /// penalty.

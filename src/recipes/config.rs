@@ -157,7 +157,7 @@ impl Config {
         let is_decay = decay > 0.0 && decay < 1.0;
         need(is_decay, "training.averaging_decay", "a number above 0 and below 1", decay.to_string());
         for (name, got) in [("training.rate", training.rate), ("training.clip", training.clip)] {
-            // Optimizers use the rate and the clipping norm as `f32`.
+            // Optimizers compute with the learning rate and the clipping norm as `f32`.
             let is_rate = got > 0.0 && got <= f64::from(f32::MAX);
             need(is_rate, name, "a number above 0 and at most 3.4e38", format!("{got:e}"));
         }

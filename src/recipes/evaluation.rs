@@ -33,7 +33,7 @@ pub struct Evaluation {
     /// Translations with their references: the first texts of the file, and the worst of the other texts. The list is
     /// empty for other tasks than translation.
     pub examples: Vec<TranslatedText>,
-    /// Labels and tags that training never saw.
+    /// Labels and tags that occur in the scored texts but never in the training.
     pub unseen: Vec<UnseenLabel>,
     /// The settings with which BLEU and chrF were computed, in the signature format of sacreBLEU. The list is empty for
     /// other tasks than translation.

@@ -53,7 +53,7 @@ const OPENINGS: usize = 5;
 /// The number of tokens that an answer continues a text by.
 const ANSWERED: usize = 100;
 
-/// The recipe of language models.
+/// The recipe `lm`, for language models.
 pub(super) struct Lm;
 
 impl Recipe for Lm {
@@ -264,7 +264,7 @@ impl Prose {
         self.pieces().try_for_each(|piece| piece.map(|piece| visit(&piece)))
     }
 
-    /// Counts the tokens.
+    /// Counts the tokens of the text.
     fn count(&self, cut: &Tokenizer) -> Result<usize> {
         let mut count = 0;
         self.each(&mut |piece| count += cut.tokens(piece).count())?;
@@ -278,7 +278,7 @@ impl Prose {
         wrong.map_or(found, Err)
     }
 
-    /// Returns the ids of the tokens.
+    /// Returns the ids of the text's tokens.
     fn ids<'a>(
         &'a self,
         cut: &'a Tokenizer,

@@ -81,7 +81,7 @@ pub(super) trait TrainedModel: Send + Sync {
     /// Adds another model of the same task to the ensemble of this model.
     ///
     /// # Errors
-    /// If the answers of the two models cannot be joined.
+    /// If the answers of this model and of the added model cannot be joined.
     fn join(&mut self, _predictor: &Predictor, _other: Predictor) -> Result<()> {
         let expected =
             "classifiers of texts, or taggers: their probabilities have a mean, their tags have votes";

@@ -70,7 +70,7 @@ struct Trained {
 fn file(run: &str) -> Result<PathBuf> {
     let path = Path::new(run);
     let found = match path.is_dir() {
-        // While a training runs, its folder has no `best.ckpt`, but `last.ckpt`, which also has the best parameters.
+        // Until a training has ended, `last.ckpt` in the run folder also has the best parameters.
         true => {
             ["best.ckpt", "last.ckpt"].map(|name| path.join(name)).into_iter().find(|path| path.is_file())
         }

@@ -71,7 +71,7 @@ fn form(word: &str) -> String {
     word.chars().flat_map(char::to_lowercase).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
 }
 
-/// The recipe of taggers.
+/// The recipe `tag`, for models that predict a tag for each word.
 pub(super) struct Tag;
 
 impl Recipe for Tag {

@@ -56,7 +56,7 @@ const TABLES: [Table; 3] = [
 /// The name of the output with the logits of the next target token.
 const LOGITS: &str = "logits";
 
-/// The recipe of translators.
+/// The recipe `translate`, for models that translate texts.
 pub(super) struct Translate;
 
 impl Recipe for Translate {

@@ -1,5 +1,5 @@
-//! Rows of a Parquet file as records with named fields. Only the wanted columns are read, 64 rows at a time. Only one
-//! page per wanted column is in memory, so a file may be larger than memory.
+//! Reads the rows of a Parquet file as records with named fields. Only the wanted columns are read, 64 rows at a time.
+//! Only one page per wanted column is in memory, so a file may be larger than memory.
 
 pub(super) mod write;
 
@@ -70,7 +70,7 @@ fn damaged(name: &str, e: &ParquetError) -> Error {
     Error::of(ErrorKind::Format, format!("file `{name}`"), "a Parquet file that can be read", got)
 }
 
-/// Runs the reader of the crate `parquet` on the file `name`. The reader panics on some damaged bytes; `guarded`
+/// Calls `read`, which uses the crate `parquet`, on the file `name`. The reader panics on some damaged bytes; `guarded`
 /// returns such a panic as an error. The panic message is still printed on standard error, and a build with
 /// `panic = "abort"` still ends the program.
 fn guarded<T>(name: &str, read: impl FnOnce() -> Outcome<T>) -> Result<T> {

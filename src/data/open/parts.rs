@@ -249,7 +249,7 @@ impl DataPaths {
     /// `folder/*.{de,en}`, each part is two files in the folder with these extensions (also with `.gz`), the source
     /// first. In a JSON file, each part is a list of the top-level object: `data.json!train` is the list `train`. A
     /// file named exactly after a part (`train.tsv`) is preferred to a file whose name contains the part
-    /// (`train-small.tsv`). Any other path is training data as a whole.
+    /// (`train-small.tsv`). All texts of any other path are training data.
     ///
     /// # Errors
     /// If the path cannot be read, or if two files have equally exact names of the same part. If the folder has files

@@ -143,8 +143,8 @@ pub(super) fn prepared(file: TextFile, options: &ReadOptions, window: bool) -> R
 }
 
 /// As [`prepared`], for a file that is read record by record. `known` is the encoding of earlier files: the file is
-/// read in this encoding if only a few of its bytes are not valid UTF-8, and the records with these bytes are
-/// malformed.
+/// read in this encoding if only a few of its bytes are not valid UTF-8, and records with bytes that are not valid in
+/// this encoding are malformed.
 pub(super) fn prepared_as(file: TextFile, options: &ReadOptions, known: Encoding) -> Result<TextFile> {
     in_encoding(file, options, IN_A_WINDOW, Some(known))
 }

@@ -229,8 +229,8 @@ impl Questions {
         self.write(&header, &names)
     }
 
-    /// Writes a record with its answer in the added columns; a column for which `answer` has no cell is empty. Records
-    /// must be written in the order in which they were read.
+    /// Writes a record with its answer in the added columns; a column for which `answer` has no cell is empty. Write
+    /// the records in the order in which they were read.
     ///
     /// # Errors
     /// If the output cannot be written.

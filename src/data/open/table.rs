@@ -28,7 +28,7 @@ enum State {
 /// The meaning of quotation marks in a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quotes {
-    /// Quotation marks are text.
+    /// Quotation marks are part of the text of a cell.
     Text,
     /// Quotation marks enclose a cell whose first character is a quotation mark.
     Cells,
@@ -145,7 +145,7 @@ struct Rows<F> {
     cells: Cells,
     /// The number of cells that each row must have; `None` accepts rows of any width.
     width: Option<usize>,
-    /// Whether the next row is the header.
+    /// Whether the next row of the table is the header.
     header: bool,
     make: F,
 }

@@ -181,7 +181,7 @@ impl Walk {
     }
 
     /// Moves to the next value of a list; `first` is true if the position is before the first value of the list.
-    /// Returns `false` at the end of the list.
+    /// Returns `false` if the list has no further value.
     pub(super) fn element(&mut self, first: bool) -> Result<bool> {
         self.next_in(b']', "`,` or `]` in the list", first)
     }

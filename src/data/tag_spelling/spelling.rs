@@ -12,7 +12,7 @@ pub struct TagSpelling {
     /// The letters that this spelling has in place of `I`, `E` and `S`.
     letters: [char; 3],
     pub(super) place: LetterPosition,
-    /// Whether the letters are lower case.
+    /// Whether the letters of tags are lower case.
     small: bool,
     /// The opening and the closing bracket around tags of chunks; `None` for tags without brackets.
     around: Option<(char, char)>,

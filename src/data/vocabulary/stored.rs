@@ -1,4 +1,4 @@
-//! Serialization of vocabularies.
+//! How vocabularies are stored in files and checkpoints.
 
 use std::path::Path;
 

@@ -215,7 +215,7 @@ impl TrainedModel for Classifier {
     }
 
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-        // Evaluation data are never shuffled.
+        // Test data are loaded in the order of the file, not shuffled.
         let like = reading(config, options_of(config, COLUMNS, predictor)?);
         let texts = Texts::open(path, config, &like).map_err(|e| as_in_training(e, &like))?;
         let learnt = match &self.learnt {

@@ -32,7 +32,7 @@ pub(super) fn labels_in<'t>(cell: &'t str, separator: &str) -> Vec<&'t str> {
     found
 }
 
-/// Parses the number in a cell.
+/// Parses the label cell of a text as a number.
 pub(super) fn number(cell: &str) -> Result<f32> {
     let number = cell.trim().parse::<f32>().ok().filter(|number| number.is_finite());
     number.ok_or_else(|| {
@@ -106,7 +106,7 @@ impl Objective {
 pub(super) struct Labels<'a> {
     target: Target,
     separator: &'a str,
-    /// The number of all texts, and of the training texts.
+    /// The number of all texts, and the number of training texts.
     texts: [u64; 2],
     /// For each label, the number of all texts with the label, and the number of training texts with the label.
     counted: BTreeMap<String, [u64; 2]>,

@@ -80,7 +80,7 @@ impl Answers {
         Ok(Self { name, file, bytes, columns, rows: 0, group: 0, waiting: Some(out), out: None })
     }
 
-    /// Adds the answer to the next row; an answer without cells leaves the added columns empty.
+    /// Adds the answer to the next row; if the answer has no cells, the added columns are empty in this row.
     pub(in crate::data::open) fn add(&mut self, answer: &[AnswerCell]) -> Result<()> {
         for (at, column) in self.columns.iter_mut().enumerate() {
             column.add(answer.get(at).unwrap_or(&AnswerCell::Nothing));
