@@ -1,13 +1,13 @@
-//! The order of an epoch: a permutation, or for streams a bounded buffer from which samples are drawn.
+//! The order of samples in an epoch: a permutation; for a stream, the samples are drawn from a bounded buffer.
 //!
-//! The random numbers depend on the seed, the epoch and the position alone, never on earlier draws, so that an epoch
-//! can be resumed at any position.
+//! Each random number depends only on the seed, the epoch and the position, not on earlier random numbers, so that an
+//! epoch can be resumed at any position.
 
 use super::{Fingerprint, Sample, SampleIterator};
 use crate::error::Result;
 use crate::kernels::philox;
 
-/// The random numbers of an epoch: a function of a position.
+/// The random numbers of one epoch, as a function of the position in the epoch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Draws {
     key: [u32; 2],
@@ -15,21 +15,21 @@ pub(super) struct Draws {
 
 impl Draws {
     pub(super) fn new(seed: u64, epoch: u64) -> Self {
-        // The key is not the seed itself, because the random numbers of the model may have the same seed.
+        // The key is a hash of the seed, because the model may use the same seed for its own random numbers.
         let key = Fingerprint::default().text("order").number(seed).number(epoch).finish();
         Self { key: [key as u32, (key >> 32) as u32] }
     }
 
-    /// The random number at position `place`, below `bound`; 0 if `bound` is 0.
+    /// Returns the random number at position `place`, from 0 to `bound` - 1; 0 if `bound` is 0.
     fn below(self, place: u64, bound: usize) -> usize {
         let [low, high, ..] = philox([place as u32, (place >> 32) as u32, 0, 0], self.key);
         let word = u128::from(high) << 32 | u128::from(low);
-        // At most `bound` of the 2^64 words are distributed unevenly, which cannot be measured.
+        // At most `bound` of the 2^64 random words are distributed unevenly; this bias is too small to measure.
         ((word * bound as u128) >> 64) as usize
     }
 }
 
-/// The numbers below `n` in the random order of an epoch.
+/// Returns the numbers from 0 to `n` - 1 in the random order of the epoch.
 pub(super) fn permutation(draws: Draws, n: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..n).collect();
     for i in (1..n).rev() {
@@ -38,8 +38,8 @@ pub(super) fn permutation(draws: Draws, n: usize) -> Vec<usize> {
     order
 }
 
-/// A shuffle buffer of up to `room` samples: an iterator that returns a random sample of the buffer, and then takes the
-/// next sample into the buffer.
+/// A shuffle buffer of up to `room` samples: the iterator returns a random sample of the buffer, and the next sample of
+/// the stream takes the free place.
 pub(super) struct Buffer {
     pub(super) samples: SampleIterator,
     pub(super) draws: Draws,
@@ -79,7 +79,7 @@ mod tests {
             *seen.entry(permutation(Draws::new(5, epoch), 4)).or_insert(0) += 1;
         }
         assert_eq!(seen.len(), 24);
-        // The bounds are five standard deviations around 1000.
+        // The accepted counts are within five standard deviations of the expected count 1000.
         assert!(seen.values().all(|n| (845..1155).contains(n)), "{seen:?}");
     }
 

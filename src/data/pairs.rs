@@ -6,14 +6,14 @@ use super::records::shown;
 use super::{DataSet, Field, Fingerprint, Limits, Loader, Pair, TextFile, Tokenizer, Vocabulary};
 use crate::error::{AtCaller, Error, Result};
 
-/// A data set of pairs of a source and a target text, such as sentences and their translations, in memory. A source may occur
-/// several times, with different targets.
+/// A data set of pairs of a source and a target text, such as sentences and their translations, in memory. A source
+/// text may occur in several pairs with different targets.
 ///
-/// [`DataSet::open`] reads a file of columns between tabs or commas, of JSON Lines or of Parquet, or a pronouncing dictionary as
-/// CMUdict, without the stress; several files by a pattern such as `data/*.tsv`; two parallel files as `train.{de,en}`, the
-/// source first; a file in a zip as `some.zip!file`. In columns between tabs without a header, source and target are the first
-/// two, as in [`Pairs::of_lines`]. A zip with several files has notes, whose names begin with `_`, and one file of pairs, which
-/// is read.
+/// [`DataSet::open`] reads these paths: a file of columns between tabs or commas; JSON Lines or Parquet; a pronouncing
+/// dictionary in the format of CMUdict, without stress marks; a pattern of several files, such as `data/*.tsv`; two
+/// parallel files `train.{de,en}`, the source first; a file in a zip, `some.zip!file`. In columns between tabs without
+/// a header, the source is the first column and the target the second, as in [`Pairs::of_lines`]. A zip with several
+/// files is read if all its files but one are notes, that is, their names begin with `_`.
 ///
 /// ```
 /// use unpadded::data::{Data, Limits, Pairs, TextFile, Tokenizer, Vocabulary};
@@ -35,18 +35,18 @@ use crate::error::{AtCaller, Error, Result};
 pub type Pairs = DataSet<Pair>;
 
 impl Pairs {
-    /// Reads lines of `source<TAB>target`, perhaps with a third column, as [`TextFile::translations`].
+    /// Reads lines of `source<TAB>target`; a third column is allowed, as in [`TextFile::translations`].
     ///
     /// # Errors
-    /// If the file cannot be read, has no such line, or a malformed one.
+    /// If the file cannot be read, has no pair, or has a malformed line.
     #[track_caller]
     pub fn of_lines(file: &TextFile) -> Result<Self> {
         Ok(Self::new(&file.name(), file.translations()?.read_all().at_caller()?))
     }
 
-    /// Holds out at most `pairs` pairs, all pairs of a source together, so that no source is on both sides. Sources are taken in
-    /// an order that depends on their text and the seed; a source with more pairs than still fit is skipped. Returns the rest,
-    /// then the held-out pairs.
+    /// Holds out at most `pairs` pairs; all pairs of a source are on the same side. Sources are held out in an order
+    /// that depends on their text and the seed. A source with more pairs than may still be held out is skipped. Returns
+    /// the remaining pairs, then the held-out pairs.
     ///
     /// ```
     /// use unpadded::data::{Pairs, TextFile};
@@ -75,8 +75,8 @@ impl Pairs {
         self.hold_out_where(|pair| held.contains(&pair.source))
     }
 
-    /// Groups the targets by source, in the order of first occurrence. The targets of a source are its reference
-    /// translations.
+    /// Groups the target texts by source text, in the order in which the sources first occur. The targets of a source
+    /// are its reference translations.
     pub fn by_source(&self) -> Vec<(&str, Vec<&str>)> {
         let (mut places, mut found) = (HashMap::new(), Vec::<(&str, Vec<&str>)>::new());
         for Pair { source, target } in &self.records {
@@ -89,7 +89,7 @@ impl Pairs {
         found
     }
 
-    /// The vocabulary of the sources, by [`Tokenizer::vocabulary`].
+    /// Returns the vocabulary of the source texts, built by [`Tokenizer::vocabulary`].
     ///
     /// # Errors
     /// As [`Vocabulary::of`].
@@ -98,7 +98,7 @@ impl Pairs {
         self.vocabulary(tokenizer, limits, |pair| &pair.source).at_caller()
     }
 
-    /// The vocabulary of the targets, by [`Tokenizer::vocabulary`].
+    /// Returns the vocabulary of the target texts, built by [`Tokenizer::vocabulary`].
     ///
     /// # Errors
     /// As [`Vocabulary::of`].
@@ -117,12 +117,13 @@ impl Pairs {
         tokenizer.vocabulary(texts, limits).map_err(|e| self.noted(e))
     }
 
-    /// Loads batches for three feeds: the token ids of the source; the decoder's input: the id of `ends[0]`, then the token ids
-    /// of the target; the decoder's target: the token ids of the target, then the id of `ends[1]`. Tokenizers and vocabularies
-    /// are given for the source, then for the target.
+    /// Returns a loader of batches for three feeds: the token ids of the source; the input of the decoder, which is the
+    /// id of `ends[0]` and then the token ids of the target; the target of the decoder, which is the token ids of the
+    /// target and then the id of `ends[1]`. The first tokenizer and vocabulary are for source texts, the second for
+    /// target texts.
     ///
     /// # Errors
-    /// As [`Loader::new`]; if there is no pair, or if a vocabulary lacks a token or one of the `ends`.
+    /// The errors of [`Loader::new`]; also if there is no pair, or if a vocabulary lacks a token or one of the `ends`.
     #[track_caller]
     pub fn loader(
         &self,
@@ -138,13 +139,13 @@ impl Pairs {
     }
 }
 
-/// The ids of the special tokens `start` and `stop` in the vocabulary of the targets: the decoder's first input and its
-/// last target.
+/// Returns the ids of the special tokens `start` and `stop` in the target vocabulary: the first input and the last
+/// target of the decoder.
 pub(super) fn end_ids(to: &Vocabulary, [start, stop]: [&str; 2]) -> Result<[i64; 2]> {
     Ok([to.special(start)?, to.special(stop)?])
 }
 
-/// The token ids of the source, of the decoder's input, and of the decoder's target.
+/// Returns three lists of token ids: of the source, of the decoder's input, and of the decoder's target.
 pub(super) fn sample(
     Pair { source, target }: &Pair,
     name: &str,
@@ -200,7 +201,7 @@ mod tests {
         let all = Pairs::new("some", lines);
         let ((rest, held), (_, other)) =
             (all.clone().hold_out_pairs(50, 1), all.clone().hold_out_pairs(50, 2));
-        // One source has 100 pairs, which is more than are wanted.
+        // One source has 100 pairs, more pairs than the number to hold out.
         assert_eq!((rest.records().len(), held.records().len(), other.records().len()), (250, 50, 50));
         assert!(held != other && held == all.clone().hold_out_pairs(50, 1).1);
         let sources: HashSet<&str> = held.records().iter().map(|pair| pair.source.as_str()).collect();

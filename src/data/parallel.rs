@@ -1,15 +1,15 @@
-//! Parallel files: line `n` of one file belongs to line `n` of the others.
+//! Parallel files: line `n` of each file belongs to line `n` of every other file.
 
 use super::lines::Reason;
 use super::records::{Records, Stream, to_first_error, unbroken};
 use super::{MalformedLines, Pair, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The lines of several files, read in parallel.
+/// A reader of parallel files, line by line.
 struct Parallel {
     names: Vec<String>,
     files: Vec<Records<String>>,
-    /// The number of lines that were read from each file.
+    /// For each file, the number of lines that were read so far.
     counts: Vec<u64>,
 }
 
@@ -17,12 +17,13 @@ impl Parallel {
     fn of(files: &[&TextFile]) -> Result<Self> {
         let names: Vec<String> = files.iter().map(|file| file.name()).collect();
         let counts = vec![0; files.len()];
-        // Malformed lines are errors, because a line that is skipped in only one file would shift all lines behind it.
+        // A malformed line is an error: skipping a line in only one file would shift all its later lines against the
+        // other files.
         let of = |file: &&TextFile| (*file).clone().malformed(MalformedLines::Error).lines();
         Ok(Self { names, files: files.iter().map(of).collect::<Result<_>>()?, counts })
     }
 
-    /// Reads the next line of each file; `None` if all files end.
+    /// Returns the next line of each file; `None` if all files end.
     fn next(&mut self) -> Result<Option<Vec<String>>> {
         let mut lines = Vec::with_capacity(self.files.len());
         for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
@@ -43,13 +44,14 @@ impl Parallel {
         }
     }
 
-    /// The error for the line that was read last from file number `at`.
+    /// Returns an error about the last line that was read from the file with index `at`.
     fn wrong(&self, at: usize, Reason { expected, got }: Reason) -> Error {
         let (name, number) = (self.names.get(at).map_or("", String::as_str), self.counts.get(at).copied());
         Error::of(ErrorKind::Format, format!("{name}:{}", number.unwrap_or(0)), expected, got)
     }
 
-    /// The error for a file with fewer or more lines than the first file; `None` if all have equal numbers.
+    /// Returns an error about a file that has more or fewer lines than the first file; `None` if all files have equally
+    /// many lines.
     fn uneven(&mut self) -> Result<Option<Error>> {
         for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
             for line in file {
@@ -67,8 +69,8 @@ impl Parallel {
         Ok(others.iter().find(|(_, count)| count != all).as_ref().map(of))
     }
 
-    /// Returns an error of a line, or the error for different numbers of lines, if the files have them: this is then
-    /// the cause.
+    /// Returns the error for different numbers of lines if the files have different numbers, since this is then the
+    /// cause; otherwise returns `error`.
     fn explained(&mut self, error: Error) -> Error {
         match self.uneven() {
             Ok(Some(uneven)) => uneven,
@@ -78,8 +80,8 @@ impl Parallel {
     }
 }
 
-/// The records of parallel files: `record` makes a record of the lines with the same number. The number in an error of
-/// `record` is the number of the wrong file.
+/// Reads the records of parallel files: `record` makes a record of the lines with the same number. An error of `record`
+/// has the index of the file with the wrong line.
 pub(super) fn records<R: 'static>(
     files: &[&TextFile],
     mut record: impl FnMut(u64, &[String]) -> Result<Option<R>, (usize, Reason)> + Send + 'static,
@@ -102,7 +104,7 @@ pub(super) fn records<R: 'static>(
     Ok(to_first_error(std::iter::from_fn(move || read().transpose())))
 }
 
-/// Pairs of the lines of two files, without lines that are blank in both.
+/// Reads two parallel files as pairs; a line number that is blank in both files is skipped.
 pub(super) fn pairs(source: &TextFile, target: &TextFile) -> Result<Stream<Pair>> {
     let names = [source.name(), target.name()];
     records(&[source, target], move |number, lines| {

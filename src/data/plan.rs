@@ -1,4 +1,4 @@
-//! The plan for reading the records of a data set, which each pass follows anew.
+//! The plan for reading the records of a data set: each pass over the records follows it.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use super::ReadOptions;
 use super::records::{Stream, to_first_error};
 use crate::error::Result;
 
-/// The files of a data set, and how their records are read.
+/// The plan for reading a data set: its files, and how their records are read.
 pub struct Plan<R> {
     /// The name of the data set in messages.
     pub(super) name: String,
-    /// The detected format and columns, and all settings.
+    /// The options that are set, and the detected format and columns.
     pub(super) options: ReadOptions,
     /// Starts a pass over the records, from the first record.
     pub(super) open: Arc<dyn Fn() -> Stream<R> + Send + Sync>,
@@ -20,7 +20,7 @@ pub struct Plan<R> {
 pub(super) type Opener<R> = Box<dyn Fn() -> Result<Stream<R>> + Send + Sync>;
 
 impl<R: Send + 'static> Plan<R> {
-    /// A plan to read the records of these inputs, one input after another.
+    /// Returns a plan that reads the records of several inputs, one input after another.
     pub(super) fn of(name: String, options: ReadOptions, inputs: Vec<Opener<R>>) -> Self {
         let inputs: Arc<[Opener<R>]> = inputs.into();
         let open = move || -> Stream<R> {

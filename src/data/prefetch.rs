@@ -1,4 +1,4 @@
-//! Prefetch: a background thread makes batches ahead of their use.
+//! Prefetching: a background thread makes batches before they are used.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,15 +10,16 @@ use std::time::Duration;
 use super::{Batch, Batches, Data};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Prefetches up to `ahead` batches. The thread ends after the last batch; if the iterator is dropped earlier, the
-/// thread ends when the next batch is ready. A panic of the thread is an error, which is the last item.
+/// Makes up to `ahead` batches in advance, in a background thread. The thread ends after the last batch; if the
+/// iterator is dropped earlier, the thread ends once the next batch is ready. If the thread panics, the last item is an
+/// error with the panic message.
 pub(super) fn prefetch(batches: Batches, ahead: usize) -> Result<Batches> {
     let receiver = made_by_a_thread(batches, ahead, None)?;
     Ok(Box::new(BatchReceiver(receiver)))
 }
 
-/// The batches of `data` until `stop` is set. Then a blocked read, such as from a slow network disk, is abandoned, the last
-/// item is an error, and the returned flag is set.
+/// Returns the batches of `data`, and stops when `stop` is set. If `stop` is set while a read is blocked, for example
+/// by a slow network disk, the read is abandoned: the last item is an error, and the returned flag is set.
 pub(crate) fn until_stopped(
     data: &dyn Data,
     batches: Batches,
@@ -27,7 +28,7 @@ pub(crate) fn until_stopped(
     if !data.may_wait() {
         return Ok((batches, Arc::default()));
     }
-    // Each batch is made only on request, like without a thread.
+    // The thread makes a batch only on request, so that no record is read in advance.
     let (ask, asked) = sync_channel(1);
     let receiver = made_by_a_thread(batches, 1, Some(asked))?;
     let (stop, given_up) = (Arc::clone(stop), Arc::<AtomicBool>::default());
@@ -35,7 +36,7 @@ pub(crate) fn until_stopped(
     Ok((Box::new(batches), given_up))
 }
 
-/// Starts a thread that makes batches: as many as the channel has room for or, with `asked`, one per request.
+/// Starts a thread that makes batches: up to `ahead` batches in advance, or one per request if `asked` is given.
 fn made_by_a_thread(
     mut batches: Batches,
     ahead: usize,
@@ -53,7 +54,7 @@ fn made_by_a_thread(
                 Some(Err(Error::new("thread that reads data", "no panic", format!("`{said}`"))))
             });
             let last = !matches!(item, Some(Ok(_)));
-            // Sending fails if the iterator, which has the receiver, was dropped.
+            // Sending fails if the receiver was dropped together with the iterator.
             if item.is_none_or(|item| sender.send(item).is_err()) || last {
                 return;
             }
@@ -64,7 +65,8 @@ fn made_by_a_thread(
     Ok(receiver)
 }
 
-/// The receiver of the batches. Dropping it does not join the thread, which a pipe may block forever.
+/// An iterator over the batches that a thread has made. Dropping the iterator does not wait for the thread, which a
+/// read from a pipe may block forever.
 struct BatchReceiver(Receiver<Result<Batch>>);
 
 impl Iterator for BatchReceiver {
@@ -75,7 +77,7 @@ impl Iterator for BatchReceiver {
     }
 }
 
-/// A receiver that checks a flag while it waits.
+/// An iterator over batches that checks the flag `stop` while it waits for a batch.
 struct Stoppable {
     ask: SyncSender<()>,
     receiver: Receiver<Result<Batch>>,
@@ -88,7 +90,7 @@ impl Iterator for Stoppable {
 
     fn next(&mut self) -> Option<Result<Batch>> {
         const LOOKS: Duration = Duration::from_millis(50);
-        // Sending fails if the thread has ended: there are no more batches.
+        // Sending the request fails if the thread has ended: there are no more batches.
         self.ask.send(()).ok()?;
         loop {
             match self.receiver.recv_timeout(LOOKS) {

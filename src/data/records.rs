@@ -1,4 +1,4 @@
-//! Records in lines: a record is one line, or a block of lines up to a blank line.
+//! Records in the lines of a file: a record is one line, or a block of lines up to a blank line.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use super::lines::{Lines, Reason};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Records of one kind, one after another.
+/// An iterator over records of one kind.
 pub(super) type Stream<R> = Box<dyn Iterator<Item = Result<R>> + Send>;
 
-/// Records up to the first error, which is the last item.
+/// Returns the records up to the first error; the error is the last item.
 pub(super) fn to_first_error<R: 'static>(
     mut records: impl Iterator<Item = Result<R>> + Send + 'static,
 ) -> Stream<R> {
@@ -23,7 +23,7 @@ pub(super) fn to_first_error<R: 'static>(
     }))
 }
 
-/// These records, or the error if there is none.
+/// Returns the records unchanged, or the error `none` if there is no record.
 pub(super) fn at_least_one<R: 'static>(
     mut records: impl Iterator<Item = Result<R>> + Send + 'static,
     none: impl Fn() -> Error + Send + 'static,
@@ -37,54 +37,55 @@ pub(super) fn at_least_one<R: 'static>(
     }))
 }
 
-/// The policy for malformed lines.
+/// What happens with malformed lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum MalformedLines {
-    /// A malformed line is an error, which is the last item.
+    /// A malformed line is an error, and reading ends: the error is the last item.
     #[default]
     Error,
-    /// The record of a malformed line is skipped and counted; [`Records::skipped`] returns the count.
+    /// The record of a malformed line is skipped; [`Records::skipped`] counts the skipped records.
     Skip,
-    /// All lines are read; the last item is an error that lists the first malformed lines ([`SkippedRecords::SHOWN`]) and their
-    /// number.
+    /// Malformed lines are collected: all lines are read, and the last item is an error with the number of malformed
+    /// records and the reasons of the first [`SkippedRecords::SHOWN`].
     Collect,
 }
 
 /// A text and its label.
 #[derive(Debug, Clone)]
 pub struct LabelledText {
-    /// The text. A text of several columns ([`ReadOptions::texts`](super::ReadOptions::texts)) is their cells with one tab
-    /// between them; a tab or a line break within a cell becomes a space, so a text has as many parts as columns.
+    /// The text. A text of several columns ([`ReadOptions::texts`](super::ReadOptions::texts)) has one tab
+    /// between two cells; a tab or line break within a cell becomes a space, so that the text can be cut into its
+    /// columns again.
     pub text: String,
-    /// The label, without white space around it. With several labels
-    /// ([`ReadOptions::label_lists`](super::ReadOptions::label_lists)), each has U+001F behind it.
+    /// The label, without white space at the start and the end. With several labels per text
+    /// ([`ReadOptions::label_lists`](super::ReadOptions::label_lists)), the character U+001F follows each label.
     pub label: String,
-    /// The group that decides hold-out instead of the text, from the column
-    /// [`ReadOptions::group`](super::ReadOptions::group).
+    /// The group of the text, from the column [`ReadOptions::group`](super::ReadOptions::group): all texts of a group
+    /// are held out together.
     pub(super) group: Option<String>,
-    /// The file, and the last line of the record, for messages.
+    /// The file and the last line of the record, for error messages; `None` if file and line are unknown.
     place: Option<(Arc<str>, u64)>,
 }
 
 impl LabelledText {
-    /// A text with its label.
+    /// Returns a text with a label, without a group and without the file it was read from.
     pub fn new(text: impl Into<String>, label: impl Into<String>) -> Self {
         Self { text: text.into(), label: label.into(), group: None, place: None }
     }
 
-    /// Sets the line that the text was read from; 0 if unknown.
+    /// Sets the line that the text was read from; line 0 means that the line is unknown.
     pub(crate) fn placed(self, file: &Arc<str>, line: u64) -> Self {
         Self { place: (line > 0).then(|| (Arc::clone(file), line)), ..self }
     }
 
-    /// The file and the last line of the record, if they are known.
+    /// Returns the file and the last line of the record, if they are known.
     pub(crate) fn place(&self) -> Option<String> {
         self.place.as_ref().map(|(file, line)| format!("{file}:{line}"))
     }
 }
 
-/// Equality ignores the file and the line of a text.
+/// Two texts are equal even if they were read from different files or lines.
 impl PartialEq for LabelledText {
     fn eq(&self, other: &Self) -> bool {
         (&self.text, &self.label) == (&other.text, &other.label)
@@ -99,7 +100,7 @@ impl Hash for LabelledText {
     }
 }
 
-/// Two texts that belong together, such as a sentence and its translation.
+/// A pair of texts that belong together, such as a sentence and its translation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pair {
     /// The source text, such as the text before a tab.
@@ -108,7 +109,8 @@ pub struct Pair {
     pub target: String,
 }
 
-/// Joins the cells of a text with tabs; a tab or a line break within one of several cells becomes a space.
+/// Joins the cells of a text with tabs. If there are several cells, a tab or a line break within a cell becomes a
+/// space.
 pub(super) fn of_columns(mut cells: Vec<String>) -> String {
     if cells.len() > 1 {
         for cell in &mut cells {
@@ -118,7 +120,7 @@ pub(super) fn of_columns(mut cells: Vec<String>) -> String {
     cells.join("\t")
 }
 
-/// The columns of a file of tagged words.
+/// The format of the columns in a file of tagged words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnSpec {
     pub(crate) columns: usize,
@@ -127,44 +129,45 @@ pub struct ColumnSpec {
 }
 
 impl Default for ColumnSpec {
-    /// Two columns between spaces and tabs, without comments.
+    /// The default format: two columns between spaces and tabs, without comments.
     fn default() -> Self {
         Self { columns: 2, separator: None, comment: None }
     }
 }
 
 impl ColumnSpec {
-    /// The number of columns of every line (default: 2).
+    /// Sets the number of columns of every line (default: 2).
     #[must_use]
     pub fn columns(self, columns: usize) -> Self {
         Self { columns, ..self }
     }
 
-    /// The separator of columns (default: `None`, any number of spaces and tabs).
+    /// Sets the separator of columns (default: `None`, which means any number of spaces and tabs).
     #[must_use]
     pub fn separator(self, separator: impl Into<Option<char>>) -> Self {
         Self { separator: separator.into(), ..self }
     }
 
-    /// The beginning of comment lines, which are skipped (default: `None`, no comments).
+    /// Sets the text that begins a comment line, which is skipped (default: `None`, no comments).
     #[must_use]
     pub fn comment(self, comment: impl Into<String>) -> Self {
         Self { comment: Some(comment.into()), ..self }
     }
 }
 
-/// Returns whether a character separates words and columns. Other white space, as a no-break space, is part of a word.
+/// Returns whether a character separates words and columns: a space, a tab or a carriage return. Other white space,
+/// such as a no-break space, is part of a word.
 pub(in crate::data) fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r')
 }
 
-/// The words of a line, between spaces and tabs.
+/// Returns the words of a line, which spaces and tabs separate.
 pub(super) fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(is_blank).filter(|word| !word.is_empty())
 }
 
 impl ColumnSpec {
-    /// Adds the columns of a line to a sentence, which is a list of tokens per column.
+    /// Appends the columns of a line to a sentence; a sentence has one list of tokens per column.
     pub(super) fn add(&self, sentence: &mut Vec<Vec<String>>, line: &str) -> Result<(), Reason> {
         if self.comment.as_ref().is_some_and(|comment| line.starts_with(comment.as_str())) {
             return Ok(());
@@ -188,7 +191,8 @@ impl ColumnSpec {
     }
 }
 
-/// Checks that a line has no carriage return inside: a file whose lines end with it alone would be one line.
+/// Refuses a line with a carriage return inside: a file that uses only carriage returns as line ends would be a single
+/// line.
 pub(super) fn unbroken(line: &str) -> Result<(), Reason> {
     if !line.trim().contains('\r') {
         return Ok(());
@@ -197,7 +201,7 @@ pub(super) fn unbroken(line: &str) -> Result<(), Reason> {
     Err(Reason { expected, got: format!("a carriage return inside {}", shown(line)) })
 }
 
-/// Formats a line for a message: quoted, and shortened.
+/// Quotes a line for an error message, and cuts it after 60 characters.
 pub(super) fn shown(line: &str) -> String {
     const SHOWN: usize = 60;
     match line.char_indices().nth(SHOWN) {
@@ -234,7 +238,7 @@ pub(super) fn pair(line: &str) -> Result<Option<Pair>, Reason> {
     Ok(Some(Pair { source: source.to_owned(), target: target.to_owned() }))
 }
 
-/// Parses a pair, with or without a third column.
+/// Parses a pair from a line of two columns; a third column is ignored.
 pub(super) fn translation(line: &str) -> Result<Option<Pair>, Reason> {
     if line.trim().is_empty() {
         return Ok(None);
@@ -252,21 +256,21 @@ pub(super) fn translation(line: &str) -> Result<Option<Pair>, Reason> {
 
 /// A parser of lines into records.
 pub(super) trait Parser<R>: Send {
-    /// Gets the number of the next line, for records that store it.
+    /// Receives the number of the next line, before the line is parsed.
     fn at(&mut self, _line: u64) {}
 
-    /// Parses a line, which may complete a record.
+    /// Parses a line; returns a record if the line completes one.
     fn line(&mut self, line: &str) -> Result<Option<R>, Reason>;
 
-    /// Marks the record of a malformed line as malformed. Returns whether the line is the first malformed line of its
-    /// record.
+    /// Discards the current record because one of its lines is malformed. Returns whether this is the first malformed
+    /// line of the record.
     fn spoil(&mut self) -> bool;
 
-    /// Parses the end of the file, which may complete a record.
+    /// Ends the parsing at the end of the file; returns a record if the end completes one.
     fn end(&mut self) -> Result<Option<R>, Reason>;
 }
 
-/// A parser with at most one record per line.
+/// A parser of lines that are at most one record each.
 pub(super) struct OneLine<F>(pub(super) F);
 
 impl<R, F: FnMut(&str) -> Result<Option<R>, Reason> + Send> Parser<R> for OneLine<F> {
@@ -283,8 +287,8 @@ impl<R, F: FnMut(&str) -> Result<Option<R>, Reason> + Send> Parser<R> for OneLin
     }
 }
 
-/// A parser of blocks: the lines up to a blank line are a record. A malformed line makes the whole record malformed: a
-/// sentence without one of its tokens is another sentence.
+/// A parser of blocks: each record is the lines up to a blank line. A malformed line makes its whole record malformed,
+/// since a sentence without one of its tokens would be a different sentence.
 pub(super) struct Block<T, F> {
     lines: Vec<T>,
     spoiled: bool,
@@ -320,13 +324,13 @@ where
     }
 }
 
-/// The records that were skipped because they are malformed, with reasons.
+/// The number of records that were skipped because they are malformed, and the first reasons.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct SkippedRecords {
     /// The number of skipped records.
     pub count: u64,
-    /// The reasons of the first skipped records, at most [`SkippedRecords::SHOWN`].
+    /// The reasons for the first skipped records, at most [`SkippedRecords::SHOWN`].
     pub first: Vec<Error>,
 }
 
@@ -334,7 +338,7 @@ impl SkippedRecords {
     /// Maximum number of reasons that are kept.
     pub const SHOWN: usize = 10;
 
-    /// Counts a skipped record.
+    /// Counts a skipped record, and keeps the reason if fewer than [`Self::SHOWN`] reasons are kept.
     pub(super) fn add(&mut self, reason: impl FnOnce() -> Error) {
         self.count += 1;
         if self.first.len() < Self::SHOWN {
@@ -342,7 +346,7 @@ impl SkippedRecords {
         }
     }
 
-    /// Combines the reasons into one error, if there are any.
+    /// Returns all kept reasons as one error; `None` if no record was skipped.
     pub(super) fn all<R>(&self) -> Result<Option<R>> {
         Error::several(&self.first).map_or(Ok(None), |all| {
             let more = self.count > self.first.len() as u64;
@@ -364,17 +368,18 @@ impl fmt::Display for SkippedRecords {
     }
 }
 
-/// An iterator over the records of a file, which holds one record in memory. An error is the last item.
+/// An iterator over the records of a file, with one record in memory at a time. If an error occurs, the error is the
+/// last item.
 pub struct Records<R> {
-    /// The lines; `None` once the file has ended or failed.
+    /// The unread lines of the file; `None` after the end of the file or after an error.
     lines: Option<Lines>,
-    /// The number of lines that were read.
+    /// The number of lines that were read so far.
     number: u64,
     name: String,
     parser: Box<dyn Parser<R>>,
     policy: MalformedLines,
     skipped: SkippedRecords,
-    /// The line of code that opened the file.
+    /// The position in the caller's code where the file was opened, for errors.
     caller: &'static Location<'static>,
 }
 
@@ -393,7 +398,7 @@ impl<R> Records<R> {
         }
     }
 
-    /// The records that were skipped so far.
+    /// Returns the records that were skipped so far.
     pub fn skipped(&self) -> &SkippedRecords {
         &self.skipped
     }
@@ -401,7 +406,7 @@ impl<R> Records<R> {
     /// Reads all remaining records; at least one must remain.
     ///
     /// # Errors
-    /// The first error in the file; an error if no record remains.
+    /// The first error in the file; also an error if no record remains.
     #[track_caller]
     pub fn read_all(&mut self) -> Result<Vec<R>> {
         let records: Vec<R> = self.by_ref().collect::<Result<_>>()?;

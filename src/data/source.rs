@@ -1,28 +1,28 @@
-//! Sources of samples: in memory or streamed.
+//! Sources of samples: samples in memory, or streams of samples.
 
 use std::sync::Arc;
 
 use super::{Field, Fingerprint, Sample};
 use crate::error::Result;
 
-/// The samples of one pass, one after another.
+/// An iterator over the samples of one pass.
 pub type SampleIterator = Box<dyn Iterator<Item = Result<Sample>> + Send>;
 
-/// A source of samples, in memory or in a file; opened anew for each epoch.
+/// A source of samples, in memory or in a file. Each epoch opens the source again.
 pub trait Source: Send + Sync {
     /// Iterates over the samples; every pass has the same order.
     ///
     /// # Errors
-    /// If the samples cannot be opened. A later error is an item of the iterator.
+    /// If the source cannot be opened. An error that occurs later is an item of the iterator.
     fn open(&self) -> Result<SampleIterator>;
 
-    /// The number of samples; `None` if it is unknown before the samples are read.
+    /// Returns the number of samples; `None` if the number is unknown until all samples are read.
     fn size(&self) -> Option<u64>;
 
-    /// The fingerprint of the samples: a source of other samples has another fingerprint.
+    /// Returns the fingerprint of the samples: sources with different samples have different fingerprints.
     fn fingerprint(&self) -> u64;
 
-    /// All samples, if they are in memory, so that a loader can permute them; `None` for a stream.
+    /// Returns all samples if they are in memory, so that a loader can permute them; `None` for a stream.
     fn in_memory(&self) -> Option<Arc<[Sample]>> {
         None
     }
@@ -53,7 +53,7 @@ impl From<Vec<Sample>> for Samples {
 }
 
 impl FromIterator<Vec<Field>> for Samples {
-    /// Numbers the samples from 0.
+    /// Makes a sample of each list of fields; the samples are numbered from 0.
     fn from_iter<I: IntoIterator<Item = Vec<Field>>>(fields: I) -> Self {
         (0..).zip(fields).map(|(number, fields)| Sample { number, fields }).collect::<Vec<_>>().into()
     }
@@ -78,7 +78,7 @@ impl Source for Samples {
     }
 }
 
-/// Samples that are read anew in each epoch, and never all held in memory.
+/// A stream of samples: each epoch reads the samples again, and the samples are never all in memory at once.
 pub struct SampleStream {
     open: Box<dyn Fn() -> Result<SampleIterator> + Send + Sync>,
     size: Option<u64>,
@@ -86,8 +86,8 @@ pub struct SampleStream {
 }
 
 impl SampleStream {
-    /// A stream of samples: `open` starts a pass over the samples, from the first one. `fingerprint` distinguishes these
-    /// samples from others: for example, combine the fingerprints of the file and of the vocabulary.
+    /// Returns a stream of samples; `open` starts a pass over the samples, from the first sample. `fingerprint` must
+    /// differ for different samples: for example, combine the fingerprints of the file and of the vocabulary.
     #[track_caller]
     pub fn new(fingerprint: u64, open: impl Fn() -> Result<SampleIterator> + Send + Sync + 'static) -> Self {
         Self { open: Box::new(open), size: None, fingerprint }

@@ -1,4 +1,4 @@
-//! Ids in a temporary file, for texts that are larger than memory.
+//! Token ids in a temporary file, for texts that are larger than memory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
@@ -9,11 +9,12 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
 
-/// A temporary file: removed when this value is dropped or, on a system that allows it, right after it is opened.
+/// A temporary file. On Unix, the file's name is removed right after the file is opened; elsewhere, the file is removed
+/// when this value is dropped.
 #[derive(Debug)]
 struct Temporary {
     path: PathBuf,
-    /// Whether the file still has its name in the folder, so that it must be removed.
+    /// Whether the file still has a name in its folder and must be removed on drop.
     named: bool,
 }
 
@@ -25,7 +26,7 @@ impl Drop for Temporary {
     }
 }
 
-/// A writer of ids to a temporary file: each id takes as few bytes as the largest possible id needs.
+/// A writer of token ids to a temporary file; each id is written with as many bytes as the largest possible id needs.
 pub(super) struct Spilling {
     file: BufWriter<File>,
     temporary: Temporary,
@@ -33,10 +34,10 @@ pub(super) struct Spilling {
     len: usize,
 }
 
-/// Ids in a temporary file.
+/// A reader of the token ids in a temporary file.
 #[derive(Debug)]
 pub(super) struct SpilledIds {
-    // The file is declared first, so that it is closed before it is removed.
+    // The field `file` is declared first, so that the file is closed before it is removed.
     file: Mutex<File>,
     temporary: Temporary,
     width: usize,
@@ -50,7 +51,7 @@ fn failed(path: &std::path::Path, what: &'static str, error: &std::io::Error) ->
 }
 
 impl Spilling {
-    /// A new file for ids below `below`.
+    /// Creates a temporary file for ids below `below`.
     pub(super) fn new(below: usize) -> Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let width = match below {
@@ -62,7 +63,7 @@ impl Spilling {
         let path = std::env::temp_dir().join(format!("unpadded-ids-{}-{number}", std::process::id()));
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
         let file = file.map_err(|e| failed(&path, "create", &e))?;
-        // The file is removed while it is open, so that a killed process leaves no file.
+        // The file's name is removed while the file is open, so that a killed process leaves no file behind.
         let named = !(cfg!(unix) && std::fs::remove_file(&path).is_ok());
         let temporary = Temporary { path, named };
         Ok(Self { file: BufWriter::with_capacity(1 << 16, file), temporary, width, len: 0 })
@@ -80,7 +81,7 @@ impl Spilling {
         self.file.write_all(own).map_err(|e| failed(&self.temporary.path, "write", &e))
     }
 
-    /// Ends the writing, and returns a reader of the ids.
+    /// Ends the writing, and returns a reader of the written ids.
     pub(super) fn end(self) -> Result<SpilledIds> {
         let Self { file, temporary, width, len } = self;
         let file = file.into_inner().map_err(|e| failed(&temporary.path, "write", e.error()))?;
@@ -89,7 +90,7 @@ impl Spilling {
 }
 
 impl SpilledIds {
-    /// Appends the ids at these positions of the text to `ids`.
+    /// Reads the ids at the positions `places` of the text, and appends them to `ids`.
     pub(super) fn read(&self, places: Range<usize>, ids: &mut Vec<i64>) -> Result<()> {
         let size = |number: usize| number.saturating_mul(self.width);
         let mut bytes = vec![0; size(places.len())];

@@ -19,30 +19,33 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TagScheme {
-    /// `I` for the words of a chunk, `B` for the first word of a chunk right behind a chunk of the same kind.
+    /// IOB1: `I` for the words of a chunk, but `B` for the first word if the chunk comes right after a chunk of the
+    /// same kind.
     Iob1,
-    /// `B` for the first word of a chunk, `I` for the other words of the chunk.
+    /// IOB2: `B` for the first word of a chunk, `I` for the other words of the chunk.
     Iob2,
-    /// `I` for the words of a chunk, `E` for the last word of a chunk right before a chunk of the same kind.
+    /// IOE1: `I` for the words of a chunk, but `E` for the last word if the chunk comes right before a chunk of the
+    /// same kind.
     Ioe1,
-    /// `E` for the last word of a chunk, `I` for the words before it.
+    /// IOE2: `E` for the last word of a chunk, `I` for the other words of the chunk.
     Ioe2,
-    /// `B`, `I` and `E` for the first, the inner and the last words of a chunk, `S` for a chunk of a single word.
+    /// IOBES: `B`, `I` and `E` for the first, the inner and the last words of a chunk, `S` for a chunk of a single
+    /// word.
     Iobes,
-    /// The tag is the kind of the chunk; adjacent words with equal tags are one chunk.
+    /// The tag of a word is the kind of its chunk; adjacent words with equal tags are one chunk.
     Plain,
 }
 
 /// A chunk of a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Chunk<'a> {
-    /// The word numbers of the chunk in its sentence, from 0 on.
+    /// The range of the chunk's words in the sentence, counted from 0.
     pub words: Range<usize>,
     /// The kind of the chunk, such as `NP`.
     pub kind: &'a str,
 }
 
-/// A parsed tag.
+/// A parsed tag: a letter such as `B`, and the kind of the chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Tag<'a> {
     letter: u8,
@@ -62,10 +65,11 @@ impl TagScheme {
         (Self::Plain, "plain"),
     ];
 
-    /// Parses the name of a scheme, such as `iob2`; `bio`, `bioes`, `bilou`, `bmes` and `bmewo` are names, too.
+    /// Parses the name of a scheme, such as `iob2`; the names `bio`, `bioes`, `bilou`, `bmes` and `bmewo` are accepted,
+    /// too.
     ///
     /// # Errors
-    /// If no scheme has the name.
+    /// If there is no scheme with this name.
     #[track_caller]
     pub fn from_name(name: &str) -> Result<Self> {
         let lower = name.to_lowercase();
@@ -82,12 +86,12 @@ impl TagScheme {
         }
     }
 
-    /// The name of the scheme, such as `IOB2`.
+    /// Returns the name of the scheme, such as `IOB2`.
     pub fn name(self) -> &'static str {
         Self::ALL.into_iter().find(|(scheme, _)| *scheme == self).map_or("", |(_, name)| name)
     }
 
-    /// The letters of the scheme's tags, without `O`.
+    /// Returns the letters that tags of the scheme begin with, without `O`.
     pub(super) fn letters(self) -> &'static [u8] {
         match self {
             Self::Iob1 | Self::Iob2 => b"BI",
@@ -97,7 +101,7 @@ impl TagScheme {
         }
     }
 
-    /// Parses a tag of the scheme.
+    /// Parses a tag of this scheme, in the standard spelling.
     fn tag(self, text: &str) -> Result<Tag<'_>> {
         if text == "O" {
             return Ok(OUTSIDE);
@@ -105,7 +109,7 @@ impl TagScheme {
         if self == Self::Plain {
             return Ok(Tag { letter: b'I', kind: text });
         }
-        // The kind may contain further hyphens.
+        // Only the first hyphen separates the letter from the kind; the kind may contain hyphens.
         match text.split_once('-') {
             Some((letter, kind))
                 if matches!(letter.as_bytes(), [one] if self.letters().contains(one)) && !kind.is_empty() =>
@@ -125,9 +129,9 @@ impl TagScheme {
         }
     }
 
-    /// Finds the first tag that is not of the scheme or may not follow the previous tag: its position, or the number of tags
-    /// if the sentence may not end with the last tag. `None` if the sentence keeps the scheme. The tags are in the standard
-    /// spelling.
+    /// Returns the position of the first tag that breaks the scheme: a tag with a wrong letter, or one that may not
+    /// follow the previous tag. Returns the number of tags if the last tag may not end a sentence, and `None` if the
+    /// whole sentence keeps the scheme. The tags must be in the standard spelling.
     pub(super) fn breach(self, sentence: &[String]) -> Option<usize> {
         let mut before = OUTSIDE;
         for (at, tag) in sentence.iter().enumerate() {
@@ -139,7 +143,7 @@ impl TagScheme {
         (!self.follows(before, OUTSIDE)).then_some(sentence.len())
     }
 
-    /// The tags of a sentence of `words` words with these chunks, in the standard spelling.
+    /// Returns the tags of a sentence of `words` words with the given chunks, in the standard spelling.
     pub(super) fn written(self, chunks: &[Chunk<'_>], words: usize) -> Vec<String> {
         let mut tags = vec!["O".to_owned(); words];
         for (k, chunk) in chunks.iter().enumerate() {
@@ -170,25 +174,25 @@ impl TagScheme {
         tags
     }
 
-    /// The tag of a chunk of a single word, in the standard spelling.
+    /// Returns the tag that a chunk of a single word gets, in the standard spelling.
     pub(crate) fn of_one_word(self, kind: &str) -> String {
         self.written(&[Chunk { words: 0..1, kind }], 1).pop().unwrap_or_default()
     }
 
-    /// The kind of chunk in a tag; `None` for `O`.
+    /// Returns the kind of chunk that a tag names; `None` for the tag `O`.
     ///
     /// # Errors
-    /// If the tag is not of the scheme.
+    /// If `tag` is not a tag of the scheme.
     #[track_caller]
     pub fn kind(self, tag: &str) -> Result<Option<&str>> {
         Ok(Some(self.tag(tag).at_caller()?.kind).filter(|_| tag != "O"))
     }
 
-    /// Decodes the chunks of a sentence, in order. Tags that break the scheme give chunks as well, as in the evaluation of the
-    /// CoNLL shared tasks: any tag but `O` begins a chunk behind `O`, or behind a tag of another kind.
+    /// Decodes the tags of a sentence into its chunks, in order. Tags that break the scheme are decoded, too, by the
+    /// rule of the CoNLL shared tasks: a tag other than `O` begins a chunk if it follows `O` or a tag of another kind.
     ///
     /// # Errors
-    /// If a tag is not of the scheme.
+    /// If one of `tags` is not a tag of the scheme.
     #[track_caller]
     pub fn chunks<'a>(self, tags: &[&'a str]) -> Result<Vec<Chunk<'a>>> {
         let mut found: Vec<Chunk<'a>> = Vec::new();
@@ -206,8 +210,8 @@ impl TagScheme {
         Ok(found)
     }
 
-    /// Decodes only chunks whose tags are exactly the tags that the scheme writes for them: `B-NP I-NP` in IOB2, not `I-NP I-NP`
-    /// behind `O`.
+    /// Decodes only the chunks with exactly the tags that the scheme writes for them: in IOB2, `B-NP I-NP` is a chunk,
+    /// but `I-NP I-NP` after `O` is no chunk.
     ///
     /// ```
     /// use unpadded::data::TagScheme;
@@ -218,7 +222,7 @@ impl TagScheme {
     /// ```
     ///
     /// # Errors
-    /// If a tag is not of the scheme.
+    /// If a tag is not a tag of the scheme.
     #[track_caller]
     pub fn strict_chunks<'a>(self, tags: &[&'a str]) -> Result<Vec<Chunk<'a>>> {
         let mut chunks = self.chunks(tags).at_caller()?;
@@ -230,12 +234,13 @@ impl TagScheme {
         Ok(chunks)
     }
 
-    /// The transition constraints of the scheme: 0 for each pair of tags that may follow each other and minus infinity for other
-    /// pairs, of shape `[tags + 2, tags]`, by the ids of `tags`. Row *i* is for the previous tag *i*; the last two rows are for
-    /// the start and the end of a sentence: the layout of a conditional random field's transitions.
+    /// Returns the transition constraints of the scheme as an array of shape `[tags + 2, tags]`, indexed by the ids of
+    /// `tags`: 0 where the tag of the column may follow the tag of the row, minus infinity elsewhere. Row *i* is for
+    /// the previous tag *i*. The last two rows are for the start and the end of a sentence. The parameter with the
+    /// transitions of a conditional random field has the same layout.
     ///
     /// # Errors
-    /// If a tag is not of the scheme.
+    /// If a token of `tags` is not a tag of the scheme.
     #[track_caller]
     pub fn transitions(self, tags: &Vocabulary) -> Result<ndarray::Array2<f32>> {
         let known: Vec<Tag<'_>> = (0..tags.len() as i64)
@@ -248,7 +253,8 @@ impl TagScheme {
             let may = match from.checked_sub(n) {
                 None => self.follows(known[from], known[to]),
                 Some(0) => self.follows(OUTSIDE, known[to]),
-                // Row n + 1, the end of the sentence: a tag may be last if `O` may follow it.
+                // Row n + 1 is for the end of a sentence: a tag may be the last tag of a sentence if `O` may follow
+                // this tag.
                 Some(_) => self.follows(known[to], OUTSIDE),
             };
             if may { 0.0 } else { f32::NEG_INFINITY }
@@ -260,15 +266,15 @@ impl TagScheme {
         let goes_on = before != OUTSIDE && before.kind == tag.kind;
         match (self, before.letter, tag.letter) {
             (Self::Plain, ..) => true,
-            // `B` occurs only where `I` would be ambiguous: in a chunk right behind a chunk of the same kind.
+            // In IOB1, `B` is used only for a chunk right after a chunk of the same kind, where `I` would be ambiguous.
             (Self::Iob1, _, b'B') => goes_on,
             (Self::Iob1, ..) => true,
             (Self::Iob2, _, b'I') => goes_on,
             (Self::Iob2, ..) => true,
-            // `E` occurs only where a chunk of the same kind follows.
+            // In IOE1, `E` is used only for a chunk right before a chunk of the same kind.
             (Self::Ioe1, b'E', _) => goes_on,
             (Self::Ioe1, ..) => true,
-            // `I` is never the last tag of a chunk.
+            // In IOE2, `I` is never the last tag of a chunk, so the chunk must continue.
             (Self::Ioe2, b'I', _) => goes_on,
             (Self::Ioe2, ..) => true,
             (Self::Iobes, b'B' | b'I', letter) => goes_on && matches!(letter, b'I' | b'E'),
@@ -277,8 +283,8 @@ impl TagScheme {
     }
 }
 
-/// Returns whether a chunk begins with `tag`, which is not `O`, behind the tag `before`: the rule of the CoNLL evaluation,
-/// for all schemes at once.
+/// Returns whether `tag`, which is not `O`, begins a chunk after the tag `before`: the rule of the CoNLL evaluation,
+/// which is the same for all schemes.
 fn begins(before: Tag<'_>, tag: Tag<'_>) -> bool {
     before == OUTSIDE
         || before.kind != tag.kind
@@ -328,7 +334,7 @@ mod tests {
         }
     }
 
-    /// The transitions allow exactly the tag sequences that `written` returns for some chunks.
+    /// The transitions allow exactly the tag sequences that `written` returns for any chunks.
     #[test]
     fn transitions_allow_what_chunks_are_written_as() {
         for (scheme, _) in TagScheme::ALL {
@@ -342,7 +348,7 @@ mod tests {
             let tags = Vocabulary::labels(tags.chain(["O".to_owned()])).unwrap();
             let (n, length) = (tags.len(), 4);
             let may = scheme.transitions(&tags).unwrap();
-            // Every sentence of four tags is allowed if and only if writing its chunks returns it.
+            // A sentence of four tags is allowed exactly if `written` returns the same tags for its chunks.
             for number in 0..n.pow(length) {
                 let ids: Vec<usize> = (0..length).map(|k| number / n.pow(k) % n).collect();
                 let pairs = ids.windows(2).map(|pair| may[[pair[0], pair[1]]]);

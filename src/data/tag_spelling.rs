@@ -1,4 +1,4 @@
-//! Detection of the spelling and the scheme of a data set's tags, over all its sentences.
+//! Detects the scheme and the spelling of the tags of a data set, from all its sentences.
 
 mod spelling;
 
@@ -10,7 +10,7 @@ pub use self::spelling::TagSpelling;
 use super::{TagScheme, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// The scheme of a data set's tags, and their spelling.
+/// The tag scheme of a data set, and the spelling of its tags.
 ///
 /// ```
 /// use unpadded::data::{TagScheme, Vocabulary};
@@ -23,9 +23,9 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tagging {
-    /// The scheme, which decides which tags may follow each other.
+    /// The tag scheme: it decides which tags may follow each other.
     pub scheme: TagScheme,
-    /// The spelling of the tags.
+    /// The spelling of the tags, such as `B_kind`.
     pub spelling: TagSpelling,
     note: Option<String>,
 }
@@ -35,13 +35,13 @@ impl Tagging {
         Self { scheme, spelling, note: None }
     }
 
-    /// The scheme's name and an example tag for each letter in this spelling, such as
+    /// Returns the name of the scheme and an example tag per letter in this spelling, such as
     /// `IOB2 B_kind I_kind E_kind S_kind O`.
     pub(super) fn to_note(&self) -> String {
         format!("{} {}", self.scheme.name(), self.spelling.samples())
     }
 
-    /// Parses a text of [`Self::to_note`]; `None` for other text.
+    /// Parses a text that [`Self::to_note`] returned; `None` for any other text.
     pub(crate) fn of_note(note: &str) -> Option<Self> {
         let (name, samples) = note.split_once(' ')?;
         let (scheme, _) = TagScheme::ALL.into_iter().find(|(_, one)| *one == name)?;
@@ -52,22 +52,22 @@ impl Tagging {
         ))
     }
 
-    /// The reason why the tags are taken as plain, although some look like tags of a scheme; `None` if there is nothing
-    /// to explain.
+    /// Returns the reason why the tags are treated as plain although some look like tags of a scheme; `None` if no tag
+    /// does.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// The name of the scheme, such as `IOB2`, with the spelling unless that is the standard spelling.
+    /// Returns the name of the scheme, such as `IOB2`, followed by the spelling if it is not the standard spelling.
     pub fn name(&self) -> String {
         self.to_string()
     }
 
-    /// The vocabulary of the same tags, with the same ids, in the standard spelling, which metrics and transitions
-    /// need.
+    /// Returns the vocabulary of tags in the standard spelling, with the same ids. Metrics and transitions need the
+    /// standard spelling.
     ///
     /// # Errors
-    /// If a tag does not have this spelling.
+    /// If a tag is not in this spelling.
     #[track_caller]
     pub fn standard(&self, tags: &Vocabulary) -> Result<Vocabulary> {
         if self.scheme == TagScheme::Plain || self.spelling == TagSpelling::STANDARD {
@@ -84,20 +84,20 @@ impl Tagging {
         Vocabulary::new(entries, 0..0, None).map_err(twice).at_caller()
     }
 
-    /// Repairs the tags of a sentence: finds the chunks as conlleval does, and writes their tags by the scheme. `None` if the
-    /// tags keep the scheme already, or do not have this spelling.
+    /// Repairs the tags of a sentence: finds the chunks as the CoNLL script `conlleval` does, and writes their tags by
+    /// the scheme. Returns `None` if the tags keep the scheme already, or if a tag is not in this spelling.
     pub(super) fn repaired(&self, tags: &[String]) -> Option<Vec<String>> {
         let standard = self.sentence(tags)?;
         self.scheme.breach(&standard)?;
         self.written(self, tags)
     }
 
-    /// The scheme and spelling of these sentences, if their tags have to be translated to the scheme of `known`; `None` if the
-    /// tags keep that scheme.
+    /// Returns the tagging of these sentences if their tags must be translated to the scheme of `known`; `None` if the
+    /// tags already keep that scheme.
     ///
     /// # Errors
-    /// If the tags break the scheme of `known`, and either that scheme is set or the tags keep no other scheme. The message has
-    /// the first location and the number of sentences.
+    /// If the tags break the scheme of `known`, and either the user has set that scheme or the tags keep no other
+    /// scheme. The message has the location of the first broken sentence, and the number of broken sentences.
     pub(super) fn translated(
         known: &Self,
         is_set: bool,
@@ -121,8 +121,8 @@ impl Tagging {
         held.whole(sentences, place).map(|_| None)
     }
 
-    /// Translates the tags of a sentence from the scheme and spelling `own` to these; `None` if a tag does not have the
-    /// spelling of `own`.
+    /// Translates the tags of a sentence from the tagging `own` to this tagging; `None` if a tag is not in the spelling
+    /// of `own`.
     pub(super) fn written(&self, own: &Self, tags: &[String]) -> Option<Vec<String>> {
         let standard = own.sentence(tags)?;
         let standard: Vec<&str> = standard.iter().map(String::as_str).collect();
@@ -130,12 +130,13 @@ impl Tagging {
         Some(self.scheme.written(&chunks, tags.len()).iter().map(|tag| self.spelling.spelled(tag)).collect())
     }
 
-    /// The tags of a sentence in the standard spelling; `None` if a tag does not have this spelling.
+    /// Returns the tags of a sentence in the standard spelling; `None` if a tag is not in this spelling.
     fn sentence(&self, tags: &[String]) -> Option<Vec<String>> {
         tags.iter().map(|tag| self.spelling.standard(tag)).collect()
     }
 
-    /// The number of the first word whose tag breaks the scheme, and the reason; `None` if the tags keep the scheme.
+    /// Returns the index of the first word with a tag that breaks the scheme, and the reason; `None` if all tags keep
+    /// the scheme.
     fn breach(&self, tags: &[String]) -> Option<(usize, String)> {
         let position = |is: &dyn Fn(&String) -> bool| {
             let at = tags.iter().position(is)?;
@@ -157,7 +158,7 @@ impl Tagging {
     }
 }
 
-/// Shows the name of the scheme and, if the spelling is not the standard one, examples of tags.
+/// Shows the name of the scheme, and example tags if the spelling is not the standard spelling.
 impl fmt::Display for Tagging {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.scheme.name())?;
@@ -174,43 +175,44 @@ impl fmt::Display for Tagging {
     }
 }
 
-/// Passes the tags of each sentence to a visitor.
+/// A function that passes the tags of each sentence to a visitor.
 pub(super) type Sentences<'a> = &'a AllSentences<'a>;
 type AllSentences<'a> = dyn Fn(&mut dyn FnMut(&[String])) -> Result<()> + 'a;
 
-/// Returns the location of a word in its file, by the number of the sentence and the number of the word in the
+/// A function that returns the location of a word in its file, given the index of the sentence and of the word in the
 /// sentence.
 pub(super) type WordLocation<'a> = &'a dyn Fn(usize, usize) -> Result<String>;
 
-/// The result of detection over the tags of sentences.
+/// The tag scheme and spelling that were detected in sentences, and how many sentences break the scheme.
 pub(super) struct TagSurvey {
     pub(super) tagging: Tagging,
     /// The number of sentences that break the scheme.
     pub(super) broken: usize,
-    /// The number and the tags of the first sentence that breaks the scheme.
+    /// The index and the tags of the first sentence that breaks the scheme; `None` if no sentence does.
     first: Option<(usize, Vec<String>)>,
-    /// The number of sentences.
+    /// The number of all sentences.
     all: usize,
     origin: Origin,
 }
 
-/// The origin of a scheme, for messages.
+/// Where a scheme comes from, for error messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     /// The scheme was detected in the sentences.
     Detected,
-    /// The setting `scheme` names the scheme.
+    /// The user has set the scheme by the setting `scheme`.
     Set,
-    /// The scheme is the scheme of the training data.
+    /// The scheme is taken from the training data.
     Training,
 }
 
 impl TagSurvey {
-    /// Detects the scheme of these sentences: plain tags, unless all tags have one spelling of schemes and some tag marks
-    /// where a chunk begins or continues. Unless the scheme is set, the scheme that the fewest sentences break is chosen.
+    /// Detects the scheme of these sentences: tags are plain unless all or most tags have a spelling of schemes, and a
+    /// tag shows where a chunk begins or continues. Unless `set` has the scheme, the detected scheme is the one that
+    /// the fewest sentences break.
     ///
     /// # Errors
-    /// If the sentences cannot be read.
+    /// If the sentences cannot be read from their files.
     pub(super) fn of(sentences: Sentences<'_>, set: Option<TagScheme>) -> Result<Self> {
         let mut found: HashMap<String, u64> = HashMap::new();
         let mut all = 0;
@@ -238,7 +240,7 @@ impl TagSurvey {
                 }
                 counts.iter().filter(|(tag, _)| spelling.parse(tag).is_some()).map(|(_, count)| count).sum()
             };
-            // Of equally good spellings, the first is chosen.
+            // If several spellings fit equally many tags, the first of them is chosen.
             let best = TagSpelling::of(&tags).into_iter().rev().max_by_key(kept);
             return match scheme {
                 TagScheme::Plain => Ok(plain(None)),
@@ -248,17 +250,20 @@ impl TagSurvey {
         if counts.keys().all(|tag| *tag == standard.outside) {
             return Self::spelled(standard, sentences);
         }
-        // Counts the tags of chunks in a spelling; 0 for nonstandard spellings without a tag that begins or continues a chunk.
+        // Counts the tags of chunks that have a spelling. A nonstandard spelling counts 0 if no tag begins or continues
+        // a chunk.
         let count = |spelling: &TagSpelling| -> u64 {
             let begun = |tag: &&str| matches!(spelling.parse(tag), Some(('B' | 'I', _)));
-            // No tag begins or continues a chunk if each word is a chunk of its own, or in no chunk.
+            // Tags with a separator between letter and kind count even if no letter is `B` or `I`, since all chunks may
+            // have a single word.
             let separated = matches!(spelling.place, LetterPosition::Before(_) | LetterPosition::Behind(_))
                 && spelling.outside == "O"
                 && counts.contains_key("O");
             if *spelling != standard && !separated && !counts.keys().any(begun) {
                 return 0;
             }
-            // Any word may begin with the letter, so evidence is a kind that has tags with several letters.
+            // Any plain tag may begin with the letter of a scheme. So a spelling without a separator counts only if a
+            // kind of chunk has both a tag with `B` and a tag with `I`.
             let goes_on = |tag: &&str| match spelling.parse(tag) {
                 Some(('B', kind)) => counts.contains_key(&*spelling.spelled(&format!("I-{kind}"))),
                 _ => false,
@@ -281,7 +286,7 @@ impl TagSurvey {
             sentences(&mut |tags| {
                 chunked += usize::from(tags.iter().any(|tag| tag != spelling.outside));
             })?;
-            // Tags that are single letters may be names of something else than a scheme's letters.
+            // Tags that are single letters may be plain names, and not the letters of a scheme.
             let letters = found.tagging.scheme.letters();
             let is_other = |tag: &&str| {
                 let letter = spelling.parse(tag).and_then(|(letter, _)| u8::try_from(letter).ok());
@@ -297,8 +302,8 @@ impl TagSurvey {
             }
             return Ok(found);
         }
-        // Some tags are not of a scheme: either a few are wrong, or all tags are plain and a few look like tags of a
-        // scheme.
+        // Not all tags have one spelling: either a few tags of a scheme are wrong, or all tags are plain and a few of
+        // them look like tags of a scheme.
         for spelling in TagSpelling::of(&tags).into_iter().filter(|spelling| !spelling.is_bare()) {
             let of_chunks = counts.iter().filter(|(tag, _)| **tag != spelling.outside);
             let all: u64 = of_chunks.map(|(_, count)| count).sum();
@@ -324,7 +329,7 @@ impl TagSurvey {
         Self::keeping(&SCHEMES, spelling, sentences, Origin::Detected)
     }
 
-    /// Picks the scheme that the fewest sentences break, of these schemes in this spelling.
+    /// Chooses the scheme that the fewest sentences break, among `schemes`, with the tags in this spelling.
     fn keeping(
         schemes: &[TagScheme],
         spelling: TagSpelling,
@@ -350,7 +355,7 @@ impl TagSurvey {
                 one.all += 1;
             }
         })?;
-        // Among schemes that equally many sentences break, a scheme that has all letters of the tags is preferred.
+        // If equally many sentences break two schemes, a scheme that uses all the tags' letters is preferred.
         let others = |of: &Self| {
             let known =
                 |&letter: &char| letter == 'O' || of.tagging.scheme.letters().contains(&(letter as u8));
@@ -360,8 +365,8 @@ impl TagSurvey {
         Ok(best.unwrap_or_else(|| of(&TagScheme::Plain)))
     }
 
-    /// The detected tagging, or an error if a sentence breaks it; `place` returns the location of a word for the
-    /// message.
+    /// Returns the detected tagging, or an error if a sentence breaks it; `place` returns the location of a word for
+    /// the error message.
     pub(super) fn whole(self, sentences: Sentences<'_>, place: WordLocation<'_>) -> Result<Tagging> {
         let Self { tagging, broken, first, all, origin } = self;
         let of = |(at, tags): &(usize, Vec<String>)| tagging.breach(tags).map(|(word, got)| (*at, word, got));
@@ -407,8 +412,8 @@ impl TagSurvey {
     }
 }
 
-/// Returns whether nearly all of these sentences have tags of a scheme, with separators between letters and kinds, and tags of
-/// chunks.
+/// Returns whether at least nine tenths of the sentences keep a scheme with separators between letters and kinds, and
+/// some tag is in a chunk.
 pub(super) fn is_scheme(sentences: &[&[String]]) -> bool {
     let Ok(TagSurvey { tagging, broken, .. }) = TagSurvey::of(&*in_memory(sentences), None) else {
         return false;
@@ -428,8 +433,8 @@ fn in_memory<'a>(sentences: &'a [&'a [String]]) -> Box<AllSentences<'a>> {
 }
 
 impl TagScheme {
-    /// Detects the scheme and the spelling of the tags of these sentences. If several schemes fit, the result is the first of
-    /// these: IOB2, IOBES, IOE2, IOB1, IOE1, plain tags.
+    /// Detects the scheme and the spelling of the tags in these sentences. If the tags fit several schemes, the result
+    /// is the first in the order IOB2, IOBES, IOE2, IOB1, IOE1; tags that fit no scheme are plain.
     ///
     /// ```
     /// use unpadded::data::TagScheme;
@@ -441,8 +446,8 @@ impl TagScheme {
     /// ```
     ///
     /// # Errors
-    /// If the tags are of a scheme, but some sentences break it: the message names the first such sentence, and the count of
-    /// such sentences.
+    /// If most tags are of a scheme but some sentences break it, or most tags are plain but some look like a scheme.
+    /// The message has the first such sentence, and the number of such sentences.
     #[track_caller]
     pub fn of<'a>(sentences: impl IntoIterator<Item = &'a [String]>) -> Result<Tagging> {
         let sentences: Vec<&[String]> = sentences.into_iter().collect();

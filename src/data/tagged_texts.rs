@@ -10,56 +10,56 @@ use super::tag_spelling::TagSurvey;
 use super::{DataSet, Field, Limits, Samples, Tagging, TextFile, Vocabulary, parallel};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// A text as a list of words, each with a tag.
+/// A text as a list of words with one tag per word.
 #[derive(Debug, Clone)]
 pub struct TaggedText {
     /// The words.
     pub words: Vec<String>,
-    /// The tag of each word.
+    /// The tags, one per word.
     pub tags: Vec<String>,
-    /// The label of the whole text, such as an intent, if it has one.
+    /// The label of the whole text, such as an intent; `None` for a text without a label.
     pub label: Option<String>,
-    /// The location of the text in its file, for messages.
+    /// Where the text was read from, for error messages; `None` for a text made in memory.
     place: Option<FileLocation>,
 }
 
-/// Equality ignores where texts were read.
+/// Two texts are equal even if they were read from different places.
 impl PartialEq for TaggedText {
     fn eq(&self, other: &Self) -> bool {
         (&self.words, &self.tags, &self.label) == (&other.words, &other.tags, &other.label)
     }
 }
 
-/// A file, and the location of a text in it.
+/// A file, and where in the file a text is.
 #[derive(Debug, Clone)]
 struct FileLocation {
     file: Arc<str>,
     at: TextLocation,
 }
 
-/// The location of a text in its file.
+/// Where in a file a text is.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum TextLocation {
-    /// The text has a word per line; this is the line of the first word.
+    /// The line of the first word, in a file with one word per line and no other lines between the words.
     LineOfFirst(u64),
-    /// The text is in this line, or begins in this line and has other lines between its words.
+    /// The line in which the text begins; all words of the text are reported at this line.
     Line(u64),
-    /// The number of the record, in files without lines.
+    /// The number of the record, in a file that has no lines.
     Record(u64),
 }
 
 impl TaggedText {
-    /// A text of words, each with a tag, without a label for the text.
+    /// Returns a text of words with one tag per word, and without a label for the whole text.
     pub fn new(words: Vec<String>, tags: Vec<String>) -> Self {
         Self { words, tags, label: None, place: None }
     }
 
-    /// Sets the location that the text was read from.
+    /// Sets where the text was read from.
     pub(super) fn placed(self, file: &Arc<str>, at: TextLocation) -> Self {
         Self { place: Some(FileLocation { file: Arc::clone(file), at }), ..self }
     }
 
-    /// The location of a word.
+    /// Returns the location of the word with index `word` for a message; `None` for a text made in memory.
     pub(crate) fn place_of(&self, word: usize) -> Option<String> {
         self.place.as_ref().map(|FileLocation { file, at }| match at {
             TextLocation::LineOfFirst(line) => format!("{file}:{}", line + word as u64),
@@ -68,19 +68,19 @@ impl TaggedText {
         })
     }
 
-    /// Splits a line into words at spaces and tabs; other white space is part of a word, as in training files.
+    /// Splits a line into words at spaces and tabs, as in training files; other white space is part of a word.
     pub fn words_of(line: &str) -> impl Iterator<Item = &str> {
         records::words(line)
     }
 }
 
-/// A data set of texts whose words have one tag each, in memory.
+/// A data set of texts in memory, in which each word has one tag.
 ///
-/// [`DataSet::open`] reads a file of columns ([`TaggedTexts::of_columns`]); JSON Lines or Parquet with a list of the words and
-/// one of the tags; or a folder of parallel files ([`TaggedTexts::of_parallel`]): `seq.in` with the words of a text per line,
-/// `seq.out` with the tags of these words, and perhaps `label` with the label of each text. A pattern such as `data/*.conll`
-/// reads several files; `some.zip!file` reads a file in a zip. Options give columns by number from 1 on, or by name: in CoNLL-U
-/// both are possible, in JSON and Parquet only names.
+/// [`DataSet::open`] reads a file of columns ([`TaggedTexts::of_columns`]); JSON Lines or Parquet with a list of words
+/// and a list of tags; or a folder of parallel files ([`TaggedTexts::of_parallel`]): in `seq.in`, each line has the
+/// words of a text, in `seq.out` the tags of these words, and in the optional file `label` the label of the text. A
+/// pattern such as `data/*.conll` reads several files; `some.zip!file` reads a file in a zip. The options name columns
+/// by a number from 1 on, or by a name: In CoNLL-U, a column has a number and a name; in JSON and Parquet, only a name.
 ///
 /// ```
 /// use unpadded::data::{Data, Limits, TaggedTexts, TextFile};
@@ -98,19 +98,21 @@ impl TaggedText {
 pub type TaggedTexts = DataSet<TaggedText>;
 
 impl TaggedTexts {
-    /// Reads columns with a word per line, as in the CoNLL shared tasks: the word is in the first column, its tag in the last.
-    /// Blank lines end a text. If most of the first lines have a tab, tabs alone separate columns, else spaces and tabs. Lines of
-    /// `-DOCSTART-`, which begin a document in CoNLL-2003, are skipped.
+    /// Reads columns with one word per line, as in the CoNLL shared tasks: the first column has the word, the last
+    /// column its tag. A blank line ends a text. If most of the first lines have a tab, only tabs separate columns;
+    /// otherwise spaces and tabs do. Lines that begin with `-DOCSTART-` are skipped; in CoNLL-2003, such a line begins
+    /// a document.
     ///
-    /// CoNLL-U is detected by a name that ends with `.conllu`, or by ten columns between tabs with numbers in the first: the
-    /// words are forms, the tags `upos`; comments, ranges of words and empty nodes are skipped. In other files, if the first
-    /// column numbers the words, the second has the words, and the first column with tags of a scheme has the tags. CoNLL-U Plus
-    /// and CoNLL-2012 are detected by `# global.columns` and `#begin document`. A first line of known names, as `Token POS NER`,
-    /// is a header. Tags in brackets, as `(PER*`, become `B-PER` and `I-PER`.
+    /// A file is read as CoNLL-U if its name ends with `.conllu`, or if the lines have ten columns between tabs with
+    /// numbers in the first: the words are the column `form`, the tags the column `upos`; comments, ranges of words and
+    /// empty nodes are skipped. In other files whose first column numbers the words, the second column has the words,
+    /// and the first column with tags of a scheme has the tags. CoNLL-U Plus is detected by the line
+    /// `# global.columns`, CoNLL-2012 by the line `#begin document`. A first line of known column names, such as
+    /// `Token POS NER`, is a header. Tags in brackets, such as `(PER*`, are read as `B-PER` and `I-PER`.
     ///
     /// # Errors
-    /// If the file cannot be read, has no text, has fewer than two columns, or has a line whose number of columns differs
-    /// from most lines.
+    /// If the file cannot be read, has no text or fewer than two columns, or if a line has another number of columns
+    /// than most lines.
     #[track_caller]
     pub fn of_columns(file: &TextFile) -> Result<Self> {
         Columns::of(file, None, None, None, None)
@@ -120,24 +122,25 @@ impl TaggedTexts {
             .at_caller()
     }
 
-    /// Reads parallel files: the words of a text per line, between spaces and tabs; the tags of these words in the same line of
-    /// the second file; and in the third, if there is one, the label of the text. A line that is blank in all files is skipped.
+    /// Reads two or three parallel files: a line of `words` has the words of a text between spaces and tabs, the same
+    /// line of `tags` has the tags, and the same line of `labels`, if given, has the label of the text. A line that is
+    /// blank in all files is skipped.
     ///
     /// # Errors
-    /// If a file cannot be read or has no line; if one file ends before the others; if a line has more or fewer tags than words,
-    /// no label, or only a label: the message has the file and the line.
+    /// If a file cannot be read or has no text; if one file ends before the others; if a text has a different number of
+    /// tags and words, no label, or a label but no words. The message has the file and the line.
     #[track_caller]
     pub fn of_parallel(words: &TextFile, tags: &TextFile, labels: Option<&TextFile>) -> Result<Self> {
         let read = || of_lines(words, tags, labels)?.collect::<Result<Vec<_>>>();
         Ok(Self::new(&words.name(), read().at_caller()?))
     }
 
-    /// Returns whether each text has a label.
+    /// Returns whether every text has a label.
     pub fn labelled(&self) -> bool {
         self.records.iter().all(|text| text.label.is_some())
     }
 
-    /// The vocabulary of the words' forms; `form` returns the form of a word, such as its lower case.
+    /// Returns the vocabulary of the words; `form` returns the form in which a word is counted, such as its lower case.
     ///
     /// # Errors
     /// As [`Vocabulary::of`].
@@ -147,7 +150,7 @@ impl TaggedTexts {
         Vocabulary::of(words, limits).map_err(|e| self.noted(e)).at_caller()
     }
 
-    /// The vocabulary of the characters in the words.
+    /// Returns the vocabulary of the characters in the words.
     ///
     /// # Errors
     /// As [`Vocabulary::of`].
@@ -158,27 +161,29 @@ impl TaggedTexts {
         Vocabulary::of(characters, limits).map_err(|e| self.noted(e)).at_caller()
     }
 
-    /// The tags of all these texts, sorted, with their counts.
+    /// Returns the tags of several data sets, sorted, with their counts.
     ///
     /// # Errors
-    /// If there is no tag.
+    /// If the texts have no tag.
     #[track_caller]
     pub fn tags<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Vocabulary> {
         let texts = all.into_iter().flat_map(|of| &of.records);
         Vocabulary::labels(texts.flat_map(|text| &text.tags))
     }
 
-    /// Detects the scheme and the spelling of the tags of all these texts; `ReadOptions::scheme` sets the scheme.
+    /// Detects the scheme and the spelling of the tags of several data sets; if `ReadOptions::scheme` is set, only the
+    /// spelling is detected.
     ///
     /// # Errors
-    /// If texts break the scheme: the message has the file and the line of the first text, and their number.
+    /// If texts break the scheme. The message has the file and the line of the first such text, and the number of such
+    /// texts.
     #[track_caller]
     pub fn scheme<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Tagging> {
         let all: Vec<&dyn Passes<TaggedText>> = all.into_iter().map(|of| of as _).collect();
         scheme(&all).at_caller()
     }
 
-    /// The labels of all these texts, sorted, with their counts.
+    /// Returns the labels of several data sets, sorted, with their counts.
     ///
     /// # Errors
     /// If no text has a label.
@@ -194,11 +199,11 @@ impl TaggedTexts {
         Vocabulary::labels(labels())
     }
 
-    /// Makes a sample of each text: the ids of the words, of the characters of each word, of the tags, and of the label.
-    /// Characters and label are left out if there is no vocabulary for them.
+    /// Makes a sample of each text: the ids of its words, of the characters of each word, of its tags, and of its
+    /// label. Without a vocabulary of characters or of labels, the sample has no ids of characters or of the label.
     ///
     /// # Errors
-    /// If there is no text, or if a vocabulary lacks a word, a character, a tag or the label.
+    /// If there is no text, or if a vocabulary lacks a word, a character, a tag or a label.
     #[track_caller]
     pub fn samples(
         &self,
@@ -214,10 +219,11 @@ impl TaggedTexts {
     }
 }
 
-/// Detects the scheme and the spelling of the tags of all these texts, unless the scheme is set.
+/// Detects the scheme and the spelling of the tags of several data sets; if the options set the scheme, only the
+/// spelling is detected.
 ///
 /// # Errors
-/// As [`TaggedTexts::scheme`]; an error in a file.
+/// The errors of [`TaggedTexts::scheme`]; also if a file cannot be read.
 pub(crate) fn scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
     let set = all.iter().find_map(|of| of.options().scheme);
     let sentences = |visit: &mut dyn FnMut(&[String])| {
@@ -240,8 +246,8 @@ pub(crate) fn scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
     })
 }
 
-/// The fields of a text's sample: the ids of the words, of the characters of each word, of the tags, and of the label.
-/// Characters and label are left out if there is no vocabulary for them.
+/// Returns the fields of the sample of a text: the ids of its words, of the characters of each word, of its tags, and
+/// of its label. A field without a vocabulary is left out.
 pub(super) fn sample(
     text: &TaggedText,
     name: &str,
@@ -270,8 +276,8 @@ pub(super) fn sample(
     Ok(fields)
 }
 
-/// Reads the words of a text per line, the tags of these words in the same line of the second file, and in the third, if there is
-/// one, the label.
+/// Opens two or three parallel files as texts: a line of `words` has the words of a text, the same line of `tags` the
+/// tags, and the same line of `labels`, if given, the label.
 pub(super) fn of_lines(
     words: &TextFile,
     tags: &TextFile,
@@ -305,7 +311,7 @@ pub(super) fn of_lines(
     })
 }
 
-/// Reads the texts of a file with these columns.
+/// Opens a file of columns as tagged texts; `columns` describes the file.
 pub(super) fn of_these(columns: &Columns, file: &TextFile) -> Result<Stream<TaggedText>> {
     let (name, none) = (Arc::from(file.name()), file.name());
     let of = move |Sentence { line, dense, words, tags }| {
@@ -413,7 +419,7 @@ mod tests {
         let said =
             |all: &[&TaggedTexts]| format!("{:#}", TaggedTexts::scheme(all.iter().copied()).unwrap_err());
         assert!(said(&[&one, &other]).starts_with(expected), "{}", said(&[&one, &other]));
-        // The same holds in a held-out part, and for several files together.
+        // A held-out part of a file and several files together give the same error.
         let (rest, held) = other.clone().hold_out(2, 1);
         assert!(said(&[&one, &rest, &held]).starts_with(expected));
         let all = TaggedTexts::new("all", [one.records, other.records].concat());

@@ -1,4 +1,4 @@
-//! Files of text, and readers of their records.
+//! Text files, and readers of the records in them.
 
 use std::io::Read;
 use std::path::Path;
@@ -19,7 +19,7 @@ use super::records::{
 };
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// A file of text, plain or compressed with gzip or zip; UTF-8 unless [`Self::encoding`] is set.
+/// A text file, plain or compressed with gzip or zip. The encoding is UTF-8 unless [`Self::encoding`] sets another.
 ///
 /// ```
 /// use unpadded::data::TextFile;
@@ -37,12 +37,13 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 pub struct TextFile {
     origin: Origin,
     member: Option<Member>,
-    /// The name of the list that [`Self::member`] chose in a JSON file that is one object.
+    /// The name of the list that [`Self::member`] chose in a JSON file whose value is one object; `None` without a
+    /// choice.
     list: Option<Arc<str>>,
-    /// Whether the file may be an HTML page or an XML document.
+    /// Whether the file may be an HTML page or an XML document; if not, an HTML page or an XML document is an error.
     markup: bool,
     encoding: Encoding,
-    /// Whether the encoding was detected, and is not UTF-8.
+    /// Whether the encoding was detected and is not UTF-8.
     guessed: bool,
     malformed: MalformedLines,
     max_line: usize,
@@ -51,21 +52,22 @@ pub struct TextFile {
 }
 
 impl TextFile {
-    /// Default of [`Self::max_line`]: 16 MiB.
+    /// The default maximum length of a line ([`Self::max_line`]): 16 MiB.
     pub const MAX_LINE: usize = 1 << 24;
-    /// Default of [`Self::max_text`]: 1 GiB.
+    /// The default maximum length of a whole text ([`Self::max_text`]): 1 GiB.
     pub const MAX_TEXT: usize = 1 << 30;
 
-    /// Opens a file; its contents are not read yet. A later read is an error if the file has changed since this call.
+    /// Opens a file without reading the contents. If the file changes after this call, reading it is an error.
     ///
     /// # Errors
-    /// If there is no such file, or the path is a folder, a pipe or a device, which cannot be read repeatedly.
+    /// If the file does not exist, or if the path is a folder, or a pipe or a device, which can be read only once.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Origin::file(path.as_ref()).map(|origin| Self::of(origin, None)).at_caller()
     }
 
-    /// A file embedded in the program, from `include_str!` or `include_bytes!`; `name` is its name in errors.
+    /// Returns a file that is embedded in the program by `include_str!` or `include_bytes!`; error messages call it
+    /// `name`.
     pub fn embedded(name: &str, contents: &'static (impl AsRef<[u8]> + ?Sized)) -> Self {
         Self::of(Origin::Embedded { name: name.into(), bytes: contents.as_ref() }, None)
     }
@@ -85,12 +87,12 @@ impl TextFile {
         }
     }
 
-    /// Chooses a member: a file of a zip, or a list of a JSON file that is one object. `FILE!LIST` chooses a list of a file in
-    /// a zip.
+    /// Chooses a file in a zip, or a list in a JSON file whose value is one object. The name `FILE!LIST` chooses a list
+    /// of a JSON file in a zip.
     ///
     /// # Errors
-    /// If the file is neither a zip nor a JSON object, or is damaged; if a zip has no such file: the message lists some of
-    /// its files. A missing list is an error only when the records are read.
+    /// If the file is neither a zip nor a JSON object, or is damaged; if the zip has no such file (the message lists
+    /// some files of the zip). A JSON list that does not exist is an error only when the records are read.
     #[track_caller]
     pub fn member(mut self, name: &str) -> Result<Self> {
         if self.member.is_some() || self.origin.wrapping().at_caller()? != Wrapping::Zip {
@@ -115,7 +117,7 @@ impl TextFile {
         Ok(self)
     }
 
-    /// Returns whether the file begins with a JSON object.
+    /// Returns whether the file is JSON that begins with an object.
     fn is_object(&self) -> Result<bool> {
         const LOOKED_AT: u64 = 1 << 10;
         let ((name, bytes), mut first) = (self.sample()?, Vec::new());
@@ -125,7 +127,7 @@ impl TextFile {
         Ok(first.trim_ascii_start().starts_with(b"{"))
     }
 
-    /// The chosen list of a JSON file that is one object.
+    /// Returns the name of the list that was chosen in a JSON file whose value is one object; `None` without a choice.
     pub(super) fn list(&self) -> Option<&str> {
         self.list.as_deref()
     }
@@ -139,8 +141,8 @@ impl TextFile {
         Error::of(ErrorKind::Format, format!("member of zip `{}`", self.origin.name()), expected, got)
     }
 
-    /// Opens the file. In a zip, chooses the member if there is only one besides notes, whose names begin with `_`. The flag
-    /// is true for a zip with several members of which none was chosen.
+    /// Opens the file, and chooses the only file in a zip. Files in a zip with names that begin with `_` are notes and
+    /// do not count. The returned flag is true for a zip with several files, of which none was chosen.
     pub(super) fn chosen(mut self) -> Result<(Self, bool)> {
         if self.member.is_some() {
             return Ok((self, false));
@@ -163,35 +165,35 @@ impl TextFile {
         }
     }
 
-    /// The same file, opened anew when it is read.
+    /// Returns a copy that opens the file again when it is read.
     pub(super) fn reopened(&self) -> Self {
         Self { head: Head::default(), ..self.clone() }
     }
 
-    /// Closes the file that detection has opened.
+    /// Closes the file that detection may have left open.
     pub(super) fn close(&mut self) {
         self.head = Head::default();
     }
 
-    /// Sets whether the file may be an HTML page or an XML document, as a text that is a whole file may be.
+    /// Sets whether the file may be an HTML page or an XML document, for texts that are whole files.
     pub(super) fn markup(mut self, may: bool) -> Self {
         self.markup = may;
         self
     }
 
-    /// Sets the encoding.
+    /// Sets the encoding of the file.
     #[must_use]
     pub fn encoding(mut self, encoding: Encoding) -> Self {
         self.encoding = encoding;
         self
     }
 
-    /// Marks the encoding as a guess.
+    /// Marks the encoding as detected, for messages.
     pub(super) fn guessed(self) -> Self {
         Self { guessed: true, ..self }
     }
 
-    /// A note for the user on the encoding; `None` if the encoding was not guessed.
+    /// Returns a note for the user about a detected encoding; `None` if the encoding was not detected.
     pub(super) fn encoding_note(&self) -> Option<String> {
         let why = match self.encoding {
             Encoding::Windows1252 => "since the bytes beyond ASCII are no UTF-8",
@@ -202,34 +204,36 @@ impl TextFile {
             .then(|| format!("encoding {name}, {why}; `encoding` (`data.encoding` in a config) sets another"))
     }
 
-    /// Malformed lines: an error, skipped, or collected (default: [`MalformedLines::Error`]).
+    /// Sets what happens with malformed lines: they are an error, skipped, or collected (default:
+    /// [`MalformedLines::Error`]).
     #[must_use]
     pub fn malformed(mut self, policy: MalformedLines) -> Self {
         self.malformed = policy;
         self
     }
 
-    /// Sets the maximum length of a line, in bytes; a longer line is malformed, and is never held in memory.
+    /// Sets the maximum length of a line in bytes. A longer line is malformed and is never kept in memory.
     #[must_use]
     pub fn max_line(mut self, bytes: usize) -> Self {
         self.max_line = bytes;
         self
     }
 
-    /// Sets the maximum length of the text that [`Self::text`] reads, in bytes.
+    /// Sets the maximum length in bytes of the text that [`Self::text`] reads.
     #[must_use]
     pub fn max_text(mut self, bytes: usize) -> Self {
         self.max_text = bytes;
         self
     }
 
-    /// The name in messages: the path and, behind a `!`, the name in a zip or the name of a list in JSON.
+    /// Returns the name of the file for messages: the path and, after a `!`, the name of a file in a zip or of a list
+    /// in JSON.
     pub fn name(&self) -> String {
         let name = match &self.member {
             Some(member) => format!("{}!{}", self.origin.name(), member.name),
             None => self.origin.name(),
         };
-        // A name is within one line of a message.
+        // A line feed in a file name is escaped, so that the name does not break a message into lines.
         let name = name.replace('\n', "\\n");
         match &self.list {
             Some(list) => format!("{name}!{list}"),
@@ -237,7 +241,8 @@ impl TextFile {
         }
     }
 
-    /// The fingerprint of the file's bytes and of the settings for reading. This call reads the whole file.
+    /// Returns a fingerprint of the file's bytes and of the settings for reading the file. To compute the fingerprint,
+    /// the whole file is read.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -255,22 +260,23 @@ impl TextFile {
         Ok(f.number(self.malformed as u64).number(self.max_line as u64).finish())
     }
 
-    /// The unpacked bytes, and their name in messages. Continues the file that detection has opened.
+    /// Returns the name of the file for messages, and a reader of the unpacked and decoded bytes. If detection has
+    /// opened the file, the reader uses the open file from its start.
     pub(super) fn bytes(&self) -> Result<(Arc<str>, Bytes)> {
         self.checked(self.raw()?)
     }
 
-    /// The unpacked bytes as in [`Self::bytes`], but in the encoding of the file.
+    /// As [`Self::bytes`], but the bytes are not decoded to UTF-8.
     fn raw(&self) -> Result<(Arc<str>, Bytes)> {
         self.head.take().map_or_else(|| self.opened(), Ok)
     }
 
-    /// The first bytes, to detect the kind of file; [`Self::bytes`] returns them again.
+    /// Returns a reader of the first bytes of the file, for detection; [`Self::bytes`] returns these bytes once more.
     pub(super) fn sample(&self) -> Result<(Arc<str>, Bytes)> {
         self.checked(self.raw_sample()?)
     }
 
-    /// The first bytes as in [`Self::sample`], but in the encoding of the file, which is detected from them.
+    /// As [`Self::sample`], but the bytes are not decoded to UTF-8, so that the encoding can be detected.
     pub(super) fn raw_sample(&self) -> Result<(Arc<str>, Bytes)> {
         self.head.sample(|| self.opened())
     }
@@ -281,7 +287,7 @@ impl TextFile {
         Ok((name, bytes))
     }
 
-    /// The first lines, for detection.
+    /// Returns the first lines of the file, for detection.
     pub(super) fn first_lines(&self) -> Result<Lines> {
         let (name, bytes) = self.sample()?;
         Ok(self.lines_in(name, bytes))
@@ -311,18 +317,18 @@ impl TextFile {
         Ok((file.name().into(), bytes))
     }
 
-    /// The share of the file's bytes that the latest reader has read, from 0 to 1; `None` for a file in a zip.
+    /// Returns the share of the file's bytes that the latest reader has read, from 0 to 1; `None` for a file in a zip.
     pub(super) fn share(&self) -> Option<f32> {
         if self.member.is_some() { None } else { self.origin.share() }
     }
 
-    /// The opened file, for random access; `None` if it is compressed.
+    /// Returns the open file for random access; `None` for a compressed file.
     #[cfg(feature = "parquet")]
     pub(super) fn plain(&self) -> Result<Option<std::fs::File>> {
         if self.member.is_some() { Ok(None) } else { self.origin.plain() }
     }
 
-    /// All unpacked bytes of the file; an error if there are more than [`Self::max_text`].
+    /// Returns all unpacked bytes of the file; an error if the file has more bytes than [`Self::max_text`].
     #[cfg(feature = "parquet")]
     pub(super) fn contents(&self) -> Result<Vec<u8>> {
         const PIECE: u64 = 1 << 20;
@@ -343,22 +349,22 @@ impl TextFile {
         Ok(contents)
     }
 
-    /// The lines of these bytes, read with the settings of this file.
+    /// Returns a reader of lines from these bytes, with the settings of this file.
     pub(super) fn lines_in(&self, name: Arc<str>, bytes: Bytes) -> Lines {
         Lines::new(name, bytes, self.encoding, self.max_line).guessed(self.guessed)
     }
 
-    /// Maximum length in bytes of a record that is not a line, such as an element of a JSON list.
+    /// Returns the maximum length in bytes of a record that is not a line, such as an element of a JSON list.
     pub(super) fn longest_record(&self) -> usize {
         self.max_line
     }
 
-    /// The encoding, and whether it is a guess.
+    /// Returns the encoding, and whether it was detected.
     pub(super) fn characters(&self) -> (Encoding, bool) {
         (self.encoding, self.guessed)
     }
 
-    /// The policy of malformed lines.
+    /// Returns the policy for malformed lines.
     pub(super) fn policy(&self) -> MalformedLines {
         self.malformed
     }
@@ -377,7 +383,8 @@ impl TextFile {
         Ok(Records::new(self.lines_of().at_caller()?, Box::new(parser), self.malformed))
     }
 
-    /// The first records, for detection: all records within the bytes that detection reads.
+    /// Returns the records at the start of the file, for detection; the records beyond the bytes that detection reads
+    /// are left out.
     pub(super) fn first_records<R>(&self, parser: impl Parser<R> + 'static) -> Result<Records<R>> {
         Ok(Records::new(self.first_lines()?, Box::new(parser), self.malformed))
     }
@@ -385,7 +392,7 @@ impl TextFile {
     /// Reads lines of `text<TAB>label`; blank lines are skipped.
     ///
     /// # Errors
-    /// If the file cannot be opened; a malformed line is an item of the iterator.
+    /// If the file cannot be opened. A malformed line is an error item of the iterator.
     #[track_caller]
     pub fn labelled(&self) -> Result<Records<LabelledText>> {
         self.records(OneLine(labelled))
@@ -394,24 +401,25 @@ impl TextFile {
     /// Reads lines of `source<TAB>target`; blank lines are skipped.
     ///
     /// # Errors
-    /// If the file cannot be opened; a malformed line is an item of the iterator.
+    /// If the file cannot be opened. A malformed line is an error item of the iterator.
     #[track_caller]
     pub fn pairs(&self) -> Result<Records<Pair>> {
         self.records(OneLine(pair))
     }
 
-    /// Reads lines of `source<TAB>target`, perhaps with a third column, which is skipped, such as the authors in files of
+    /// Reads lines of `source<TAB>target`. A third column is allowed and skipped, such as the authors in files of
     /// Tatoeba. Blank lines are skipped.
     ///
     /// # Errors
-    /// If the file cannot be opened; a malformed line is an item of the iterator.
+    /// If the file cannot be opened. A malformed line is an error item of the iterator.
     #[track_caller]
     pub fn translations(&self) -> Result<Records<Pair>> {
         self.records(OneLine(translation))
     }
 
-    /// Reads sentences with a token per line and its tags in columns, as in the CoNLL shared tasks; blank lines end a sentence.
-    /// A sentence is a list of its columns, all of one length: `sentence[column][token]`.
+    /// Reads sentences with one token per line, and with the tags of the token in further columns, as in the CoNLL
+    /// shared tasks; a blank line ends a sentence. A sentence is a list of columns of equal length:
+    /// `sentence[column][token]`.
     ///
     /// ```
     /// use unpadded::data::{ColumnSpec, TextFile};
@@ -423,19 +431,20 @@ impl TextFile {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be opened; a malformed line is an item of the iterator.
+    /// If the file cannot be opened. A malformed line is an error item of the iterator.
     #[track_caller]
     pub fn columns(&self, spec: ColumnSpec) -> Result<Records<Vec<Vec<String>>>> {
         self.records(Block::new(move |sentence: &mut Vec<Vec<String>>, line: &str| spec.add(sentence, line)))
     }
 
-    /// Reads sparse rows as in LIBSVM and SVMlight: lines of `label index:value index:value …`, perhaps with `qid:n` behind
-    /// the label and a comment behind `#`; blank lines are skipped. In the file, the indices of a row may be in any order;
-    /// in the records, they ascend and count from 0. Values are rounded to `f32`.
+    /// Reads sparse rows as in LIBSVM and SVMlight: lines of `label index:value index:value …`, with an optional
+    /// `qid:n` after the label and an optional comment after `#`. Blank lines are skipped. In the file, the indices of
+    /// a row may be in any order. In the returned rows, the indices ascend and count from 0. The values of a row are
+    /// rounded to `f32`.
     ///
-    /// A line is malformed if its label is no finite number, or consists of several numbers, such as `1,3`; if an index is
-    /// repeated, is no whole number or is below the first; if a value is not finite in `f32`. The message has the pair's
-    /// number in the line, counted from 1 and without `qid`.
+    /// A line is malformed in three cases: the label is no finite number, or is several numbers such as `1,3`; an index
+    /// is repeated, no whole number, or below the first index; a value is not finite in `f32`. The message numbers the
+    /// pairs `index:value` of a line from 1 on; `qid` is not counted.
     ///
     /// ```
     /// use unpadded::data::{FirstIndex, TextFile};
@@ -450,10 +459,10 @@ impl TextFile {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
-    /// In a zip with several files, [`Self::member`] chooses one.
+    /// In a zip with several files, choose a file by [`Self::member`].
     ///
     /// # Errors
-    /// If the file cannot be opened; a malformed line is an item of the iterator.
+    /// If the file cannot be opened. A malformed line is an error item of the iterator.
     #[track_caller]
     pub fn libsvm(&self, first: FirstIndex) -> Result<Records<LabelledRow>> {
         let mut lines = LibsvmLine::new(first);
@@ -463,16 +472,16 @@ impl TextFile {
     /// Reads every line unchanged, including blank lines.
     ///
     /// # Errors
-    /// If the file cannot be opened; a malformed line is an item of the iterator.
+    /// If the file cannot be opened. A malformed line is an error item of the iterator.
     #[track_caller]
     pub fn lines(&self) -> Result<Records<String>> {
         self.records(OneLine(|line: &str| Ok(Some(line.to_owned()))))
     }
 
-    /// Reads documents with a sentence per line; blank lines end a document.
+    /// Reads documents with one sentence per line; a blank line ends a document.
     ///
     /// # Errors
-    /// If the file cannot be opened; a malformed line is an item of the iterator.
+    /// If the file cannot be opened. A malformed line is an error item of the iterator.
     #[track_caller]
     pub fn documents(&self) -> Result<Records<Vec<String>>> {
         self.records(Block::new(|document: &mut Vec<String>, line: &str| {
@@ -481,8 +490,8 @@ impl TextFile {
         }))
     }
 
-    /// Reads the whole text, with `\n` as line ends. A malformed line is always an error, whatever [`Self::malformed`]
-    /// sets.
+    /// Reads the whole text of the file; every line ends with `\n`, whatever line ends the file has. A malformed line
+    /// is always an error, even if [`Self::malformed`] is set to skip.
     ///
     /// # Errors
     /// If the file cannot be read, is empty, has a malformed line, or is longer than [`Self::max_text`].
@@ -491,7 +500,7 @@ impl TextFile {
         self.pieces(Some(self.max_text)).and_then(Iterator::collect).at_caller()
     }
 
-    /// The text in pieces, as [`Lines::pieces`]; an error if there is none.
+    /// Returns the text in pieces, as [`Lines::pieces`]; the first item is an error if the file is empty.
     pub(super) fn pieces(&self, held: Option<usize>) -> Result<Stream<String>> {
         let lines = self.lines_of()?;
         let name = Arc::clone(&lines.name);
@@ -499,7 +508,7 @@ impl TextFile {
         Ok(at_least_one(lines.pieces(held), none))
     }
 
-    /// Maximum length in bytes of a text that is held in memory.
+    /// Returns the maximum length in bytes of a text that is kept in memory.
     pub(super) fn longest_text(&self) -> usize {
         self.max_text
     }

@@ -1,4 +1,4 @@
-//! Tokenizers: from text to tokens.
+//! Tokenizers, which cut texts into tokens.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -15,8 +15,8 @@ use super::{Limits, TextFile, Vocabulary};
 use crate::error::ErrorKind;
 use crate::error::{AtCaller, Error, Result};
 
-/// A tokenizer: cuts text into tokens. A model stores the tokenizer's name, so that later texts are tokenized in the
-/// same way.
+/// A tokenizer, which cuts texts into tokens. A model stores the name of its tokenizer, so that later texts are
+/// tokenized in the same way.
 ///
 /// ```
 /// use unpadded::data::Tokenizer;
@@ -44,7 +44,7 @@ enum Cut {
 }
 
 impl Cut {
-    /// The tokenizers that are defined by a name alone.
+    /// The tokenizers that are determined by a name alone.
     const NAMED: [(&str, Self); 4] = [
         ("whitespace", Self::Whitespace),
         ("words", Self::Words),
@@ -53,33 +53,35 @@ impl Cut {
     ];
 }
 
-/// The start of the name of a tokenizer from a `tokenizer.json`; the text of the file follows.
+/// The prefix of the name of a tokenizer from a `tokenizer.json`; the contents of the file follow the prefix.
 const HUGGING_FACE: &str = "tokenizer.json ";
 
-/// The mark of a piece without space before it, U+FFED; if a text contains this character, the piece has U+25A0 instead.
+/// U+FFED, the first character of a piece that follows another piece without a space. In the text itself, this
+/// character is replaced by U+25A0.
 const JOINED: char = '\u{ffed}';
 
-/// The suffix of a tokenizer's name if the tokenizer lowercases.
+/// The suffix of the name of a tokenizer that makes tokens lower case.
 const LOWERCASE: &str = ", lowercase";
 
 impl Tokenizer {
-    /// A tokenizer that cuts at white space: for text that was tokenised before.
+    /// Returns a tokenizer that cuts at white space, for text that is already tokenized.
     pub const fn whitespace() -> Self {
         Self { cut: Cut::Whitespace, lowercase: false }
     }
 
-    /// A tokenizer of words, by the rules of Unicode; punctuation marks are tokens of their own.
+    /// Returns a tokenizer of words by the Unicode rules for word boundaries; each punctuation mark is a token.
     pub const fn words() -> Self {
         Self { cut: Cut::Words, lowercase: false }
     }
 
-    /// A tokenizer of characters (grapheme clusters), including white space.
+    /// Returns a tokenizer of characters (grapheme clusters); white space is a token, too.
     pub const fn characters() -> Self {
         Self { cut: Cut::Characters, lowercase: false }
     }
 
-    /// A reversible tokenizer of words and marks: consecutive letters and digits are a piece, with an apostrophe right behind
-    /// them; every other mark is a piece. A piece without a space before it begins with U+FFED.
+    /// Returns a reversible tokenizer of words and marks. Letters and digits in a row are one piece, together with an
+    /// apostrophe right after the last letter; every other mark is a piece. A piece that follows another piece without
+    /// a space begins with U+FFED.
     ///
     /// ```
     /// use unpadded::data::Tokenizer;
@@ -92,10 +94,10 @@ impl Tokenizer {
         Self { cut: Cut::Pieces, lowercase: false }
     }
 
-    /// Loads a `tokenizer.json` of Hugging Face (byte-pair encoding, WordPiece, Unigram, words), with its normalizer, its special
-    /// tokens and its decoder; needs the feature `tokenizers`. [`Self::vocabulary`] numbers tokens as the file does. Truncation
-    /// and padding of the file are switched off, since nothing is padded here; tokens such as `[CLS]`, which the file's template
-    /// adds around a text, are left out.
+    /// Loads a `tokenizer.json` of Hugging Face (byte-pair encoding, WordPiece, Unigram or words) with its normalizer,
+    /// special tokens and decoder. This needs the feature `tokenizers`. [`Self::vocabulary`] gives each token the id
+    /// that it has in the file. Truncation and padding are switched off, since this library does not pad. Tokens such
+    /// as `[CLS]`, which the template in the file adds around a text, are left out.
     ///
     /// ```no_run
     /// use unpadded::data::{Limits, Tokenizer};
@@ -108,7 +110,7 @@ impl Tokenizer {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be read or has another format, or without the feature.
+    /// If the file cannot be read, has another format, or the feature `tokenizers` is off.
     #[track_caller]
     pub fn hugging_face(path: impl AsRef<Path>) -> Result<Self> {
         let name = path.as_ref().display().to_string();
@@ -130,14 +132,16 @@ impl Tokenizer {
         Err(Error::of(ErrorKind::Format, what, expected, "one without the feature `tokenizers`"))
     }
 
-    /// Makes each token lower case; a `tokenizer.json` keeps its own normalizer instead.
+    /// Makes all tokens lower case. A tokenizer from a `tokenizer.json` is unchanged: the file's own normalizer
+    /// decides.
     #[must_use]
     pub const fn lowercase(mut self) -> Self {
         self.lowercase = true;
         self
     }
 
-    /// The name, such as `words` or `words, lowercase`; for a `tokenizer.json` it contains the whole text of the file.
+    /// Returns the name, such as `words` or `words, lowercase`; the name of a tokenizer from a `tokenizer.json`
+    /// contains the whole file.
     pub fn name(&self) -> String {
         #[cfg(feature = "tokenizers")]
         if let Cut::HuggingFace(of) = &self.cut {
@@ -147,10 +151,10 @@ impl Tokenizer {
         format!("{name}{}", if self.lowercase { LOWERCASE } else { "" })
     }
 
-    /// Parses the name of a tokenizer.
+    /// Returns the tokenizer with this name, as [`Self::name`] returns it.
     ///
     /// # Errors
-    /// If there is no tokenizer of this name, or if the tokenizer needs the feature `tokenizers` and it is off.
+    /// If no tokenizer has this name, or if the tokenizer needs the feature `tokenizers`, which is off.
     #[track_caller]
     pub fn from_name(name: &str) -> Result<Self> {
         if let Some(json) = name.strip_prefix(HUGGING_FACE) {
@@ -167,7 +171,7 @@ impl Tokenizer {
         }
     }
 
-    /// Tokenizes a text; no token is empty.
+    /// Cuts a text into tokens; no token is empty.
     pub fn tokens<'a>(&self, text: &'a str) -> Box<dyn Iterator<Item = Cow<'a, str>> + 'a> {
         let case: fn(&'a str) -> Cow<'a, str> =
             if self.lowercase { lowercase } else { |token| Cow::Borrowed(token) };
@@ -175,8 +179,8 @@ impl Tokenizer {
             #[cfg(feature = "tokenizers")]
             Cut::HuggingFace(of) => Box::new(of.cut(text).into_iter().map(Cow::Owned)),
             Cut::Whitespace => Box::new(text.split_whitespace().map(case)),
-            // White space is cut first, because Unicode's rules take the narrow space before a French `?` as part of
-            // the word.
+            // The text is cut at white space first: by the Unicode rules alone, the narrow space before a French `?`
+            // would be part of the word.
             Cut::Words => {
                 Box::new(text.split_whitespace().flat_map(UnicodeSegmentation::split_word_bounds).map(case))
             }
@@ -190,9 +194,10 @@ impl Tokenizer {
         }
     }
 
-    /// Builds the vocabulary of these texts: [`Vocabulary::of`] their tokens, within the limits. With a `tokenizer.json`, the
-    /// vocabulary has all tokens of the file, with the file's ids, whatever the limits. Special tokens of the limits that the
-    /// file lacks follow, except [`Vocabulary::UNKNOWN`]: the file has a token for unknown text, or no text is unknown.
+    /// Builds a vocabulary from the tokens of these texts, within the limits, as [`Vocabulary::of`]. With a
+    /// `tokenizer.json`, the vocabulary has all tokens of the file with the ids in the file, whatever the limits are.
+    /// Special tokens in the limits that the file does not have are appended, except [`Vocabulary::UNKNOWN`]: the file
+    /// either has its own token for unknown text, or can encode every text.
     ///
     /// # Errors
     /// As [`Vocabulary::of`].
@@ -213,10 +218,10 @@ impl Tokenizer {
         counted.within(limits).at_caller()
     }
 
-    /// Joins tokens to a text: characters without spaces; other tokens with spaces between, except before marked
-    /// [pieces](Self::pieces); tokens of a `tokenizer.json` by the decoder of the file, without special tokens.
-    /// Characters give back the text that was tokenized; so do pieces and uncut words if single spaces separate the
-    /// words of the text.
+    /// Joins tokens to a text. Characters are joined without spaces, other tokens with spaces, but without a space
+    /// before a marked [piece](Self::pieces). Tokens of a `tokenizer.json` are joined by the decoder in the file,
+    /// without special tokens. Joining characters restores the tokenized text. Joining pieces or uncut words restores a
+    /// text with single spaces between words.
     pub fn join<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> String {
         #[cfg(feature = "tokenizers")]
         if let Cut::HuggingFace(of) = &self.cut {
@@ -238,14 +243,14 @@ impl Tokenizer {
     }
 }
 
-/// Cuts a word into pieces; the flag of a piece is true if another piece is right before it.
+/// Cuts a word into pieces; the flag of a piece is true unless the piece is the first one of the word.
 fn pieces(word: &str) -> impl Iterator<Item = (bool, &str)> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let rest = word.get(at..)?;
         let letter = |c: &&str| c.starts_with(char::is_alphanumeric);
         let letters: usize = rest.graphemes(true).take_while(letter).map(str::len).sum();
-        // An apostrophe behind letters belongs to their piece; any other mark is a separate piece.
+        // An apostrophe right after letters is part of the letters' piece; any other mark is a piece of its own.
         let mark = rest.get(letters..)?.graphemes(true).next();
         let mark = mark.filter(|mark| letters == 0 || matches!(*mark, "'" | "\u{2019}"));
         let piece = rest.get(..letters + mark.map_or(0, str::len)).filter(|piece| !piece.is_empty())?;

@@ -1,4 +1,4 @@
-//! Vocabularies: tokens and their ids.
+//! Vocabularies, which give each token an id.
 
 mod grown;
 pub(crate) mod stored;
@@ -11,7 +11,7 @@ use super::Fingerprint;
 use crate::error::{AtCaller, Error, Result};
 use crate::tensor::Csr;
 
-/// The limits of a vocabulary: minimum count, maximum size, special tokens.
+/// The limits of a vocabulary: minimum count, maximum size, special tokens, and a base vocabulary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     pub(crate) min_count: u64,
@@ -21,7 +21,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// No limits: all tokens, after the special token [`Vocabulary::UNKNOWN`].
+    /// Returns the default limits: all tokens are kept, after the special token [`Vocabulary::UNKNOWN`].
     fn default() -> Self {
         Self {
             min_count: 1,
@@ -33,44 +33,44 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Minimum count: tokens that occur less often are left out (default: 1).
+    /// Sets the minimum count: tokens that occur less often are left out (default: 1).
     #[must_use]
     pub fn min_count(self, min_count: u64) -> Self {
         Self { min_count, ..self }
     }
 
-    /// Maximum size: the number of entries, special ones included (default: no limit).
+    /// Sets the maximum size: the number of entries, including special tokens (default: no limit).
     #[must_use]
     pub fn max_size(self, max_size: usize) -> Self {
         Self { max_size, ..self }
     }
 
-    /// Special entries (default: [`Vocabulary::UNKNOWN`], which represents every token that has no entry). Special entries come
-    /// first, whether they occur or not. They are no text: a token of a text that is spelt like a special token is a separate
-    /// entry.
+    /// Sets the special tokens (default: [`Vocabulary::UNKNOWN`], which represents every token without an entry).
+    /// Special tokens are the first entries, even if no text contains them. A token of a text that is spelt like a
+    /// special token is a separate entry.
     #[must_use]
     pub fn specials(self, specials: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { specials: specials.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// No special tokens: a token that is not in the vocabulary has no id.
+    /// Removes all special tokens from the limits: a token that is not in the vocabulary then has no id.
     #[must_use]
     pub fn without_specials(self) -> Self {
         Self { specials: Vec::new(), ..self }
     }
 
-    /// Base vocabulary, which grows by the new tokens (default: none). The entries of the base keep their ids, whatever the other
-    /// limits are; the counts of the base and of the new texts are added up.
+    /// Sets the base vocabulary, to which the new tokens are added (default: none). Tokens of the base vocabulary keep
+    /// their ids, whatever the other limits are. Their counts in the base and in the new texts are added.
     #[must_use]
     pub fn base(self, base: impl Into<Option<Vocabulary>>) -> Self {
         Self { base: base.into(), ..self }
     }
 }
 
-/// A vocabulary: special tokens and tokens of texts, each with its id, which is its position in the list.
+/// A vocabulary: a list of special tokens and tokens of texts; the id of a token is its position in the list.
 ///
-/// [`Self::special`] looks up special tokens, [`Self::id`] tokens of texts: a text that contains the token `</s>` does not end
-/// there.
+/// [`Self::special`] looks up special tokens, [`Self::id`] tokens of texts. So the token `</s>` in a text is not the
+/// special token that ends a text.
 ///
 /// ```
 /// use unpadded::data::{Limits, Vocabulary};
@@ -89,9 +89,9 @@ pub struct Vocabulary {
     tokens: Vec<Arc<str>>,
     counts: Vec<u64>,
     unknown: Option<i64>,
-    /// The ids of the special tokens, which are not in the index.
+    /// The ids of the special tokens; `index` does not have these tokens.
     specials: Range<usize>,
-    /// The ids of the tokens of texts.
+    /// The id of each token that is not special.
     index: HashMap<Arc<str>, i64>,
 }
 
@@ -104,13 +104,13 @@ impl PartialEq for Vocabulary {
 
 impl Eq for Vocabulary {}
 
-/// The number of occurrences of each token.
+/// Counts of tokens in texts.
 #[derive(Default)]
 pub(crate) struct TokenCounts(HashMap<String, u64>);
 
 impl TokenCounts {
     pub(crate) fn add(&mut self, token: &str) {
-        // `HashMap::entry` would need an owned token even if the map has the token.
+        // `HashMap::entry` would allocate a new string even for a token that is already counted.
         match self.0.get_mut(token) {
             Some(count) => *count += 1,
             None => drop(self.0.insert(token.to_owned(), 1)),
@@ -121,7 +121,7 @@ impl TokenCounts {
         *self.0.entry(token.to_owned()).or_default() += count;
     }
 
-    /// Makes a vocabulary of labels from all tokens, as [`Vocabulary::labels`] does.
+    /// Makes a vocabulary of labels from the counted tokens, as [`Vocabulary::labels`].
     pub(crate) fn labels(self) -> Result<Vocabulary> {
         let counted = self.within(&Limits { specials: Vec::new(), ..Limits::default() })?;
         let mut entries: Vec<_> = counted.tokens.into_iter().zip(counted.counts).collect();
@@ -130,8 +130,8 @@ impl TokenCounts {
             .map_err(|label| Error::new("labels", "each once", format!("`{label}` twice")))
     }
 
-    /// The share of the counted tokens, from 0 to 1, that are in the vocabulary `known`; `None` if no token was
-    /// counted.
+    /// Returns the share of all counted occurrences with a token in the vocabulary `known`, from 0 to 1; `None` if
+    /// nothing was counted.
     pub(crate) fn coverage(&self, known: &Vocabulary) -> Option<f64> {
         let all: u64 = self.0.values().sum();
         let found: u64 =
@@ -139,7 +139,7 @@ impl TokenCounts {
         (all > 0).then(|| found as f64 / all as f64)
     }
 
-    /// Makes a vocabulary of the tokens that the [`Limits`] keep.
+    /// Makes a vocabulary of the counted tokens that the limits keep.
     pub(crate) fn within(self, limits: &Limits) -> Result<Vocabulary> {
         let Self(counts) = self;
         if let Some(base) = &limits.base {
@@ -177,14 +177,16 @@ impl TokenCounts {
 }
 
 impl Vocabulary {
-    /// The special token for every token without an id of its own.
+    /// The name of the special token that represents every token without an entry.
     pub const UNKNOWN: &'static str = "<unk>";
 
-    /// Builds a vocabulary: counts tokens and numbers them, special tokens first, then by descending count, equal counts by
-    /// their text. A token of a text that is spelt like a special token is a separate entry.
+    /// Builds a vocabulary from the tokens of texts: special tokens come first, then the other tokens by descending
+    /// count; tokens with equal counts are sorted by their text. A token of a text that is spelt like a special token
+    /// is a separate entry.
     ///
     /// # Errors
-    /// If a special token is repeated, if there are more than `max_size` special tokens, or if no token is left.
+    /// If a special token is repeated, if there are more than `max_size` special tokens, or if the limits leave no
+    /// token of the texts.
     #[track_caller]
     pub fn of<T: AsRef<str>>(tokens: impl IntoIterator<Item = T>, limits: &Limits) -> Result<Self> {
         let mut counted = TokenCounts::default();
@@ -192,7 +194,8 @@ impl Vocabulary {
         counted.within(limits).at_caller()
     }
 
-    /// Builds a vocabulary of labels: sorted by their text, without special tokens, so that an unknown label is an error.
+    /// Builds a vocabulary of labels, sorted by name and without special tokens, so that looking up an unknown label is
+    /// an error.
     ///
     /// ```
     /// use unpadded::data::Vocabulary;
@@ -204,7 +207,7 @@ impl Vocabulary {
     /// ```
     ///
     /// # Errors
-    /// If there is no label.
+    /// If there are no labels.
     #[track_caller]
     pub fn labels<T: AsRef<str>>(labels: impl IntoIterator<Item = T>) -> Result<Self> {
         let mut counted = TokenCounts::default();
@@ -212,8 +215,8 @@ impl Vocabulary {
         counted.labels().at_caller()
     }
 
-    /// A vocabulary of tokens and their counts, with the ids of the special tokens. The error is a token that is repeated among
-    /// the special tokens, or among the other tokens.
+    /// Returns a vocabulary of these tokens with their counts; `specials` are the ids of the special tokens. The error
+    /// is a token that occurs twice among the special tokens, or twice among the other tokens.
     pub(super) fn new<T: Into<Arc<str>>>(
         entries: impl IntoIterator<Item = (T, u64)>,
         specials: Range<usize>,
@@ -228,26 +231,28 @@ impl Vocabulary {
                 return Err(Arc::clone(token));
             }
         }
-        // Normalized, so that vocabularies without special tokens compare equal.
+        // An empty range is always stored as `0..0`, so that vocabularies without special tokens compare equal.
         let specials = if specials.is_empty() { 0..0 } else { specials };
         Ok(Self { tokens, counts, unknown, specials, index })
     }
 
-    /// The number of entries, at least one.
+    /// Returns the number of entries, including special tokens; a vocabulary has at least one entry.
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(&self) -> usize {
         self.tokens.len()
     }
 
-    /// The id of a text's token; `None` if the token has no entry. [`Self::special`] returns the ids of special tokens.
+    /// Returns the id of a token of a text; `None` if the token has no entry. For the id of a special token, use
+    /// [`Self::special`].
     pub fn id(&self, token: &str) -> Option<i64> {
         self.index.get(token).copied()
     }
 
-    /// The id of a special token; if the limits did not name it, the id of the token of this name, as in a `tokenizer.json`.
+    /// Returns the id of a special token. If the limits did not name this special token, returns the id of the token
+    /// with this name, for example in the vocabulary of a `tokenizer.json`.
     ///
     /// # Errors
-    /// If there is no token of this name; the message lists the special tokens.
+    /// If no token has this name; the message lists the special tokens.
     #[track_caller]
     pub fn special(&self, name: &str) -> Result<i64> {
         if let Some(id) = self.find_special(name) {
@@ -267,10 +272,10 @@ impl Vocabulary {
         self.tokens.get(self.specials.clone()).unwrap_or_default().iter().map(|token| &**token)
     }
 
-    /// The id of a token, or the id of [`Self::UNKNOWN`] if the token has no entry.
+    /// Returns the id of a token of a text, or the id of [`Self::UNKNOWN`] if the token has no entry.
     ///
     /// # Errors
-    /// A token without an id if there is no [`Self::UNKNOWN`]; the message lists some known tokens.
+    /// If the token has no entry, and the vocabulary has no [`Self::UNKNOWN`]; the message lists some known tokens.
     #[track_caller]
     pub fn lookup(&self, token: &str) -> Result<i64> {
         if let Some(id) = self.id(token).or(self.unknown) {
@@ -283,7 +288,7 @@ impl Vocabulary {
         Err(Error::new("token", format!("one of {}{more}", shown.join(", ")), format!("`{token}`")))
     }
 
-    /// The ids of tokens, as [`Self::lookup`].
+    /// Returns the ids of several tokens, each looked up by [`Self::lookup`].
     ///
     /// # Errors
     /// As [`Self::lookup`].
@@ -291,13 +296,14 @@ impl Vocabulary {
     pub fn ids<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> Result<Vec<i64>> {
         let ids = tokens.into_iter().map(|token| self.lookup(token.as_ref())).collect::<Result<Vec<_>>>();
         let mut ids = ids.at_caller()?;
-        // The number of tokens was not known before, so up to half of the vector may be unused; there is such a vector
-        // for each text in memory.
+        // The vector grew while ids were added, so up to half of its memory may be unused; every text in memory has a
+        // vector of ids.
         ids.shrink_to_fit();
         Ok(ids)
     }
 
-    /// Bags of words: the count of each token in each text, an `f32` row per text and a column per token of the vocabulary.
+    /// Returns bags of words: a sparse `f32` matrix with one row per text and one column per token, which has the count
+    /// of the token in the text.
     ///
     /// ```
     /// use unpadded::data::{Limits, Vocabulary};
@@ -310,7 +316,7 @@ impl Vocabulary {
     /// ```
     ///
     /// # Errors
-    /// A token without an id if there is no [`Self::UNKNOWN`], as [`Self::lookup`].
+    /// If a token has no entry, and the vocabulary has no [`Self::UNKNOWN`].
     #[doc(alias = "CountVectorizer")]
     #[track_caller]
     pub fn bags<T: AsRef<str>, I: IntoIterator<Item = T>>(
@@ -324,28 +330,29 @@ impl Vocabulary {
         Csr::from_bags(&bags, self.len())
     }
 
-    /// The token of an id; `None` for an id that does not exist.
+    /// Returns the token with this id; `None` if no token has the id.
     pub fn token(&self, id: i64) -> Option<&str> {
         self.tokens.get(usize::try_from(id).ok()?).map(|token| &**token)
     }
 
-    /// The count of a token; for [`Self::UNKNOWN`], the total count of the tokens that were left out. 0 for an id that does
-    /// not exist.
+    /// Returns the count of the token with this id in the texts; for [`Self::UNKNOWN`], the total count of the tokens
+    /// that were left out; 0 if no token has the id.
     pub fn count(&self, id: i64) -> u64 {
         usize::try_from(id).ok().and_then(|id| self.counts.get(id)).copied().unwrap_or(0)
     }
 
-    /// The id of [`Self::UNKNOWN`], if the vocabulary has this token.
+    /// Returns the id of [`Self::UNKNOWN`]; `None` if the vocabulary does not have this token.
     pub fn unknown(&self) -> Option<i64> {
         self.unknown
     }
 
-    /// The tokens in the order of their ids.
+    /// Iterates over all tokens in the order of their ids, special tokens included.
     pub fn tokens(&self) -> impl ExactSizeIterator<Item = &str> {
         self.tokens.iter().map(|token| &**token)
     }
 
-    /// The fingerprint of the vocabulary: two vocabularies have equal fingerprints only if they assign equal ids.
+    /// Returns the fingerprint of the vocabulary: two vocabularies have equal fingerprints only if every token has the
+    /// same id in both vocabularies.
     pub fn fingerprint(&self) -> u64 {
         let unknown = self.unknown.map_or(u64::MAX, |id| id as u64);
         let f = Fingerprint::default().number(unknown);
@@ -384,7 +391,7 @@ mod tests {
             let rank = |&id: &i64| (std::cmp::Reverse(v.count(id)), v.token(id).unwrap().to_owned());
             prop_assert!(own.is_sorted_by_key(rank));
             prop_assert!(own.iter().all(|&id| v.count(id) >= min_count.max(1)));
-            // Every token has an id, and the counts are the counts of the ids.
+            // Every token of the texts has an id, and the count of an id is the number of tokens with this id.
             let ids = v.ids(&tokens).unwrap();
             for id in 0..v.len() as i64 {
                 prop_assert_eq!(v.count(id), ids.iter().filter(|&&i| i == id).count() as u64);

@@ -1,5 +1,5 @@
-//! A file that is read repeatedly and must not change. Its size and its time of modification are checked whenever it is opened;
-//! the checksum of its bytes is checked whenever it has been read to the end.
+//! A file that is read repeatedly and must not change meanwhile. The size and the modification time are checked when
+//! the file is opened, and the checksum of the bytes whenever a reader reaches the end of the file.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -13,19 +13,19 @@ use crc32fast::Hasher;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A file, with the size and the time of modification that it had at first.
+/// A file, with the size and the modification time that it had when this value was made.
 #[derive(Debug)]
 pub(super) struct WatchedFile {
     pub(super) path: Box<Path>,
     size: u64,
     modified: Option<SystemTime>,
-    /// The checksum of the file's bytes; empty until the file has been read to the end.
+    /// The checksum of the file's bytes; unset until a reader has reached the end of the file.
     sum: OnceLock<u32>,
-    /// The number of bytes that the latest reader has read.
+    /// The number of bytes that the latest reader of the file has read.
     read: AtomicU64,
 }
 
-/// The error of reading a file that has changed, with a description of the change.
+/// The error that a file has changed; the text describes the change.
 #[derive(Debug)]
 pub(super) struct FileChange(String);
 
@@ -38,8 +38,8 @@ impl fmt::Display for FileChange {
 impl std::error::Error for FileChange {}
 
 impl FileChange {
-    /// The error for a read that failed because the file has changed; `None` for any other failure. `what` is the place
-    /// in the message.
+    /// Returns the library's error for a failed read if the read failed because the file has changed; `None` for any
+    /// other failure. `what` names the file in the message.
     pub(super) fn of(what: &str, error: &io::Error) -> Option<Error> {
         let changed = error.get_ref()?.downcast_ref::<Self>()?;
         Some(changed.error(what))
@@ -55,7 +55,8 @@ impl FileChange {
 }
 
 impl WatchedFile {
-    /// Stores the state of an existing file. A pipe is an error, because it can be read only once.
+    /// Stores the size and the modification time of an existing file. A pipe is an error, because a pipe can be read
+    /// only once.
     pub(super) fn new(path: &Path) -> Result<Self> {
         let what = || format!("file `{}`", path.display());
         let about = fs::metadata(path).map_err(|e| Error::io(what(), "read", &e))?;
@@ -77,7 +78,8 @@ impl WatchedFile {
         })
     }
 
-    /// Checks that the file has not changed, by its metadata now; the error describes the difference.
+    /// Checks that the metadata `now` of the file agree with the stored size and time; the error describes the
+    /// difference.
     fn change(&self, now: &Metadata) -> Result<(), FileChange> {
         let changed = |how: String| Err(FileChange(how));
         match () {
@@ -91,17 +93,17 @@ impl WatchedFile {
         }
     }
 
-    /// Opens the file, if it is unchanged.
+    /// Opens the file for reading, after checking that it has not changed.
     ///
     /// # Errors
-    /// If the file was removed, replaced by something that is no file, or written since [`Self::new`].
+    /// If the file was removed, replaced by something that is not a file, or changed since [`Self::new`].
     pub(super) fn open(self: &Arc<Self>) -> Result<Reading> {
         let what = || format!("file `{}`", self.path.display());
         let wrong = |e: io::Error| match e.kind() {
             io::ErrorKind::NotFound => FileChange("none: it was removed".into()).error(&what()),
             _ => Error::io(what(), "read", &e),
         };
-        // The kind of the file is checked before the opening, because opening a pipe waits for a writer.
+        // The type of the file is checked before it is opened, because opening a pipe would wait for a writer.
         let about = fs::metadata(&self.path).map_err(wrong)?;
         self.change(&about).map_err(|e| e.error(&what()))?;
         let file = File::open(&self.path).map_err(wrong)?;
@@ -109,24 +111,25 @@ impl WatchedFile {
         Ok(Reading { file, of: Arc::clone(self), sum: Some(Hasher::new()) })
     }
 
-    /// The share of the file's bytes that the latest reader has read, from 0 to 1.
+    /// Returns the share of the file's bytes that the latest reader has read, from 0 to 1.
     pub(super) fn share(&self) -> f32 {
         let read = self.read.load(Ordering::Relaxed);
         if self.size == 0 { 1.0 } else { (read as f64 / self.size as f64).min(1.0) as f32 }
     }
 
-    /// The opened file, for random access; an error if it has changed.
+    /// Opens the file for random access; an error if the file has changed.
     #[cfg(feature = "parquet")]
     pub(super) fn file(self: &Arc<Self>) -> Result<File> {
         self.open().map(|reading| reading.file)
     }
 }
 
-/// A file that is being read.
+/// A reader of a watched file.
 pub(super) struct Reading {
     file: File,
     of: Arc<WatchedFile>,
-    /// The checksum of the bytes that were read so far; `None` after the end of the file, or after a seek.
+    /// The checksum of the bytes that were read so far; `None` after the end of the file, or after a seek, since a seek
+    /// skips bytes.
     sum: Option<Hasher>,
 }
 

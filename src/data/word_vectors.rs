@@ -1,4 +1,4 @@
-//! Pre-trained word vectors from files, for the tokens of a vocabulary.
+//! Pre-trained word vectors from files, looked up for the tokens of a vocabulary.
 
 mod formats;
 
@@ -11,19 +11,19 @@ use ndarray::Array2;
 use super::{SkippedRecords, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, Result};
 
-/// The row in which a token's vector is stored.
+/// Where the vector of a token is stored: the index of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum VectorPlace {
     No,
-    /// The row of the vector of the token's lower-case form.
+    /// The row has the vector of the token's lower-case form, since the file has no vector of the token itself.
     LowerCase(usize),
-    /// The row of the vector of the token itself.
+    /// The row has the vector of the token itself.
     Itself(usize),
 }
 
-/// Pre-trained vectors of the words of a vocabulary, from a file.
+/// Pre-trained word vectors from a file, for the tokens of a vocabulary.
 ///
-/// The form of the file is detected from its first bytes:
+/// The format of the file is detected from the first bytes:
 ///
 /// | form | a vector |
 /// |---|---|
@@ -31,14 +31,15 @@ enum VectorPlace {
 /// | text, as of word2vec and fastText (`.vec`) | a line of the word and its numbers; line 1: count and width of vectors |
 /// | binary, as of word2vec | the word, a space and little-endian `f32`; line 1 as in the form above |
 ///
-/// A whole model of fastText (`.bin`) is refused; the `.vec` file that comes with the model has the vectors. Any of these forms
-/// may be compressed with gzip or zip. In text, words may contain spaces, since the vector is the last numbers of a line. The
-/// width is declared in the first line or, if the first line is a vector, is the number of numbers behind its first word. A
-/// first line of two whole numbers is always a declaration.
+/// A whole fastText model (`.bin`) is refused; fastText also writes a `.vec` file, which has the vectors. Each of these
+/// formats may be compressed with gzip or zip. In a text format, words may contain spaces, because the vector is the
+/// last numbers of the line. The width of the vectors is declared in the first line. If the first line is already a
+/// vector, the width is the count of numbers after the first word. A first line of two whole numbers is always read as
+/// count and width.
 ///
-/// A token gets the vector of its word, or else the vector of its lower-case form; if a word has several vectors, the first one
-/// counts. The file is streamed: memory holds only the vectors of the vocabulary's tokens. For words that are not in the
-/// vocabulary, the numbers are counted, but not parsed.
+/// A token gets the vector of the same word in the file, otherwise the vector of its lower-case form. If the file has
+/// several vectors of a word, the first one is used. The file is streamed: only the vectors of the vocabulary's tokens
+/// are in memory. In the lines of other words, the numbers are counted but not parsed.
 ///
 /// ```
 /// use unpadded::data::{Limits, TextFile, Vocabulary, WordVectors};
@@ -56,29 +57,30 @@ enum VectorPlace {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// [`Trainer::set_parameter`](crate::train::Trainer::set_parameter) sets the table that [`Self::fill`] has filled as
-/// the parameter of an embedding.
+/// To make the table that [`Self::fill`] has filled the parameter of an embedding, pass the table to
+/// [`Trainer::set_parameter`](crate::train::Trainer::set_parameter).
 #[derive(Debug, Clone)]
 pub struct WordVectors {
     name: String,
     vocabulary: Vocabulary,
     width: usize,
-    /// The found vectors, one after another.
+    /// The vectors that were found, row after row.
     rows: Vec<f32>,
-    /// The position of the vector of each token of the vocabulary.
+    /// For each token of the vocabulary, where its vector is stored.
     found: Vec<VectorPlace>,
     skipped: SkippedRecords,
 }
 
 impl WordVectors {
-    /// Maximum width of vectors. A header may declare any width; the limit bounds the memory that is allocated for a
-    /// declaration.
+    /// Maximum width of the vectors. The first line of a file may declare any width, so this limit bounds the allocated
+    /// memory.
     pub const MAX_WIDTH: usize = 1 << 16;
 
-    /// Reads the vectors of the vocabulary's tokens from a path; [`Self::of`] reads a member of a zip, or another encoding.
+    /// Reads the vectors of the vocabulary's tokens from a path. Use [`Self::of`] for a file in a zip, or for another
+    /// encoding than UTF-8.
     ///
     /// # Errors
-    /// As [`Self::of`], or if there is no such file.
+    /// The errors of [`Self::of`]; also if the file does not exist.
     #[doc(alias = "glove")]
     #[doc(alias = "word2vec")]
     #[track_caller]
@@ -99,31 +101,31 @@ impl WordVectors {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be read or has no vector; if it is cut short, or has more or fewer vectors than its first line
-    /// declares; if a vector has another number of columns than the first, or a token's vector has a cell that is no number, or
-    /// not finite in `f32`. The message has the line or, for a binary file, the number of the vector and its first byte. If
-    /// [`TextFile::malformed`] is set to skip, malformed vectors are skipped instead.
+    /// If the file cannot be read or has no vector; if it has more or fewer vectors than the first line declares; if a
+    /// vector has another width than the first vector, or the vector of a token has a cell that is no number, or not
+    /// finite in `f32`. The message has the line; for a binary file, it has the number of the vector and the position
+    /// of the vector's first byte. If [`TextFile::malformed`] is set to skip, malformed vectors are skipped instead.
     #[track_caller]
     pub fn of(file: &TextFile, vocabulary: &Vocabulary) -> Result<Self> {
         VectorSearch::new(vocabulary).read(file).at_caller()
     }
 
-    /// The width: the number of numbers in a vector.
+    /// Returns the width of the vectors: the count of numbers in each vector.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The number of tokens with a vector.
+    /// Returns the number of tokens for which a vector was found.
     pub fn found(&self) -> usize {
         self.found.iter().filter(|found| **found != VectorPlace::No).count()
     }
 
-    /// The number of tokens with the vector of their lower-case form.
+    /// Returns the number of tokens that use the vector of their lower-case form.
     pub(crate) fn by_lower_case(&self) -> usize {
         self.found.iter().filter(|found| matches!(found, VectorPlace::LowerCase(_))).count()
     }
 
-    /// The vector of the token with this id; `None` if no vector was found.
+    /// Returns the vector of the token with this id; `None` if no vector was found for the token.
     pub fn vector(&self, id: i64) -> Option<&[f32]> {
         match *self.found.get(usize::try_from(id).ok()?)? {
             VectorPlace::No => None,
@@ -133,13 +135,14 @@ impl WordVectors {
         }
     }
 
-    /// The ids of the tokens that have a vector, with their vectors, in the order of the ids.
+    /// Iterates over the ids of the tokens with a vector, in ascending order, each with its vector.
     pub fn vectors(&self) -> impl Iterator<Item = (i64, &[f32])> {
         (0..self.found.len() as i64).filter_map(|id| Some((id, self.vector(id)?)))
     }
 
-    /// The share of the tokens of a text that have a vector, from 0 to 1. A token that is not in the vocabulary counts as a token
-    /// without a vector, even if [`Vocabulary::UNKNOWN`] has a vector. Without tokens the share is 0.
+    /// Returns the share of these tokens that have a vector, from 0 to 1. A token that is not in the vocabulary counts
+    /// as a token without a vector, even if the file has a vector of [`Vocabulary::UNKNOWN`]. If there are no tokens,
+    /// the share is 0.
     pub fn coverage<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> f64 {
         let (mut all, mut covered) = (0u64, 0u64);
         for token in tokens {
@@ -150,10 +153,11 @@ impl WordVectors {
         covered as f64 / all.max(1) as f64
     }
 
-    /// Writes each vector into the row of `table` whose number is the id of the token; other rows are unchanged.
+    /// Writes the vector of each token into the row of `table` with the token's id; the rows of tokens without a vector
+    /// are unchanged.
     ///
     /// # Errors
-    /// If the table does not have exactly one row per token of the vocabulary, or has another width.
+    /// If `table` does not have one row per token of the vocabulary, or if its width is not the width of the vectors.
     #[track_caller]
     pub fn fill(&self, table: &mut Array2<f32>) -> Result<()> {
         if table.dim() != (self.found.len(), self.width) {
@@ -174,7 +178,7 @@ impl WordVectors {
         Ok(())
     }
 
-    /// The malformed vectors that were skipped; none unless [`TextFile::malformed`] is set to skip.
+    /// Returns the malformed vectors that were skipped; there are none unless [`TextFile::malformed`] is set to skip.
     pub fn skipped(&self) -> &SkippedRecords {
         &self.skipped
     }
@@ -189,7 +193,7 @@ impl fmt::Display for WordVectors {
     }
 }
 
-/// Formats a number with thousands separators.
+/// Formats a number with commas between groups of three digits.
 fn thousands(number: usize) -> String {
     let digits = number.to_string();
     let mut shown = String::new();
@@ -202,12 +206,12 @@ fn thousands(number: usize) -> String {
     shown
 }
 
-/// The search for vectors while a file is read.
+/// The search for the vocabulary's vectors while a file is read.
 struct VectorSearch<'v> {
     vocabulary: &'v Vocabulary,
-    /// The tokens that are not lower case, by their lower-case form.
+    /// For each lower-case form, the ids of the tokens that have this form but are not lower case.
     lower: HashMap<String, Vec<usize>>,
-    /// The width of the vectors; 0 until it is known.
+    /// The width of the vectors; 0 until the width is known.
     width: usize,
     rows: Vec<f32>,
     found: Vec<VectorPlace>,
@@ -227,26 +231,26 @@ impl<'v> VectorSearch<'v> {
         Self { vocabulary, lower, width: 0, rows: Vec::new(), found, skipped: SkippedRecords::default() }
     }
 
-    /// The id of a word, which may be a special token: files have vectors of special tokens, too.
+    /// Returns the id of a word of the file; special tokens are found, too, since files may have vectors for them.
     fn token(&self, word: &str) -> Option<usize> {
         let id = self.vocabulary.id(word).or_else(|| self.vocabulary.find_special(word));
         usize::try_from(id?).ok()
     }
 
-    /// The ids of the tokens that have no vector yet and whose lower-case form is this word.
+    /// Returns the ids of the tokens without a vector so far whose lower-case form is this word.
     fn lower(&self, word: &str) -> impl Iterator<Item = usize> {
         let ids = self.lower.get(word).into_iter().flatten().copied();
         ids.filter(|&id| self.found.get(id) == Some(&VectorPlace::No))
     }
 
-    /// Returns whether a token needs the vector of a word.
+    /// Returns whether a token of the vocabulary needs the vector of this word.
     fn wants(&self, word: &str) -> bool {
         let itself = self.token(word).and_then(|id| self.found.get(id));
         itself.is_some_and(|found| !matches!(found, VectorPlace::Itself(_)))
             || self.lower(word).next().is_some()
     }
 
-    /// Stores the vector of a word for the tokens that need it.
+    /// Stores the vector of a word for each token that needs the vector.
     fn keep(&mut self, word: &str, vector: &[f32]) -> Result<()> {
         let waiting: Vec<usize> = self.lower(word).collect();
         for id in waiting {
@@ -260,8 +264,8 @@ impl<'v> VectorSearch<'v> {
                 let row = self.push(vector)?;
                 self.set(id, VectorPlace::Itself(row));
             }
-            // The vector of the token itself comes later in the file than the vector of its lower-case form, and
-            // replaces it.
+            // The vector of the token itself replaces the vector of the token's lower-case form, which came earlier in
+            // the file.
             Some(VectorPlace::LowerCase(row)) => {
                 let place = self.rows.get_mut(row * self.width..).and_then(|rest| rest.get_mut(..self.width));
                 if let Some(place) = place {
@@ -279,7 +283,7 @@ impl<'v> VectorSearch<'v> {
         }
     }
 
-    /// Appends a vector as a new row, and returns the number of the row.
+    /// Appends a vector as a new row, and returns the index of the row.
     fn push(&mut self, vector: &[f32]) -> Result<usize> {
         let row = self.rows.len() / self.width.max(1);
         self.rows.try_reserve(vector.len()).map_err(|_| {
@@ -290,7 +294,7 @@ impl<'v> VectorSearch<'v> {
         Ok(row)
     }
 
-    /// Ends the search; `name` is the name of the file.
+    /// Ends the search, and returns the vectors that were found; `name` is the name of the file.
     fn done(self, name: &str) -> WordVectors {
         let Self { vocabulary, width, mut rows, found, skipped, .. } = self;
         rows.shrink_to_fit();

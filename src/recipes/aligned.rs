@@ -1,4 +1,4 @@
-//! The attention of a translation to its source tokens.
+//! Computes the attention of each token of a translation to the tokens of the source text.
 
 use ndarray::Array2;
 
@@ -16,39 +16,41 @@ use crate::ops;
 use crate::program::Builder;
 use crate::tensor::Variable;
 
-/// Aligner of a translation with its source text, by the attention weights of a checkpoint (Bahdanau, Cho and Bengio, 2015). The
-/// program in the checkpoint does not output attention weights, so the aligner builds another program with the checkpoint's
-/// parameters.
+/// An aligner of translations with their source texts, by the attention weights of a trained translator (Bahdanau, Cho
+/// and Bengio, 2015). The program in a checkpoint does not output attention weights; so the aligner builds another
+/// program, and copies the parameters from the checkpoint.
 pub struct Aligner {
     executor: Executor,
     scope: Scope,
     known: [Vocabulary; 2],
     cuts: [Tokenizer; 2],
     feeds: [VarId; 2],
-    /// The variables of the attention's queries (one row per written token) and of its keys (one row per source token).
+    /// The outputs of the program: the queries of the attention (one row per written token) and the keys (one row per
+    /// source token).
     looked: [VarId; 2],
-    /// The parameter `v` of additive attention, which turns a query and a key into a score.
+    /// The values of the parameter `v` of additive attention, which scores each pair of a query and a key.
     score: Vec<f32>,
 }
 
-/// The attention of each written token to the source tokens.
+/// An alignment: the attention of each written token to all source tokens.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Alignment {
-    /// The source tokens.
+    /// The tokens of the source text.
     pub source: Vec<String>,
-    /// The written tokens.
+    /// The tokens of the translation.
     pub written: Vec<String>,
-    /// For each written token, the weights of all source tokens, which sum to 1. Empty if either text has no token.
+    /// For each written token, the attention weights of all source tokens; the weights of a written token sum to 1. The
+    /// list is empty if the source or the translation has no token.
     pub weights: Vec<Vec<f32>>,
 }
 
 impl Aligner {
-    /// Returns the aligner of a checkpoint of the recipe `translate`, trained with this config.
+    /// Returns an aligner for a checkpoint of the recipe `translate` that was trained with this config.
     ///
     /// # Errors
-    /// If the checkpoint is of another task, has no attention, or lacks a vocabulary, a feed or a parameter of the config's
-    /// model.
+    /// If the checkpoint belongs to another task, has no attention, or lacks a vocabulary, a feed or a parameter of the
+    /// model in the config.
     #[track_caller]
     pub fn new(config: &Config, checkpoint: Checkpoint, threads: usize) -> Result<Self> {
         Self::of(config, checkpoint, threads).at_caller()
@@ -95,7 +97,7 @@ impl Aligner {
     /// Computes the attention of each token of a translation to the tokens of its source.
     ///
     /// # Errors
-    /// If a token is unknown and its vocabulary has no entry for unknown tokens.
+    /// If a token is unknown, and the vocabulary has no entry for unknown tokens.
     #[track_caller]
     pub fn align(&mut self, source: &str, written: &str) -> Result<Alignment> {
         self.aligned(source, written).at_caller()
@@ -110,7 +112,7 @@ impl Aligner {
             return Ok(Alignment { source, written, weights: Vec::new() });
         }
         let [sources, targets] = &self.known;
-        // The decoder predicts each token from the start token and the tokens before.
+        // The decoder predicts each token from the start token and all earlier tokens.
         let before = written.iter().take(written.len() - 1).map(String::as_str);
         let given = targets.ids([ENDS[0]].into_iter().chain(before))?;
         let fed = [Variable::from_sequence(sources.ids(&source)?)?, Variable::from_sequence(given)?];
@@ -122,7 +124,7 @@ impl Aligner {
         Ok(Alignment { source, written, weights })
     }
 
-    /// Returns the attention weights: for each query in turn, the weight of every key.
+    /// Returns the attention weights: for each query, one weight per key.
     fn weights(&self, queries: &[f32], keys: &[f32], written: usize) -> Result<Variable> {
         let rows = |numbers: Vec<f32>| {
             let width = self.score.len();

@@ -4,58 +4,60 @@ use std::fmt;
 
 use crate::data::AnswerCell;
 
-/// A model's answer to a text.
+/// An answer of a model to one text.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// A label for the text.
+    /// A single label for the text.
     Label {
-        /// The likeliest label.
+        /// The most probable label of the text.
         label: String,
-        /// The probability of the likeliest label.
+        /// The probability of the most probable label.
         probability: f32,
         /// The probability of every label, in the order of the vocabulary.
         all: Vec<(String, f32)>,
-        /// The tokens with their attention weights; all weights are 0 if the model has no attention.
+        /// The tokens of the text with their attention weights; every weight is 0 if the model has no attention
+        /// pooling.
         words: Vec<(String, f32)>,
     },
     /// Several labels for the text, or none.
     Labels {
-        /// The labels whose probability reaches their threshold.
+        /// The labels with a probability of at least their threshold.
         labels: Vec<String>,
         /// The probability of every label, in the order of the vocabulary.
         all: Vec<(String, f32)>,
-        /// The separator of labels in a cell.
+        /// The separator that is put between labels in a cell of a file.
         separator: String,
     },
     /// A number for the text.
     Number(f32),
-    /// A tag for each word.
+    /// One tag for each word of a text.
     Tags {
         /// The words.
         words: Vec<String>,
         /// The tag of each word.
         tags: Vec<String>,
-        /// A label for the whole text, with its probability; `None` if the model predicts only tags.
+        /// The label of the whole text with its probability; `None` if the model predicts only tags.
         label: Option<(String, f32)>,
     },
-    /// A translation, or the continuation of a text.
+    /// A translation of the text, or its continuation by a language model.
     Text(String),
-    /// Several translations, the best first, each with its score: log p divided by the length penalty.
+    /// Several translations, the best first. The score of a translation is its log probability divided by the length
+    /// penalty.
     Ranked(Vec<(String, f64)>),
 }
 
 impl Answer {
-    /// The names of the two columns that [`Self::cells`] returns for a label.
+    /// The names of the columns for the two cells that [`Self::cells`] returns for a label.
     pub(super) const LABEL: [&'static str; 2] = ["label", "probability"];
 
-    /// Returns the probability of each label in [`Self::Labels`]; empty for every other kind of answer.
+    /// Returns the probabilities of the labels in [`Self::Labels`]; for every other answer, the list is empty.
     pub fn probabilities(&self) -> Vec<f32> {
         let Answer::Labels { labels, all, .. } = self else { return Vec::new() };
         all.iter().filter(|(label, _)| labels.contains(label)).map(|(_, p)| *p).collect()
     }
 
-    /// Returns the cells that the answer adds to a record of a file: a label with its probability, a number, tags, or a text.
+    /// Returns the cells that the answer adds to a record of a file, for example a label and its probability.
     pub fn cells(&self) -> Vec<AnswerCell> {
         let labelled = |label: &str, p: f32| [AnswerCell::Text(label.to_owned()), AnswerCell::Number(p)];
         match self {
@@ -80,7 +82,7 @@ impl Answer {
     }
 }
 
-/// The answer as a line for people: a label with its probability, `word/tag` for each word, a number, or the text.
+/// Formats the answer as a line for people: labels with probabilities, `word/tag` for each word, a number, or texts.
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

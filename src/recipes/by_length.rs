@@ -1,20 +1,21 @@
-//! Scores by the length of texts.
+//! Scores of texts, grouped by the length of the texts.
 
 use std::collections::BTreeMap;
 
 use crate::metrics::Unit;
 
-/// The mean score of texts by length. Ranges of lengths begin at 0, 1, 2, 3, 4, 6, 8, 12, 16 and so on.
+/// A table of the mean score in each range of text lengths. The ranges begin at the lengths 0, 1, 2, 3, 4, 6, 8, 12, 16
+/// and so on.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ByLength {
-    /// The name of the score: `wrong texts`, `wrong tags`, `chrF`.
+    /// The name of the score, such as `wrong texts`, `wrong tags` or `chrF`.
     pub of: &'static str,
-    /// The name of the length: `length in tokens`.
+    /// What the length counts, such as `length in tokens`.
     pub by: &'static str,
-    /// The unit of the score: a share is shown in percent.
+    /// The unit of the score; a score with [`Unit::Share`] is shown in percent.
     pub unit: Unit,
-    /// By the shortest length of each range: the number of texts, the sum of their scores, and the divisor of the sum for the
-    /// mean.
+    /// For each range, by its shortest length: the number of texts, the sum of their scores, and the number that the
+    /// sum is divided by for the mean.
     sums: BTreeMap<usize, (u64, f64, f64)>,
 }
 
@@ -22,35 +23,36 @@ pub struct ByLength {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LengthRange {
-    /// The shortest length in the range.
+    /// The shortest text length in this range.
     pub from: usize,
-    /// The longest length in the range.
+    /// The longest text length in this range.
     pub to: usize,
     /// The number of texts with a length in the range.
     pub texts: u64,
-    /// The mean score of these texts.
+    /// The mean score of the texts in the range.
     pub value: f64,
 }
 
 impl ByLength {
-    /// Returns an empty table of scores by the length in tokens.
+    /// Returns an empty table for a score named `of`, by the length in tokens.
     pub fn new(of: &'static str, unit: Unit) -> Self {
         Self { of, by: "length in tokens", unit, sums: BTreeMap::new() }
     }
 
-    /// Sets the name of the length.
+    /// Sets the name of the length, for example `length in words`.
     #[must_use]
     pub fn by(self, by: &'static str) -> Self {
         Self { by, ..self }
     }
 
-    /// Adds a text of this length. The text's score is `sum` / `count`, and its weight in the mean is `count`.
+    /// Adds a text of the given length to the table. The score of the text is `sum` / `count`, and the weight of this
+    /// score in the mean is `count`.
     pub fn add(&mut self, length: usize, sum: f64, count: f64) {
         let (texts, of, all) = self.sums.entry(range(length).0).or_default();
         (*texts, *of, *all) = (*texts + 1, *of + sum, *all + count);
     }
 
-    /// Returns the ranges that contain texts, shortest lengths first.
+    /// Returns the ranges that contain texts; the range of the shortest texts is first.
     pub fn ranges(&self) -> Vec<LengthRange> {
         let one = |(&from, &(texts, sum, count)): (&usize, &(u64, f64, f64))| LengthRange {
             from,
@@ -62,8 +64,8 @@ impl ByLength {
     }
 }
 
-/// Returns the first and the last length of the range that contains `length`. Ranges begin at powers of two and halfway between
-/// them.
+/// Returns the shortest and the longest length in the range that contains `length`. From length 4 on, ranges begin at
+/// the powers of two and halfway between two powers.
 fn range(length: usize) -> (usize, usize) {
     if length < 4 {
         return (length, length);

@@ -1,4 +1,4 @@
-//! Comparison of several models on the same texts.
+//! Compares several models on the same texts.
 
 use super::answer::Answer;
 use super::config::Config;
@@ -7,52 +7,52 @@ use super::model::Model;
 use crate::data::Fingerprint;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most texts with different answers that a comparison lists.
+/// Maximum number of differently answered texts that a comparison lists.
 const SHOWN: usize = 10;
 
-/// The comparison of several models on the same texts.
+/// The result of comparing several models on the same texts.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ModelComparison {
     /// The evaluation of each model.
     pub scored: Vec<Evaluation>,
-    /// The difference of each later model from the first model.
+    /// For each model after the first, the difference from the first model.
     pub against_first: Vec<ModelDifference>,
 }
 
-/// The difference of a model from the first model.
+/// The difference between a model and the first model.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ModelDifference {
-    /// The two-sided p value of the difference between the two models' headline figures; `None` if the models have different
+    /// The two-sided p value for the difference of the headline figures; `None` if the two models have different
     /// headline figures, or were scored on different texts.
     pub p_value: Option<f64>,
-    /// The number of texts with different answers.
+    /// The number of texts to which the two models give different answers.
     pub differ: u64,
-    /// The first texts with different answers, at most 10.
+    /// The first texts with different answers of the two models, at most 10.
     pub texts: Vec<Disagreement>,
 }
 
-/// A text with different answers of two models.
+/// A text to which two models give different answers.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Disagreement {
     /// The text.
     pub text: String,
-    /// The right answer.
+    /// The right answer to the text.
     pub truth: String,
-    /// The answers of the first model and of the other model.
+    /// The answer of the first model, then the answer of the other model.
     pub found: [String; 2],
 }
 
-/// The hash of a text with its right answer, and the hash of a model's answer.
+/// The hash of a text together with its right answer, and the hash of the model's answer.
 type AnswerHash = (u64, u64);
 
 fn number(text: &str) -> u64 {
     Fingerprint::default().text(text).finish()
 }
 
-/// Does the work of [`super::compare`].
+/// Compares models, as [`super::compare`] documents.
 pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
     let mut compared = ModelComparison { scored: Vec::new(), against_first: Vec::new() };
     let mut seen: Vec<AnswerHash> = Vec::new();
@@ -109,7 +109,7 @@ pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
     Ok(compared)
 }
 
-/// Returns an answer as text, for the comparison with other models' answers.
+/// Returns the text form of an answer, in which answers of two models are compared.
 fn found(answer: &Answer) -> String {
     match answer {
         Answer::Label { label, .. } => label.clone(),

@@ -1,4 +1,4 @@
-//! The config of a recipe: task, data, tokens, model and training.
+//! The config of a recipe: the settings of the task, the data, the tokens, the model and the training.
 
 use super::sections::{
     Average, DataConfig, DecodingConfig, ModelConfig, RateSchedule, Rule, RunConfig, Sentences, Target, Task,
@@ -10,10 +10,11 @@ use crate::executor::Executor;
 use crate::kernels::edit_distance;
 use crate::train::MOST_PARTS;
 
-/// The most recurrent layers. Each layer adds operators to the program: 64 layers are compiled in seconds, a thousand in minutes.
+/// Maximum number of recurrent layers. Each layer adds operators to the program, so compilation takes seconds with 64
+/// layers and minutes with a thousand.
 const MOST_LAYERS: usize = 64;
 
-/// Config of a recipe: the value of every setting of a task.
+/// The config of a recipe: a value for every setting of a task.
 ///
 /// ```
 /// use unpadded::recipes::{Config, Task, Value};
@@ -27,26 +28,26 @@ const MOST_LAYERS: usize = 64;
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Config {
-    /// The task, the seed and the threads.
+    /// Settings of the run: the task, the seed and the number of threads.
     pub run: RunConfig,
-    /// The data: paths, columns and formats.
+    /// Settings of the data: paths, columns and formats.
     pub data: DataConfig,
-    /// The tokens and the vocabulary.
+    /// Settings of the tokens and the vocabulary.
     pub text: TextConfig,
-    /// The model: layers, widths, dropout and pooling.
+    /// Settings of the model: layers, widths, dropout and pooling.
     pub model: ModelConfig,
-    /// The training: epochs, batch size, optimizer and loss.
+    /// Settings of the training: epochs, batch size, optimizer and loss.
     pub training: TrainingConfig,
-    /// The decoding of translations.
+    /// Settings for the decoding of translations.
     pub decoding: DecodingConfig,
 }
 
 impl Config {
-    /// Sets the setting with this dotted name.
+    /// Sets a setting; `name` is the dotted name, such as `model.hidden`.
     ///
     /// # Errors
-    /// If the task has no such setting (the error names the nearest one), the value has another type, or `data.text` gets no
-    /// column.
+    /// If the task has no such setting (the error names the nearest one), if the value has another type, or if
+    /// `data.text` gets an empty list.
     #[track_caller]
     pub fn set(&mut self, name: &str, value: &Value) -> Result<()> {
         let task = self.run.task;
@@ -80,7 +81,7 @@ impl Config {
         }
     }
 
-    /// Returns the value of the setting with this dotted name; `None` if the setting has no value.
+    /// Returns the value of a setting by its dotted name; `None` if the setting has no value.
     pub fn get(&self, name: &str) -> Option<Value> {
         let (section, key) = name.split_once('.').unwrap_or(("", name));
         match section {
@@ -93,10 +94,10 @@ impl Config {
         }
     }
 
-    /// Checks the values of all settings, alone and together.
+    /// Checks the value of every setting, and that no settings contradict each other.
     ///
     /// # Errors
-    /// Every setting whose value is invalid or contradicts another setting, in one error ([`Error::all`] lists them).
+    /// One error about all settings with an invalid value or a contradiction; [`Error::all`] returns the single errors.
     #[track_caller]
     pub fn check(&self) -> Result<()> {
         let wrong = self.wrong();
@@ -156,7 +157,7 @@ impl Config {
         let is_decay = decay > 0.0 && decay < 1.0;
         need(is_decay, "training.averaging_decay", "a number above 0 and below 1", decay.to_string());
         for (name, got) in [("training.rate", training.rate), ("training.clip", training.clip)] {
-            // Optimizers use the rate and the clipping norm as `f32`.
+            // Optimizers compute with the learning rate and the clipping norm as `f32`.
             let is_rate = got > 0.0 && got <= f64::from(f32::MAX);
             need(is_rate, name, "a number above 0 and at most 3.4e38", format!("{got:e}"));
         }
@@ -198,7 +199,7 @@ impl Config {
         wrong
     }
 
-    /// Adds an error for each combination of settings that contradict each other.
+    /// Adds an error for each setting that contradicts another setting.
     fn contradictions(&self, wrong: &mut Vec<Error>) {
         let Self { run, data, text, model, training, decoding } = self;
         let mut need = |right: bool, name: &str, expected: &str, got: String| {
@@ -302,7 +303,7 @@ impl Config {
         }
     }
 
-    /// Returns the label smoothing of the loss: the value that is set, else the task's default.
+    /// Returns the label smoothing: the value in the config or, without a value, the default of the task.
     pub(super) fn label_smoothing(&self) -> f64 {
         let Self { run, data, training, .. } = self;
         let smooths = match run.task {
@@ -313,12 +314,12 @@ impl Config {
         training.label_smoothing.unwrap_or(if smooths { 0.1 } else { 0.0 })
     }
 
-    /// Returns the config as TOML, without settings that have no value. [`Self::from_toml`] parses it.
+    /// Returns the config as TOML; settings without a value are left out. [`Self::from_toml`] parses the returned TOML.
     pub fn to_toml(&self) -> String {
         self.written(false)
     }
 
-    /// Returns the config as TOML with a comment above each setting; settings without a value are commented out.
+    /// Returns the config as TOML, with a comment above each setting; a setting without a value is commented out.
     pub fn commented(&self) -> String {
         self.written(true)
     }
@@ -344,13 +345,13 @@ impl Config {
     }
 }
 
-/// Returns the known name with the smallest edit distance to `name`; `None` if more than a few letters differ.
+/// Returns the known name that is most similar to `name` by edit distance; `None` if more than a few letters differ.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let letters = |name: &str| name.chars().collect::<Vec<_>>();
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let distance = |of: &&str| {
         let whole = edit_distance(&letters(name), &letters(of));
-        // The right key in a wrong table counts as at most one wrong letter.
+        // A name with the right key in a wrong table, such as `data.hidden`, counts as at most one wrong letter.
         if last(name) == last(of) { whole.min(1) } else { whole }
     };
     known.min_by_key(distance).filter(|near| distance(near) <= 1 + name.chars().count() / 4)

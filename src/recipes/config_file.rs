@@ -1,4 +1,4 @@
-//! Parser of config files in TOML: an error names the line of each mistake.
+//! Parses config files in TOML; each mistake in a file is an error with the line.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,13 +15,15 @@ use super::settings::{SettingKey, Value};
 use super::space::{Space, Values};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// Size limit of a config, in bytes: a config with every setting has a few thousand bytes.
+/// Maximum size of a config file in bytes; a config with every setting has only a few thousand bytes.
 const MOST: u64 = 1 << 20;
-/// Settings in the search space of `classify` that, like all settings of `[text]`, have no effect on rows of features.
+/// Settings in the default search space of `classify` that have no effect on rows of features. The settings of `[text]`
+/// have no effect on rows, either.
 const WORDS: [&str; 3] = ["model.bidirectional", "model.pool", "model.word_dropout"];
 
 impl Config {
-    /// Parses a config: TOML as [`Self::to_toml`] and `unpadded init` write it. Missing settings have the task's defaults.
+    /// Parses a config in TOML, as [`Self::to_toml`] and the command `unpadded init` write it. Settings that the text
+    /// does not have get the defaults of the task.
     ///
     /// ```
     /// use unpadded::recipes::{Config, Task};
@@ -34,16 +36,17 @@ impl Config {
     /// ```
     ///
     /// # Errors
-    /// Each setting that is unknown or invalid, with its line and the expected value ([`Error::all`]).
+    /// One error about all settings that are unknown or invalid, each with its line and the expected value;
+    /// [`Error::all`] returns the single errors.
     #[track_caller]
     pub fn from_toml(text: &str) -> Result<Self> {
         parse("config", text).map(|(config, _)| config).at_caller()
     }
 
-    /// Reads a config file; errors name the file and the line.
+    /// Reads a config file; an error names the file and the line.
     ///
     /// # Errors
-    /// As [`Self::from_toml`]; if the file cannot be read, has more than a megabyte, or is not UTF-8.
+    /// The errors of [`Self::from_toml`]; also if the file cannot be read, has more than 1 MiB, or is not UTF-8.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -52,22 +55,24 @@ impl Config {
 }
 
 impl Space {
-    /// Reads the table `[space]` of a config file: settings, each with a list of values, or with a range
+    /// Reads the table `[space]` of a config file: each setting has a list of values, or a range
     /// `{ from = …, to = …, log = true }`. Returns `None` if the file has no table `[space]`.
     ///
     /// # Errors
-    /// As [`Config::load`]; each setting that a search cannot vary, and each invalid value, with its line.
+    /// The errors of [`Config::load`]; also one error for each setting that a search cannot vary, and for each invalid
+    /// value, with its line.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Option<Self>> {
         load(path.as_ref()).map(|(_, space)| space).at_caller()
     }
 
-    /// Returns the default search space of a config's task: the settings that matter most. The space leaves out settings that the
-    /// config already decides: with pre-trained vectors `model.embedding`; with `training.from` all settings of the text and the
-    /// model except `model.dropout`; for rows of features the settings of words.
+    /// Returns the default search space for the task of a config: the settings that matter most. Settings that the
+    /// config already decides are left out: `model.embedding` if there are pre-trained vectors; with `training.from`,
+    /// all settings of the text and the model except `model.dropout`; for rows of features, the settings that concern
+    /// words.
     ///
     /// # Errors
-    /// If the config is invalid, or its format is unknown.
+    /// If the config is invalid, or names an unknown data format.
     #[track_caller]
     pub fn of(config: &Config) -> Result<Self> {
         let text = format!("{}\n[space]\n{}", config.to_toml(), Self::lines(config.run.task));
@@ -90,11 +95,11 @@ fn load(path: &Path) -> Result<(Config, Option<Space>)> {
     read(path).and_then(|text| parse(&path.display().to_string(), &text))
 }
 
-/// Returns the text of a config file of at most [`MOST`] bytes.
+/// Reads a config file of at most [`MOST`] bytes.
 fn read(path: &Path) -> Result<String> {
     let what = || format!("config `{}`", path.display());
     let mut bytes = Vec::new();
-    // A device file may never end, so the number of bytes is limited.
+    // The number of bytes is limited, since a device file may never end.
     let read = File::open(path).and_then(|file| file.take(MOST + 1).read_to_end(&mut bytes));
     read.map_err(|e| Error::of(ErrorKind::Io, what(), "a file that can be read", e.to_string()))?;
     if bytes.len() as u64 > MOST {
@@ -107,8 +112,8 @@ fn read(path: &Path) -> Result<String> {
     })
 }
 
-/// Parses a config and its search space (`None` without a table `[space]`). One error lists every mistake; `name` names the
-/// config in it.
+/// Parses a config and its search space; the space is `None` if the text has no table `[space]`. One error has all
+/// mistakes; `name` names the config in the error.
 fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
     let line = |at: usize| 1 + text.as_bytes().iter().take(at).filter(|&&byte| byte == b'\n').count();
     let place = |at: usize| format!("{name}:{}", line(at));
@@ -183,10 +188,10 @@ fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
     Error::several(&wrong).map_or(Ok((config, space.map(|(space, _)| space))), Err)
 }
 
-/// The table of the settings that a search varies.
+/// The name of the table with the settings that a search varies.
 const SPACE: &str = "space";
 
-/// Parses a search space: returns the settings with valid values, and an error for each other setting.
+/// Parses a search space: returns the settings with valid values, and one error for each other setting.
 fn space(table: &DeTable<'_>, config: &Config, place: &dyn Fn(usize) -> String) -> (Space, Vec<Error>) {
     let (mut space, mut wrong) = (Space::default(), Vec::new());
     let mut add = |name: &str, at: usize, value: &DeValue<'_>| {
@@ -195,7 +200,7 @@ fn space(table: &DeTable<'_>, config: &Config, place: &dyn Fn(usize) -> String) 
     };
     for (key, value) in table {
         match value.get_ref() {
-            // TOML parses `model.hidden = …` as the key `hidden` of a table `model`.
+            // TOML parses the line `model.hidden = …` as a table `model` with the key `hidden`.
             DeValue::Table(inner) if !inner.contains_key("from") && !key.get_ref().contains('.') => {
                 for (inside, value) in inner {
                     let name = format!("{}.{}", key.get_ref(), inside.get_ref());
@@ -209,7 +214,7 @@ fn space(table: &DeTable<'_>, config: &Config, place: &dyn Fn(usize) -> String) 
     (space, wrong.into_iter().map(|(_, error)| error).collect())
 }
 
-/// Parses the values of a setting that a search varies.
+/// Parses the values of one setting in a search space.
 fn values(name: &str, value: &DeValue<'_>) -> Result<Values> {
     let wrong = |got: &str| {
         let expected =
@@ -238,7 +243,7 @@ fn values(name: &str, value: &DeValue<'_>) -> Result<Values> {
     }
 }
 
-/// Adds a note to the error about an unknown table: the table or the setting that was probably meant.
+/// Adds to the error about an unknown table which table or setting was probably meant.
 fn advised(error: Error, task: Task, name: &str, sections: &[&str]) -> Error {
     let setting = Config::keys(task).find(|key| key.name == name);
     match (setting, nearest(name, sections.iter().copied())) {
@@ -260,7 +265,7 @@ fn scalar(value: &DeValue<'_>) -> Option<Value> {
         DeValue::Integer(number) => integer(number),
         DeValue::Float(number) => number.as_str().replace('_', "").parse().ok().map(Value::Float),
         DeValue::Array(items) => {
-            // A column may be given by its number, and a label may be a number.
+            // Numbers in a list become texts: a column may be named by its number, and a label may be a number.
             let text = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
                 DeValue::String(text) => Some(text.to_string()),
                 DeValue::Integer(number) => integer(number).map(|value| value.to_string()),
@@ -279,7 +284,7 @@ fn integer(number: &DeInteger<'_>) -> Option<Value> {
 }
 
 impl Value {
-    /// Parses a list of texts or numbers as TOML writes it, such as `["title", "body"]`; `None` for other text.
+    /// Parses a list of texts or numbers in TOML, such as `["title", "body"]`; `None` for any other text.
     pub fn list(text: &str) -> Option<Self> {
         scalar(DeValue::parse(text).ok()?.get_ref()).filter(|value| matches!(value, Value::List(_)))
     }

@@ -1,9 +1,9 @@
-//! The texts that come with the library, so that a first training needs no file.
+//! The texts that are part of the library, so that a first training needs no file.
 
 use crate::data::{LabelledTexts, PlainText, TaggedTexts, TextFile};
 use crate::error::Result;
 
-/// Returns the reviews to train on, or the held-out reviews.
+/// Returns the embedded movie reviews: the training part, or the held-out part.
 pub(super) fn reviews(train: bool) -> Result<LabelledTexts> {
     let (name, text) = match train {
         true => ("datasets/reviews/train.tsv", include_str!("../../datasets/reviews/train.tsv")),
@@ -31,14 +31,14 @@ macro_rules! parallel {
     };
 }
 
-/// Returns the requests to train on, or the held-out requests.
+/// Returns the embedded requests with tags: the training part, or the held-out part.
 pub(super) fn requests(train: bool) -> Result<TaggedTexts> {
     let files = if train { parallel!("train") } else { parallel!("dev") };
     let [words, tags, labels] = files.map(|(name, text)| TextFile::embedded(name, text));
     TaggedTexts::of_parallel(&words, &tags, Some(&labels))
 }
 
-/// Returns the prose for language models: early versions of this project's documents.
+/// Returns the embedded prose for language models: early versions of this project's documents.
 pub(super) fn prose() -> Result<PlainText> {
     Ok(PlainText::new("datasets/prose/prose.txt", include_str!("../../datasets/prose/prose.txt")))
 }

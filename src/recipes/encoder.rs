@@ -1,4 +1,5 @@
-//! The encoder of `classify` and `tag`: word vectors, optionally with an encoder of characters, and recurrent layers over them.
+//! The encoder of the tasks `classify` and `tag`: word vectors, an optional encoder of characters, and recurrent
+//! layers.
 
 use super::config::Config;
 use super::net;
@@ -9,25 +10,27 @@ use crate::ops::Pool;
 use crate::program::{Builder, Var};
 use crate::tensor::DType;
 
-/// The width of a character's vector. `SPELLING` is the width of the character LSTM's state in each direction.
+/// The width of the vector of a character. `SPELLING` is the width of the states of the character LSTM, per direction.
 const CHARACTER: usize = 32;
 const SPELLING: usize = 48;
-/// Dropout of the character vectors.
+/// The dropout rate of character vectors.
 const CHARACTER_DROPOUT: f64 = 0.2;
 
-/// Encoder of texts: word vectors, optional character states, and recurrent layers. Every call of `read` uses the same weights.
+/// An encoder of texts: word vectors, optional states of a character encoder, and recurrent layers. The encoder can
+/// read several texts (the two texts of a pair) with the same weights.
 pub(super) struct Encoder<'a> {
     model: &'a ModelConfig,
     words: Instance<Embedding>,
-    /// The recurrent layers of a language model, which read the word vectors; empty without a language model.
+    /// The layers of a pre-trained language model, which read the word vectors; empty without a language model.
     below: Vec<Layers>,
     spelling: Option<Spelling>,
     layers: Layers,
 }
 
 impl<'a> Encoder<'a> {
-    /// Returns an encoder of texts. `words` and `characters` are the sizes of the vocabularies (`None` if the encoder reads no
-    /// characters). `below` is the config of a language model whose states are inputs of the encoder's layers.
+    /// Returns an encoder of texts. `words` and `characters` are the sizes of the vocabularies; `characters` is `None`
+    /// for an encoder that reads no characters. `below` is the config of a pre-trained language model; the states of
+    /// this language model are additional inputs of the recurrent layers.
     pub(super) fn new(
         net: &Builder,
         config: &'a Config,
@@ -45,9 +48,9 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Feeds word ids with `levels` levels and, if the encoder reads characters, character ids with one more level. Returns the
-    /// feed of the words, and one row per word: its vector, the last states of its character LSTMs, and the state of the language
-    /// model.
+    /// Adds the feed of word ids with `levels` LoD levels and, if the encoder reads characters, the feed of character
+    /// ids with one more level. Returns the feed of the words, and one row per word: the word vector, the last states
+    /// of the character LSTMs, and the state of the language model.
     pub(super) fn read(&self, net: &Builder, [words, characters]: [&str; 2], levels: usize) -> (Var, Var) {
         let spelt = self
             .spelling
@@ -61,20 +64,21 @@ impl<'a> Encoder<'a> {
         let mut vectors = vec![net::without_some(known, self.model.word_dropout)];
         vectors.extend(spelt.into_iter().flatten());
         if !self.below.is_empty() {
-            // Peters et al., "Semi-supervised sequence tagging with bidirectional language models", 2017.
+            // The states of a language model are additional features of each word (Peters et al., "Semi-supervised
+            // sequence tagging with bidirectional language models", 2017).
             vectors.push(self.below.iter().fold(known, |h, layer| layer.of(h)));
         }
         let vectors = if let [alone] = vectors[..] { alone } else { net.concat(&vectors) };
         (words, vectors.dropout(net::embedding_dropout(self.model)))
     }
 
-    /// Returns the state of the last recurrent layer after each row.
+    /// Returns the states of the last recurrent layer, one row per row of `vectors`.
     pub(super) fn states(&self, vectors: Var) -> Var {
         self.layers.of(vectors)
     }
 }
 
-/// Character encoder of words: LSTMs over the characters in both directions (Lample et al., 2016).
+/// A character encoder of words: one LSTM reads the characters forwards, another backwards (Lample et al., 2016).
 struct Spelling {
     characters: Instance<Embedding>,
     forth: Instance<Lstm>,
@@ -90,7 +94,7 @@ impl Spelling {
         }
     }
 
-    /// Returns the last state of each direction, one row per word.
+    /// Returns the last states of the forward LSTM and of the backward LSTM, each with one row per word.
     fn of(&self, characters: Var) -> [Var; 2] {
         let vectors = self.characters.of(characters).dropout(CHARACTER_DROPOUT);
         [self.forth.of(vectors).sequence_pool(Pool::Last), self.back.of(vectors).sequence_pool(Pool::First)]
@@ -120,8 +124,8 @@ impl Layers {
         }
     }
 
-    /// Returns the layers of a language model, with the parameter names of the trained language model, so that its parameters can
-    /// be copied.
+    /// Returns the layers of a pre-trained language model. Each parameter has the same name as in the language model,
+    /// so that its value can be copied.
     fn of_lm(net: &Builder, model: &ModelConfig) -> Vec<Self> {
         let layer = |at: usize| {
             let name = &started::layer(at);
@@ -134,7 +138,7 @@ impl Layers {
         (0..model.layers).map(layer).collect()
     }
 
-    /// Returns the states after each row.
+    /// Returns the states of the last layer, one row per row of `x`.
     pub(super) fn of(&self, x: Var) -> Var {
         match self {
             Self::Lstm(layers) => layers.of(x),
@@ -144,10 +148,10 @@ impl Layers {
     }
 }
 
-/// Pooling layer: states become one row per sequence.
+/// A pooling layer, which reduces the states of each sequence to one row.
 pub(super) struct Pooler<'a> {
     model: &'a ModelConfig,
-    /// The hidden layer and the output layer that score each state, for attention pooling.
+    /// For attention pooling: the hidden layer and the output layer that compute the score of each state.
     attention: [Instance<Linear>; 2],
 }
 
@@ -156,12 +160,13 @@ impl<'a> Pooler<'a> {
         Self { model, attention: [64, 1].map(|width| net.layer(Linear::new(width))) }
     }
 
-    /// Returns one row per sequence, and the attention weights of the states; `None` without attention pooling.
+    /// Returns one row per sequence, and the attention weights of the states; the weights are `None` without attention
+    /// pooling.
     pub(super) fn of(&self, net: &Builder, states: Var) -> (Var, Option<Var>) {
         let hidden = self.model.hidden;
         match self.model.pool {
             Pooling::Last if self.model.bidirectional => {
-                // The backward layers have read the whole text at its first token.
+                // The backward layer ends at the first token of the text, so its last state is in the first row.
                 let (forth, back) = (states.slice(0..hidden), states.slice(hidden..2 * hidden));
                 (net.concat(&[forth.sequence_pool(Pool::Last), back.sequence_pool(Pool::First)]), None)
             }
@@ -169,7 +174,7 @@ impl<'a> Pooler<'a> {
             Pooling::Max => (states.sequence_pool(Pool::Max), None),
             Pooling::Mean => (states.sequence_pool(Pool::Mean), None),
             Pooling::Attention => {
-                // Lin et al., "A structured self-attentive sentence embedding", 2017.
+                // Attention pooling follows Lin et al., "A structured self-attentive sentence embedding", 2017.
                 let [hidden, score] = &self.attention;
                 let weights = score.of(hidden.of(states).tanh()).sequence_softmax();
                 ((states * weights).sequence_pool(Pool::Sum), Some(weights))

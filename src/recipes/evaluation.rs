@@ -1,4 +1,4 @@
-//! The scores of a model on texts with their right answers.
+//! The evaluation of a model: scores on texts with known right answers.
 
 use std::collections::BTreeMap;
 
@@ -7,80 +7,83 @@ use super::sample::{Bootstrap, FigureFn};
 use super::translated::TranslatedText;
 use crate::metrics::{Counts, Unit};
 
-/// The most unseen labels that are listed by name; all further unseen labels are counted as one entry.
+/// Maximum number of unseen labels that are listed by name; further unseen labels are counted together as one entry.
 const MOST_UNSEEN: usize = 1_000;
-/// The most locations that are listed per unseen label.
+/// Maximum number of locations that are listed for an unseen label.
 const PLACES: usize = 3;
 
-/// Scores of a model on a file.
+/// The scores of a model on the texts of a file.
 ///
-/// Intervals are percentile bootstrap intervals of 95 %: 1,000 samples of the texts with replacement, from a fixed seed. With
-/// more than 10,000 texts, groups of texts are drawn instead of single texts.
+/// Each interval is a 95 % percentile bootstrap interval from 1,000 samples of the texts, drawn with replacement from a
+/// fixed seed. With more than 10,000 texts, the samples are drawn from 10,000 groups of texts.
 #[derive(Debug, Clone, Default)]
 pub struct Evaluation {
-    /// The name of the headline figure, for example `accuracy`.
+    /// The name of the most important figure, for example `accuracy`.
     pub headline: &'static str,
-    /// The figures, in the order in which they are shown.
+    /// All figures, in the order in which they are shown.
     pub figures: Vec<Figure>,
-    /// The numbers of texts, tokens, characters and so on.
+    /// Named counts, such as the number of texts, tokens or characters.
     pub counts: Vec<(&'static str, u64)>,
-    /// Precision, recall, F1 and support of each label, tag or type of chunk.
+    /// Tables with precision, recall, F1 and support of each label, tag or type of chunk.
     pub tables: Vec<ScoreTable>,
-    /// The confusion counts of labels, and of tags.
+    /// The confusion counts of the labels, and of the tags.
     pub confusions: Vec<Confusion>,
-    /// The errors by the length of texts, such as the share of wrong texts.
+    /// A score by the length of texts, such as the share of wrong texts; `None` if the task has no such score.
     pub lengths: Option<ByLength>,
-    /// Translations beside their references: the first of the file, and the worst of the others. Empty for other tasks.
+    /// Translations with their references: the first texts of the file, and the worst of the other texts. The list is
+    /// empty for other tasks than translation.
     pub examples: Vec<TranslatedText>,
-    /// Labels and tags that training never saw.
+    /// Labels and tags that occur in the scored texts but never in the training.
     pub unseen: Vec<UnseenLabel>,
-    /// The signatures of BLEU and chrF in the format of sacreBLEU: the settings of their computation. Empty for other tasks.
+    /// The settings with which BLEU and chrF were computed, in the signature format of sacreBLEU. The list is empty for
+    /// other tasks than translation.
     pub signatures: Vec<String>,
-    /// Notes on the figures, for people: texts that a figure leaves out, or counts once.
+    /// Notes for people about the figures, for example about texts that a figure leaves out.
     pub notes: Vec<String>,
-    /// How the file was read, for people.
+    /// Lines for people about how the file was read.
     pub said: Vec<String>,
     pub(super) sample: Bootstrap,
-    /// The function that computes the headline figure from summed counts. `columns` is the number of counts.
+    /// The function that computes the headline figure from the summed counts of all texts. `columns` is the number of
+    /// summed counts for the headline figure.
     pub(super) of: Option<FigureFn>,
     pub(super) columns: usize,
 }
 
-/// A named score, with its unit and its interval.
+/// A named score with a unit and an interval.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Figure {
-    /// The name, for example `macro F1`.
+    /// The name of the score, for example `macro F1`.
     pub name: &'static str,
-    /// The value; a share is from 0 to 1.
+    /// The value of the score; a share is a number from 0 to 1.
     pub value: f64,
-    /// The unit: a share is shown in percent.
+    /// The unit of the score; a share is shown in percent.
     pub unit: Unit,
-    /// The 95 % bootstrap interval; `None` if the score was not resampled.
+    /// The 95 % bootstrap interval of the score; `None` if no interval was computed.
     pub interval: Option<[f64; 2]>,
 }
 
-/// Precision, recall and F1 of each of several classes.
+/// A table with precision, recall and F1 of each class.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ScoreTable {
-    /// The kind of the classes: `label`, `tag`, `chunk type`.
+    /// What the classes are: `label`, `tag` or `chunk type`.
     pub of: &'static str,
-    /// One row per class, sorted by name.
+    /// One row per class, sorted by the name of the class.
     pub rows: Vec<ScoreRow>,
 }
 
-/// Counts of a class: correct predictions, all predictions, and true occurrences.
+/// The counts of a class: correct predictions, all predictions, and true occurrences.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ScoreRow {
     /// The class.
     pub name: String,
-    /// The number of correct predictions of the class.
+    /// The number of correct predictions of this class.
     pub right: u64,
-    /// The number of predictions of the class.
+    /// The number of all predictions of this class.
     pub found: u64,
-    /// The number of true occurrences: the support.
+    /// The support: how often this class truly occurs.
     pub support: u64,
 }
 
@@ -89,33 +92,33 @@ impl ScoreRow {
         Counts { hits: self.right as f64, labels: self.support as f64, guesses: self.found as f64 }
     }
 
-    /// Returns right / found; 0 if the class was never predicted.
+    /// Returns the precision, right / found; 0 if the class was never predicted.
     pub fn precision(&self) -> f64 {
         self.counts().precision()
     }
 
-    /// Returns right / support; 0 if the class never occurs.
+    /// Returns the recall, right / support; 0 if the class never occurs.
     pub fn recall(&self) -> f64 {
         self.counts().recall()
     }
 
-    /// Returns 2 · right / (found + support); 0 if the class was never predicted and never occurs.
+    /// Returns F1, 2 · right / (found + support); 0 if the class was never predicted and never occurs.
     pub fn f1(&self) -> f64 {
         self.counts().f1()
     }
 }
 
-/// Confusion counts of pairs of classes.
+/// Confusion counts: how often each true class was predicted as each class.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Confusion {
-    /// The kind of the classes: `label`, `tag`.
+    /// What the classes are: `label` or `tag`.
     pub of: &'static str,
-    /// One cell per pair of classes that occurs.
+    /// One count per pair of a true and a predicted class that occurs.
     pub cells: Vec<ConfusionCount>,
 }
 
-/// The count of one pair of a true class and a predicted class; the two classes may be equal.
+/// How often a class was predicted for texts or words of a true class; the two classes may be equal.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ConfusionCount {
@@ -127,33 +130,33 @@ pub struct ConfusionCount {
     pub count: u64,
 }
 
-/// A label or tag that training never saw; each occurrence is scored as wrong.
+/// A label or tag that occurs in the scored texts but not in the training; each occurrence is scored as wrong.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct UnseenLabel {
-    /// `label` or `tag`.
+    /// What is unseen: `label` or `tag`.
     pub what: &'static str,
-    /// The label or tag.
+    /// The name of the label or tag.
     pub name: String,
-    /// The number of occurrences.
+    /// The number of occurrences in the scored texts.
     pub count: u64,
-    /// The locations of the first occurrences of the label or tag, at most 3.
+    /// The locations of the first occurrences, at most 3.
     pub places: Vec<String>,
 }
 
 impl Evaluation {
-    /// Returns the value of the figure with this name; `None` if there is no such figure.
+    /// Returns the value of a figure by its name; `None` if the evaluation has no such figure.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
     }
 
-    /// Returns the headline figure.
+    /// Returns the headline figure; `None` if the evaluation has no figures.
     pub fn headline(&self) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.name == self.headline)
     }
 
-    /// Returns an evaluation with these figures, computed from a bootstrap sample of `columns` columns; the first figure is the
-    /// headline.
+    /// Returns an evaluation with these figures, each computed from the summed columns of a bootstrap sample; the first
+    /// figure is the headline.
     pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[(&'static str, Unit, FigureFn)]) -> Self {
         let total = sample.total(columns);
         let of: Vec<FigureFn> = figures.iter().map(|(.., of)| *of).collect();
@@ -172,13 +175,13 @@ impl Evaluation {
         }
     }
 
-    /// Adds a figure without an interval.
+    /// Adds a figure that has no interval.
     pub(super) fn with(mut self, name: &'static str, unit: Unit, value: f64) -> Self {
         self.figures.push(Figure { name, value, unit, interval: None });
         self
     }
 
-    /// Adds the mean loss, if there is one, as the first figure.
+    /// Adds the mean loss as the first figure; `None` adds nothing.
     pub(super) fn with_loss(mut self, loss: Option<f64>) -> Self {
         let figure = |value| Figure { name: "loss", value, unit: Unit::Number, interval: None };
         self.figures.splice(0..0, loss.map(figure));
@@ -190,16 +193,17 @@ impl Evaluation {
     }
 }
 
-/// Confusion counts of labels or tags, updated text by text.
+/// Confusion counts of labels or tags, to which one prediction after another is added.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     what: &'static str,
-    /// The names that training saw, by number; then unseen names, in the order of their first occurrence.
+    /// The names of the classes: first the classes that training saw, in the order of their ids, then unseen classes in
+    /// the order of first occurrence.
     names: Vec<String>,
     known: usize,
     unseen: BTreeMap<String, usize>,
     places: Vec<(u64, Vec<String>)>,
-    /// The count of each pair: the number of the true name, and the number of the predicted name.
+    /// For each pair of indices of a true class and a predicted class, how often the pair occurred.
     cells: BTreeMap<(usize, usize), u64>,
 }
 
@@ -209,8 +213,8 @@ impl Tally {
         Self { what, known: names.len(), names, ..Self::default() }
     }
 
-    /// Counts a prediction `found` where `truth` is right; `id` is the number of `truth` if training saw it. Returns the number
-    /// of `truth`.
+    /// Counts a prediction `found` for the true class `truth`; `id` is the id of `truth`, and `None` if training never
+    /// saw this class. Returns the index of `truth` among all classes.
     pub(super) fn add(
         &mut self,
         truth: &str,
@@ -223,12 +227,12 @@ impl Tally {
         truth
     }
 
-    /// Returns the number of names that training saw, plus the number of unseen names.
+    /// Returns the number of all classes: the classes that training saw, and the unseen ones.
     pub(super) fn names(&self) -> usize {
         self.names.len()
     }
 
-    /// Counts an occurrence of a name that training never saw, and returns the number of the name.
+    /// Counts an occurrence of a class that training never saw, and returns the index of the class.
     fn unseen(&mut self, name: &str, place: impl FnOnce() -> String) -> usize {
         const OTHERS: &str = "(others that training never saw)";
         let full = self.unseen.len() >= MOST_UNSEEN && !self.unseen.contains_key(name);
@@ -252,7 +256,7 @@ impl Tally {
         number
     }
 
-    /// Returns the row of each class that occurs or was predicted, by name.
+    /// Returns one row per class that occurs or was predicted, sorted by name.
     pub(super) fn rows(&self) -> Vec<ScoreRow> {
         let row = |name: &String| ScoreRow { name: name.clone(), right: 0, found: 0, support: 0 };
         let mut rows: Vec<ScoreRow> = self.names.iter().map(row).collect();
@@ -290,29 +294,30 @@ impl Tally {
     }
 }
 
-/// Returns the mean of F1 over the classes that occur or were predicted.
+/// Returns the mean F1 over the classes that occur or were predicted.
 pub(super) fn macro_f1(rows: &[ScoreRow]) -> f64 {
     crate::metrics::ratio(rows.iter().map(ScoreRow::f1).sum(), rows.len() as f64)
 }
 
-/// Returns the mean of F1 over the classes, weighted by their support.
+/// Returns the mean F1 over the classes, weighted by the support of each class.
 pub(super) fn weighted_f1(rows: &[ScoreRow]) -> f64 {
     let sum = rows.iter().map(|row| row.f1() * row.support as f64).sum();
     crate::metrics::ratio(sum, rows.iter().map(|row| row.support as f64).sum())
 }
 
-/// A scored text, as a scoring passes it to its function `each`.
+/// A scored text, which a scoring function passes to its callback `each`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outcome<'a> {
     pub(super) text: &'a str,
-    /// The text in the form in which a model reads it. A tagged text has one word per line, since words may contain spaces.
+    /// The text in the form that `Model::predict` accepts. A tagged text is passed to the model with one word per line,
+    /// since a word may contain spaces.
     pub(super) asked: &'a str,
     pub(super) truth: &'a str,
     pub(super) found: &'a str,
 }
 
-/// Passes records to `each` in groups, which a model answers together. A group ends at 256 records, or when the sum of `size`
-/// reaches 2¹⁸.
+/// Passes groups of records to `each`, so that a model can answer the records of a group together. A group ends after
+/// 256 records, or earlier if the sum of the records' sizes reaches 2¹⁸.
 pub(super) fn in_parts<R>(
     records: impl IntoIterator<Item = crate::error::Result<R>>,
     size: impl Fn(&R) -> usize,

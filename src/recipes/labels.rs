@@ -1,4 +1,4 @@
-//! The common code of classifiers of texts and of rows: labels with their probabilities.
+//! Code that classifiers of texts and of rows share: labels with their probabilities, and scores.
 
 use super::answer::Answer;
 use super::by_length::ByLength;
@@ -9,18 +9,18 @@ use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::{Counts, Unit, ratio};
 
-/// The read options for the columns that `data.text` and `data.label` name.
+/// How the settings `data.text` and `data.label` are passed to the read options.
 pub(super) const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, column| o.label(column)];
 /// The name of the vocabulary of labels.
 pub(super) const LABELS: &str = "labels";
-/// The names of the outputs. A model without attention has no output `attention`.
+/// The names of the outputs of a classifier. A model without attention has no output `attention`.
 pub(super) const PROBABILITIES: &str = "probabilities";
 pub(super) const ATTENTION: &str = "attention";
 
-/// Returns, for each label of `first`, the index of the same label in `other`.
+/// For each label of `first`, returns the index of the same label in `other`.
 ///
 /// # Errors
-/// If the label sets differ; `what` names the kind of the labels in the error.
+/// If the two vocabularies do not have the same labels; the error calls the labels `what`.
 pub(super) fn places(what: &str, first: &Vocabulary, other: &Vocabulary) -> Result<Vec<usize>> {
     let different = |here: &Vocabulary, there: &Vocabulary| {
         here.tokens().find(|label| there.id(label).is_none()).map(str::to_owned)
@@ -37,8 +37,8 @@ pub(super) fn places(what: &str, first: &Vocabulary, other: &Vocabulary) -> Resu
     Err(Error::of(ErrorKind::Program, format!("{what} of models to join"), expected, got))
 }
 
-/// Returns the answer with the likeliest label. `row` has the probability of each label; `words` are the tokens with their
-/// attention weights.
+/// Returns the answer with the most probable label. `row` has the probability of each label; `words` has the tokens of
+/// the text with their attention weights.
 pub(super) fn answer(labels: &Vocabulary, row: &[f32], words: Vec<(String, f32)>) -> Answer {
     let all: Vec<(String, f32)> = labels.tokens().map(str::to_owned).zip(row.iter().copied()).collect();
     let likelier = |a: (String, f32), b: (String, f32)| if b.1 > a.1 { b } else { a };
@@ -46,23 +46,25 @@ pub(super) fn answer(labels: &Vocabulary, row: &[f32], words: Vec<(String, f32)>
     Answer::Label { label, probability, all, words }
 }
 
-/// Scores of predicted labels against the true ones.
+/// Scores the predicted label of each text against the true label.
 pub(super) struct Scores<'a> {
     labels: &'a Vocabulary,
     tally: Tally,
     sample: Bootstrap,
-    /// The sum of −ln p of the right labels that training saw, and the number of these labels.
+    /// The sum of −ln p over the texts whose true label was seen in training, and the number of these texts; p is the
+    /// probability of the true label.
     loss: [f64; 2],
-    /// The share of wrong texts by length.
+    /// The share of wrongly labelled texts by the length of the texts.
     lengths: ByLength,
 }
 
-/// The columns of a bootstrap sample: correct texts, all texts; then per label its correct predictions, occurrences and
-/// predictions.
+/// The columns of a bootstrap sample: correct texts, all texts; then three columns per label: correct predictions, true
+/// occurrences, all predictions.
 const RIGHT: usize = 0;
 const ALL: usize = 1;
 const OF_LABELS: usize = 2;
-/// With more labels than this, macro F1 has no interval: the counts of every label would be resampled.
+/// With more than this many labels, macro F1 gets no bootstrap interval, since the counts of every label would have to
+/// be resampled.
 const MOST_LABELS: usize = 20;
 
 impl<'a> Scores<'a> {
@@ -76,7 +78,8 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// Scores a text: `truth` is its right label, `tokens` its length, and `row` the probability of each label.
+    /// Scores a text: `truth` is the true label, `tokens` the length of the text, and `row` has the probability of each
+    /// label.
     pub(super) fn add(
         &mut self,
         (text, truth): (&str, &str),
@@ -109,7 +112,7 @@ impl<'a> Scores<'a> {
         each(Outcome { text, asked: text, truth, found });
     }
 
-    /// Returns the scores of all texts.
+    /// Returns the evaluation over all scored texts.
     pub(super) fn end(self, said: Vec<String>) -> Evaluation {
         let Self { tally, sample, loss, lengths, .. } = self;
         let rows = tally.rows();
@@ -132,14 +135,14 @@ impl<'a> Scores<'a> {
     }
 }
 
-/// Returns the error about a file without a text to score.
+/// Returns the error that a file has no text to score.
 pub(super) fn none(name: &str) -> Error {
     Error::of(ErrorKind::Format, format!("texts of `{name}`"), "at least one", "none")
 }
 
 type Figures<'a> = &'a [(&'static str, Unit, FigureFn)];
 
-/// Returns macro F1 from the label columns of a sample, over the labels that occur or were predicted.
+/// Returns macro F1 over the labels that occur or were predicted, from the summed columns of a bootstrap sample.
 fn macro_of_sums(sums: &[f64]) -> f64 {
     let (mut sum, mut classes) = (0.0, 0.0);
     for counts in sums.get(OF_LABELS..).unwrap_or_default().chunks(3) {

@@ -1,5 +1,6 @@
-//! Language model: recurrent layers read a text token by token and predict the next token. Their states are carried from window
-//! to window of the text; gradients stay within a window (truncated back-propagation through time).
+//! Language model: recurrent layers read a text token by token and predict the next token. The states at the end of a
+//! window of the text are the first states of the next window; gradients stay within a window (truncated
+//! back-propagation through time).
 
 use std::borrow::Cow;
 use std::f64::consts::LN_2;
@@ -30,28 +31,29 @@ use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
 const FEEDS: [&str; 2] = ["x", "y"];
-/// The read options for the column that `data.text` names; a text has no label column.
+/// How the setting `data.text` is passed to the read options; a language model reads no label column.
 const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, _| o];
-/// The name of the output layer.
+/// The name of the output layer of the network.
 const NEXT: &str = "next";
-/// The name of the vocabulary.
+/// The name of the vocabulary of tokens.
 const TOKENS: &str = "tokens";
-/// The parameters whose size depends on the vocabulary. `prepare` uses the first by index: the word vectors.
+/// The parameters with a row or a column per token. The function `prepare` uses the first entry by its index: the word
+/// vectors.
 const TABLES: [Table; 3] = [
     Table::new(net::TABLE, TOKENS, &[0]),
     Table::new("next.weight", TOKENS, &[1]),
     Table::new("next.bias", TOKENS, &[0]),
 ];
-/// The name of the output.
+/// The name of the output with the logits of the next token.
 const LOGITS: &str = "logits";
-/// The number of tokens in a window.
+/// The number of tokens per window, within which gradients are propagated.
 const STEPS: usize = 64;
-/// The most beginnings of held-out lines that a report continues.
+/// Maximum number of held-out lines in a report; the model continues the beginning of each line.
 const OPENINGS: usize = 5;
-/// The number of tokens in an answer.
+/// The number of tokens that an answer continues a text by.
 const ANSWERED: usize = 100;
 
-/// The recipe of language models.
+/// The recipe `lm`, for language models.
 pub(super) struct Lm;
 
 impl Recipe for Lm {
@@ -136,7 +138,7 @@ impl TrainedModel for Writer {
         let (text, known) = (test_text(config, path)?, predictor.vocabulary(TOKENS)?);
         let count = text.count(&self.cut)?;
         at_least_two(&text, count)?;
-        // An unknown token is an error if the vocabulary has no entry for unknown tokens.
+        // Looks up every token: an unknown token is an error if the vocabulary has no entry for unknown tokens.
         text.ids(&self.cut, known).try_for_each(|id| id.map(drop))?;
         Ok(text.read_as().into_iter().collect())
     }
@@ -155,7 +157,7 @@ impl TrainedModel for Writer {
         None
     }
 
-    /// Continues each text greedily, each time with the likeliest token.
+    /// Continues each text greedily: each new token is the most probable one.
     fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
         let written = |text: &&str| {
@@ -185,7 +187,7 @@ impl TrainedModel for Writer {
         };
         let mut prompt = known.ids(self.cut.tokens(text))?;
         if prompt.is_empty() {
-            // An empty prompt becomes a line break, or the first token if line breaks are no token.
+            // An empty prompt is replaced by a line break, or by the first token if the vocabulary has no line break.
             prompt.push(known.id("\n").unwrap_or_default());
         }
         for id in prompt {
@@ -195,7 +197,7 @@ impl TrainedModel for Writer {
         for _ in 0..tokens {
             row.clear();
             row.extend_from_slice(session.output(LOGITS)?.as_slice::<f32>()?);
-            // The unknown token cannot be written.
+            // The unknown token is never drawn, since it has no text.
             let never = unknown.and_then(|id| row.get_mut(id as usize));
             never.into_iter().for_each(|logit| *logit = f32::NEG_INFINITY);
             let id = sampler.draw(&row)?;
@@ -207,10 +209,10 @@ impl TrainedModel for Writer {
     }
 }
 
-/// A text in memory, or a text that stays in its files, for example because it is larger than memory.
+/// The text of a language model: in memory, or in files that may be larger than memory.
 enum Prose {
     Held(PlainText),
-    /// The files, and the number of tokens that may be in memory.
+    /// The files, and the maximum number of tokens in memory.
     InFiles(PlainFiles, usize),
 }
 
@@ -250,7 +252,7 @@ impl Prose {
         })
     }
 
-    /// Returns the text in pieces. Pieces end at line breaks, where the text has them.
+    /// Returns the text in pieces; a piece ends at a line break if it has one.
     fn pieces(&self) -> Box<dyn Iterator<Item = Result<Cow<'_, str>>> + '_> {
         match self {
             Self::Held(text) => Box::new(text.pieces().map(|piece| Ok(piece.into()))),
@@ -262,7 +264,7 @@ impl Prose {
         self.pieces().try_for_each(|piece| piece.map(|piece| visit(&piece)))
     }
 
-    /// Counts the tokens.
+    /// Counts the tokens of the text.
     fn count(&self, cut: &Tokenizer) -> Result<usize> {
         let mut count = 0;
         self.each(&mut |piece| count += cut.tokens(piece).count())?;
@@ -276,7 +278,7 @@ impl Prose {
         wrong.map_or(found, Err)
     }
 
-    /// Returns the ids of the tokens.
+    /// Returns the ids of the text's tokens.
     fn ids<'a>(
         &'a self,
         cut: &'a Tokenizer,
@@ -288,7 +290,8 @@ impl Prose {
         })
     }
 
-    /// Returns the text, of `count` tokens, as parallel streams: one stream per 16 windows, at least one and at most `most`.
+    /// Returns the token ids as parallel streams: `count` is the number of tokens; there is one stream per 16 windows,
+    /// and there are 1 to `most` streams.
     fn stream(&self, most: usize, cut: &Tokenizer, tokens: &Vocabulary, count: usize) -> Result<Continuous> {
         let ids = self.ids(cut, tokens);
         let streams = (count / (16 * STEPS)).clamp(1, most);
@@ -311,7 +314,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let cut = tokenizer(config)?;
     from.same_cut(CUT, &cut)?;
     let (name, as_read) = (whole.name().to_owned(), whole.read_as());
-    // The end of the text is held out instead of single lines: training lines around a held-out line would reveal its content.
+    // The end of the text is held out, not lines from everywhere: the training lines around a held-out line would
+    // reveal what it says.
     let (train, dev) = match dev {
         Some(dev) => (whole, dev),
         None => whole.cut_off(one_in(config))?,
@@ -322,12 +326,13 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
             return Err(Error::new(of, "a text of two tokens or more", got.to_string()));
         }
     }
-    // The vocabulary has an unknown token, since unseen texts have tokens that the training text lacks.
+    // The vocabulary always has an unknown token, since new texts have tokens that the training text lacks.
     let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
     let tokens = net::known(train.vocabulary(&cut, &limits), config)?;
     let stream = |text: &Prose, count| text.stream(config.training.batch, &cut, &tokens, count);
     let (of_train, of_dev) = (stream(&train, length)?, stream(&dev, dev_length)?);
-    // A short text has fewer streams than a batch has room for, and therefore more batches.
+    // A short text is cut into fewer streams than the batch size, so it has more batches than the batch size would
+    // give.
     let batches = of_train.batch_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
     let steps = (config.training.epochs as usize).saturating_mul(batches);
     let (trainer, metric) = network(config, tokens.len(), steps)?;
@@ -358,14 +363,15 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     })
 }
 
-/// Opens a text to score, which stays in its files.
+/// Opens the text of a path for scoring; the text stays in its files and is read piece by piece.
 fn test_text(config: &Config, path: &str) -> Result<Prose> {
-    /// The tokens that may be in memory; the tokens of a longer text are in a file.
+    /// Maximum number of tokens in memory; the tokens of a longer text are in a temporary file.
     const HELD: usize = 1 << 23;
     Ok(Prose::InFiles(PlainFiles::open_with([path], &options(config, COLUMNS)?)?, HELD))
 }
 
-/// Checks that a text has at least two tokens: the first token is only read, and the second is predicted.
+/// Checks that a text has at least two tokens, since the first token is only read and prediction begins with the
+/// second.
 fn at_least_two(text: &Prose, tokens: usize) -> Result<()> {
     let what = || format!("text of `{}`", text.name());
     if tokens > 1 { Ok(()) } else { Err(Error::new(what(), "two tokens or more", tokens.to_string())) }
@@ -379,8 +385,8 @@ fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> 
     Ok(TestData { data: Box::new(data), said: text.read_as().into_iter().collect() })
 }
 
-/// The columns of a bootstrap sample of windows: the sum of −ln p of the tokens, the number of tokens, and the window's share of
-/// the characters and bytes.
+/// The columns of a bootstrap sample, in which each window is a text: the sum of −ln p over the tokens, the number of
+/// tokens, and the window's share of the characters and of the bytes.
 const NATS: usize = 0;
 const COUNTED: usize = 1;
 const LETTERS: usize = 2;
@@ -398,7 +404,7 @@ fn bits_per_byte(x: &[f64]) -> f64 {
     ratio(x[NATS], x[BYTES]) / LN_2
 }
 
-/// Scores the predictions of a text, window by window; intervals resample the windows.
+/// Scores the predicted tokens of a text, window by window; the bootstrap intervals resample windows.
 fn scores(
     config: &Config,
     predictor: &Predictor,
@@ -406,7 +412,7 @@ fn scores(
     path: &str,
     each: &mut dyn FnMut(Outcome<'_>),
 ) -> Result<Evaluation> {
-    /// The number of logits in memory at once.
+    /// Maximum number of logits in memory, which limits the number of parallel streams.
     const LOGITS_TOGETHER: usize = 1 << 24;
     let (text, known) = (test_text(config, path)?, predictor.vocabulary(TOKENS)?);
     let (mut count, mut unknown, mut words, mut letters, mut bytes) = (0, 0u64, 0, 0, 0);
@@ -430,7 +436,7 @@ fn scores(
         let batch = batch?;
         let [(_, x), (_, y)] = &batch.values[..] else { continue };
         let feeds = [(FEEDS[0], x)];
-        // The first window starts with new states, each later window with the states at the end of the window before.
+        // The first window starts from new states, each later window from the states at the end of the previous window.
         let found = match number {
             0 => predictor.run(&feeds, &[LOGITS])?,
             _ => predictor.run_on(&feeds, &[LOGITS])?,
@@ -443,7 +449,8 @@ fn scores(
             let nats = rows.get(window[0]..window[1]).unwrap_or_default();
             if !nats.is_empty() {
                 let count = nats.len() as f64;
-                // Two models are comparable only if their windows have the same tokens.
+                // The tokens identify the window: two models can be compared only if their windows have the same
+                // tokens.
                 let ids = next.get(window[0]..window[1]).unwrap_or_default();
                 let window: Vec<&str> = ids.iter().filter_map(|&id| known.token(id)).collect();
                 let window = window.join("\u{1f}");
@@ -483,7 +490,7 @@ fn scores(
     })
 }
 
-/// Returns −ln p of the token `id`, where p is the softmax of the logits of all tokens.
+/// Returns −ln p of the token `id`; p is the softmax of `logits`, which has one number per token.
 fn nats(logits: &[f32], id: i64) -> f64 {
     let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|&x| f64::from(x - most).exp()).sum();
@@ -491,12 +498,12 @@ fn nats(logits: &[f32], id: i64) -> f64 {
     sum.ln() + f64::from(most - own)
 }
 
-/// Returns whether tokens are characters.
+/// Returns whether the tokens of the config are characters.
 fn by_characters(config: &Config) -> bool {
     config.text.tokens == Some(Tokens::Characters) && config.text.tokenizer.is_none()
 }
 
-/// Returns the first half of a line, at most 40 tokens.
+/// Returns the first half of the tokens of a line, at most 40 tokens, as text.
 fn opening(cut: &Tokenizer, line: &str) -> String {
     let half = cut.tokens(line).count() / 2;
     cut.join(cut.tokens(line).take(half.clamp(1, 40)))
@@ -508,7 +515,7 @@ fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'s
     let x = net.feed(FEEDS[0], DType::I64, &[], 1);
     let y = net.feed_like(FEEDS[1], DType::I64, &[], x);
     let table = net.layer(match model.tied {
-        // With tied weights, the output layer updates every row, so the gradients are not sparse.
+        // With tied weights, the output layer changes every row of the table in each step, so its gradients are dense.
         true => Embedding::new(tokens, model.embedding).named(net::WORDS),
         false => net::table(tokens, net::WORDS, config),
     });
@@ -528,7 +535,7 @@ fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'s
     Ok((trainer, name))
 }
 
-/// Returns the states after each token, starting from the states at the end of the window before.
+/// Returns the states after each token; the states at the end of the previous window are the first states.
 fn carried(net: &Builder, mut x: Var, model: &ModelConfig) -> Var {
     fn layer<L: RecurrentLayer<States = [Var; N]>, const N: usize>(
         net: &Builder,

@@ -1,8 +1,8 @@
-//! Whole tasks from a config: text classification, tagging, language models and translation. The recipes use only the public
-//! interface; other models are written in the same way, see `models/`.
+//! Whole tasks from a config: text classification, tagging, language modelling and translation. The recipes use only
+//! the public interface of this library; other models can be written in the same way, see `models/`.
 //!
-//! [`Config`] holds the settings of a task, [`prepare`] reads the texts and builds the model with its [`Trainer`], and [`Model`]
-//! answers from the saved checkpoint alone:
+//! [`Config`] has the settings of a task. [`prepare`] reads the texts and builds the model with its [`Trainer`].
+//! [`Model`] is loaded from the saved checkpoint alone, and answers texts:
 //!
 //! ```no_run
 //! use unpadded::recipes::{Config, Model, Task, prepare};
@@ -81,21 +81,22 @@ use crate::data::Data;
 use crate::error::{AtCaller, Error, Result};
 use crate::train::Trainer;
 
-/// Reads the texts and builds the model of a config.
+/// Reads the texts of a config, and builds the model and its trainer.
 ///
 /// # Errors
-/// If the config is invalid, or the texts cannot be read or do not fit the task. The test texts are checked too, as [`scores`]
-/// reads them.
+/// If the config is invalid, or if the texts cannot be read or do not fit the task. The test texts are read and
+/// checked, too, as by [`scores`].
 #[track_caller]
 pub fn prepare(config: &Config) -> Result<Preparation> {
     prepare_from(config, None).at_caller()
 }
 
-/// Reads and builds as [`prepare`] does, for a training that [`Trainer::resume`] then continues from `checkpoint`. If the
-/// training started from another model (`training.from`), the checkpoint has everything that was copied from that model.
+/// As [`prepare`], for a training that [`Trainer::resume`] will continue from `checkpoint`. If the training was started
+/// from another model (`training.from`), the other model is not read again: `checkpoint` has everything that was copied
+/// from the other model.
 ///
 /// # Errors
-/// As [`prepare`]; if the checkpoint is needed and cannot be read.
+/// The errors of [`prepare`]; also if `training.from` is set and `checkpoint` cannot be read.
 #[track_caller]
 pub fn prepare_resumed(config: &Config, checkpoint: impl AsRef<Path>) -> Result<Preparation> {
     prepare_from(config, Some(checkpoint.as_ref())).at_caller()
@@ -148,20 +149,21 @@ fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Preparation> 
     Ok(prepared)
 }
 
-/// Completes the checkpoint of a training for inference. If texts have several labels, a note of the checkpoint gets the
-/// threshold of each label with the highest F1 on `dev`. Other checkpoints are returned unchanged.
+/// Completes the checkpoint of a finished training for prediction. For a classifier with several labels per text, the
+/// threshold of each label with the highest F1 on `dev` is stored in a note of the checkpoint. The checkpoint of any
+/// other model is returned unchanged.
 ///
 /// # Errors
-/// If `dev` fails or does not fit the model.
+/// If the batches of `dev` cannot be read, or do not fit the model.
 #[track_caller]
 pub fn finished(checkpoint: Checkpoint, dev: &dyn Data) -> Result<Checkpoint> {
     classify::finished(checkpoint, dev).at_caller()
 }
 
-/// Reads the first records of the training data, even if there are too few to train on.
+/// Reads the first records of the training data, even if the data have too few records to train on.
 ///
 /// # Errors
-/// If the data have no path, cannot be read, or are not of the task of the config.
+/// If `data.train` is not set, or if the data cannot be read or do not fit the task.
 #[track_caller]
 pub fn preview(config: &Config) -> Result<Preview> {
     let paths = training::Paths::of(config).at_caller()?;
@@ -171,19 +173,19 @@ pub fn preview(config: &Config) -> Result<Preview> {
     config.run.task.recipe().preview(config, &path).at_caller()
 }
 
-/// Returns the texts of `data.test`, with the tokenizer and the vocabularies of the model, for
-/// [`Predictor::evaluate`](crate::predict::Predictor::evaluate). Columns and the tag scheme are read as the config sets, else as
-/// in the files that the model was trained on.
+/// Returns the texts of `data.test` as batches for [`Predictor::evaluate`](crate::predict::Predictor::evaluate), with
+/// the tokenizer and the vocabularies of the model. Settings in the config decide how the file is read; without a
+/// setting, the file is read as the model's training files were.
 ///
 /// # Errors
-/// If the texts cannot be read, are not of the model's task, or have a label or tag that the model does not know.
+/// If the texts cannot be read or do not fit the task of the model, or if the model does not know a label or tag.
 #[track_caller]
 pub fn test_data(config: &Config, model: &Model) -> Result<TestData> {
     let path = config.data.test.as_deref().unwrap_or_default();
     model.data(config, path).at_caller()
 }
 
-/// Scores a model on the texts of `data.test`, which are read as [`test_data`] reads them.
+/// Scores a model on the texts of `data.test`; the file is read as by [`test_data`].
 ///
 /// | task | figures: the loss, then the headline, then others |
 /// |---|---|
@@ -197,23 +199,24 @@ pub fn test_data(config: &Config, model: &Model) -> Result<TestData> {
 /// | `translate` from characters to tokens | phoneme error rate: edits / tokens of the reference; word error rate: the share of words that are not exactly right |
 /// | `lm` | bits per character or perplexity = exp(mean −ln p of a token); bits per byte |
 ///
-/// `loss` is the mean −ln p of the right labels or tokens, without label smoothing; for `tag`, it is the loss of the training.
-/// Labels and tags that training never saw are left out of the loss, and scored as wrong; [`Evaluation::unseen`] lists them with
-/// their locations. If a source has several targets, each target is a reference.
+/// `loss` is the mean −ln p of the right labels or tokens, without label smoothing. For `tag`, `loss` is the training
+/// loss. A label or tag that training never saw is left out of the loss, and scored as wrong; [`Evaluation::unseen`]
+/// lists these labels and tags with their locations. If the file has several targets for a source text, each target is
+/// a reference translation.
 ///
 /// # Errors
-/// If the texts cannot be read, there are none, or they are not of the model's task.
+/// If the texts cannot be read or do not fit the task of the model, or if the file has no text.
 #[track_caller]
 pub fn scores(config: &Config, model: &Model) -> Result<Evaluation> {
     let path = config.data.test.as_deref().unwrap_or_default();
     model.scores(config, path, &mut |_| ()).at_caller()
 }
 
-/// Compares each later model with the first model, on the texts of `data.test` of their configs: a paired bootstrap test of the
-/// headline figure (1,000 samples; Riezler and Maxwell, 2005), and the texts with different answers.
+/// Compares each later model with the first model on the texts of `data.test`: by a paired bootstrap test of the
+/// headline figure (1,000 samples; Riezler and Maxwell, 2005), and by the texts with different answers.
 ///
 /// # Errors
-/// As [`scores`]; if the models have different tasks.
+/// The errors of [`scores`]; also if the models have different tasks.
 #[track_caller]
 pub fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
     compare::compare(runs).at_caller()

@@ -1,4 +1,4 @@
-//! Trained models of recipes, loaded from a checkpoint alone.
+//! Trained models, each loaded from a checkpoint without further files.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::ops;
 use crate::predict::{Predictor, Sampling};
 
-/// The number of texts that are answered together.
+/// Number of texts that are answered as one batch.
 const TOGETHER: usize = 256;
 
-/// Trained model of a recipe, with everything that it needs to answer: program, parameters, vocabularies, labels and tokenizer.
+/// A trained model with everything that it needs to answer: program, parameters, vocabularies, labels and tokenizer.
 ///
 /// ```no_run
 /// use unpadded::recipes::Model;
@@ -31,15 +31,16 @@ pub struct Model {
     task: Task,
     trained: Box<dyn TrainedModel>,
     decoding: DecodingConfig,
-    /// The separator of several labels that [`Model::answering`] sets; `None`: the separator of the training.
+    /// The separator between several labels, set by [`Model::answering`]; `None` for the separator in the training
+    /// config.
     separator: Option<String>,
 }
 
 impl Model {
-    /// Loads a checkpoint that a recipe's training has saved.
+    /// Loads a model from a checkpoint file that the training of a recipe has saved.
     ///
     /// # Errors
-    /// If the file cannot be read, or was not saved by a recipe.
+    /// If the file cannot be read, or is not the checkpoint of a recipe.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -89,9 +90,10 @@ impl Model {
         Ok(Self { predictor, task, trained, decoding, separator: None })
     }
 
-    /// Joins another model of the same task to an ensemble: both models answer together. Probabilities of labels, numbers and
-    /// thresholds of several labels are means over all models. For tags, each model has one vote per word; the earlier model wins
-    /// a tie, and only tag sequences that the scheme allows are answered.
+    /// Adds another model of the same task to the ensemble of this model; the models then answer together. The
+    /// probabilities of labels, predicted numbers and label thresholds are averaged over all models. For tags, every
+    /// model has one vote per word, and the answer is the tag sequence with the most votes that the scheme allows; a
+    /// tie is decided for the model that was added earlier.
     ///
     /// ```no_run
     /// use unpadded::recipes::Model;
@@ -101,7 +103,7 @@ impl Model {
     /// ```
     ///
     /// # Errors
-    /// If the tasks, the numbers of columns, the labels or the tags differ, or the models write text.
+    /// If the models differ in the task, the text columns, the labels or the tags, or if the models write texts.
     #[track_caller]
     pub fn join(mut self, other: Self) -> Result<Self> {
         if other.task != self.task {
@@ -119,7 +121,7 @@ impl Model {
         Ok(self)
     }
 
-    /// Describes the columns that the model reads from a record, for people.
+    /// Describes for people the text columns that the model reads.
     fn reads(&self) -> Result<String> {
         let config =
             Config::from_toml(self.config()).map_err(|e| e.noted("in the config of the checkpoint"))?;
@@ -135,23 +137,23 @@ impl Model {
         self.task
     }
 
-    /// Returns the tokenizer of the texts that the model reads; `None` for `tag`, whose words are given, and for rows of
-    /// features.
+    /// Returns the tokenizer of the texts that the model reads; `None` for a tagger, which gets words, and for a
+    /// classifier of rows of features.
     pub fn tokenizer(&self) -> Option<&Tokenizer> {
         self.trained.tokenizers().map(|[read, _]| read)
     }
 
-    /// Returns the texts of a path with their right answers.
+    /// Returns the texts of a path with their right answers, as batches.
     pub(super) fn data(&self, config: &Config, path: &str) -> Result<TestData> {
         self.trained.data(config, &self.predictor, path)
     }
 
-    /// Checks that the texts of a path can be scored; returns lines for people about how the file was read.
+    /// Checks that the texts of a path can be scored; returns lines for people about how the file is read.
     pub(super) fn check(&self, config: &Config, path: &str) -> Result<Vec<String>> {
         self.trained.check(config, &self.predictor, path)
     }
 
-    /// Scores the model on the texts of a path; `each` is called with every scored text.
+    /// Scores the model on the texts of a path; the callback `each` gets every scored text.
     pub(super) fn scores(
         &self,
         config: &Config,
@@ -161,21 +163,22 @@ impl Model {
         self.trained.scores(config, &self.predictor, path, each)
     }
 
-    /// Returns the config of the training as TOML.
+    /// Returns the config of the model's training as TOML.
     pub fn config(&self) -> &str {
         self.predictor.note(CONFIG).unwrap_or_default()
     }
 
-    /// Returns the predictor, for uses that no recipe covers.
+    /// Returns the predictor of the model, for uses that the recipes do not cover.
     pub fn predictor(&self) -> &Predictor {
         &self.predictor
     }
 
-    /// Returns the records of a file, and the names of the columns that an answer adds to each record ([`Answer::cells`]). The
-    /// file is read with the options of the training files; options that the config sets replace them.
+    /// Opens a file for prediction: returns its records, and the names of the columns for the cells of an answer
+    /// ([`Answer::cells`]). The file is read with the options in the config; options that the config does not set are
+    /// taken from the training.
     ///
     /// # Errors
-    /// As [`Questions::open`]; if the model is a language model.
+    /// The errors of [`Questions::open`]; also if the model is a language model.
     #[track_caller]
     pub fn questions(&self, config: &Config, path: &str) -> Result<(Questions, Vec<String>)> {
         let Some(Query { asking, columns, adds }) = self.trained.asked(&self.predictor, &self.decoding)
@@ -188,28 +191,29 @@ impl Model {
         Ok((Questions::open(path, &options, asking).at_caller()?, adds))
     }
 
-    /// Replaces settings of the training by the settings of `config`: the `decoding` of translations, and the separator of
-    /// several labels.
+    /// Replaces two settings of the training by the settings of `config`: the table `decoding` for translations, and the
+    /// separator between several labels.
     #[must_use]
     pub fn answering(self, config: &Config) -> Self {
         let separator = Some(config.data.label_separator.clone());
         Self { decoding: config.decoding.clone(), separator, ..self }
     }
 
-    /// Sets the number of threads: 0 for one per core.
+    /// Sets the number of threads; 0 means one thread per core.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { predictor: self.predictor.threads(threads), ..self }
     }
 
-    /// Answers each text: a label, tags or a translation; a language model continues each text with the likeliest tokens.
+    /// Answers each text with a label, tags or a translation; a language model continues each text with the most
+    /// probable tokens.
     ///
     /// # Errors
-    /// If the checkpoint lacks a vocabulary, or a computed value is not a number.
+    /// If a vocabulary is missing in the checkpoint, or if a computed value is not a number.
     #[track_caller]
     pub fn predict<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Answer>> {
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
-        // Texts are answered in chunks, since all values of a chunk are in memory at once.
+        // Texts are answered in chunks of 256, since all computed values of a chunk are in memory.
         let mut answers = Vec::with_capacity(texts.len());
         for texts in texts.chunks(TOGETHER) {
             answers.extend(self.trained.answers(&self.predictor, texts, &self.decoding).at_caller()?);
@@ -222,10 +226,11 @@ impl Model {
         Ok(answers)
     }
 
-    /// Continues a text with a language model by `tokens` tokens, drawn as `sampling` sets; returns the new text.
+    /// Continues a text by `tokens` tokens with a language model, and returns the new text; `sampling` decides how
+    /// tokens are drawn.
     ///
     /// # Errors
-    /// If the model is no language model, `sampling` is invalid, or a computed value is not a number.
+    /// If the model is not a language model, if `sampling` is invalid, or if a computed value is not a number.
     #[track_caller]
     pub fn write(&self, text: &str, sampling: Sampling, seed: u64, tokens: usize) -> Result<String> {
         let mut written = String::new();
@@ -234,7 +239,7 @@ impl Model {
         Ok(written)
     }
 
-    /// Continues a text as [`Self::write`] does; `each` gets the new text piece by piece, as soon as it is drawn.
+    /// Continues a text as [`Self::write`]; the callback `each` gets each piece of the new text as soon as it is drawn.
     ///
     /// # Errors
     /// As [`Self::write`].

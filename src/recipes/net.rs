@@ -1,4 +1,4 @@
-//! The layers and optimizers that the networks of the recipes share.
+//! Layers and optimizers that the networks of all recipes share.
 
 use ndarray::Array2;
 
@@ -16,11 +16,11 @@ use crate::optimizer::{
 use crate::program::{Builder, Var};
 use crate::train::{Averaging, Plateau, Trainer};
 
-/// Word dropout: sets a share of the vectors to zero while training, each vector as a whole.
+/// Applies word dropout: in training, sets a share `rate` of the vectors to zero, each vector as a whole.
 pub(super) fn without_some(vectors: Var, rate: f64) -> Var {
     match rate {
         0.0 => vectors,
-        // Dropout draws once per row.
+        // The mask is drawn once per row, as a column of width 1.
         rate => vectors * vectors.slice(0..1).fill_like(1.0).dropout(rate),
     }
 }
@@ -30,17 +30,17 @@ pub(super) fn dropped(vectors: Var, model: &ModelConfig) -> Var {
     without_some(vectors, model.word_dropout).dropout(embedding_dropout(model))
 }
 
-/// Returns the dropout of token vectors: `model.embedding_dropout`, or if it is not set, `model.dropout`.
+/// Returns the dropout rate of token vectors: `model.embedding_dropout` or, if it is not set, `model.dropout`.
 pub(super) fn embedding_dropout(model: &ModelConfig) -> f64 {
     model.embedding_dropout.unwrap_or(model.dropout)
 }
 
-/// Returns a trainer of `loss` with the optimizer of the config, for `steps` steps.
+/// Returns a trainer that minimizes `loss` with the optimizer of the config, over `steps` steps.
 ///
 /// # Errors
-/// As [`Trainer::new`]; if the parameters need more than the available memory.
+/// The errors of [`Trainer::new`]; also if the parameters need more memory than is available.
 pub(super) fn trainer(net: Builder, loss: Var, config: &Config, steps: usize) -> Result<Trainer> {
-    // If the program is invalid, `Trainer::new` below returns the error.
+    // An invalid program is skipped here: `Trainer::new` below returns its error.
     let mut groups = Vec::new();
     if let Ok(program) = net.program() {
         fits(program.parameter_count(), memory::available())?;
@@ -50,9 +50,9 @@ pub(super) fn trainer(net: Builder, loss: Var, config: &Config, steps: usize) ->
     Ok(paced(trainer, &config.training, steps / (config.training.epochs as usize).max(1)))
 }
 
-/// Checks that the parameters fit into memory.
+/// Checks that the parameters fit into the available memory.
 fn fits(parameters: u128, available: Option<u64>) -> Result<()> {
-    // Each parameter takes 16 bytes: its value, its gradient and two moments of the optimizer, in f32.
+    // A parameter takes 16 bytes: the value, the gradient and two moments of the optimizer, each an `f32`.
     let bytes = parameters.saturating_mul(16);
     match available {
         Some(available) if bytes > u128::from(available) => {
@@ -68,7 +68,7 @@ fn fits(parameters: u128, available: Option<u64>) -> Result<()> {
     }
 }
 
-/// Returns the learning-rate schedule over `steps` steps, the steps of all epochs together.
+/// Returns the learning-rate schedule of the config over `steps` steps.
 fn schedule(training: &TrainingConfig, steps: usize) -> Schedule {
     let least = training.rate / 100.0;
     let behind = steps.saturating_sub(training.warm_up).max(1);
@@ -87,7 +87,7 @@ fn schedule(training: &TrainingConfig, steps: usize) -> Schedule {
     if training.warm_up > 0 { schedule.warm_up(training.warm_up) } else { schedule }
 }
 
-/// Returns the optimizer of a config with these groups of parameters, for `steps` steps.
+/// Returns the optimizer of the config with these groups of parameters, for a training of `steps` steps.
 fn optimizer(config: &Config, groups: Vec<Group>, steps: usize) -> Box<dyn Optimizer> {
     let training = &config.training;
     macro_rules! set {
@@ -118,7 +118,8 @@ fn optimizer(config: &Config, groups: Vec<Group>, steps: usize) -> Box<dyn Optim
     }
 }
 
-/// Adds the averaging, the plateau and the early stopping of a config to a trainer; `epoch` is the number of steps per epoch.
+/// Adds the config's parameter averaging, learning-rate plateau and early stopping to a trainer; `epoch` is the number
+/// of steps per epoch.
 fn paced(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Trainer {
     let since = epoch.saturating_mul(training.averaging_from as usize) as u64;
     let averaging = match training.averaging {
@@ -133,26 +134,26 @@ fn paced(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Train
     if training.patience > 0 { trainer.patience(training.patience) } else { trainer }
 }
 
-/// Returns the cross-entropy of each row with the label smoothing of a config; `None` if the config has no smoothing.
+/// Returns the cross-entropy of each row with label smoothing; `None` if the config has no label smoothing.
 pub(super) fn smoothed(logits: Var, labels: Var, config: &Config) -> Option<Var> {
     let label_smoothing = config.label_smoothing();
     let options = CrossEntropy { label_smoothing, ..CrossEntropy::default() };
     (label_smoothing > 0.0).then(|| logits.cross_entropy_with(labels, options).0)
 }
 
-/// Returns the table of token vectors with this name. Its gradients are sparse unless parameters are averaged: averaging updates
-/// every row.
+/// Returns an embedding table of token vectors with the given name. Its gradients are sparse, unless the config
+/// averages parameters, which changes every row in each step.
 pub(super) fn table(tokens: usize, name: &str, config: &Config) -> Embedding {
     let table = Embedding::new(tokens, config.model.embedding).named(name);
     if config.training.averaging == Average::None { table.sparse() } else { table }
 }
 
-/// Returns the number of steps of all epochs.
+/// Returns the number of training steps in all epochs, for `texts` training texts.
 pub(super) fn steps(config: &Config, texts: usize) -> usize {
     (config.training.epochs as usize).saturating_mul(texts.div_ceil(config.training.batch))
 }
 
-/// Adds a note to the error about a vocabulary without tokens: the settings that give it more tokens.
+/// Adds to an error about a vocabulary without tokens which settings would keep more tokens.
 pub(super) fn known(found: Result<Vocabulary>, config: &Config) -> Result<Vocabulary> {
     found.map_err(|e| match e.kind() {
         ErrorKind::Mismatch => {
@@ -163,7 +164,7 @@ pub(super) fn known(found: Result<Vocabulary>, config: &Config) -> Result<Vocabu
             };
             e.noted(format!("use more text, lower `text.min_count` (it is {}){cut}", text.min_count))
         }
-        // Other errors, such as a file that cannot be read, have nothing to do with these settings.
+        // Other errors, such as an unreadable file, get no note about these settings.
         _ => e,
     })
 }
@@ -177,12 +178,12 @@ pub(super) fn limits(config: &Config, specials: &[&str]) -> Limits {
     }
 }
 
-/// The name of the layer with the word vectors. `TABLE` is the name of its parameter.
+/// The name of the layer that has the word vectors. `TABLE` is the name of the parameter with the word vectors.
 pub(super) const WORDS: &str = "words";
 pub(super) const TABLE: &str = "words.weight";
 
-/// Copies pre-trained word vectors from the file `text.vectors`. Returns a line for people with the share of running words that
-/// have a vector; `None` without such a file.
+/// Copies the pre-trained word vectors of the file `text.vectors` into the model. Returns a line for people with the
+/// share of running words that have a vector; `None` if `text.vectors` is not set.
 pub(super) fn vectors(config: &Config, trainer: &mut Trainer, words: &Vocabulary) -> Result<Option<String>> {
     let Some(path) = &config.text.vectors else { return Ok(None) };
     let found = WordVectors::open(path, words)?;
@@ -190,13 +191,14 @@ pub(super) fn vectors(config: &Config, trainer: &mut Trainer, words: &Vocabulary
         let expected = format!("{}, as `{path}` has", found.width());
         return Err(Error::new("model.embedding", expected, config.model.embedding.to_string()));
     }
-    // Words without a vector in the file keep their random vector.
+    // A word that has no vector in the file keeps its random vector.
     let mut table = Array2::zeros((words.len(), found.width()));
     let drawn = trainer.scope().value(TABLE)?;
     table.iter_mut().zip(drawn.as_dense()?.as_slice::<f32>()?).for_each(|(to, x)| *to = *x);
     found.fill(&mut table)?;
     trainer.set_parameter(TABLE, table)?;
-    // The count of the unknown token is the count of all unknown words.
+    // The unknown token has the total count of all unknown words, so the sum of all counts is the number of running
+    // words.
     let running: u64 = (0..words.len() as i64).map(|id| words.count(id)).sum();
     let known = found.vectors().filter(|(id, _)| Some(*id) != words.unknown());
     let covered: u64 = known.map(|(id, _)| words.count(id)).sum();

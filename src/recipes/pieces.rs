@@ -1,25 +1,25 @@
-//! Incremental output of a language model's text, token by token.
+//! Writes the text of a language model piece by piece while tokens are drawn.
 
 use crate::data::Tokenizer;
 
-/// Text that grows by one token at a time.
+/// A text to which tokens are added one by one.
 pub(super) struct Pieces<'a> {
     cut: &'a Tokenizer,
-    /// The last tokens: the text of a token depends on the tokens before it.
+    /// The last tokens of the text: the text of a token depends on the tokens before this token.
     last: Vec<&'a str>,
-    /// The number of tokens in `last` whose text was already passed on.
+    /// The number of tokens in `last` whose text was already passed to the callback.
     shown: usize,
 }
 
 impl<'a> Pieces<'a> {
-    /// The number of tokens that are kept: a character may consist of up to four tokens.
+    /// Maximum number of tokens that are kept; a character may consist of up to four tokens.
     const LOOKED_AT: usize = 8;
 
     pub(super) fn new(cut: &'a Tokenizer) -> Self {
         Self { cut, last: Vec::new(), shown: 0 }
     }
 
-    /// Adds a token and passes the new text to `each`, unless the text ends within a character.
+    /// Adds a token and passes the new text to `each`; a text that ends within a character is kept back.
     pub(super) fn push(&mut self, token: &'a str, each: &mut dyn FnMut(&str)) {
         self.last.push(token);
         let whole = self.cut.join(&self.last);
@@ -33,7 +33,7 @@ impl<'a> Pieces<'a> {
         self.shown = self.last.len();
     }
 
-    /// Passes the remaining text to `each`.
+    /// Ends the text, and passes the text that was kept back to `each`.
     pub(super) fn end(self, each: &mut dyn FnMut(&str)) {
         let (before, whole) = (self.cut.join(self.last.iter().take(self.shown)), self.cut.join(&self.last));
         each(whole.strip_prefix(&*before).unwrap_or_default());

@@ -1,35 +1,36 @@
-//! The first records of a data set as they are parsed, before a model is built.
+//! A preview of a data set: the first parsed records, before a model is built.
 
 use super::training::read_as;
 use crate::data::{DataSet, ReadOptions};
 
-/// The detected format of a data set, and its first records.
+/// The detected format of a data set and the first parsed records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Preview {
-    /// The detected format, columns and header, with the reasons, for people.
+    /// The detected format, columns and header with the reasons, as a line for people; `None` if there is nothing to
+    /// report.
     pub said: Option<String>,
-    /// The detected options as an object of JSON, by [`ReadOptions::to_json`].
+    /// The detected options as a JSON object from [`ReadOptions::to_json`].
     pub how: String,
-    /// The first records, one line each.
+    /// The first records of the data set, each formatted as a line.
     pub records: Vec<String>,
 }
 
 impl Preview {
-    /// The number of records that are shown.
+    /// Number of records in a preview.
     pub(super) const SHOWN: usize = 3;
 
-    /// Returns a preview of records that were read with these options.
+    /// Returns a preview of `records`, which were read with these options.
     pub(super) fn new(options: &ReadOptions, records: Vec<String>) -> Self {
         Self { said: read_as(options), how: options.to_json(), records }
     }
 
-    /// Returns a preview of records in memory; `line` formats a record.
+    /// Returns a preview of a data set in memory; `line` formats a record as a line.
     pub(super) fn of<R>(set: &DataSet<R>, line: &dyn Fn(&R) -> String) -> Self {
         Self::new(set.read_as(), set.records().iter().take(Self::SHOWN).map(line).collect())
     }
 
-    /// Returns a text in quotation marks, shortened if it is long.
+    /// Returns a text in quotation marks, cut after 80 characters.
     pub(super) fn cut(text: &str) -> String {
         const MOST: usize = 80;
         match text.char_indices().nth(MOST) {

@@ -1,4 +1,4 @@
-//! The interface of a task. Each task implements [`Recipe`] in its own file.
+//! The traits that a task implements. Each task implements [`Recipe`] in a file of its own.
 
 use std::path::Path;
 
@@ -13,50 +13,51 @@ use crate::data::{QuestionKind, Tokenizer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::{Predictor, Sampling};
 
-/// Recipe of a task: prepares a training from a config, and loads a trained model from a checkpoint.
+/// The recipe of a task: prepares a training from a config, and loads trained models.
 pub(super) trait Recipe: Sync {
-    /// Sets the defaults of the task, which do well on a few thousand texts.
+    /// Sets the default settings of the task in a config, suited to a few thousand texts.
     fn defaults(&self, config: &mut Config);
 
-    /// Returns the settings that the task does not have.
+    /// Returns the names of the settings that the task does not have.
     fn without(&self) -> &'static [&'static str];
 
-    /// Returns the detected format of the files at a path, and their first records.
+    /// Returns the detected format and the first records of the files at a path.
     fn preview(&self, config: &Config, path: &Path) -> Result<Preview>;
 
-    /// Returns the parameters with a row or column per token, label or tag. Fine-tuning copies these parameters entry by entry,
-    /// and all other parameters by name and shape.
+    /// Returns the parameters that have a row or a column per token, label or tag. Fine-tuning copies these parameters
+    /// token by token, and all other parameters by name and shape.
     fn tables(&self) -> &'static [Table];
 
-    /// Reads the texts and builds the model.
+    /// Reads the texts of the config, and builds the model.
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation>;
 
-    /// Returns the trained model of a checkpoint.
+    /// Returns the trained model of a loaded checkpoint.
     fn model(&self, predictor: &Predictor) -> Result<Box<dyn TrainedModel>>;
 }
 
-/// The columns that a model reads from a record of a file, and the columns that an answer adds.
+/// What a model reads from a record of a file, and which columns its answer adds.
 pub(super) struct Query {
     pub(super) asking: QuestionKind,
-    /// The read options for the columns that `data.text` and `data.label` name.
+    /// How the settings `data.text` and `data.label` are passed to the read options.
     pub(super) columns: [Column; 2],
     /// The names of the columns that an answer adds.
     pub(super) adds: Vec<String>,
 }
 
-/// Trained model of a task: answers texts and scores files with its predictor.
+/// A trained model of a task: answers texts and scores files with a predictor.
 pub(super) trait TrainedModel: Send + Sync {
-    /// Returns the tokenizers of the texts that the model reads and writes; `None` if it reads given words or rows of features.
+    /// Returns the tokenizer of the texts that the model reads, and the tokenizer of the texts that it writes; `None`
+    /// for models that read words or rows of features.
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]>;
 
-    /// Returns the texts of a path with their right answers, as [`Predictor::evaluate`] takes them.
+    /// Returns the texts of a path with their right answers, as batches for [`Predictor::evaluate`].
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData>;
 
-    /// Reads the texts of a path as [`Self::scores`] does, without scores, so that errors in the texts appear before a training.
-    /// Returns how the texts are read, for people.
+    /// Reads the texts of a path as [`Self::scores`] does, but does not score them, so that errors in the file appear
+    /// before a training. Returns lines for people about how the file is read.
     fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>>;
 
-    /// Scores the model on the texts of a path; `each` is called with every scored text, in the order of the file.
+    /// Scores the model on the texts of a path; the callback `each` gets every scored text, in the order of the file.
     fn scores(
         &self,
         config: &Config,
@@ -65,11 +66,11 @@ pub(super) trait TrainedModel: Send + Sync {
         each: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Evaluation>;
 
-    /// Returns the columns that are read from the records of a file, and the columns that answers add; `None` if the model does
-    /// not answer records.
+    /// Returns which columns of a record the model reads, and which columns an answer adds; `None` for a model that
+    /// does not answer records.
     fn asked(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Option<Query>;
 
-    /// Answers each text.
+    /// Returns one answer for each text.
     fn answers(
         &self,
         predictor: &Predictor,
@@ -77,17 +78,17 @@ pub(super) trait TrainedModel: Send + Sync {
         decoding: &DecodingConfig,
     ) -> Result<Vec<Answer>>;
 
-    /// Joins another model of the task to an ensemble.
+    /// Adds another model of the same task to the ensemble of this model.
     ///
     /// # Errors
-    /// If the answers of the two models cannot be joined.
+    /// If the answers of this model and of the added model cannot be joined.
     fn join(&mut self, _predictor: &Predictor, _other: Predictor) -> Result<()> {
         let expected =
             "classifiers of texts, or taggers: their probabilities have a mean, their tags have votes";
         Err(Error::of(ErrorKind::Program, "models to join", expected, "models whose answers have neither"))
     }
 
-    /// Continues a text by `tokens` tokens; `each` gets the new text piece by piece.
+    /// Continues a text by `tokens` tokens; the callback `each` gets each piece of the new text.
     fn write(
         &self,
         _predictor: &Predictor,

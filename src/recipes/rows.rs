@@ -1,5 +1,6 @@
-//! Classification of rows of numbered features: a wide part has a weight per feature, a deep part sums feature vectors, and their
-//! logits are added. (Cheng et al., "Wide & deep learning for recommender systems", 2016.)
+//! Classification of rows of numbered features. A wide part has one weight per feature, a deep part sums the vectors of
+//! the features, and the logits of both parts are added (Cheng et al., "Wide & deep learning for recommender systems",
+//! 2016).
 
 use std::path::{Path, PathBuf};
 
@@ -25,14 +26,14 @@ use crate::tensor::{Csr, DType, Variable};
 use crate::train::Trainer;
 
 const FEEDS: [&str; 2] = ["features", "label"];
-/// The note with the number of features that a model knows; only a model of rows has this note.
+/// The name of the note with the number of features in training; only the checkpoint of a model of rows has this note.
 pub(super) const COLUMNS: &str = "columns";
-/// The note with the index of the first feature, 0 or 1, in all files that the model reads.
+/// The name of the note with the index of the first feature, 0 or 1, in the files of the data set.
 const FIRST: &str = "first index";
-/// The most features: each feature has a vector in memory, and a larger index is probably a mistake.
+/// Maximum number of features: each feature has a vector in memory, and a larger index is probably a mistake.
 const MOST: usize = 1 << 21;
 
-/// Returns whether a training path has rows of features instead of texts.
+/// Returns whether a path of training data has rows of features, not texts.
 pub(super) fn are_meant(config: &Config, path: &Path) -> Result<bool> {
     match &config.data.format {
         Some(format) => Ok(format.parse::<FileFormat>()? == FileFormat::Libsvm),
@@ -40,7 +41,7 @@ pub(super) fn are_meant(config: &Config, path: &Path) -> Result<bool> {
     }
 }
 
-/// Returns the detected format of a file of rows, and the first rows.
+/// Returns the detected format and the first rows of a file of rows.
 pub(super) fn preview(config: &Config, path: &Path) -> Result<Preview> {
     let rows = LabelledRows::open_with([path], &options(config)?)?;
     let first = rows.first_index().number();
@@ -52,7 +53,7 @@ pub(super) fn preview(config: &Config, path: &Path) -> Result<Preview> {
     }))
 }
 
-/// Trained classifier of rows.
+/// A trained classifier of rows of features.
 pub(super) struct Classifier;
 
 impl TrainedModel for Classifier {
@@ -90,7 +91,7 @@ impl TrainedModel for Classifier {
                 let entries =
                     part.iter().map(|(_, row)| row.indices.iter().copied().zip(row.values.iter().copied()));
                 let fed = Variable::new(Csr::from_rows(columns, entries)?, None)?;
-                // Adding 0.0 turns a label −0 into 0.
+                // Adding 0.0 changes a label −0 to 0.
                 let shown: Vec<(String, String)> = part
                     .iter()
                     .map(|(_, row)| (case(row, first).text, (row.label + 0.0).to_string()))
@@ -126,14 +127,15 @@ impl TrainedModel for Classifier {
     }
 }
 
-/// Returns the options for reading rows that the config sets; the other options are detected.
+/// Returns the options for reading rows: the settings of the config; options that the config does not set will be
+/// detected.
 fn options(config: &Config) -> Result<ReadOptions> {
     let set = config.data.first_index.and_then(|first| FirstIndex::of_number(i64::try_from(first).ok()?));
     let options = super::training::options(config, labels::COLUMNS)?;
     Ok(set.into_iter().fold(options, ReadOptions::first_index))
 }
 
-/// Opens rows and drops the entries beyond `columns` features, which training never saw.
+/// Opens a file of rows, and drops the entries of features from `columns` on, which training never saw.
 fn fitting(path: &Path, columns: usize, options: &ReadOptions) -> Result<(LabelledRows, Option<String>)> {
     let mut rows = LabelledRows::open_with([path], options)?;
     let dropped = rows.drop_beyond(columns);
@@ -154,7 +156,7 @@ fn columns(predictor: &Predictor) -> Result<usize> {
     found.ok_or_else(|| Error::of(ErrorKind::Format, "note `columns` of the checkpoint", "a number", "none"))
 }
 
-/// Returns the index of the first feature, from a note of the model; without the note, 1.
+/// Returns the index of the first feature from the note of a model; 1 for a model without this note.
 fn first(predictor: &Predictor) -> Result<FirstIndex> {
     let Some(note) = predictor.note(FIRST) else { return Ok(FirstIndex::One) };
     note.parse().ok().and_then(FirstIndex::of_number).ok_or_else(|| {
@@ -169,7 +171,7 @@ fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> 
     Ok(TestData { data: Box::new(data), said })
 }
 
-/// Opens the rows of a path as the training rows were opened; also returns lines for people on how they were read.
+/// Opens a file of rows as the training rows were opened; also returns lines for people about how the file was read.
 fn test_rows(config: &Config, predictor: &Predictor, path: &str) -> Result<(LabelledRows, Vec<String>)> {
     let (columns, first) = (columns(predictor)?, first(predictor)?);
     let like = super::training::options(config, labels::COLUMNS)?.first_index(first);
@@ -228,7 +230,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
             said.extend(dropped);
             (all, dev)
         }
-        // The content of a row alone decides whether it is held out, so equal rows are in the same part.
+        // Whether a row is held out depends only on the content of the row, so equal rows are in the same part.
         None => super::texts::divided(all, one_in(config), config),
     };
     if train.records().is_empty() || dev.records().is_empty() {
@@ -269,7 +271,8 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     })
 }
 
-/// Returns a row as a case: its entries as in a line of a file, and its label as the right answer.
+/// Returns a row as a text with its right answer: the text has the entries as in a line of the file, the right answer
+/// is the label.
 fn case(row: &LabelledRow, first: FirstIndex) -> Case {
     let entry = |(index, value): (&i64, &f32)| format!("{}:{value}", index.saturating_add(first.number()));
     let entries = row.indices.iter().zip(&row.values).map(entry);
@@ -282,8 +285,8 @@ fn network(config: &Config, columns: usize, labels: &Vocabulary, rows: usize) ->
     let features = net.feed_csr(FEEDS[0], DType::F32, columns, 0);
     let label = net.feed(FEEDS[1], DType::I64, &[], 0);
     let wide = features.linear(Linear::new(labels.len()).weight_init(init::zeros()).named("wide"));
-    // A sparse row times a table is an embedding bag: the sum of the vectors of its features, each times the value of the
-    // feature.
+    // The product of a sparse row and a table is the sum of the vectors of the row's features, each multiplied by the
+    // value of the feature.
     let vectors = Linear::new(model.embedding).without_bias().weight_init(init::normal(0.1)).named("vectors");
     let deep = features.linear(vectors).dropout(model.dropout).linear(model.hidden).relu();
     let logits = wide + deep.linear(Linear::new(labels.len()).named(LABELS));
@@ -295,7 +298,7 @@ fn network(config: &Config, columns: usize, labels: &Vocabulary, rows: usize) ->
         .vocabulary(LABELS, labels.clone()))
 }
 
-/// Parses lines to rows, with a label or without; entries of features that training never saw are dropped.
+/// Parses lines, with or without a label, to rows; entries of features that training never saw are dropped.
 fn fed(predictor: &Predictor, lines: &[&str]) -> Result<Variable> {
     let (columns, first) = (columns(predictor)?, first(predictor)?);
     let row = |line: &&str| {

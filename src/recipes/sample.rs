@@ -1,19 +1,20 @@
-//! Counts of texts, resampled: bootstrap intervals, and the paired bootstrap test of two models.
+//! Bootstrap resampling of counts per text: confidence intervals, and the paired test of two models.
 
 use crate::kernels::philox;
 
-/// The most groups that are resampled; with more texts, a group has several texts.
+/// Maximum number of groups that are resampled; with more texts, a group consists of several texts.
 const GROUPS: u64 = 10_000;
-/// The number of resamples.
+/// Number of bootstrap samples.
 const RESAMPLES: u32 = 1_000;
-/// The seed of the bootstrap's random draws.
+/// The seed of the random draws of all bootstraps.
 const SEED: u32 = 41;
 
-/// A function that computes a figure from the sums of counts, by column.
+/// A function that computes a figure, such as accuracy, from the summed counts; the counts are indexed by column.
 pub(super) type FigureFn = fn(&[f64]) -> f64;
 
-/// Counts of each text, in columns, for the bootstrap. Each of the first 10,000 texts is a group of its own; each later text
-/// joins a group drawn from a hash of its number. So memory is bounded, and two models on the same texts have the same groups.
+/// The counts of each text, in columns, for bootstrap resampling. Each of the first 10,000 texts is a group; each later
+/// text is added to a group that a hash of the text's number selects. The limit of 10,000 groups bounds the memory, and
+/// two models on the same texts have equal groups.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bootstrap {
     groups: Vec<Vec<f64>>,
@@ -21,11 +22,12 @@ pub(super) struct Bootstrap {
 }
 
 impl Bootstrap {
-    /// Adds the counts of the next text, by column.
+    /// Adds the counts of the next text, each with the index of a column.
     pub(super) fn add(&mut self, counts: impl IntoIterator<Item = (usize, f64)>) {
         let group = match self.texts < GROUPS {
             true => self.texts,
-            // Groups are drawn, not taken in turn: if texts of a file recur periodically, one group would get all equal texts.
+            // The group is selected at random and not in turn: if equal texts recur periodically, taking turns would
+            // put all of them into one group.
             false => {
                 let [word, ..] = philox([self.texts as u32, (self.texts >> 32) as u32, 0, 1], [SEED, 0]);
                 (u64::from(word) * GROUPS) >> 32
@@ -46,7 +48,7 @@ impl Bootstrap {
         }
     }
 
-    /// Returns the number of texts.
+    /// Returns the number of texts that were added.
     pub(super) fn texts(&self) -> u64 {
         self.texts
     }
@@ -55,16 +57,16 @@ impl Bootstrap {
         self.groups.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// Returns the sum of each column over all texts: at least `columns` sums.
+    /// Returns the sum of each column over all texts, for at least `columns` columns.
     pub(super) fn total(&self, columns: usize) -> Vec<f64> {
         let mut total = vec![0.0; self.width().max(columns)];
         self.groups.iter().for_each(|group| add(&mut total, group));
         total
     }
 
-    /// Returns the 2.5th and 97.5th percentile of each figure over 1,000 samples of the texts, drawn with replacement (Efron,
-    /// "Bootstrap methods: another look at the jackknife", 1979); `None` for fewer than two texts. The order of up to 10,000
-    /// texts does not matter.
+    /// Returns for each figure the 2.5th and the 97.5th percentile over 1,000 samples of the texts, drawn with
+    /// replacement (Efron, "Bootstrap methods: another look at the jackknife", 1979); `None` if there are fewer than
+    /// two texts. Up to 10,000 texts, the intervals do not depend on the order of the texts.
     pub(super) fn intervals(&self, columns: usize, figures: &[FigureFn]) -> Vec<Option<[f64; 2]>> {
         if self.groups.len() < 2 {
             return vec![None; figures.len()];
@@ -88,10 +90,11 @@ impl Bootstrap {
         values.into_iter().map(percentiles).collect()
     }
 
-    /// Returns the two-sided p value of the difference of a figure between two models on the same texts: the share of 1,000
-    /// samples whose difference is at least as far from the mean of all samples as the observed difference is from 0 (Riezler and
-    /// Maxwell, "On some pitfalls in automatic evaluation and significance testing for MT", 2005), as sacreBLEU computes it.
-    /// `None` if the numbers of texts differ, or if there are fewer than two texts.
+    /// Returns the two-sided p value for the difference of a figure between two models on the same texts, by the paired
+    /// bootstrap test of sacreBLEU (Riezler and Maxwell, "On some pitfalls in automatic evaluation and significance
+    /// testing for MT", 2005). The p value is the share of 1,000 samples in which the difference is at least as far
+    /// from the mean difference as the observed difference is from 0. Returns `None` if the models have different
+    /// numbers of texts, or fewer than two texts.
     pub(super) fn paired(&self, other: &Self, columns: usize, figure: FigureFn) -> Option<f64> {
         if self.texts != other.texts || self.groups.len() < 2 {
             return None;
@@ -129,7 +132,7 @@ fn compared(a: &[f64], b: &[f64]) -> std::cmp::Ordering {
     pairs.into_iter().find(|order| order.is_ne()).unwrap_or_else(|| a.len().cmp(&b.len()))
 }
 
-/// Draws `count` of `count` groups with replacement, and passes the index of each to `each`.
+/// Draws `count` of the `count` groups with replacement, and passes the index of each drawn group to `each`.
 fn drawn(resample: u32, count: usize, mut each: impl FnMut(usize)) {
     for from in (0..count).step_by(4) {
         let words = philox([from as u32, resample, 0, 0], [SEED, 0]);
@@ -155,7 +158,8 @@ mod tests {
 
     #[test]
     fn an_interval_is_about_that_of_the_normal_distribution() {
-        // 80 of 100: the standard error is 0.04. With 30,000 texts, three are in a group.
+        // 80 of 100 texts are hits, so the standard error is 0.04. With 30,000 texts, a group has three texts on
+        // average.
         for (texts, error) in [(100, 0.04), (30_000, 0.04 / 300f64.sqrt())] {
             let interval = sample((0..texts).map(|i| i % 5 > 0)).intervals(2, &[share])[0].unwrap();
             let (width, expected) = (interval[1] - interval[0], 2.0 * 1.96 * error);
@@ -178,7 +182,7 @@ mod tests {
         assert_eq!(one.paired(&one, 2, share), Some(1.0));
         let worse = sample((0..200).map(|i| i % 4 > 1));
         assert!(one.paired(&worse, 2, share).is_some_and(|p| p < 0.01));
-        // One of 200 texts makes no significant difference.
+        // A single different answer among 200 texts is no significant difference.
         let near = sample((0..200).map(|i| i % 4 > 0 && i != 1));
         assert!(one.paired(&near, 2, share).is_some_and(|p| p > 0.2));
         assert_eq!(one.paired(&sample([true, false]), 2, share), None);

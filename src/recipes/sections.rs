@@ -1,20 +1,21 @@
-//! The tables of a config: their settings, defaults and comments.
+//! The tables of a config file: the settings of each table, with defaults and comments.
 
 use super::settings::{choice, section};
 use crate::data::Fold;
 
-/// The name of the note with the task in a recipe's checkpoint. The note `CONFIG` has the config as TOML.
+/// The name of the note with the task in the checkpoint of a recipe. The note `CONFIG` has the config of the training
+/// as TOML.
 pub(super) const TASK: &str = "task";
 pub(super) const CONFIG: &str = "config";
 
 choice! {
-    /// The task of a model.
+    /// The task that a model is trained for.
     Task {
         /// One label for each text.
         Classify = "classify",
         /// A tag for each word of a text, and optionally a label for the text.
         Tag = "tag",
-        /// A language model: the next token of a text.
+        /// A language model, which predicts the next token of a text.
         Lm = "lm",
         /// A translation of each text.
         Translate = "translate",
@@ -22,21 +23,21 @@ choice! {
 }
 
 choice! {
-    /// The tokenization of a text.
+    /// How a text is cut into tokens.
     Tokens {
-        /// Tokens separated by white space.
+        /// Tokens are the parts between white space.
         Whitespace = "whitespace",
-        /// Words by the rules of Unicode; marks of punctuation are tokens of their own.
+        /// Tokens are words by the rules of Unicode; each punctuation mark is a token of its own.
         Words = "words",
-        /// Single characters (grapheme clusters).
+        /// Tokens are single characters (grapheme clusters).
         Characters = "characters",
-        /// Words and marks that can be joined to the original text again.
+        /// Tokens are words and marks, from which the original text can be restored.
         Pieces = "pieces",
     }
 }
 
 choice! {
-    /// The recurrent cell.
+    /// The type of the recurrent cell.
     Cell {
         /// Long short-term memory.
         Lstm = "lstm",
@@ -48,15 +49,15 @@ choice! {
 }
 
 choice! {
-    /// The pooling of a text's states to one vector.
+    /// How the states of a text are reduced to one vector.
     Pooling {
-        /// The state after the last word.
+        /// The vector is the state after the last word.
         Last = "last",
-        /// The largest value of each column over all states.
+        /// The vector is the maximum of each column over all states.
         Max = "max",
-        /// The mean of the states.
+        /// The vector is the mean of the states.
         Mean = "mean",
-        /// The mean of the states, weighted by attention (Lin et al., 2017).
+        /// The vector is the mean of the states, weighted by attention (Lin et al., 2017).
         Attention = "attention",
     }
 }
@@ -66,19 +67,19 @@ choice! {
     Target {
         /// One label.
         Label = "label",
-        /// Several labels, or none.
+        /// Several labels for each text, or none.
         Labels = "labels",
-        /// A number: regression.
+        /// One number for each text: regression.
         Number = "number",
     }
 }
 
 choice! {
-    /// The division of a document into sentences.
+    /// How a document is divided into sentences.
     Sentences {
-        /// No division: a text is one sequence.
+        /// A document is not divided: it is one sequence of words.
         None = "none",
-        /// One sentence per line.
+        /// Each line of a document is a sentence.
         Lines = "lines",
         /// Sentences end at marks of punctuation, by the rules of Unicode (UAX #29).
         Punctuation = "punctuation",
@@ -86,7 +87,7 @@ choice! {
 }
 
 choice! {
-    /// The update rule of the parameters.
+    /// The rule by which an optimizer updates parameters.
     Rule {
         /// Adam (Kingma and Ba, 2015).
         Adam = "adam",
@@ -94,7 +95,7 @@ choice! {
         AdamW = "adamw",
         /// Adam with Nesterov momentum (Dozat, 2016).
         NAdam = "nadam",
-        /// Sign momentum (Chen et al., 2023).
+        /// Lion: the sign of the momentum (Chen et al., 2023).
         Lion = "lion",
         /// Stochastic gradient descent, with momentum or without.
         Sgd = "sgd",
@@ -108,39 +109,39 @@ choice! {
 }
 
 choice! {
-    /// The learning rate over the training.
+    /// How the learning rate changes during the training.
     RateSchedule {
-        /// A constant rate.
+        /// The learning rate is constant.
         Constant = "constant",
-        /// Half a cosine, down to 1 % of the start.
+        /// The learning rate falls along half a cosine, to 1 % of its start.
         Cosine = "cosine",
-        /// A straight line, down to 1 % of the start.
+        /// The learning rate falls along a straight line, to 1 % of its start.
         Linear = "linear",
-        /// The inverse square root of the step.
+        /// The learning rate falls with the inverse square root of the step.
         InverseSqrt = "inverse-sqrt",
-        /// Up for three tenths of the training, then down.
+        /// The learning rate rises for three tenths of the training, then falls.
         OneCycle = "one-cycle",
-        /// Halved after each epoch, from `halve_after` epochs on.
+        /// The learning rate is halved after each epoch, from `halve_after` epochs on.
         Halve = "halve",
-        /// Halved after `halve_after` epochs without a better one.
+        /// The learning rate is halved after `halve_after` epochs without a better one.
         Plateau = "plateau",
     }
 }
 
 choice! {
-    /// The average of the parameters that is evaluated and saved.
+    /// Which average of the parameters is evaluated and saved.
     Average {
-        /// No average: the parameters themselves.
+        /// No average: the current parameters are evaluated and saved.
         None = "none",
-        /// Exponential moving average.
+        /// An exponential moving average of the parameters.
         Ema = "ema",
-        /// The mean over the steps (Polyak and Juditsky, 1992).
+        /// The mean of the parameters over the steps since epoch `averaging_from` (Polyak and Juditsky, 1992).
         Mean = "mean",
     }
 }
 
 section! {
-    /// The data: where the texts are, and how they are read.
+    /// The settings of the data: where the texts are, and how they are read.
     DataConfig = "data" {
         /// Training data: a file, a folder, or several files by a pattern such as `data/*.tsv`; relative paths begin in the current folder (default: the texts that come with the program).
         train: Option<String> = None;
@@ -188,7 +189,7 @@ section! {
 }
 
 section! {
-    /// The tokenizer and the vocabulary.
+    /// The settings of the tokenizer and the vocabulary.
     TextConfig = "text" {
         /// Tokens of the text: `words`, `characters`, `pieces` or `whitespace` (default of `translate`: `pieces`, or `characters` for pronunciations).
         tokens: Option<Tokens> = Some(Tokens::Words);
@@ -292,7 +293,7 @@ section! {
 }
 
 section! {
-    /// The decoding of translations.
+    /// The settings for the decoding of translations.
     DecodingConfig = "decoding" {
         /// Beam width: the hypotheses kept at each step; 1 is greedy search.
         beam: usize = 4;
@@ -306,7 +307,7 @@ section! {
 }
 
 section! {
-    /// The settings above all tables.
+    /// The settings that are above all tables of a config file.
     RunConfig = "" {
         /// Task: `classify`, `tag`, `lm` or `translate`.
         task: Task = Task::Classify;

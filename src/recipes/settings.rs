@@ -1,12 +1,12 @@
-//! Types of settings, and the macros that declare a setting once, with its documentation. Config files, flags and the list of
-//! settings use this declaration.
+//! Types of settings, and macros that declare each setting once, together with its documentation. Config files,
+//! command-line flags and the list of settings are all derived from this declaration.
 
 use std::fmt;
 
 use crate::data::Fold;
 use crate::error::{Error, Result};
 
-/// A value of a setting, parsed from a config file or a flag.
+/// The value of a setting, parsed from a config file or a command-line flag.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
@@ -22,7 +22,7 @@ pub enum Value {
     List(Vec<String>),
 }
 
-/// The value as TOML.
+/// Formats the value as TOML.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -56,13 +56,13 @@ fn quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_str("\"")
 }
 
-/// A type that the value of a setting can have.
+/// A type that a setting of a config can have.
 pub(super) trait Setting: Sized {
-    /// Returns the expected values, for messages.
+    /// Describes the values that the type accepts, for error messages.
     fn expected() -> String;
-    /// Parses a value to the setting; `None` if the value has another type.
+    /// Converts a value to this type; `None` if the value has the wrong type.
     fn of(value: &Value) -> Option<Self>;
-    /// Returns the setting as a value; `None` if the setting has no value.
+    /// Converts a setting to a value; `None` if the setting is not set.
     fn value(&self) -> Option<Value>;
 }
 
@@ -92,7 +92,7 @@ macro_rules! whole {
             }
 
             fn value(&self) -> Option<Value> {
-                // Integers of TOML are `i64`, so a setting from a file is at most `i64::MAX`.
+                // Integers in TOML are `i64`, so a setting that was read from a file is at most `i64::MAX`.
                 Some(Value::Int(i64::try_from(*self).unwrap_or(i64::MAX)))
             }
         }
@@ -146,7 +146,7 @@ impl Setting for Fold {
     }
 }
 
-/// A list of one text is written without brackets.
+/// A list with a single text is written as a text, without brackets.
 impl Setting for Vec<String> {
     fn expected() -> String {
         "a text in quotes, or a list of them".into()
@@ -183,7 +183,7 @@ impl<T: Setting> Setting for Option<T> {
     }
 }
 
-/// Declares an enum whose variants have names in config files.
+/// Declares an enum; each variant has a name in config files.
 macro_rules! choice {
     ($(#[doc = $doc:literal])* $name:ident { $($(#[doc = $of:literal])* $variant:ident = $text:literal),* $(,)? }) => {
         $(#[doc = $doc])*
@@ -195,12 +195,12 @@ macro_rules! choice {
             /// All choices.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// Returns the name in config files.
+            /// Returns the name of this variant in config files.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text),* }
             }
 
-            /// Returns the choice with this name; `None` if there is no such choice.
+            /// Returns the variant with this name in config files; `None` if no variant has the name.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|one| one.name() == name)
             }
@@ -225,15 +225,15 @@ macro_rules! choice {
 }
 pub(super) use choice;
 
-/// The name and the documentation of a setting, an entry of `Config::keys`.
+/// The name and the documentation of a setting, as `Config::keys` lists them.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct SettingKey {
-    /// The table of a config file that has this setting; empty for settings above all tables.
+    /// The table of a config file in which the setting is; empty for a setting above all tables.
     pub section: &'static str,
-    /// The name within the table.
+    /// The name of the setting within its table.
     pub name: &'static str,
-    /// The documentation of the setting.
+    /// The documentation of the setting, as config files have it in a comment.
     pub doc: &'static str,
 }
 
@@ -247,7 +247,8 @@ impl fmt::Display for SettingKey {
     }
 }
 
-/// Declares a table of settings: a struct with their defaults, the list of its keys, and access by name.
+/// Declares a table of settings: a struct with default values, the list of the settings, and access to each setting by
+/// name.
 macro_rules! section {
     ($(#[doc = $doc:literal])* $name:ident = $section:literal { $($(#[doc = $of:literal])+ $field:ident: $type:ty = $default:expr;)* }) => {
         $(#[doc = $doc])*

@@ -1,4 +1,4 @@
-//! The search space of `tune`: the settings that vary, with their values.
+//! The search space of the command `tune`: the settings that vary, each with its possible values.
 
 use std::fmt;
 
@@ -8,31 +8,33 @@ use super::settings::Value;
 use crate::data::Fingerprint;
 use crate::error::{AtCaller, Error, Result};
 
-/// The tables whose settings a search varies; `training.epochs`, which determines the length of a training, does not vary.
+/// The tables of the settings that a search may vary. `training.epochs` may not vary, since it determines how long a
+/// training takes.
 const SECTIONS: [&str; 3] = ["text", "model", "training"];
 const EPOCHS: &str = "training.epochs";
 
-/// Search space: settings that a search varies, each with its values.
+/// A search space: the settings that a search varies, each with its possible values.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Space {
     settings: Vec<(String, Values)>,
 }
 
-/// The values of a setting, from which a search draws.
+/// The possible values of a setting, from which a search draws.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Values {
-    /// One of several values, each equally likely.
+    /// A list of values; each value is drawn with equal probability.
     OneOf(Vec<Value>),
-    /// A number from `from` to `to`; a whole number if both are whole.
+    /// A range of numbers from `from` to `to`; only whole numbers are drawn if both ends are whole numbers.
     Between {
         from: Value,
         to: Value,
-        /// Whether the logarithm is drawn uniformly: a number from 1 to 10 is as likely as a number from 10 to 100.
+        /// Whether the logarithm of the number is drawn uniformly: a number from 1 to 10 is then as likely as a number
+        /// from 10 to 100.
         log: bool,
     },
 }
 
-/// The values as TOML.
+/// Formats the values as TOML.
 impl fmt::Display for Values {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -48,7 +50,7 @@ impl fmt::Display for Values {
     }
 }
 
-/// The space as the lines of the table `[space]` in TOML.
+/// Formats the space as the lines of the table `[space]` in TOML.
 impl fmt::Display for Space {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.settings.iter().try_for_each(|(name, values)| writeln!(f, "{name} = {values}"))
@@ -56,7 +58,7 @@ impl fmt::Display for Space {
 }
 
 impl Space {
-    /// Returns the settings that matter most for a task, as the lines of the table `[space]`.
+    /// Returns the default search space of a task, as the lines of the table `[space]`.
     pub(super) fn lines(task: Task) -> &'static str {
         match task {
             Task::Classify => {
@@ -109,19 +111,19 @@ model.dropout = { from = 0.1, to = 0.5 }
         }
     }
 
-    /// Returns the names of the settings.
+    /// Returns the names of the settings that the space varies.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.settings.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Returns the space without the settings for whose name `decided` is true.
+    /// Removes each setting for which `decided` returns true, given the name of the setting.
     #[must_use]
     pub fn without(mut self, decided: impl Fn(&str) -> bool) -> Self {
         self.settings.retain(|(name, _)| !decided(name));
         self
     }
 
-    /// Adds a setting; its values must be valid in the config.
+    /// Adds a setting; its values must be valid together with the other settings of the config.
     pub(super) fn add(&mut self, config: &Config, name: &str, values: Values) -> Result<()> {
         let section = name.split_once('.').map_or("", |(section, _)| section);
         if Config::has(config.run.task, name) && (!SECTIONS.contains(&section) || name == EPOCHS) {
@@ -147,7 +149,7 @@ model.dropout = { from = 0.1, to = 0.5 }
         for value in ends {
             let mut config = config.clone();
             config.set(name, value)?;
-            // An error about another setting does not count.
+            // An error about another setting is ignored.
             if let Err(e) = config.check() {
                 Error::all(&e).into_iter().find(|e| e.what() == name).map_or(Ok(()), |e| Err(e.clone()))?;
             }
@@ -156,8 +158,8 @@ model.dropout = { from = 0.1, to = 0.5 }
         Ok(())
     }
 
-    /// Returns the config with a drawn value for each setting of the space. The seed, the number of the draw and the name of the
-    /// setting determine each value.
+    /// Returns a copy of the config in which each setting of the space has a randomly drawn value. Each value depends
+    /// only on the seed, the number of the draw, and the name of the setting.
     ///
     /// ```
     /// use unpadded::recipes::{Config, Space, Task};
@@ -169,13 +171,13 @@ model.dropout = { from = 0.1, to = 0.5 }
     /// ```
     ///
     /// # Errors
-    /// If the config is of a task that lacks a setting of the space.
+    /// If the task of the config does not have a setting of the space.
     #[track_caller]
     pub fn draw(&self, config: &Config, seed: u64, number: u64) -> Result<Config> {
         let mut config = config.clone();
         for (name, values) in &self.settings {
             let bits = Fingerprint::default().number(seed).number(number).text(name).finish();
-            // A number from 0 to below 1, with 53 bits.
+            // `at` is a random number from 0 to below 1, with 53 bits.
             let at = (bits >> 11) as f64 / (1u64 << 53) as f64;
             if let Some(value) = values.at(at) {
                 config.set(name, &value).at_caller()?;
@@ -186,7 +188,7 @@ model.dropout = { from = 0.1, to = 0.5 }
 }
 
 impl Values {
-    /// Returns the value at `share` (from 0 to below 1) of the list or of the range.
+    /// Returns the value at the position `share` of the list or the range; `share` is from 0 to below 1.
     fn at(&self, share: f64) -> Option<Value> {
         match self {
             Values::OneOf(values) => values.get((share * values.len() as f64) as usize).cloned(),
@@ -195,7 +197,7 @@ impl Values {
                 let between = |first: f64, last: f64| first + share * (last - first);
                 Some(match (from, to) {
                     (Value::Int(from), Value::Int(to)) => {
-                        // Rounding down a number below `last + 1` can also return the last number.
+                        // The number is drawn below `last + 1` and rounded down, so that `last` can be drawn, too.
                         let x = match log {
                             true => between(first.ln(), (last + 1.0).ln()).exp(),
                             false => between(first, last + 1.0),
@@ -205,7 +207,7 @@ impl Values {
                     _ => {
                         let x =
                             if *log { between(first.ln(), last.ln()).exp() } else { between(first, last) };
-                        // Three digits suffice and are easy to read.
+                        // The drawn number is rounded to three digits, which are enough and easy to read.
                         Value::Float(format!("{x:.2e}").parse().unwrap_or(x).clamp(first, last))
                     }
                 })

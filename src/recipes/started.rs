@@ -1,5 +1,5 @@
-//! Fine-tuning (`training.from`): extends the vocabularies of a trained model, copies its parameters into the new model, and puts
-//! the layers of a language model below a classifier or tagger.
+//! Fine-tuning (`training.from`): extends the vocabularies of a trained model, copies its parameters into a new model,
+//! and puts the layers of a language model below the layers of a classifier or tagger.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use crate::program::Program;
 use crate::tensor::{Dense, Storage};
 use crate::train::Trainer;
 
-/// The note with the config of the language model whose layers are below the network's own.
+/// The name of the note with the config of the language model whose layers are below the layers of this network.
 const BELOW: &str = "language model";
 
-/// Parameter with a row or column per token, label or tag.
+/// A parameter with a row or a column per token, label or tag.
 pub(super) struct Table {
     pub(super) parameter: &'static str,
-    /// The name of the vocabulary whose ids number the rows or columns.
+    /// The name of the vocabulary whose ids are the indices of the rows or columns.
     pub(super) vocabulary: &'static str,
     pub(super) axes: &'static [usize],
-    /// The function that returns a token in the form in which the vocabulary holds it, for example in lowercase.
+    /// A function that converts a token to the form in which the vocabulary has it, such as lower case.
     pub(super) form: fn(&str) -> String,
 }
 
 impl Table {
-    /// Returns a table whose tokens are looked up unchanged.
+    /// Returns a table for a vocabulary that has its tokens in their original form.
     pub(super) const fn new(
         parameter: &'static str,
         vocabulary: &'static str,
@@ -38,37 +38,39 @@ impl Table {
     }
 }
 
-/// The tables with a vector of `model.embedding` numbers per token; `text.max_size` limits their vocabularies.
+/// The parameters with a vector of width `model.embedding` per token; `text.max_size` limits the vocabularies of these
+/// parameters.
 const VECTORS: [&str; 3] = ["words.weight", "sources.weight", "targets.weight"];
 
-/// The prefix of the names of a language model's layers.
+/// The prefix of the names of the layers of a language model.
 const LM: &str = "lm_";
 
-/// Returns the name of a language model's layer.
+/// Returns the name of the layer with index `at` in a language model.
 pub(super) fn layer(at: usize) -> String {
     format!("{LM}{at}")
 }
 
-/// The trained model that a training starts from, if any.
+/// The trained model that a training starts from; `None` if the training starts from random parameters.
 #[derive(Clone, Default)]
 pub(super) struct Origin(Option<Arc<Trained>>);
 
 struct Trained {
-    /// The value of `training.from`.
+    /// The value of the setting `training.from`.
     name: String,
     task: Task,
-    /// The checkpoint of the trained model; in a resumed training, the training's own checkpoint.
+    /// The checkpoint of the trained model; when a training is resumed, the checkpoint of that training.
     checkpoint: Checkpoint,
     resumed: bool,
-    /// The model settings of the language model whose layers are below the network's own, and its config as TOML.
+    /// If the layers of a language model are below this network: the model settings of the language model, and its
+    /// config as TOML.
     below: Option<(ModelConfig, String)>,
 }
 
-/// Returns the checkpoint of a run: a file, or the best checkpoint of a run folder.
+/// Returns the path of the checkpoint of a run: `run` itself if it is a file, or the best checkpoint in the run folder.
 fn file(run: &str) -> Result<PathBuf> {
     let path = Path::new(run);
     let found = match path.is_dir() {
-        // Until a training has ended, its last checkpoint also has the best parameters.
+        // Until a training has ended, `last.ckpt` in the run folder also has the best parameters.
         true => {
             ["best.ckpt", "last.ckpt"].map(|name| path.join(name)).into_iter().find(|path| path.is_file())
         }
@@ -91,13 +93,13 @@ fn file(run: &str) -> Result<PathBuf> {
     })
 }
 
-/// Returns the first run, by name, in a folder of several runs.
+/// Returns the path of the first run, sorted by name, in a folder of several runs.
 fn one_of(folder: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
     entries.filter(|path| ["best.ckpt", "last.ckpt"].iter().any(|name| path.join(name).is_file())).min()
 }
 
-/// Returns the config in the notes of a checkpoint; an error if no recipe saved the checkpoint.
+/// Returns the config in the notes of a checkpoint, or an error if the checkpoint is not of a recipe.
 fn config_of(name: &str, checkpoint: &Checkpoint) -> Result<Config> {
     let task = checkpoint.notes.get(TASK).and_then(|task| Task::from_name(task));
     let (Some(_), Some(config)) = (task, checkpoint.notes.get(CONFIG)) else {
@@ -108,7 +110,8 @@ fn config_of(name: &str, checkpoint: &Checkpoint) -> Result<Config> {
 }
 
 impl Origin {
-    /// Loads the model of `training.from`, if it is set. A resumed training loads its own checkpoint, at `resumed`, instead.
+    /// Loads the model that `training.from` names, if this setting is set. When a training is resumed, its own
+    /// checkpoint `resumed` is loaded instead.
     pub(super) fn of(config: &Config, resumed: Option<&Path>) -> Result<Self> {
         let Some(name) = &config.training.from else { return Ok(Self(None)) };
         let path = resumed.map_or_else(|| file(name), |path| Ok(path.to_owned()))?;
@@ -152,11 +155,11 @@ impl Origin {
         Ok(Self(Some(Arc::new(trained))))
     }
 
-    /// Checks that `cut`, the tokenizer of new texts, is also the tokenizer of the trained model, which is in the model's note
-    /// `note`.
+    /// Checks that the tokenizer `cut` of the new texts is the tokenizer of the trained model; the note `note` has the
+    /// name of the model's tokenizer.
     pub(super) fn same_cut(&self, note: &str, cut: &Tokenizer) -> Result<()> {
         let Some(Trained { name, checkpoint, .. }) = self.0.as_deref() else { return Ok(()) };
-        // A language model has its tokenizer in the same note as a classifier.
+        // Language models and classifiers store the tokenizer in a note of the same name.
         let theirs = checkpoint.notes.get(note).map(String::as_str).unwrap_or_default();
         if theirs == cut.name() {
             return Ok(());
@@ -166,26 +169,28 @@ impl Origin {
             .noted("set `text.tokens`, `text.lowercase` and `text.tokenizer` as in the model to start from"))
     }
 
-    /// Adds the trained model's vocabulary of a table to the limits of a new vocabulary: the new vocabulary keeps all its tokens
-    /// and adds others.
+    /// Sets the trained model's vocabulary as the base vocabulary in the limits: the new vocabulary keeps all tokens of
+    /// the base, and new tokens are appended.
     pub(super) fn grows(&self, limits: Limits, table: &Table) -> Limits {
         let known = self.0.as_deref().and_then(|from| from.vocabulary(table.parameter));
         Limits { base: known.map(|known| known.in_form(table.form)), ..limits }
     }
 
-    /// Returns the model settings of the language model whose layers are below the network's own, if any.
+    /// Returns the model settings of the language model whose layers are below this network; `None` without a language
+    /// model.
     pub(super) fn below(&self) -> Option<&ModelConfig> {
         self.0.as_deref()?.below.as_ref().map(|(model, _)| model)
     }
 
-    /// Copies parameters into a trainer, and returns lines about what was copied, for people.
+    /// Copies parameters of the trained model into a trainer; returns lines for people about what was copied.
     pub(super) fn start(&self, mut trainer: Trainer, task: Task) -> Result<(Trainer, Vec<String>)> {
         let Some(from) = self.0.as_deref() else { return Ok((trainer, Vec::new())) };
         if let Some((_, config)) = &from.below {
             trainer = trainer.note(BELOW, config.clone());
         }
         if from.resumed {
-            // Equal vocabularies come from the checkpoint, with the token counts from the start of the training.
+            // A vocabulary with equal ids is taken from the checkpoint, since the checkpoint has the token counts from
+            // the start of the training.
             let same = |name: &str, ours: &Vocabulary| {
                 let theirs = from.checkpoint.vocabularies.get(name)?;
                 (theirs.fingerprint() == ours.fingerprint()).then(|| (name.to_owned(), theirs.clone()))
@@ -200,7 +205,7 @@ impl Origin {
     }
 }
 
-/// Checks that a language model reads the words that a tagger gets.
+/// Checks that the tokens of a language model are words, as a tagger needs.
 fn by_words(name: &str, text: &TextConfig) -> Result<()> {
     match (&text.tokenizer, text.tokens) {
         (None, Some(Tokens::Words | Tokens::Whitespace)) => Ok(()),
@@ -216,13 +221,13 @@ fn by_words(name: &str, text: &TextConfig) -> Result<()> {
 }
 
 impl Trained {
-    /// Returns the trained model's vocabulary that numbers the rows or columns of a parameter.
+    /// Returns the vocabulary of the trained model whose ids are the indices of the rows or columns of a parameter.
     fn vocabulary(&self, parameter: &str) -> Option<&Vocabulary> {
         let table = self.task.recipe().tables().iter().find(|table| table.parameter == parameter)?;
         self.checkpoint.vocabularies.get(table.vocabulary)
     }
 
-    /// Checks that `text.max_size` has room for all known words.
+    /// Checks that `text.max_size` allows all words that the trained model knows.
     fn within_size(&self, config: &Config) -> Result<()> {
         let Some(most) = config.text.max_size else { return Ok(()) };
         let tables = config.run.task.recipe().tables().iter();
@@ -241,7 +246,7 @@ impl Trained {
         Ok(())
     }
 
-    /// Copies the parameters: tables by their tokens, other parameters by name and shape.
+    /// Copies parameters into the trainer: tables token by token, other parameters by name and shape.
     fn give(&self, trainer: &mut Trainer, task: Task) -> Result<Vec<String>> {
         let mut from = self.checkpoint.clone();
         let (mut shares, mut said) = (Vec::<(&Table, String)>::new(), Vec::new());
@@ -277,12 +282,13 @@ impl Trained {
                 shares.push((table, format!("{both} of {} {}", numbers.len(), table.vocabulary)));
             }
         }
-        // The projection of a language model may have the name and the shape of an unrelated layer of the task.
+        // From a model of another task, only tables and the layers of a language model are copied: another layer may
+        // have an equal name and shape by chance.
         if self.task != task {
             from.tensors
                 .retain(|name, _| name.starts_with(LM) || tables.iter().any(|table| table.parameter == name));
         }
-        // Fixed parameters, such as class weights, follow from settings and are not copied.
+        // Parameters that are not trained, such as class weights, are computed from settings and therefore not copied.
         let fixed = trainer.program().vars().filter(|(_, var)| var.stop_gradient && var.persistable);
         for (_, var) in fixed {
             from.tensors.remove(&var.name);
@@ -292,7 +298,7 @@ impl Trained {
         let (mut layers, mut new) = (Vec::new(), Vec::new());
         let unlike = found.unlike.iter().map(|unlike| &unlike.name);
         found.only_in_model.iter().chain(unlike).for_each(|name| add(&mut new, name));
-        // A layer with any new parameter counts as new.
+        // A layer is reported as new if any of its parameters is new.
         let is_new = |parameter: &str| new.iter().any(|layer| layer == layer_of(parameter));
         shares.retain(|(table, _)| !is_new(table.parameter));
         let has_share = |name: &str| {
@@ -315,7 +321,7 @@ impl Trained {
     }
 }
 
-/// Adds the layer of a parameter to a list, once.
+/// Adds the name of a parameter's layer to a list, unless the list has it already.
 fn add(layers: &mut Vec<String>, parameter: &str) {
     let layer = layer_of(parameter);
     if !layers.iter().any(|known| known == layer) {
@@ -327,9 +333,10 @@ fn layer_of(parameter: &str) -> &str {
     parameter.rsplit_once('.').map_or(parameter, |(layer, _)| layer)
 }
 
-/// Copies rows and columns of `theirs` into `ours`. On each axis of `axes`, entry i of `ours` gets entry `numbers[i]` of
-/// `theirs`; if `numbers[i]` is `None`, entry i keeps its values. Entries behind the `known` entries of an axis, such as the
-/// first and last scores of a random field, are copied in order. Returns `None` if the shapes do not fit.
+/// Copies rows and columns of the parameter `theirs` into the parameter `ours`. On each axis in `axes`, entry i of
+/// `ours` is copied from entry `numbers[i]` of `theirs`, and unchanged if `numbers[i]` is `None`. Entries after the
+/// first `known` entries of an axis, such as the start and end scores of a conditional random field, are copied in
+/// order. Returns `None` if the two shapes do not fit together.
 fn merged(
     ours: &Storage,
     theirs: &Storage,
@@ -369,10 +376,10 @@ fn merged(
     Ok(Some(Dense::from_vec(&to, values)?.into()))
 }
 
-/// Returns the groups of parameters for gradual unfreezing and for smaller learning rates at lower levels; empty unless a
-/// training starts from a model and sets `training.unfreeze` or `training.lower_rates`. The top level, which is in no group,
-/// holds the output layers, or all layers of the task above a language model. Each lower level is a group; the last group holds
-/// the word vectors.
+/// Returns the groups of parameters for gradual unfreezing and for lower learning rates at lower levels. There are no
+/// groups unless the training starts from a model and sets `training.unfreeze` or `training.lower_rates`. The top level
+/// has the output layers, or all layers of the task above a language model; the top level is not in any group. Each
+/// lower level of the network is a group; the last group has the word vectors.
 pub(super) fn groups(config: &Config, program: &Program, steps: usize) -> Vec<Group> {
     let training = &config.training;
     if training.from.is_none() || (training.unfreeze == 0 && training.lower_rates == 1.0) {
@@ -390,7 +397,7 @@ pub(super) fn groups(config: &Config, program: &Program, steps: usize) -> Vec<Gr
         .collect()
 }
 
-/// Returns the parameters by levels, the lowest first.
+/// Returns the names of the parameters level by level, the lowest level first.
 fn levels(names: Vec<String>, bidirectional: bool) -> Vec<Vec<String>> {
     let is_recurrent = |layer: &str| names.iter().any(|name| name == &format!("{layer}.weight_hh"));
     let mut layers: Vec<&str> = Vec::new();
@@ -429,10 +436,10 @@ fn levels(names: Vec<String>, bidirectional: bool) -> Vec<Vec<String>> {
 }
 
 impl Config {
-    /// Returns the config of a training that starts from a trained model, in a run folder or a checkpoint. For the model's own
-    /// task, or `None`, it is the config of the model's run; for another task, the task's defaults with the tokens and the width
-    /// of the model's word vectors. `training.from` is set to `run`; with another task, the paths and columns of the data are not
-    /// kept.
+    /// Returns a config for a training that starts from a trained model; `run` is a run folder or a checkpoint. For the
+    /// task of the model, or for `None`, the result is the config of the model's run. For another task, the result has
+    /// the defaults of the task, with the tokens and the word vector width of the model. `training.from` is set to
+    /// `run`; for another task, the paths and columns of the data are reset.
     ///
     /// ```no_run
     /// use unpadded::recipes::{Config, Task};
@@ -442,7 +449,7 @@ impl Config {
     /// ```
     ///
     /// # Errors
-    /// If there is no checkpoint, or it was not saved by a recipe.
+    /// If there is no checkpoint at `run`, or if no recipe has saved the checkpoint.
     #[track_caller]
     pub fn starting_from(run: &str, task: Option<Task>) -> Result<Self> {
         let config = file(run).and_then(Checkpoint::load).and_then(|checkpoint| config_of(run, &checkpoint));
@@ -456,8 +463,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Returns the default config of a task, with the tokens and the width of the word vectors of the model `below`, which has
-    /// another task.
+    /// Returns the defaults of a task, with the tokens and the word vector width of a model that has another task.
     fn over(task: Task, below: &Self) -> Self {
         let mut config = Self::new(task);
         config.model.embedding = below.model.embedding;
@@ -510,7 +516,7 @@ mod tests {
         assert_eq!(values(columns)?, [11.0, 1.0, 10.0]);
         let bias = merged(&of(&[3], 0.0)?, &of(&[2], 10.0)?, &[0], &numbers, 2)?;
         assert_eq!(values(bias)?, [11.0, 1.0, 10.0]);
-        // A random field has two more rows than there are tags.
+        // The transitions of a conditional random field have two more rows than there are tags.
         let field = merged(&of(&[4, 2], 0.0)?, &of(&[3, 1], 10.0)?, &[0, 1], &[None, Some(0)], 1)?;
         assert_eq!(values(field)?, [0.0, 1.0, 2.0, 10.0, 4.0, 11.0, 6.0, 12.0]);
         assert!(merged(&of(&[3, 2], 0.0)?, &of(&[2, 5], 0.0)?, &[0], &numbers, 2)?.is_none());

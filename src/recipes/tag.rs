@@ -1,5 +1,5 @@
-//! A tag for each word: recurrent layers over words and their characters, and a conditional random field over the tags. (Lample et al.,
-//! "Neural architectures for named entity recognition", 2016.)
+//! Tagging: predicts a tag for each word, with recurrent layers over words and their characters, and a conditional
+//! random field over the tags (Lample et al., "Neural architectures for named entity recognition", 2016).
 
 use std::path::{Path, PathBuf};
 
@@ -38,18 +38,20 @@ use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
 const FEEDS: [&str; 4] = ["words", "characters", "tags", "label"];
-/// The columns that `data.text` and `data.label` set: for tagged texts, `data.label` is the column of the tags.
+/// How the settings `data.text` and `data.label` are passed to the read options: for tagged texts, `data.label` is the
+/// column of the tags.
 const COLUMNS: [Column; 2] = [|o, column| o.tokens(column), |o, column| o.tags(column)];
-/// The names of the vocabularies. The outputs of tags and labels have the names of their vocabularies.
+/// The names of the vocabularies of words, characters, tags and labels. The output of the predicted tags is named like
+/// the vocabulary of tags, the output of label probabilities like the vocabulary of labels.
 const WORDS: &str = "words";
 const CHARACTERS: &str = "characters";
 const TAGS: &str = "tags";
-/// The name of the layer with the conditional random field.
+/// The name of the layer that is the conditional random field.
 const CRF: &str = "crf";
 const LABELS: &str = "labels";
 
-/// The parameters whose size depends on a vocabulary. `prepare` uses the first two by index: the vectors of words and of
-/// characters.
+/// The parameters with a row or a column per entry of a vocabulary. The function `prepare` uses the first two entries
+/// by their index: the vectors of words and of characters.
 const TABLES: [Table; 7] = [
     Table { form, ..Table::new(net::TABLE, WORDS, &[0]) },
     Table::new("characters.weight", CHARACTERS, &[0]),
@@ -60,15 +62,16 @@ const TABLES: [Table; 7] = [
     Table::new("labels.bias", LABELS, &[0]),
 ];
 
-/// With more tags than this, the lines for people warn of a slow training.
+/// With more than this many tags, a line for people warns that the training is slow.
 const MANY_TAGS: usize = 300;
 
-/// Returns a word as the vocabulary holds it: lowercase, with every digit as 0. The character encoder reads the original word.
+/// Returns the form of a word in the vocabulary: lower case, with every digit replaced by 0. The character encoder
+/// reads the word in its original form.
 fn form(word: &str) -> String {
     word.chars().flat_map(char::to_lowercase).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
 }
 
-/// The recipe of taggers.
+/// The recipe `tag`, for models that predict a tag for each word.
 pub(super) struct Tag;
 
 impl Recipe for Tag {
@@ -79,7 +82,8 @@ impl Recipe for Tag {
         training.schedule = RateSchedule::Cosine;
     }
 
-    /// Returns the settings of raw text, which a tagger does not read since its words are given, and the settings of other tasks.
+    /// Returns the settings that a tagger does not have: settings of raw text, since a tagger gets words, and settings
+    /// of other tasks.
     fn without(&self) -> &'static [&'static str] {
         &[
             "text.tokens",
@@ -130,10 +134,10 @@ impl Recipe for Tag {
     }
 }
 
-/// The tag ids of all words of some texts, and the label of each text with its probability.
+/// The tag ids of all words of several texts, and the label of each text with its probability.
 type Labelled = (Vec<i64>, Vec<(String, f32)>);
 
-/// Tagger, with the other taggers of an ensemble.
+/// A trained tagger, with the other taggers of an ensemble.
 struct Tagger {
     others: Voters,
 }
@@ -195,7 +199,8 @@ impl TrainedModel for Tagger {
     }
 
     fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
-        // A record of a file has one word per line and ends with a line break, since a word may contain spaces.
+        // A record of a file is passed as a text with one word per line, ending with a line break, since a word may
+        // contain spaces.
         let words = |text: &&str| -> Vec<String> {
             match text.ends_with('\n') {
                 true => text.lines().map(str::to_owned).collect(),
@@ -219,7 +224,8 @@ impl TrainedModel for Tagger {
 }
 
 impl Tagger {
-    /// Runs all taggers of the ensemble, and joins their answers. The list of labels is empty if the models predict no labels.
+    /// Runs all taggers of the ensemble on several texts, and joins their answers. The list of labels is empty if the
+    /// taggers do not predict labels of texts.
     fn found<'a>(
         &self,
         predictor: &Predictor,
@@ -241,7 +247,8 @@ impl Tagger {
     }
 }
 
-/// Returns the tag ids of all words of some texts and, if the model has labels, the probability of each label of each text.
+/// Returns the tag ids of all words of several texts and, if the model predicts labels, the probability of each label
+/// for each text.
 fn found<'a>(
     predictor: &Predictor,
     texts: impl Iterator<Item = &'a [String]> + Clone,
@@ -267,7 +274,7 @@ fn found<'a>(
     Ok((tags, labels.unwrap_or_default().to_vec()))
 }
 
-/// Returns the tag scheme from the note of the training; without a note, detects the scheme of `texts`.
+/// Returns the tag scheme from the note in the checkpoint; if there is no note, detects the scheme of `texts`.
 fn tagging(predictor: &Predictor, texts: &dyn Passes<TaggedText>) -> Result<Tagging> {
     noted_tagging(predictor).map_or_else(|| scheme_of(&[texts]), Ok)
 }
@@ -278,7 +285,7 @@ fn noted_tagging(predictor: &Predictor) -> Option<Tagging> {
     tagging.and_then(Tagging::of_note)
 }
 
-/// Opens the texts of a path as the training files were read; also returns their tag scheme.
+/// Opens the texts of a path with the options of the training files; also returns the tag scheme.
 fn test_texts(config: &Config, predictor: &Predictor, path: &str) -> Result<(TaggedFiles, Tagging)> {
     let like = options_of(config, COLUMNS, predictor)?;
     let texts = TaggedFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
@@ -286,7 +293,7 @@ fn test_texts(config: &Config, predictor: &Predictor, path: &str) -> Result<(Tag
     Ok((texts, tagging))
 }
 
-/// Scores the texts of a file in groups as they are read, so the file need not fit into memory.
+/// Scores the texts of a file group by group while the file is read, so that the file may be larger than memory.
 fn scores(
     tagger: &Tagger,
     config: &Config,
@@ -318,7 +325,8 @@ fn scores(
         return Err(none(&texts.name()));
     }
     let said = read_as(texts.read_as()).into_iter().collect();
-    // The loss is the mean over texts with only tags and labels that training saw. An ensemble, which votes, has no loss.
+    // The loss is computed only over texts in which training saw all tags and the label. An ensemble of taggers has no
+    // loss, since its taggers vote.
     let loss = match some && tagger.others.is_empty() {
         false => None,
         true => {
@@ -340,7 +348,7 @@ fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> 
 /// The vocabularies of a tagger.
 struct Entries {
     words: Vocabulary,
-    /// `None` if the model reads no characters.
+    /// The vocabulary of characters; `None` if the model reads no characters.
     characters: Option<Vocabulary>,
     tags: Vocabulary,
     labels: Option<Vocabulary>,
@@ -371,7 +379,7 @@ impl Entries {
         Ok(texts.batches(loader, config))
     }
 
-    /// Returns a function that checks whether training saw all tags of a text, and its label.
+    /// Returns a function that checks whether training saw the label and all tags of a text.
     fn learnt(&self) -> impl Fn(&TaggedText) -> bool + Send + Sync + 'static {
         let (tags, labels) = (self.tags.clone(), self.labels.clone());
         move |of| {
@@ -382,7 +390,7 @@ impl Entries {
     }
 }
 
-/// Checks that the words have at least two different tags.
+/// Checks that the training texts have at least two different tags.
 fn tell_apart(tags: &Vocabulary, train: &Texts<TaggedText>) -> Result<()> {
     let mut all = tags.tokens();
     match (all.next(), all.next()) {
@@ -396,8 +404,8 @@ fn tell_apart(tags: &Vocabulary, train: &Texts<TaggedText>) -> Result<()> {
     }
 }
 
-/// Opens another part of the data with the options of the training part. If the part has another tag scheme, its tags are
-/// converted.
+/// Opens another part of the data set with the options of the training part. If the tags of this part are of another
+/// scheme, they are converted to the scheme of the training part.
 fn part(train: &Texts<TaggedText>, path: &PathBuf) -> Result<Texts<TaggedText>> {
     let texts = train.open_alike(path)?;
     if scheme_of(&[train, &texts]).is_ok() {
@@ -409,7 +417,7 @@ fn part(train: &Texts<TaggedText>, path: &PathBuf) -> Result<Texts<TaggedText>> 
     }
 }
 
-/// Counts of a part of the texts.
+/// Counts of the words, characters and texts in a part of the data set.
 #[derive(Default)]
 struct Counts {
     texts: usize,
@@ -419,7 +427,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Counts a text of a part; `tags` and `labels` count over all parts.
+    /// Adds a text to the counts of its part; `tags` and `labels` are counted over all parts together.
     fn add(&mut self, text: &TaggedText, tags: &mut TokenCounts, labels: &mut TokenCounts) {
         self.texts += 1;
         let mut utf8 = [0; 4];
@@ -442,7 +450,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         Some(path) => Texts::open(path, config, &options(config, COLUMNS)?)?,
         None => Texts::Held(embedded::requests(true)?),
     };
-    // The other parts are read with the options that were detected in the training texts.
+    // The other parts of the data set are read with the options that were detected in the training texts.
     let like = train.read_as().clone();
     let given = dev.is_some();
     let (train, dev) = match &dev {
@@ -453,7 +461,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         None if own || config.data.fold.is_some() => train.hold_out(one_in(config), config),
         None => (train, Texts::Held(embedded::requests(false)?)),
     };
-    // Tags and labels that only the test file has are scored as wrong.
+    // The vocabularies have the tags and labels of the training and development texts; any other tag or label in the
+    // test file is scored as wrong.
     let (mut tags, mut labels) = (TokenCounts::default(), TokenCounts::default());
     let (mut of_train, mut of_dev) = (Counts::default(), Counts::default());
     let (mut lengths, mut held_out) = (Vec::new(), HeldOutTexts::default());
@@ -463,8 +472,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     })?;
     dev.each(&mut |text| {
         of_dev.add(text, &mut tags, &mut labels);
-        // The report shows texts as words between spaces, so it gets only texts whose words stay the same when such a line is
-        // divided.
+        // A report shows a text as its words joined by spaces. A report therefore gets only texts that give the same
+        // words when they are cut at spaces.
         if text.words.iter().all(|word| TaggedText::words_of(word).eq([word])) {
             held_out.add(|| Case {
                 text: text.words.join(" "),
@@ -555,7 +564,7 @@ fn network(
             let crf = net.layer(Crf::new().named(CRF).forbidding(&tagging.scheme.transitions(&standard)?));
             (crf.loss(scores, tags).mean(), crf.of(scores))
         }
-        // The loss of a text is a sum over its words, as with a random field.
+        // The loss of a text is the sum over its words, as with a conditional random field.
         false => {
             let losses = scores.cross_entropy(tags).sequence_pool(Pool::Sum);
             (losses.mean(), scores.argmax())

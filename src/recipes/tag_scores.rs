@@ -1,4 +1,4 @@
-//! The scores of a tagger: tokens, chunks, labels and whole texts.
+//! Scores of a tagger: by token, by chunk, by label, and by whole text.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,8 +9,8 @@ use crate::data::{TagScheme, TaggedText, Tagging, Vocabulary};
 use crate::error::Result;
 use crate::metrics::{ChunkRule, Unit, counted, ratio};
 
-/// The columns of a bootstrap sample: correct tokens, all tokens; correct, predicted and true chunks, first as conlleval counts,
-/// then strictly; correct labels, all labels; correct texts, all texts.
+/// The columns of a bootstrap sample: correct tokens, all tokens; correct, predicted and true chunks by the rule of
+/// conlleval, then by the strict rule; correct labels, all labels; correct texts, all texts.
 const TOKENS: usize = 0;
 const CHUNKS: [usize; 2] = [2, 5];
 const LABELS: usize = 8;
@@ -19,24 +19,26 @@ const COLUMNS: usize = 12;
 
 const SPANS: [ChunkRule; 2] = [ChunkRule::Lenient, ChunkRule::Strict];
 
-/// Scores of predicted tags and labels against the true ones.
+/// Scores the predicted tags and labels of texts against the true ones.
 pub(super) struct TagScores<'a> {
     tags: &'a Vocabulary,
     scheme: TagScheme,
     tagging: &'a Tagging,
-    /// The tags in the standard spelling, by number; `others` has the standard spelling of tags that training never saw.
+    /// The tags of the vocabulary in the standard spelling, with the same ids; `others` has the standard spelling of
+    /// each tag that training never saw.
     standard: Vocabulary,
     others: HashMap<String, String>,
     of_tags: Tally,
     labels: Option<(&'a Vocabulary, Tally)>,
-    /// Correct, predicted and true chunks of each type: as conlleval counts them, and strictly.
+    /// For each type of chunk, the correct, predicted and true chunks: first by the rule of conlleval, then by the
+    /// strict rule.
     types: [BTreeMap<String, [f64; 3]>; 2],
     sample: Bootstrap,
-    /// The share of wrong tags by length.
+    /// The share of wrong tags by the length of the text in words.
     lengths: ByLength,
 }
 
-/// The predictions for a text: the ids of its tags, and its label.
+/// The predictions for a text: the ids of its tags, and its label (`None` if the model predicts no labels).
 pub(super) struct FoundTags<'a> {
     pub(super) tags: &'a [i64],
     pub(super) label: Option<&'a str>,
@@ -62,7 +64,7 @@ impl<'a> TagScores<'a> {
         })
     }
 
-    /// Scores a text; `number` is its number in the file, from 1 on.
+    /// Scores a text; `number` is the number of the text in the file, from 1 on.
     pub(super) fn add(
         &mut self,
         text: &TaggedText,
@@ -129,8 +131,8 @@ impl<'a> TagScores<'a> {
         Ok(())
     }
 
-    /// Returns the standard spelling of a tag that training never saw. A tag outside the scheme becomes the tag of a chunk of one
-    /// word.
+    /// Returns a tag that training never saw in the standard spelling. A tag that is not of the scheme becomes the tag
+    /// of a chunk of one word.
     fn other(&self, tag: &str) -> Result<String> {
         let spelled = Vocabulary::labels([tag]).and_then(|one| self.tagging.standard(&one));
         let spelled = spelled.ok().and_then(|one| one.token(0).map(str::to_owned));
@@ -140,7 +142,7 @@ impl<'a> TagScores<'a> {
         }
     }
 
-    /// Returns the scores of all texts.
+    /// Returns the evaluation over all scored texts.
     pub(super) fn end(self) -> Evaluation {
         let Self { scheme, of_tags, labels, types, sample, lengths, .. } = self;
         let total = sample.total(COLUMNS);
@@ -215,8 +217,8 @@ mod tests {
         Tagging::of_note(&format!("{scheme} B-kind I-kind E-kind S-kind O")).unwrap()
     }
 
-    /// True chunks: PER, LOC, PER, and ORG, which training never saw. Predicted chunks: PER, PER for LOC, PER with an `I` at its
-    /// start, and nothing.
+    /// The true chunks are PER, LOC, PER and ORG; training never saw ORG. The predicted chunks are PER, a wrong PER for
+    /// LOC, and a PER that begins with `I`; ORG is not predicted.
     const TEXTS: [Text; 3] = [
         ("B-PER I-PER O B-LOC", "B-PER I-PER O B-PER", "ask"),
         ("O B-PER", "O I-PER", "tell"),
@@ -228,7 +230,8 @@ mod tests {
         let tags = Vocabulary::labels(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]).unwrap();
         let of = tagging("IOB2");
         let scored = scored(&tags, &of, &TEXTS);
-        // conlleval: 2 right of 3 found and 4 there; strictly, `I-PER` behind `O` is no chunk: 1 right of 2 found and 4 there.
+        // By conlleval, 2 of 3 predicted chunks are right, of 4 true chunks. By the strict rule, `I-PER` after `O` is
+        // no chunk: 1 of 2 predicted chunks is right.
         assert_eq!((scored.headline, scored.get("chunk F1")), ("chunk F1", Some(4.0 / 7.0)));
         assert_eq!(scored.get("strict chunk F1"), Some(2.0 / 6.0));
         assert_eq!(scored.get("token accuracy"), Some(5.0 / 8.0));
@@ -254,7 +257,7 @@ mod tests {
         assert_eq!((one.figures, one.tables, one.confusions), (two.figures, two.tables, two.confusions));
     }
 
-    /// A tag outside the scheme is a chunk of one word, which the model does not find.
+    /// A tag that is not of the scheme is a chunk of one word, which the model cannot predict.
     #[test]
     fn a_tag_of_no_scheme_is_wrong() {
         let tags = Vocabulary::labels(["O", "B-PER", "I-PER"]).unwrap();
@@ -273,7 +276,7 @@ mod tests {
         let scored = scored(&tags, &of, &[("DET NOUN VERB", "DET NOUN NOUN", ""), ("NOUN", "NOUN", "")]);
         assert_eq!((scored.headline, scored.get("token accuracy")), ("token accuracy", Some(0.75)));
         assert_eq!(scored.get("chunk F1"), None);
-        // F1 of DET 1, of NOUN 2 · 2 / (3 + 2), of VERB 0.
+        // F1 is 1 for DET, 2 · 2 / (3 + 2) for NOUN, and 0 for VERB.
         assert!((scored.get("macro F1").unwrap() - 1.8 / 3.0).abs() < 1e-12);
         let table = scored.tables.first().unwrap();
         assert_eq!((table.of, table.rows.iter().map(|row| row.support).sum::<u64>()), ("tag", 4));

@@ -1,4 +1,5 @@
-//! The recipes of the tasks. A new task needs a file with its recipe, and a line here.
+//! The recipe and the settings of each task. To add a task, write its recipe in a new file, and add a line to
+//! `Task::recipe`.
 
 use super::config::Config;
 use super::recipe::Recipe;
@@ -19,14 +20,14 @@ impl Task {
 }
 
 impl Config {
-    /// Returns the settings that do well for a task on a few thousand texts.
+    /// Returns the default config of a task, suited to a few thousand texts.
     pub fn new(task: Task) -> Self {
         let mut config = Self { run: RunConfig { task, ..RunConfig::default() }, ..Self::default() };
         task.recipe().defaults(&mut config);
         config
     }
 
-    /// Returns all settings of a task, in the order of a config file.
+    /// Returns all settings of a task, in the order in which config files have them.
     pub fn keys(task: Task) -> impl Iterator<Item = SettingKey> {
         let all = [
             RunConfig::KEYS,
@@ -40,7 +41,7 @@ impl Config {
         all.into_iter().flatten().copied().filter(move |key| !without.contains(&&*key.to_string()))
     }
 
-    /// Returns whether a task has this setting.
+    /// Returns whether a task has the setting with this dotted name.
     pub(super) fn has(task: Task, name: &str) -> bool {
         Self::keys(task).any(|key| key.to_string() == name)
     }

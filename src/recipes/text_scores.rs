@@ -1,4 +1,4 @@
-//! The scores of a model that writes texts: n-grams, edits and exact matches.
+//! Scores of a model that writes texts: by n-grams, edits and exact matches.
 
 use super::by_length::ByLength;
 use super::evaluation::{Evaluation, Outcome};
@@ -7,22 +7,22 @@ use super::translated::Examples;
 use crate::data::Tokenizer;
 use crate::metrics::{Bleu, ChrF, Metric, Unit, edit_distance, ratio, restore, tokens_13a};
 
-/// The columns of a bootstrap sample: the counts of which BLEU and chrF are computed; correct texts, all texts; edits, and the
-/// tokens of the references.
+/// The columns of a bootstrap sample: the counts for BLEU and for chrF; exactly right texts, all texts; edits, and the
+/// number of words in the references.
 const BLEU: usize = 0;
 const CHRF: usize = 10;
 const EXACT: usize = 28;
 const EDITS: usize = 30;
 const COLUMNS: usize = 32;
 
-/// Scores of texts that a model writes against their references.
+/// Scores texts that a model has written against their reference texts.
 pub(super) struct TextScores {
-    /// Whether the texts are pronunciations: tokens are phonemes, and a text is a word.
+    /// Whether the written texts are pronunciations: each text is a word, and each token a phoneme.
     spoken: bool,
-    /// Whether tokens are separated by white space.
+    /// Whether the tokens of the written texts are separated by white space.
     whitespace: bool,
     several: [usize; 2],
-    /// The number of references of all texts together.
+    /// The total number of references of all texts.
     references: usize,
     sample: Bootstrap,
     cut: Tokenizer,
@@ -54,7 +54,7 @@ impl TextScores {
         }
     }
 
-    /// Scores a text against its references.
+    /// Scores a written text against the references of its source text.
     pub(super) fn add(
         &mut self,
         source: &str,
@@ -72,7 +72,8 @@ impl TextScores {
         bleu.tokens_of_several(&tokens(found), &of_references);
         chrf.texts_of_several(found, references);
         let own = words(found);
-        // The reference with the fewest edits; of two such references, the longer one.
+        // The reference with the fewest edits is used; if several references have equally few edits, the longest of
+        // these references.
         let edits = references.iter().map(|reference| {
             let reference = words(reference);
             (edit_distance(&own, &reference), reference.len())
@@ -97,7 +98,7 @@ impl TextScores {
         each(Outcome { text: source, asked: source, truth: &references.join(" | "), found });
     }
 
-    /// Returns the scores of all texts.
+    /// Returns the evaluation over all scored texts.
     pub(super) fn end(self) -> Evaluation {
         const BLEU_OF: (&str, Unit, FigureFn) = ("BLEU", Unit::Share, bleu);
         const CHRF_OF: (&str, Unit, FigureFn) = ("chrF", Unit::Share, chrf);
@@ -156,7 +157,7 @@ fn edits(x: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// BLEU of all texts together is 49.35808034168741 by sacreBLEU 2.6; edits and exact matches are counted by hand.
+    /// The expected BLEU of all texts together is from sacreBLEU 2.6; edits and exact matches are counted by hand.
     #[test]
     fn values_are_those_of_sacrebleu_and_of_the_hand() {
         let cut = Tokenizer::pieces();
@@ -175,7 +176,8 @@ mod tests {
         texts.iter().for_each(|(found, references)| scores.add("x", references, found, &mut |_| seen += 1));
         let scored = scores.end();
         assert!((100.0 * scored.get("BLEU").unwrap() - 49.35808034168741).abs() < 1e-9, "{scored:?}");
-        // Edits 1, 0, 3, 2, 3, 2, 1 and 1 of 6, 5, 4, 2, 7, 4, 2 and 1 words; one text is right.
+        // The texts have 1, 0, 3, 2, 3, 2, 1 and 1 edits, and their references 6, 5, 4, 2, 7, 4, 2 and 1 words; one
+        // text is exactly right.
         assert_eq!(
             (scored.get("word error rate"), scored.get("exact match")),
             (Some(13.0 / 31.0), Some(0.125))

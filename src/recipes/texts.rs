@@ -1,4 +1,4 @@
-//! The records of a data set, in memory or in files larger than memory.
+//! The records of a data set: in memory, or in files that may be larger than memory.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -12,18 +12,18 @@ use crate::data::{
 };
 use crate::error::Result;
 
-// A training has only a few values of this type, so a large variant wastes no memory.
+// A training has only a few values of this type, so a large variant does not waste memory.
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Texts<R> {
     Held(DataSet<R>),
-    /// The files, and the number of records in memory while an epoch is shuffled.
+    /// The files, and the number of records in memory while the records of an epoch are shuffled.
     InFiles(Files<R>, usize),
 }
 
-/// A function that makes the fields of a sample from a record.
+/// A function that converts a record to the fields of a sample.
 pub(super) type ToSample<R> = Arc<dyn Fn(&R) -> Result<Vec<Field>> + Send + Sync>;
 
-/// The parts and the vocabulary of texts, found before a model is built.
+/// The training part, the held-out part and the vocabulary of a data set, collected before the model is built.
 pub(super) struct TextSurvey {
     pub(super) rest: Texts<LabelledText>,
     pub(super) held: Texts<LabelledText>,
@@ -31,7 +31,8 @@ pub(super) struct TextSurvey {
 }
 
 impl<R: Record> Texts<R> {
-    /// Opens the records of a path: they stay in files if the config sets `data.window`, else they are in memory.
+    /// Opens the records of a path: the records stay in the files if the config sets `data.window`, otherwise they are
+    /// read into memory.
     pub(super) fn open(path: impl AsRef<Path>, config: &Config, options: &ReadOptions) -> Result<Self> {
         Ok(match config.data.window {
             Some(window) => Self::InFiles(Files::open_with([path], options)?, window),
@@ -39,12 +40,12 @@ impl<R: Record> Texts<R> {
         })
     }
 
-    /// Opens another part of the data set with the options with which `self` was read.
+    /// Opens another part of the data set, with the options with which this part was opened.
     pub(super) fn open_alike(&self, path: impl AsRef<Path>) -> Result<Self> {
         self.open_as(path, self.read_as())
     }
 
-    /// Opens another part with these options.
+    /// Opens another part of the data set with the given options.
     pub(super) fn open_as(&self, path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self> {
         Ok(match self {
             Self::Held(_) => Self::Held(DataSet::open_with([path], options)?),
@@ -60,7 +61,8 @@ impl<R: Record> Texts<R> {
         self.options()
     }
 
-    /// Holds out about one of `one_in` records, or the fold of the config. Returns the training part, then the held-out part.
+    /// Holds out about one of `one_in` records, or the fold `data.fold` if the config sets it. Returns the training
+    /// part, then the held-out part.
     pub(super) fn hold_out(self, one_in: u64, config: &Config) -> (Self, Self) {
         let seed = config.run.seed;
         match self {
@@ -75,14 +77,14 @@ impl<R: Record> Texts<R> {
         }
     }
 
-    /// Counts the records; files are read once.
+    /// Returns the number of records; to count records in files, the files are read once.
     pub(super) fn count(&self) -> Result<usize> {
         let mut count = 0;
         self.each(&mut |_| count += 1)?;
         Ok(count)
     }
 
-    /// Returns the vocabulary of all records; `text` returns the text of a record.
+    /// Returns the vocabulary of the texts of all records; `text` returns the text of a record.
     pub(super) fn vocabulary(
         &self,
         cut: &Tokenizer,
@@ -101,8 +103,8 @@ impl<R: Record> Texts<R> {
         }
     }
 
-    /// Returns batches of the samples that `sample` makes of the records, in the order of the file. `salt` is a hash of
-    /// everything except the records that determines the samples.
+    /// Returns a loader of batches, in the order of the file; `sample` converts each record to the fields of a sample.
+    /// `salt` is a hash of everything that determines the samples, except the records.
     pub(super) fn loader(
         &self,
         feeds: &[&str],
@@ -119,7 +121,7 @@ impl<R: Record> Texts<R> {
         Ok(self.batches(loader, config))
     }
 
-    /// Sets how the loader makes batches of a training: records in files are shuffled within a window.
+    /// Sets the batch size of a loader; records in files are shuffled within a window.
     pub(super) fn batches(&self, loader: Loader, config: &Config) -> Loader {
         match self {
             Self::Held(_) => batches(loader, config),
@@ -128,7 +130,8 @@ impl<R: Record> Texts<R> {
     }
 }
 
-/// Divides records into the training part and the held-out part, which is the fold `data.fold` if the config sets it.
+/// Divides records into a training part and a held-out part; the held-out part is the fold `data.fold` if the config
+/// sets it.
 pub(super) fn divided<R: Record>(
     records: DataSet<R>,
     one_in: u64,
@@ -164,7 +167,8 @@ impl<R: Record> Passes<R> for Texts<R> {
 }
 
 impl Texts<LabelledText> {
-    /// Divides the texts and counts their vocabularies in one pass; `visit` gets each text, and whether it is held out.
+    /// Divides the texts and counts the vocabulary of the training part in one pass; `visit` is called with each text
+    /// and whether it is held out.
     pub(super) fn survey(
         self,
         (one_in, config): (u64, &Config),

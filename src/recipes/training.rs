@@ -1,4 +1,4 @@
-//! The preparation that all recipes share: data, tokenizers and options from a config.
+//! The preparation of a training that all recipes share: data, tokenizers and read options from a config.
 
 use std::path::PathBuf;
 
@@ -11,54 +11,55 @@ use crate::error::{Error, Result};
 use crate::predict::Predictor;
 use crate::train::Trainer;
 
-/// Everything that a training needs to begin.
+/// Everything that is needed to begin a training.
 #[non_exhaustive]
 pub struct Preparation {
-    /// The trainer of the model, with the metrics, and the vocabularies and notes of the checkpoint.
+    /// The trainer of the model, with its metrics, and with the vocabularies and notes that checkpoints will have.
     pub trainer: Trainer,
     /// The training data.
     pub train: Box<dyn Data>,
-    /// The development data, evaluated after each epoch.
+    /// The development data, which are evaluated after each epoch.
     pub dev: Box<dyn Data>,
-    /// The path of the test data, if any: [`scores`](super::scores) takes it as `data.test`.
+    /// The path of the test data, which [`scores`](super::scores) expects as `data.test`; `None` without test data.
     pub test: Option<PathBuf>,
-    /// The name of the training texts, such as their path.
+    /// The name of the training texts, for example their path.
     pub name: String,
-    /// The metric that decides which epoch is the best.
+    /// The name of the metric that decides which epoch is the best.
     pub metric: &'static str,
-    /// The lengths of the training texts, in tokens; empty for a language model.
+    /// The length of each training text in tokens; empty for a language model.
     pub lengths: Vec<usize>,
-    /// The share of the held-out tokens that are known, if tokens are looked up in a vocabulary.
+    /// The share of the tokens in the held-out texts that the vocabulary has; `None` for models without a vocabulary of
+    /// tokens.
     pub coverage: Option<f64>,
-    /// Held-out texts of `dev`, each with its right answer.
+    /// Texts of the development data, each with its right answer.
     pub held_out: HeldOutTexts,
-    /// Lines about the data, for people.
+    /// Lines for people about the data.
     pub said: Vec<String>,
 }
 
-/// Test data of a model.
+/// Test data for a model.
 #[non_exhaustive]
 pub struct TestData {
-    /// The data for [`Predictor::evaluate`].
+    /// The test data as batches for [`Predictor::evaluate`].
     pub data: Box<dyn Data>,
-    /// Lines about how the file was read, for people.
+    /// Lines for people about how the test file was read.
     pub said: Vec<String>,
 }
 
-/// Held-out texts with their right answers.
+/// Held-out texts with their right answers, for reports.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct HeldOutTexts {
-    /// The first texts, at most [`Self::MOST`].
+    /// The first held-out texts, at most [`Self::MOST`].
     pub cases: Vec<Case>,
-    /// The number of held-out texts.
+    /// The number of all held-out texts.
     pub count: usize,
-    /// Whether the counts of the label vocabulary include the held-out labels.
+    /// Whether the label counts in the vocabulary of labels include the held-out texts.
     pub counted: bool,
 }
 
 impl HeldOutTexts {
-    /// The most texts that stay in memory to be examined one by one.
+    /// Maximum number of held-out texts that are kept in memory.
     pub const MOST: usize = 5_000;
 
     pub(super) fn add(&mut self, case: impl FnOnce() -> Case) {
@@ -82,9 +83,9 @@ impl FromIterator<Case> for HeldOutTexts {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Case {
-    /// The text; a tagged text has spaces between its words.
+    /// The text; in a tagged text, the words are joined by spaces.
     pub text: String,
-    /// The right answer.
+    /// The right answer to the text.
     pub truth: Truth,
 }
 
@@ -94,38 +95,39 @@ pub struct Case {
 pub enum Truth {
     /// The label.
     Label(String),
-    /// The labels, possibly none.
+    /// The right labels of a text, which may have none.
     Labels(Vec<String>),
     /// The number.
     Number(f64),
-    /// The tag of each word, and the label of the text if it has one.
+    /// The right tag of each word, and the label of the text (`None` for a text without a label).
     Tags(Vec<String>, Option<String>),
-    /// The reference translations.
+    /// The reference translations of a text.
     Texts(Vec<String>),
-    /// No right answer: a text has many continuations.
+    /// No single right answer: for example, a language model may continue a text in many ways.
     Open,
 }
 
-/// The name of the note with the tokenizer of the text that the model reads.
+/// The name of the note with the tokenizer of the texts that the model reads.
 pub(super) const CUT: &str = "tokens";
-/// The name of the note with the tokenizer of the text that the model writes.
+/// The name of the note with the tokenizer of the texts that the model writes.
 pub(super) const TARGET_CUT: &str = "target tokens";
-/// The name of the note with the options of the training files.
+/// The name of the note with the options with which the training files were read.
 pub(super) const READ_AS: &str = "read as";
 
-/// The paths of the parts of the texts.
+/// The paths of the training, development and test texts, and the model that the training starts from.
 pub(super) struct Paths {
     pub(super) train: Option<PathBuf>,
     pub(super) dev: Option<PathBuf>,
     pub(super) test: Option<PathBuf>,
-    /// The files in the folder of the parts that belong to no part.
+    /// Files in the folder of the data set that are not used as a part.
     left_out: Vec<PathBuf>,
-    /// The trained model that the training starts from.
+    /// The trained model that the training starts from, if `training.from` is set.
     pub(super) from: Origin,
 }
 
 impl Paths {
-    /// Returns the paths of the config; a folder that contains the parts is replaced by the paths of the parts.
+    /// Returns the paths in the config; if `data.train` is a folder that contains the parts, the paths of these parts
+    /// are returned.
     pub(super) fn of(config: &Config) -> Result<Self> {
         let data = &config.data;
         let path = |of: &Option<String>| of.as_ref().map(PathBuf::from);
@@ -143,7 +145,7 @@ impl Paths {
         })
     }
 
-    /// Describes the files that are left out, for people.
+    /// Describes for people the files that are not used; `None` if all files are used.
     pub(super) fn left_out(&self) -> Option<String> {
         let names = self.left_out.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()).display());
         let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
@@ -156,13 +158,14 @@ impl Paths {
     }
 }
 
-/// A setter of a column's name or number in the options.
+/// A function that sets a column in read options, by its name or number.
 pub(super) type Column = fn(ReadOptions, &str) -> ReadOptions;
 
-/// Returns the options with which the config reads files; `data.text` and `data.label` set these columns.
+/// Returns the read options of a config; the functions `text` and `label` set the columns of `data.text` and
+/// `data.label`.
 pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<ReadOptions> {
     let data = &config.data;
-    // Several malformed lines are reported together, so that a file is corrected in one go.
+    // All malformed lines of a file are reported together, so that the user can correct the file at once.
     let mut options = ReadOptions::new().malformed(MalformedLines::Collect);
     if let Some(format) = &data.format {
         options = options.format(format.parse()?);
@@ -188,8 +191,8 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
     Ok(if data.binary { options.binary() } else { options })
 }
 
-/// Returns the options for a file that a trained model reads: options that the config sets, else the options of the training
-/// files.
+/// Returns the options for a file that a trained model reads: the settings of the config; for settings that are not
+/// set, the options of the training files.
 pub(super) fn options_of(
     config: &Config,
     columns: [Column; 2],
@@ -204,7 +207,7 @@ pub(super) fn options_of(
     }
 }
 
-/// Adds to an error about a file the options of the training files, with which this file is read too.
+/// Adds to an error about a file that the file was read with the options of the training files.
 pub(super) fn as_in_training(error: Error, options: &ReadOptions) -> Error {
     match read_as(options) {
         Some(said) => error.noted(format!("{said}, as the files of the training")),
@@ -212,7 +215,7 @@ pub(super) fn as_in_training(error: Error, options: &ReadOptions) -> Error {
     }
 }
 
-/// Returns the tokenizer in a note of a model.
+/// Returns the tokenizer whose name is in a note of the model.
 pub(super) fn cut_of(predictor: &Predictor, note: &str) -> Result<Tokenizer> {
     Tokenizer::from_name(predictor.note(note).unwrap_or_default())
 }
@@ -226,19 +229,19 @@ fn separator(given: &str) -> Result<char> {
     }
 }
 
-/// Describes how a file was read, for people: the detection may be wrong.
+/// Describes for people how a file was read, since the detection may be wrong; `None` if there is nothing to report.
 pub(super) fn read_as(options: &ReadOptions) -> Option<String> {
     let said = options.to_string();
     (!said.is_empty()).then(|| format!("read as {said}"))
 }
 
-/// Describes how another part was read, for people; `None` if it was read as the training part.
+/// Describes for people how another part of the data set was read; `None` if the part was read like the training part.
 pub(super) fn read_otherwise(name: &str, options: &ReadOptions, train: &ReadOptions) -> Option<String> {
     let (own, of_train) = (read_as(options)?, read_as(train)?);
     (own != of_train).then(|| format!("{name}: {own}"))
 }
 
-/// Checks that neither the training part nor the held-out part is empty.
+/// Checks that neither the training texts nor the held-out texts are empty.
 pub(super) fn both<N: AsRef<str>>(parts: impl IntoIterator<Item = (N, usize)>) -> Result<()> {
     let Some((name, _)) = parts.into_iter().find(|(_, size)| *size == 0) else { return Ok(()) };
     let expected =
@@ -246,7 +249,7 @@ pub(super) fn both<N: AsRef<str>>(parts: impl IntoIterator<Item = (N, usize)>) -
     Err(Error::new(format!("texts of `{}`", name.as_ref()), expected, "none"))
 }
 
-/// Returns n for the share `data.hold_out`: one of n texts is held out.
+/// Returns the number n such that one of n texts is held out: 1 / `data.hold_out`, rounded.
 pub(super) fn one_in(config: &Config) -> u64 {
     (1.0 / config.data.hold_out).round() as u64
 }
@@ -258,7 +261,7 @@ pub(super) fn tokenizer(config: &Config) -> Result<Tokenizer> {
     }
 }
 
-/// Returns the tokenizer of the text that the model writes.
+/// Returns the tokenizer of the texts that the model writes, from the config.
 pub(super) fn target_tokenizer(config: &Config) -> Result<Tokenizer> {
     match config.text.target_tokens {
         Some(tokens) => Ok(of_kind(config, tokens)),
@@ -276,7 +279,7 @@ fn of_kind(config: &Config, tokens: Tokens) -> Tokenizer {
     if config.text.lowercase { cut.lowercase() } else { cut }
 }
 
-/// Sets how a loader makes batches of a training.
+/// Sets the batch size of the config in a loader.
 pub(super) fn batches(loader: Loader, config: &Config) -> Loader {
     loader.batching(Batching::Sequences(config.training.batch))
 }

@@ -1,6 +1,6 @@
-//! Translation of texts: GRUs read the source in both directions, and another GRU writes the target, with attention to the states
-//! of the source at each step. (Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and translate",
-//! 2015.)
+//! Translation: GRUs read the source text in both directions, and another GRU writes the target text, with attention to
+//! the source states at each step (Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and
+//! translate", 2015).
 
 use std::path::Path;
 
@@ -34,28 +34,29 @@ use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
 pub(super) const FEEDS: [&str; 3] = ["source", "given", "next"];
-/// The special tokens before the first token and behind the last token of a target text.
+/// The special tokens at the start and at the end of a target text.
 pub(super) const ENDS: [&str; 2] = ["<s>", "</s>"];
-/// The most tokens of a translation, whatever the length of its source.
+/// Maximum number of tokens in a translation, however long the source text is.
 const MOST_TOKENS: usize = 1024;
-/// The number of sources that are translated together.
+/// Maximum number of source texts that are translated as one batch.
 const SOURCES: usize = 64;
 
-/// The columns that `data.text` and `data.label` set.
+/// How the settings `data.text` and `data.label` are passed to the read options: as the column of the source and of the
+/// target.
 const COLUMNS: [Column; 2] = [|o, column| o.source(column), |o, column| o.target(column)];
-/// The names of the vocabularies of source tokens and of target tokens.
+/// The names of the vocabulary of source tokens and of the vocabulary of target tokens.
 pub(super) const KNOWN: [&str; 2] = ["sources", "targets"];
-/// The parameters whose size depends on a vocabulary. `prepare` uses the first two by index: the vectors of source and of target
-/// tokens.
+/// The parameters with a row per entry of a vocabulary. The function `prepare` uses the first two entries by their
+/// index: the vectors of source tokens and of target tokens.
 const TABLES: [Table; 3] = [
     Table::new("sources.weight", KNOWN[0], &[0]),
     Table::new("targets.weight", KNOWN[1], &[0]),
     Table::new("written.bias", KNOWN[1], &[0]),
 ];
-/// The name of the output.
+/// The name of the output with the logits of the next target token.
 const LOGITS: &str = "logits";
 
-/// The recipe of translators.
+/// The recipe `translate`, for models that translate texts.
 pub(super) struct Translate;
 
 impl Recipe for Translate {
@@ -113,7 +114,7 @@ impl Recipe for Translate {
     }
 }
 
-/// Opens the pairs of a path as the training files were read.
+/// Opens the pairs of a path with the options of the training files.
 fn test_pairs(config: &Config, predictor: &Predictor, path: &str) -> Result<PairFiles> {
     let like = options_of(config, COLUMNS, predictor)?;
     PairFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))
@@ -140,10 +141,10 @@ fn loader(
     Ok(pairs.batches(loader, config))
 }
 
-/// A function that is called with the pairs of each window.
+/// A function that is called once per window, with the pairs of the window.
 type EachWindow<'a> = &'a mut dyn FnMut(&Pairs) -> Result<()>;
 
-/// Pairs grouped by source within a window, so that memory is bounded.
+/// Collects pairs in windows of at most 65,536, within which pairs are grouped by source; the limit bounds the memory.
 #[derive(Default)]
 struct BySource {
     window: Vec<Pair>,
@@ -153,20 +154,21 @@ struct BySource {
 impl BySource {
     const MOST: usize = 1 << 16;
 
-    /// Adds a pair; a full window is passed to `each`.
+    /// Adds a pair; when the window is full, its pairs are passed to `each`.
     fn add(&mut self, pair: Pair, each: EachWindow<'_>) -> Result<()> {
         self.window.push(pair);
         if self.window.len() < Self::MOST { Ok(()) } else { self.end(each) }
     }
 
-    /// Passes the pairs of the last window to `each`.
+    /// Passes the remaining pairs to `each`.
     fn end(&mut self, each: EachWindow<'_>) -> Result<()> {
         let pairs = Pairs::new("window", std::mem::take(&mut self.window));
         self.windows += usize::from(!pairs.records().is_empty());
         each(&pairs)
     }
 
-    /// Returns a line for people that equal sources of different windows stay separate; `None` for a single window.
+    /// Returns a line for people that equal sources are grouped only within windows; `None` if there was only one
+    /// window.
     fn said(&self) -> Option<String> {
         (self.windows > 1)
             .then(|| format!("equal sources are put together within blocks of {} pairs", Self::MOST))
@@ -179,7 +181,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         return Err(Error::new("data.train", expected, "none: no translations come with the program"));
     };
     let train = Texts::<Pair>::open(path, config, &options(config, COLUMNS)?)?;
-    // The other parts are read with the options that were detected in the training texts.
+    // The other parts of the data set are read with the options that were detected in the training texts.
     let like = train.read_as().clone();
     let given = dev.is_some();
     let (train, dev) = match &dev {
@@ -187,7 +189,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
             let dev = train.open_alike(dev)?;
             (train, dev)
         }
-        // A larger part would take long to evaluate after each epoch.
+        // At most about 2,000 pairs are held out, since translations of more pairs would take long to evaluate after
+        // each epoch.
         None => {
             let one_in = one_in(config).max(train.count()? as u64 / 2_000);
             train.hold_out(one_in, config)
@@ -244,7 +247,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     );
     let others = Some(&dev).filter(|_| given);
     let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
-    // With label smoothing, the perplexity that a training reports is not the exponential of the training loss.
+    // With label smoothing, the reported perplexity is not the exponential of the training loss, so a line for people
+    // states the difference.
     let rate = config.label_smoothing();
     let smoothed =
         (rate > 0.0).then(|| format!("loss is with label smoothing of {rate}, perplexity without"));
@@ -271,8 +275,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
 const PRONUNCIATIONS: &str = "words and their phonemes: tokens are `characters`, target tokens `whitespace`; `text.tokens` and \
                               `text.target_tokens` set others";
 
-/// Returns the config with the tokens for pronunciations; `None` unless the pairs are words with phonemes and the config sets no
-/// tokens.
+/// Returns a config with the tokens for pronunciations; `None` unless the pairs are words with their phonemes and the
+/// config sets no tokens.
 fn spoken(config: &Config, pairs: &Texts<Pair>) -> Result<Option<Config>> {
     let TextConfig { tokens: None, target_tokens: None, tokenizer: None, .. } = config.text else {
         return Ok(None);
@@ -288,8 +292,9 @@ fn spoken(config: &Config, pairs: &Texts<Pair>) -> Result<Option<Config>> {
     }))
 }
 
-/// Builds the network. Returns the logits, the feed of the target tokens and, if `attends`, the operands of attention: the query
-/// of each written token, the key of each source token, and the score vector.
+/// Builds the network of a translator. Returns the logits, the feed of the right target tokens and, if `attends` is
+/// set, the operands of attention: the queries (one per written token), the keys (one per source token), and the score
+/// vector.
 pub(super) fn layers(
     net: &Builder,
     config: &Config,
@@ -306,12 +311,12 @@ pub(super) fn layers(
     let reader = Gru::new(hidden).recurrent_dropout(model.recurrent_dropout);
     let states = x.stacked(Stacked::new(reader, model.layers).bidirectional().dropout(dropout));
     let states = states.dropout(dropout);
-    // Keys and values of the attention, computed once per source.
+    // The keys and values of the attention are computed once per source text, not in each step.
     let (keys, values) = (states.linear(hidden), states.linear(hidden));
     let start = states.sequence_pool(Pool::Mean).linear(hidden).tanh();
 
-    // Target tokens are read and predicted with the same vectors (Press and Wolf, "Using the output embedding to improve language
-    // models", 2017).
+    // The same vectors of target tokens are used to read tokens and to predict them (Press and Wolf, "Using the output
+    // embedding to improve language models", 2017).
     let table = net.layer(Embedding::new(targets.len(), model.embedding).named(KNOWN[1]));
     let say = net.layer(Linear::tied(&table).named("written"));
     let query = net.layer(Linear::new(hidden).without_bias());
@@ -387,7 +392,7 @@ impl TrainedModel for Translator {
         each: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Evaluation> {
         let pairs = test_pairs(config, predictor, path)?;
-        // Only the best translation is scored.
+        // Only the best translation of each source text is scored.
         let decoding = DecodingConfig { n_best: 1, scores: false, ..config.decoding.clone() };
         let (mut scores, mut by_source) =
             (TextScores::new([&self.cut, &self.target_cut]), BySource::default());
@@ -412,7 +417,7 @@ impl TrainedModel for Translator {
         let known = [predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?];
         let said = read_as(pairs.read_as()).into_iter().chain(by_source.said()).collect();
         let data = loader(&Texts::InFiles(pairs, 1), [&self.cut, &self.target_cut], known, config)?;
-        // The perplexity is over all target tokens, and without the label smoothing of the training loss.
+        // The perplexity is computed over all target tokens, without the label smoothing of the training loss.
         let perplexity = predictor.evaluate(&data)?.get("perplexity");
         let mut scored = scores.end().with_loss(perplexity.map(f64::ln));
         if let Some(perplexity) = perplexity {
@@ -435,7 +440,7 @@ impl TrainedModel for Translator {
         Some(Query { asking: QuestionKind::Source, columns: COLUMNS, adds })
     }
 
-    /// Translates each text by beam search.
+    /// Translates each text by beam search with the settings in `decoding`.
     fn answers(
         &self,
         predictor: &Predictor,
@@ -445,8 +450,8 @@ impl TrainedModel for Translator {
         let (sources, targets) = (predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?);
         let ids: Vec<Vec<i64>> =
             texts.iter().map(|text| sources.ids(self.cut.tokens(text))).collect::<Result<_>>()?;
-        // Sources of similar lengths are decoded together, since their translations end at about the same step. The length of a
-        // source determines the most tokens of its translation.
+        // Source texts of similar lengths are translated as a batch, because their translations end after a similar
+        // number of steps. The maximum number of tokens in a translation depends on the length of the source text.
         let most = |i: &usize| (2 * ids[*i].len() + 20).next_multiple_of(32).min(MOST_TOKENS);
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&i| ids[i].len());

@@ -1,25 +1,25 @@
-//! A model's translation beside its references.
+//! A model's translation of a text, with the reference translations.
 
 use crate::metrics::ChrF;
 
-/// Translation of a text by a model, beside its references.
+/// A translation that a model wrote, with its reference translations and scores.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TranslatedText {
-    /// The source text.
+    /// The source text of the translation.
     pub source: String,
-    /// The reference translations.
+    /// The reference translations of the source text.
     pub references: Vec<String>,
     /// The translation that the model wrote.
     pub found: String,
-    /// Whether the translation has the same words as a reference.
+    /// Whether the translation has exactly the words of one of the references.
     pub exact: bool,
-    /// The chrF2 of this text alone, from 0 to 1.
+    /// The chrF2 score of this translation alone, from 0 to 1.
     pub chrf: f64,
 }
 
 impl TranslatedText {
-    /// Returns a translation with its scores against the references.
+    /// Returns a translation, scored against its references.
     pub fn new(source: &str, references: &[&str], found: &str) -> Self {
         let mut chrf = ChrF::default();
         chrf.texts_of_several(found, references);
@@ -33,11 +33,11 @@ impl TranslatedText {
     }
 }
 
-/// A few of many translations: the first ones, and the worst of the others.
+/// A selection of many translations: the first ones, and the worst of the later ones by chrF2.
 #[derive(Debug, Default)]
 pub(super) struct Examples {
     first: Vec<TranslatedText>,
-    /// The worst of the other translations, the worst first.
+    /// The worst of the later translations; the translation with the lowest chrF2 is the first.
     worst: Vec<TranslatedText>,
 }
 

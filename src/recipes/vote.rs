@@ -1,4 +1,4 @@
-//! Ensembles of taggers: of the tag sequences that the scheme allows, the sequence with the most votes is the answer.
+//! Ensembles of taggers: the answer is the tag sequence with the most votes among the sequences that the scheme allows.
 
 use ndarray::Array2;
 
@@ -7,31 +7,32 @@ use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::Predictor;
 
-/// The tag ids of all words of some texts, and the probability of each label of each text.
+/// The tag ids of all words of several texts, and the probability of each label for each text.
 type Answers = (Vec<i64>, Vec<f32>);
 
-/// The other taggers of an ensemble.
+/// The taggers of an ensemble, except the first tagger.
 #[derive(Default)]
 pub(super) struct Voters {
     others: Vec<Voter>,
-    /// The allowed transitions between tags, in the layout of [`TagScheme::transitions`](crate::data::TagScheme::transitions).
+    /// The transitions between tags that the scheme allows, in the layout of
+    /// [`TagScheme::transitions`](crate::data::TagScheme::transitions).
     may: Array2<f32>,
 }
 
 struct Voter {
     predictor: Predictor,
-    /// For each tag of this tagger, the index of the same tag in the first tagger.
+    /// For each tag id of this tagger, the id of the same tag in the first tagger.
     tags: Vec<usize>,
-    /// For each label of the first tagger, the index of the same label in this tagger.
+    /// For each label id of the first tagger, the id of the same label in this tagger.
     labels: Vec<usize>,
 }
 
 impl Voters {
-    /// Adds a tagger to an ensemble. `first` has the tags and labels of the first tagger, `known` the tags and labels of the
-    /// added tagger, and `may` the allowed transitions.
+    /// Adds a tagger to the ensemble. `first` has the tags and labels of the first tagger, `known` has the tags and
+    /// labels of the added tagger; `may` has the allowed transitions.
     ///
     /// # Errors
-    /// If the tags or labels differ.
+    /// If the two taggers do not have the same tags and labels.
     pub(super) fn add(
         &mut self,
         first: (Vocabulary, Option<Vocabulary>),
@@ -58,8 +59,9 @@ impl Voters {
         self.others.is_empty()
     }
 
-    /// Returns the joint answers of all taggers: voted tags for texts of these lengths, and mean probabilities. The first
-    /// parameter has the answers of the first tagger; `found` returns the answers of another tagger.
+    /// Returns the joint answers of all taggers: the voted tags of the words, and the mean probability of each label;
+    /// `lengths` has the number of words in each text. The first parameter has the answers of the first tagger; `found`
+    /// computes the answers of another tagger.
     pub(super) fn join(
         &self,
         (tags, mut labels): Answers,
@@ -92,12 +94,12 @@ impl Voters {
     }
 }
 
-/// The cost of a forbidden transition: more than all votes.
+/// The cost of a transition that the scheme forbids, which outweighs all votes.
 const FORBIDDEN: f64 = 1e9;
 
-/// Returns the allowed sequence with the most votes; `may` has the allowed transitions in the layout of
-/// [`TagScheme::transitions`](crate::data::TagScheme::transitions). The earlier model wins a tie. `found` has the tags of each
-/// model, one per word.
+/// Returns the allowed tag sequence with the most votes; `may` has the allowed transitions in the layout of
+/// [`TagScheme::transitions`](crate::data::TagScheme::transitions). A tie is decided for the earlier model. `found` has
+/// one list per model: the ids of the tags that the model predicts, one per word.
 fn vote(found: &[&[i64]], may: &Array2<f32>) -> Vec<i64> {
     let Some(first) = found.first() else { return Vec::new() };
     let tags = may.ncols();
@@ -106,10 +108,11 @@ fn vote(found: &[&[i64]], may: &Array2<f32>) -> Vec<i64> {
         if allowed { 0.0 } else { FORBIDDEN }
     };
     let row = |tag: i64| usize::try_from(tag).unwrap_or(usize::MAX);
-    // All tie-breaks together weigh less than one vote.
+    // The first model's votes weigh slightly more, to break ties; over a whole text, this extra weight is less than one
+    // vote.
     let own = 0.5 / (first.len() as f64 + 1.0);
-    // The candidates of each word, each with the best sum of votes up to this word and the position of the previous word's
-    // candidate.
+    // For each word, the voted tags; each tag has the best sum of votes up to this word, and the index of the tag that
+    // precedes it in the sequence with this sum.
     let mut words: Vec<Vec<(i64, f64, usize)>> = Vec::with_capacity(first.len());
     for at in 0..first.len() {
         let mut candidates: Vec<(i64, f64, usize)> = Vec::new();
@@ -147,7 +150,7 @@ fn vote(found: &[&[i64]], may: &Array2<f32>) -> Vec<i64> {
     best
 }
 
-/// Returns the position with the larger sum; of equal sums, the earlier position.
+/// Returns the entry with the larger sum; if the sums are equal, the earlier entry.
 fn better(a: (usize, f64), b: (usize, f64)) -> (usize, f64) {
     if b.1 > a.1 { b } else { a }
 }
@@ -164,12 +167,12 @@ mod tests {
         let [b, i, o] = ["B-x", "I-x", "O"].map(|tag| tags.id(tag).unwrap_or_default());
         let may = TagScheme::Iob2.transitions(&tags)?;
         assert_eq!(vote(&[&[o, b], &[b, i], &[b, i]], &may), [b, i]);
-        // The first model wins a tie; among the others, the earlier model.
+        // The first model wins a tie; in a tie without the first model, the earlier model wins.
         assert_eq!(vote(&[&[o, o], &[b, i]], &may), [o, o]);
         assert_eq!(vote(&[&[o], &[b], &[b], &[i], &[i]], &may), [b]);
-        // Votes word by word would give `O I-x`, which is no chunk.
+        // Voting on each word alone would give `O I-x`, which the scheme forbids.
         assert_eq!(vote(&[&[o, o], &[b, i], &[o, b], &[b, i], &[o, o]], &may), [o, o]);
-        // If every voted sequence is forbidden, each word is voted on alone.
+        // If every sequence of voted tags is forbidden, each word gets the tag with the most votes.
         assert_eq!(vote(&[&[o, i], &[o, i]], &may), [o, i]);
         assert!(vote(&[&[]], &may).is_empty() && vote(&[], &may).is_empty());
         let free = Array2::zeros((5, 3));

@@ -1,4 +1,4 @@
-//! Word attributions of a classifier: gradient × input.
+//! The contribution of each word to the prediction of a classifier, by gradient × input.
 
 use super::classify::{FIRST, LABEL, Reader};
 use super::config::Config;
@@ -15,10 +15,10 @@ use crate::program::backward::differentiate;
 use crate::program::{Append, Program, Role};
 use crate::tensor::Variable;
 
-/// Weigher of words: the contribution of each word to a label's probability, to first order. With x the word's vector and p the
-/// probability, the contribution is x · ∂ log p / ∂x (Shrikumar et al., "Not just a black box: learning important features
-/// through propagating activation differences", 2016: gradient × input); it is above 0 if the word raises p, and below 0 if the
-/// word lowers p.
+/// Computes how much each word of a text contributes to the probability of a label, to first order. With x the vector
+/// of the word and p the probability, the contribution is x · ∂ log p / ∂x: gradient × input (Shrikumar et al., "Not
+/// just a black box: learning important features through propagating activation differences", 2016). It is positive if
+/// the word raises p, and negative if the word lowers p.
 pub struct Weigher {
     executor: Executor,
     scope: Scope,
@@ -30,10 +30,10 @@ pub struct Weigher {
 }
 
 impl Weigher {
-    /// Returns the weigher of a checkpoint that the recipe `classify` has saved.
+    /// Returns a weigher for a checkpoint that the recipe `classify` has saved.
     ///
     /// # Errors
-    /// If the checkpoint is of another task.
+    /// If the checkpoint belongs to another task.
     #[track_caller]
     pub fn new(checkpoint: Checkpoint, threads: usize) -> Result<Self> {
         Self::of(checkpoint, threads).at_caller()
@@ -59,7 +59,7 @@ impl Weigher {
         let &[logits, label] = &found[..] else { return Err(wrong("a checkpoint without logits")) };
         let mut program: Program = program.inference(&[logits, label])?;
 
-        // The plain loss −ln p: the training's loss may have smoothing or class weights.
+        // The gradient is of the plain loss −ln p, since the training loss may have label smoothing or class weights.
         let mut append = |kind, inputs| {
             let request = Append {
                 kind,
@@ -109,10 +109,10 @@ impl Weigher {
         })
     }
 
-    /// Returns the words of a text, each with its contribution to the label.
+    /// Returns the words of a text, each with its contribution to the probability of `label`.
     ///
     /// # Errors
-    /// If the label is unknown, or a computed value is not a number.
+    /// If the model does not know `label`, or if a computed value is not a number.
     #[track_caller]
     pub fn weigh(&mut self, text: &str, label: &str) -> Result<Vec<(String, f32)>> {
         self.weights(text, label).at_caller()
@@ -133,7 +133,7 @@ impl Weigher {
         let (x, g) = (x.as_slice::<f32>()?, g.as_slice::<f32>()?);
         let width = x.len() / words.len();
         let rows = x.chunks_exact(width).zip(g.chunks_exact(width));
-        // The minus sign is from the loss, −log p.
+        // The sign is reversed, because the gradient is of the loss −log p and not of log p.
         let weights = rows.map(|(x, g)| -x.iter().zip(g).map(|(x, g)| x * g).sum::<f32>());
         Ok(words.into_iter().zip(weights).collect())
     }

@@ -1,4 +1,4 @@
-//! Pairs of texts from a path.
+//! Opens pairs of texts (a source and a target) from a path.
 
 use std::path::{Path, PathBuf};
 
@@ -20,11 +20,11 @@ fn wanted(options: &ReadOptions) -> [Column<'_>; 2] {
     ]
 }
 
-/// The location of the source and the target in a record.
+/// How the source and the target are found in a record of the file.
 enum Form {
     Dictionary(bool),
     Fields(objects::FieldChoice),
-    /// Source and target are the first two columns between tabs; a third column is skipped.
+    /// Lines of `source<TAB>target` without a header; a third column is skipped.
     Lines,
     Cells(table::Table),
 }
@@ -60,7 +60,7 @@ impl Form {
                 let pick = |options: &ReadOptions| table::Table::of(file, format, options, &wanted(options));
                 let names_of = |table: &table::Table| table.has_header().then(|| table.names().to_vec());
                 let table = languages::pick(file, options, pick, names_of);
-                // Without a header, only some lines may have a third column.
+                // In a file of pairs without a header, a third column may be in some lines only.
                 let plain = !given
                     && table
                         .as_ref()
@@ -103,7 +103,7 @@ impl Form {
     }
 }
 
-/// Pairs of the lines of two files.
+/// Pairs two parallel files: line n of the first file is the source, line n of the second file the target.
 fn parallel(mut paths: [PathBuf; 2], options: &mut ReadOptions, window: bool) -> Result<Opener<Pair>> {
     languages::order(&mut paths, options)?;
     let open = |path: &Path| prepared(TextFile::open(path)?, options, window);
@@ -117,7 +117,8 @@ fn parallel(mut paths: [PathBuf; 2], options: &mut ReadOptions, window: bool) ->
     Ok(Box::new(move || parallel::pairs(&source, &target)))
 }
 
-/// Detects the format and the columns of a file; `all` has the options of the files before it, and gets the decisions.
+/// Detects the format and the columns of a file of pairs. `all` has the options from the earlier files; the detected
+/// options are stored in `all`.
 fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<Opener<Pair>> {
     let mut options = alike(all, &file, Task::Pairs);
     let guess = guess(&file, &options, Task::Pairs)?;
@@ -127,7 +128,8 @@ fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<O
     if all.format.is_none_or(|format| format == guess.format) {
         *all = options;
     }
-    // If there are several files, each is closed until it is read.
+    // With several files, each file is closed after detection, and opened again for reading, so that few files are open
+    // at once.
     if several {
         file.close();
     }

@@ -1,5 +1,5 @@
-//! Rows of a Parquet file as records with named fields. Only the wanted columns are read, some rows at a time, so that a file may
-//! be larger than memory: one page of each wanted column is in memory.
+//! Reads the rows of a Parquet file as records with named fields. Only the wanted columns are read, 64 rows at a time.
+//! Only one page per wanted column is in memory, so a file may be larger than memory.
 
 pub(super) mod write;
 
@@ -23,13 +23,13 @@ use crate::data::records::Stream;
 use crate::data::{MalformedLines, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The number of rows that are read at a time.
+/// Number of rows that are decoded at a time.
 const ROWS: usize = 64;
 
-/// The supported contents of columns, for messages.
+/// The types of columns that can be read, for error messages.
 const READ: &str = "texts, numbers, truth values, or lists of these";
 
-/// Bytes with a checked length: ranges beyond the end, which a damaged file may declare, are refused.
+/// A reader of bytes that refuses ranges beyond the end of the file, which a damaged file may declare.
 struct Bounded<R>(R);
 
 impl<R: ChunkReader> Bounded<R> {
@@ -70,8 +70,9 @@ fn damaged(name: &str, e: &ParquetError) -> Error {
     Error::of(ErrorKind::Format, format!("file `{name}`"), "a Parquet file that can be read", got)
 }
 
-/// Runs the reader of the crate `parquet` on the file `name`. The reader panics on some damaged bytes; the panic is turned
-/// into an error. It is still printed on standard error, and it ends the program if panics abort.
+/// Calls `read`, which uses the crate `parquet`, on the file `name`. The reader panics on some damaged bytes; `guarded`
+/// returns such a panic as an error. The panic message is still printed on standard error, and a build with
+/// `panic = "abort"` still ends the program.
 fn guarded<T>(name: &str, read: impl FnOnce() -> Outcome<T>) -> Result<T> {
     let outcome = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str);
@@ -84,7 +85,7 @@ fn guarded<T>(name: &str, read: impl FnOnce() -> Outcome<T>) -> Result<T> {
 fn open(file: &TextFile) -> Result<Box<dyn FileReader>> {
     match file.plain()? {
         Some(plain) => reader(&file.name(), plain),
-        // Compressed files have no random access, so the contents are read into memory.
+        // A compressed file has no random access, so its contents are read into memory.
         None => reader(&file.name(), Bytes::from(file.contents()?)),
     }
 }
@@ -111,7 +112,7 @@ fn reader<R: ChunkReader + 'static>(name: &str, bytes: R) -> Result<Box<dyn File
     Ok(Box::new(guarded(name, || SerializedFileReader::new(bytes))?))
 }
 
-/// The conversion of a column's values.
+/// The type of value that a column is converted to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Text,
@@ -120,17 +121,18 @@ enum Kind {
     Number,
 }
 
-/// A column of values, which may be nested in other columns or have lists.
+/// A Parquet column that contains values; it may be nested in groups, and its rows may be lists.
 struct Field {
-    /// The path of the column: the names of the enclosing columns and its own name, with dots between them.
+    /// The path of the column: the names of the enclosing groups and the name of the column, joined by dots.
     name: String,
-    /// The number of the column among the leaf columns.
+    /// The index of the column among the leaf columns of the schema, from 0.
     leaf: usize,
-    /// The conversion of the column's values; `None` if they cannot be read.
+    /// The type that the column's values are converted to; `None` if this reader does not support the column's type.
     kind: Option<Kind>,
-    /// The definition level from which on a list has an element; `None` for a column without lists.
+    /// The smallest Parquet definition level at which a list of this column has an element; `None` for a column without
+    /// lists.
     element: Option<i16>,
-    /// The type of the column in the file, for messages.
+    /// The type of the column in the file, for error messages.
     told: String,
 }
 
@@ -150,7 +152,7 @@ fn kind(of: &ColumnDescriptor) -> Option<Kind> {
         Physical::FLOAT | Physical::DOUBLE => Some(Kind::Number),
         Physical::BYTE_ARRAY => match (of.logical_type_ref(), of.converted_type()) {
             (Some(LogicalType::String | LogicalType::Enum | LogicalType::Json), _) => Some(Kind::Text),
-            // Old files do not mark bytes as text.
+            // Old Parquet files do not mark columns of bytes as text, so unmarked bytes are read as text.
             (None, ConvertedType::NONE | ConvertedType::UTF8 | ConvertedType::ENUM | ConvertedType::JSON) => {
                 Some(Kind::Text)
             }
@@ -167,7 +169,7 @@ fn is_list(of: &Type) -> bool {
 
 fn field(leaf: usize, of: &ColumnDescriptor, root: &Type) -> Field {
     let parts = of.path().parts();
-    // The first repeated field of the path, and whether it is in a list.
+    // The first repeated field on the path of the column, and whether this field is inside a Parquet `LIST` group.
     let (mut inside, mut repeated) = (root, None);
     for (depth, part) in parts.iter().enumerate() {
         let Some(child) = inside.get_fields().iter().find(|child| child.name() == part) else { break };
@@ -202,7 +204,7 @@ fn fields(file: &dyn FileReader) -> Vec<Field> {
     schema.columns().iter().enumerate().map(|(leaf, of)| field(leaf, of, root)).collect()
 }
 
-/// An example record, with a value of the right kind for each field.
+/// Returns an example record: an empty or zero value of the right type for each field of the Parquet file.
 pub(super) fn example(file: &TextFile) -> Result<Object<'static>> {
     let value = |field: &Field| match (field.kind, field.element) {
         (None, _) => Value::Object(serde_json::Map::new()),
@@ -217,7 +219,8 @@ pub(super) fn example(file: &TextFile) -> Result<Object<'static>> {
     Ok(Object { fields, ..Object::default() })
 }
 
-/// The class names of columns of class ids, by column, which the Python library `datasets` stores in the metadata.
+/// Returns the class names of each column of class ids; the Python library `datasets` stores the names in the file's
+/// metadata.
 fn classes(file: &dyn FileReader) -> HashMap<String, Arc<[String]>> {
     let beside = file.metadata().file_metadata().key_value_metadata();
     let said = beside.into_iter().flatten().find(|of| of.key == "huggingface");
@@ -231,21 +234,21 @@ fn classes(file: &dyn FileReader) -> HashMap<String, Arc<[String]>> {
     features.into_iter().flatten().filter_map(of).collect()
 }
 
-/// A value of a row, or the reason why the row has no value.
+/// The value of a column in one row, or the reason why the value is malformed.
 type Cell = Result<Value, Reason>;
 
-/// A column of a row group.
+/// A reader of one column of a Parquet row group.
 trait Column: Send {
-    /// Reads the values of the next rows, at most `rows`.
+    /// Reads this column's values of the next rows, at most `rows` of them.
     fn read(&mut self, rows: usize) -> Outcome<Vec<Cell>>;
 }
 
-/// A function that converts a value of the file.
+/// A function that converts a stored Parquet value to a JSON value.
 type Convert<T> = Box<dyn Fn(&<T as DataType>::T) -> Cell + Send>;
 
 struct Typed<T: DataType> {
     reader: ColumnReaderImpl<T>,
-    /// The definition level of a value that is not null.
+    /// The Parquet definition level of a value that is not null.
     defined: i16,
     element: Option<i16>,
     value: Convert<T>,
@@ -260,7 +263,7 @@ impl<T: DataType> Column for Typed<T> {
         let mut found: Vec<Cell> = Vec::new();
         let stray = || ParquetError::General("levels that do not fit the column".to_owned());
         for at in 0..levels {
-            // In a column without definition levels, all values are defined.
+            // A Parquet column without definition levels has no nulls.
             let definition = definitions.get(at).copied().unwrap_or(self.defined);
             let cell = match definition == self.defined {
                 true => (self.value)(values.next().ok_or_else(stray)?),
@@ -271,7 +274,8 @@ impl<T: DataType> Column for Typed<T> {
                 continue;
             };
             if repetitions.get(at) == Some(&0) {
-                // One level below the level of an element, the list is empty; still lower, it is null.
+                // An empty list has a definition level one below the level of an element; a null list has a still lower
+                // level.
                 let list = if definition + 1 >= element { Value::Array(Vec::new()) } else { Value::Null };
                 found.push(Ok(list));
             }
@@ -303,7 +307,7 @@ fn number(name: &str, number: f64) -> Cell {
     serde_json::Number::from_f64(number).map(Value::Number).ok_or_else(wrong)
 }
 
-/// Converts a whole number: to the name of its class if there are class names, else unchanged.
+/// Converts a whole number to the name of its class if the column has class names; otherwise returns the number.
 fn whole(name: &str, classes: Option<&Arc<[String]>>, number: Value) -> Cell {
     let Some(classes) = classes else { return Ok(number) };
     let class = number.as_u64().and_then(|at| classes.get(usize::try_from(at).ok()?));
@@ -313,21 +317,21 @@ fn whole(name: &str, classes: Option<&Arc<[String]>>, number: Value) -> Cell {
     })
 }
 
-/// The rows of a file, some of them in memory.
+/// The rows of a Parquet file, of which up to 64 are decoded in memory.
 struct Rows {
     name: String,
     file: Box<dyn FileReader>,
     fields: Vec<Field>,
     classes: HashMap<String, Arc<[String]>>,
-    /// The number of the row group that is opened next.
+    /// The index of the row group that is opened next.
     group: usize,
     columns: Vec<Box<dyn Column>>,
-    /// The number of rows of the open row group that are not read yet.
+    /// The number of rows of the open row group that are not decoded yet.
     left: usize,
-    /// The cells of the rows in memory, by column.
+    /// For each wanted column, the decoded values of the rows in memory that were not returned yet.
     cells: Vec<std::vec::IntoIter<Cell>>,
     ready: usize,
-    /// The number of the row that was returned last, from 1 on.
+    /// The number of the last returned row in the file, from 1 on; 0 before the first row.
     row: u64,
 }
 
@@ -356,7 +360,7 @@ impl Rows {
         damaged(&self.name, &ParquetError::General(got.into()))
     }
 
-    /// Opens the columns of the next row group; `false` if there is none.
+    /// Opens the wanted columns of the next row group; returns `false` if the file has no further row group.
     fn next_group(&mut self) -> Result<bool> {
         if self.group >= self.file.num_row_groups() {
             return Ok(false);
@@ -380,7 +384,7 @@ impl Rows {
         Ok(true)
     }
 
-    /// Checks that this build supports the compression of a column.
+    /// Checks that this build of the program can decompress the column `field`.
     fn readable(&self, field: &str, by: Compression) -> Result<()> {
         use Compression::{GZIP, LZ4, LZ4_RAW, SNAPPY, UNCOMPRESSED, ZSTD};
         let advice = match by {
@@ -418,7 +422,8 @@ impl Rows {
                 let x = if signed { x.into() } else { (x as u64).into() };
                 whole(&name, classes.as_ref(), x)
             }),
-            // A float is converted to its shortest decimal, such as 0.1, and not to the digits of the nearest `f64`.
+            // An `f32` is converted by its shortest decimal, such as 0.1, and not by widening to `f64`, which would
+            // give 0.10000000149.
             ColumnReader::FloatColumnReader(reader) => typed(levels, reader, move |x| {
                 number(&name, x.to_string().parse().unwrap_or_else(|_| f64::from(*x)))
             }),
@@ -432,7 +437,7 @@ impl Rows {
         })
     }
 
-    /// Reads the next rows of each column into memory.
+    /// Decodes the next rows of each wanted column into memory, at most 64.
     fn fill(&mut self) -> Result<()> {
         let rows = self.left.min(ROWS);
         self.cells.clear();
@@ -450,7 +455,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Reads the next row, or the reason why it is malformed; `None` behind the last row.
+    /// Returns the next row, or the reason why the row is malformed; `None` after the last row.
     fn next(&mut self) -> Result<Option<Result<Object<'static>, Reason>>> {
         while self.ready == 0 {
             if self.left > 0 {
@@ -460,7 +465,7 @@ impl Rows {
             }
         }
         (self.ready, self.row) = (self.ready - 1, self.row + 1);
-        // Each column advances by one row, even if an earlier cell is malformed.
+        // Every column advances by one row, even if the row's value in an earlier column is malformed.
         let cells: Vec<Cell> = self.cells.iter_mut().filter_map(Iterator::next).collect();
         let names = self.fields.iter().map(|field| field.name.clone());
         let fields = names.zip(cells).map(|(name, cell)| Ok((name.into(), cell?.into())));
@@ -469,7 +474,7 @@ impl Rows {
     }
 }
 
-/// The records of a file, made from these fields.
+/// Reads the records of a Parquet file: `make` makes each record from the fields `names` of a row.
 pub(super) fn records<R: 'static>(
     file: &TextFile,
     names: &[String],
@@ -498,22 +503,23 @@ pub(super) fn records<R: 'static>(
     })))
 }
 
-/// The rows of a file, each as a text of these fields.
+/// Reads the rows of a Parquet file, each as one text made of the given fields.
 pub(super) struct RowTexts {
     rows: Rows,
     fields: Vec<String>,
     make: FieldText,
-    /// Whether the last of several fields is a second text.
+    /// Whether the last of several fields is a second text: the texts of a pair.
     pair: bool,
 }
 
 impl RowTexts {
     pub(super) fn open(file: &TextFile, fields: Vec<String>, make: FieldText, pair: bool) -> Result<Self> {
-        // A path with dots is the name of a nested column.
+        // The name of a nested column is a path with dots, so the field names are used unchanged.
         Ok(Self { rows: Rows::open(file, &fields)?, fields, make, pair })
     }
 
-    /// Reads the number of the next row, and its text or the reason why it has no text; `None` behind the last row.
+    /// Returns the number of the next row with the row's text, or with the reason why the row has no text; `None` after
+    /// the last row.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Result<String>)>> {
         let Some(row) = self.rows.next()? else { return Ok(None) };
         let Rows { row: number, name, .. } = &self.rows;
@@ -524,7 +530,7 @@ impl RowTexts {
         Ok(Some((*number, text.map_err(malformed))))
     }
 
-    /// The share of the rows that were read, from 0 to 1.
+    /// The share of the Parquet file's rows that were returned, from 0 to 1.
     pub(super) fn share(&self) -> f32 {
         let all = self.rows.file.metadata().file_metadata().num_rows();
         if all <= 0 { 1.0 } else { (self.rows.row as f64 / all as f64).min(1.0) as f32 }

@@ -1,4 +1,4 @@
-//! The parts of a data set: training, validation and test data.
+//! Finds the parts of a data set: training, validation and test data.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,11 +10,12 @@ use super::paths::{by_ending, is_note, of_two, two};
 use crate::data::TextFile;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// The names of the parts, which are words of file names, between dots, hyphens and underscores.
+/// The names of each part. A file belongs to a part if one of these names is a word of the file name, between dots,
+/// hyphens and underscores.
 const NAMES: [&[&str]; 3] =
     [&["train", "training"], &["dev", "valid", "validation", "val"], &["test", "testing"]];
 
-/// The paths of a data set that is divided already: training, validation and test data.
+/// The paths of a data set that is already divided into training, validation and test data.
 ///
 /// ```
 /// use unpadded::data::DataPaths;
@@ -27,30 +28,32 @@ const NAMES: [&[&str]; 3] =
 pub struct DataPaths {
     /// Training data.
     pub train: PathBuf,
-    /// Validation data, if there is any; without it, hold out a part of `train`.
+    /// Validation data; `None` if the data set has none (then hold out a part of `train`).
     pub dev: Option<PathBuf>,
-    /// Test data, if there is any.
+    /// Test data; `None` if the data set has none.
     pub test: Option<PathBuf>,
-    /// Paths that are left out: their names contain the name of a part that has a better path, or they are other lists
-    /// of the JSON file.
+    /// Paths that are not used as a part: the part has a path with a better name, or the list of a JSON file is not
+    /// named like a part.
     pub left_out: Vec<PathBuf>,
 }
 
-/// The number of the part (0 training, 1 validation, 2 test) that the name of a file or folder shows, if it shows one.
+/// Returns the index of the part (0 training, 1 validation, 2 test) that is named in a file name; `None` if no part is
+/// named.
 fn part(name: &str) -> Option<usize> {
     let name = name.to_lowercase();
     let mut words = name.split(['.', '-', '_']);
     words.find_map(|word| NAMES.iter().position(|names| names.contains(&word)))
 }
 
-/// Returns whether a name without its extensions is exactly the name of a part.
+/// Returns whether a name, cut at the first dot, is exactly the name of a part.
 fn is_exact(name: &str) -> bool {
     let name = name.to_lowercase();
     let stem = name.split('.').next().unwrap_or_default();
     NAMES.iter().any(|names| names.contains(&stem))
 }
 
-/// The parts that were found so far.
+/// The parts that were found so far, and the paths that are left out. The flag of a part is true if the file name is
+/// exactly the part's name.
 #[derive(Default)]
 struct Finding {
     found: [Option<(PathBuf, bool)>; 3],
@@ -58,8 +61,8 @@ struct Finding {
 }
 
 impl Finding {
-    /// Adds a path with this name. An exact name of a part replaces a name that only contains it; two equally exact
-    /// names are an error.
+    /// Adds a path as the part that `name` names. An exact name (`train.tsv`) replaces a name that only contains the
+    /// part (`train-small.tsv`); two exact names, or two inexact ones, are an error.
     fn add(&mut self, of: &Path, name: &str, path: PathBuf) -> Result<()> {
         let Some(place) = part(name) else {
             self.left_out.push(path);
@@ -84,7 +87,7 @@ impl Finding {
         Ok(())
     }
 
-    /// The paths of the parts; `None` without training data.
+    /// Returns the paths of the parts; `None` if there is no training data.
     fn parts(self) -> Option<DataPaths> {
         let Self { found: [train, dev, test], left_out } = self;
         let path = |found: Option<(PathBuf, bool)>| found.map(|(path, _)| path);
@@ -92,7 +95,7 @@ impl Finding {
     }
 }
 
-/// Two paths that have the names of different parts, among the paths below a folder; `None` if there are no such paths.
+/// Returns the paths of two different parts among the paths below a folder; `None` if fewer than two parts occur.
 pub(super) fn parts_in<'a>(below: impl IntoIterator<Item = &'a str>) -> Option<[&'a str; 2]> {
     let mut first: Option<(usize, &str)> = None;
     for path in below {
@@ -113,16 +116,17 @@ pub(super) fn parts_in<'a>(below: impl IntoIterator<Item = &'a str>) -> Option<[
     None
 }
 
-/// The extensions that mark the files of sources.
+/// File extensions that mark the source texts of parallel files.
 const SOURCES: [&str; 2] = ["src", "source"];
 const TARGETS: [&str; 3] = ["tgt", "trg", "target"];
 
-/// Cuts a name without `.gz` at the last dot; `None` without a dot.
+/// Cuts a name, without `.gz`, at its last dot; `None` for a name without a dot.
 fn cut(name: &str) -> Option<(&str, &str)> {
     name.strip_suffix(".gz").unwrap_or(name).rsplit_once('.')
 }
 
-/// Parses `folder/*.{de,en}`: the folder, and the extensions of sources and targets. `None` for another path.
+/// Parses a path such as `folder/*.{de,en}` into the folder and the two extensions (source, target). Returns `None` for
+/// any other path.
 fn endings(path: &Path) -> Option<(PathBuf, [String; 2])> {
     let [source, target] = two(path)?;
     let ending = |of: &Path| of.file_name()?.to_str()?.strip_prefix("*.").map(str::to_owned);
@@ -131,7 +135,7 @@ fn endings(path: &Path) -> Option<(PathBuf, [String; 2])> {
         .then(|| (source.parent().map(Path::to_owned).unwrap_or_default(), of))
 }
 
-/// The names of the entries of a folder, sorted.
+/// Returns the sorted names of the entries of a folder.
 fn names(folder: &Path) -> Result<Vec<String>> {
     let refused = |e: std::io::Error| Error::io(format!("folder `{}`", folder.display()), "read", &e);
     let read = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -143,7 +147,7 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Finds the parts in a folder in which each part has a file with each of the two extensions.
+/// Finds the parts in a folder of parallel files: each part is two files with the extensions `source` and `target`.
 fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> {
     let mut found: BTreeMap<String, [Option<String>; 2]> = BTreeMap::new();
     let shown = if folder.as_os_str().is_empty() { Path::new(".") } else { folder }.display();
@@ -170,7 +174,8 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> 
         };
         let short = folder.join(of_endings(&stem, [&a, &b]));
         let whole = [folder.join(a), folder.join(b)];
-        // The short form is used unless the names themselves contain braces.
+        // The path is `stem.{de,en}`, unless the names themselves contain braces; then both names are within the
+        // braces.
         let path = match two(&short).is_some_and(|found| found == whole) {
             true => short,
             false => PathBuf::from(of_two([&whole[0].to_string_lossy(), &whole[1].to_string_lossy()])),
@@ -190,10 +195,11 @@ fn of_endings(stem: &str, names: [&str; 2]) -> String {
     format!("{stem}.{{{a},{b}}}")
 }
 
-/// The two extensions of parallel training files in a folder, the source first; `None` if there are no parallel files.
+/// Returns the two extensions of parallel training files in a folder, the source first; `None` if the folder has no
+/// parallel files.
 ///
 /// # Errors
-/// If the extensions do not show which file has the sources: the user has to choose.
+/// If the extensions do not show which file has the source texts: the user must choose.
 fn languages(folder: &Path, names: &[String]) -> Result<Option<[String; 2]>> {
     let all = || names.iter().filter(|name| part(name) == Some(0) && !is_note(name));
     let exact = all().any(|name| is_exact(name));
@@ -229,7 +235,7 @@ fn languages(folder: &Path, names: &[String]) -> Result<Option<[String; 2]>> {
 }
 
 impl DataPaths {
-    /// The path of two parallel files, in the form for `data.train` in a config.
+    /// Returns the path of two parallel files in the form of the setting `data.train`.
     ///
     /// ```
     /// assert_eq!(unpadded::data::DataPaths::of_lines("a,b.en", "c.de"), r"{a\,b.en,c.de}");
@@ -238,15 +244,17 @@ impl DataPaths {
         of_two([source, target])
     }
 
-    /// Finds the training, validation and test data of a path. In a folder, they are the files or folders with the names of
-    /// parts, such as `train.tsv`, `dev.tsv` and `test.tsv`, or `train/` and `valid/`. For `folder/*.{de,en}`, they are the
-    /// files in the folder with these extensions, also with `.gz`: two per part, the sources first. In a JSON file, each part
-    /// is a list in the object of the file: `data.json!train` is the list `train`. An exact name of a part is preferred to a name
-    /// that contains it. Any other path is training data as a whole.
+    /// Finds the training, validation and test data of a path. In a folder, the parts are the files or folders with the
+    /// names of parts, such as `train.tsv`, `dev.tsv` and `test.tsv`, or `train/` and `valid/`. For a path
+    /// `folder/*.{de,en}`, each part is two files in the folder with these extensions (also with `.gz`), the source
+    /// first. In a JSON file, each part is a list of the top-level object: `data.json!train` is the list `train`. A
+    /// file named exactly after a part (`train.tsv`) is preferred to a file whose name contains the part
+    /// (`train-small.tsv`). All texts of any other path are training data.
     ///
     /// # Errors
-    /// If the path cannot be read, or has two files for a part. For `train.de` and `train.en`, the message explains how to
-    /// choose the source; the extensions `src` and `tgt` need no choice.
+    /// If the path cannot be read, or if two files have equally exact names of the same part. If the folder has files
+    /// such as `train.de` and `train.en`, the message explains how to choose the source; files `train.src` and
+    /// `train.tgt` need no choice.
     #[track_caller]
     pub fn find(path: impl AsRef<Path>) -> Result<Self> {
         Self::found(path.as_ref()).at_caller()
@@ -259,7 +267,7 @@ impl DataPaths {
             return parallel(&folder, &endings);
         }
         if !path.is_dir() {
-            // For a file that is not JSON, the reader of the data set reports errors.
+            // An error in parsing the file as JSON is ignored here: the reader of the data set reports errors.
             let lists = || json::lists_in(&TextFile::open(path)?);
             let other = path.to_str().and_then(by_ending).is_some_and(|of| of != FileFormat::JsonLines);
             let lists = if path.is_file() && !other { lists().unwrap_or_default() } else { Vec::new() };
@@ -280,8 +288,8 @@ impl DataPaths {
             }
             finding.add(path, &name, entry)?;
         }
-        // Other folders next to a folder with the name of a part show that the folders are classes, one of which has
-        // the name of a part.
+        // Folders with other names beside a folder such as `train/` show that all folders are classes, and that one
+        // class is named like a part.
         if finding.found.iter().flatten().any(|(part, _)| part.is_dir()) && others {
             return Ok(whole);
         }

@@ -1,4 +1,4 @@
-//! From the paths and patterns of a data set to its files.
+//! Finds the files of the paths and patterns of a data set.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::options::{FileFormat, ReadOptions};
 use crate::data::{Encoding, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The content of a path.
+/// What a path leads to: one file, or several files.
 pub(super) enum PathContent {
     File(TextFile),
     /// A folder, or a zip with several files.
@@ -22,14 +22,15 @@ impl PathContent {
     }
 }
 
-/// Finds the content of all these paths and patterns, and the name of the data set in messages.
+/// Opens all files and folders of these paths and patterns. Also returns the name of the data set for messages.
 pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<(String, Vec<PathContent>)> {
     let (mut found, mut names) = (Vec::new(), Vec::new());
     for path in paths {
         names.push(path.as_ref().display().to_string().replace('\n', "\\n"));
         for path in matching(path.as_ref())? {
             found.push(of(&path)?);
-            // If there are several files, each is closed until it is read.
+            // With several files, each file is closed now and opened again for reading, so that few files are open at
+            // once.
             if found.len() > 1 {
                 found.iter_mut().rev().take(2).for_each(PathContent::close);
             }
@@ -41,11 +42,11 @@ pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result
     Ok((names.join(", "), found))
 }
 
-/// Parses the path of two parallel files, such as `train.{de,en}`; `None` for an existing path, or a path without such
-/// braces. Within the braces, a backslash escapes a comma or a brace of a name.
+/// Parses the path of two parallel files, such as `train.{de,en}`; `None` for an existing path, or a path without two
+/// names in braces. Within the braces, a backslash escapes a comma or a brace that belongs to a name.
 pub(super) fn two(path: &Path) -> Option<[PathBuf; 2]> {
     let text = path.to_str().filter(|_| !path.exists())?;
-    // The text before the braces, the two names in the braces, and the text behind the braces.
+    // `parts` has the text before the braces, the two names in the braces, and the text after the braces.
     let (mut parts, mut at) = <([String; 4], usize)>::default();
     let mut characters = text.chars().peekable();
     while let Some(mut c) = characters.next() {
@@ -62,7 +63,7 @@ pub(super) fn two(path: &Path) -> Option<[PathBuf; 2]> {
                 at = 3;
                 continue;
             }
-            // Braces around one name belong to the path.
+            // Braces around a single name are part of the path.
             (1, '}') => {
                 let within = std::mem::take(&mut parts[1]);
                 parts[0] += &format!("{{{within}}}");
@@ -77,7 +78,7 @@ pub(super) fn two(path: &Path) -> Option<[PathBuf; 2]> {
     (at == 3).then(|| [first, second].map(|one| PathBuf::from(format!("{before}{}{behind}", one.trim()))))
 }
 
-/// The path of two parallel files: the form that [`two`] parses.
+/// Formats the path of two parallel files so that [`two`] parses it.
 pub(super) fn of_two([source, target]: [&str; 2]) -> String {
     let escaped = |name: &str| {
         let mut escaped = String::new();
@@ -92,7 +93,7 @@ pub(super) fn of_two([source, target]: [&str; 2]) -> String {
     format!("{{{},{}}}", escaped(source), escaped(target))
 }
 
-/// The files of a pattern, sorted; any other path unchanged.
+/// Returns the sorted files that match a pattern; a path without a pattern is returned unchanged.
 fn matching(path: &Path) -> Result<Vec<PathBuf>> {
     let pattern = match path.to_str() {
         Some(text) if text.contains(['*', '?', '[']) && !path.exists() && within(text).is_none() => text,
@@ -109,8 +110,8 @@ fn matching(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Cuts a path at a `!`: the longest path before a `!` that is an existing file, and the name of the member behind the
-/// `!`.
+/// Splits a path such as `some.zip!member` into an existing file and the name of a member; the longest existing file
+/// before a `!` is used.
 fn within(path: &str) -> Option<(&str, &str)> {
     let mut parts = path.rmatch_indices('!').map(|(at, mark)| (&path[..at], &path[at + mark.len()..]));
     parts.find(|(file, _)| Path::new(file).is_file())
@@ -120,7 +121,7 @@ fn of(path: &Path) -> Result<PathContent> {
     if path.is_dir() {
         return Ok(PathContent::Folder(path.to_owned()));
     }
-    // `some.zip!file` is a file in a zip, in the form that messages have.
+    // The path `some.zip!file` means the member `file` of a zip; messages name the member in this form, too.
     if !path.exists()
         && let Some((zip, member)) = path.to_str().and_then(|path| within(path).or(path.split_once('!')))
     {
@@ -132,17 +133,18 @@ fn of(path: &Path) -> Result<PathContent> {
     }
 }
 
-/// The number of bytes that decide the encoding of a file whose records are never all in memory.
+/// Number of bytes that are read to detect the encoding of a file that is read record by record.
 const IN_A_WINDOW: u64 = 1 << 18;
 
-/// Prepares a file to be read with these options, and detects its encoding. With `window`, fewer bytes decide the encoding,
-/// since they are held in memory.
+/// Applies the options to a file, and detects the file's encoding if the options do not set it. With `window`, only the
+/// first 256 KiB are used for detection, since these bytes are held in memory.
 pub(super) fn prepared(file: TextFile, options: &ReadOptions, window: bool) -> Result<TextFile> {
     in_encoding(file, options, if window { IN_A_WINDOW } else { u64::MAX }, None)
 }
 
-/// Prepares a file that is read record by record, as [`prepared`] does. `known` is the encoding of earlier files: if only a few
-/// bytes are not valid in it, their records are malformed.
+/// As [`prepared`], for a file that is read record by record. `known` is the encoding of earlier files: the file is
+/// read in this encoding if only a few of its bytes are not valid UTF-8, and records with bytes that are not valid in
+/// this encoding are malformed.
 pub(super) fn prepared_as(file: TextFile, options: &ReadOptions, known: Encoding) -> Result<TextFile> {
     in_encoding(file, options, IN_A_WINDOW, Some(known))
 }
@@ -165,19 +167,20 @@ fn in_encoding(
     Ok(file.malformed(options.malformed))
 }
 
-/// Detects the encoding: UTF-16 by its mark; UTF-8, unless most bytes beyond ASCII are not valid UTF-8; then Windows-1252, if
-/// this is the likeliest encoding. The first `most` bytes decide.
+/// Detects the encoding of a file. A byte order mark shows UTF-16. Otherwise the encoding is UTF-8, unless most bytes
+/// beyond ASCII are not valid UTF-8; in this case the encoding is Windows-1252, if this is the likeliest encoding. Only
+/// the first `most` bytes of the file are read.
 ///
 /// # Errors
-/// If another encoding is likeliest: its text would be decoded wrongly without a message.
+/// If neither UTF-8 nor Windows-1252 is likely: the text would be decoded wrongly without any message.
 fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encoding> {
     const PIECE: u64 = 1 << 16;
-    /// The number of bytes for the guess, from pieces that have bytes beyond ASCII.
+    /// Number of bytes from which the likeliest encoding is guessed; pieces of pure ASCII are not counted.
     const GUESSED: usize = 1 << 20;
-    /// The ratio of malformed sequences to valid characters beyond ASCII, above which the valid characters count as
-    /// chance.
+    /// With more than this many malformed sequences per valid UTF-8 character beyond ASCII, the valid characters count
+    /// as chance.
     const CHANCE: usize = 10;
-    /// One in this many lines may have a byte that is not valid in the known encoding.
+    /// The known encoding is kept if at most one in this many lines has a byte that is not valid UTF-8.
     const FEW: usize = 10;
     let (name, bytes) = file.raw_sample()?;
     let what = || format!("file `{name}`");
@@ -212,13 +215,13 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
             good += chunk.valid().chars().filter(|c| !c.is_ascii()).count();
             bad += usize::from(!chunk.invalid().is_empty());
         }
-        // A character that the end of a piece cuts is not counted as malformed.
+        // A character that is cut by the end of a piece does not count as malformed.
         if !piece.is_ascii() && bad > 0 && std::str::from_utf8(&piece).is_err_and(|e| e.error_len().is_none())
         {
             bad -= 1;
         }
     }
-    // Bytes beyond ASCII may follow later; they are assumed to be in the encoding of the earlier files.
+    // If all bytes are ASCII, the encoding of the earlier files is assumed: other bytes may follow later in the file.
     if let Some(known) = known.filter(|known| looked_at.is_empty() && *known != Encoding::Utf8) {
         return Ok(known);
     }
@@ -226,7 +229,8 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
         return Ok(Encoding::Utf8);
     }
     match Encoding::likeliest(&looked_at) {
-        // If there is enough valid UTF-8, the file is read as UTF-8, and the malformed lines are reported.
+        // With enough valid UTF-8, the file is read as UTF-8, and lines that are not valid UTF-8 are reported as
+        // malformed.
         of if bad <= good * CHANCE && of.has_single_bytes() => Ok(Encoding::Utf8),
         Encoding::Windows1252 => Ok(Encoding::Windows1252),
         _ if let Some(known) = known.filter(|_| bad * FEW <= lines.max(2 * FEW)) => Ok(known),
@@ -237,19 +241,19 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
     }
 }
 
-/// Formats advice for the user how to set an encoding.
+/// Formats the advice to set the encoding.
 fn set(encoding: Encoding) -> String {
     format!("set `encoding` (`data.encoding` in a config) to `{}`", encoding.name().to_lowercase())
 }
 
-/// Returns whether a name below a folder is a note about the data, such as a README.
+/// Returns whether a file below a folder is a note about the data, such as a README, by its name.
 pub(super) fn is_note(below: &str) -> bool {
     let name = below.rsplit('/').next().unwrap_or(below);
     let start = ["README", "LICENSE", "LICENCE", "COPYING", "CHANGELOG", "SHA256SUMS", "NOTICE", "_"];
     start.iter().any(|start| name.to_uppercase().starts_with(start)) || extension(name) == Some("md")
 }
 
-/// The format that a name's extension shows; `None` for an unknown extension.
+/// Returns the format that the extension of a file name shows; `None` for an unknown extension.
 pub(super) fn by_ending(name: &str) -> Option<FileFormat> {
     Some(match extension(&name.to_lowercase())? {
         "csv" => FileFormat::Csv,
@@ -263,7 +267,7 @@ pub(super) fn by_ending(name: &str) -> Option<FileFormat> {
     })
 }
 
-/// The extension of a name, ignoring `.gz`.
+/// Returns the extension of a file name, without a final `.gz`.
 pub(super) fn extension(name: &str) -> Option<&str> {
     let name = name.strip_suffix(".gz").unwrap_or(name);
     let name = name.rsplit(['/', '!']).next().unwrap_or(name);

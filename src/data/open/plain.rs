@@ -1,4 +1,4 @@
-//! Plain text from a path, for language models.
+//! Opens plain text from a path, for language models.
 
 use std::fmt;
 use std::ops::Range;
@@ -32,7 +32,8 @@ pub struct PlainText {
     read_as: ReadOptions,
 }
 
-/// Detects the format and the column of a file; adds the decisions to `read_as` if it has no decisions yet.
+/// Opens a file of plain text, and detects its format and column; both are stored in `read_as`, unless an earlier file
+/// has set `read_as`.
 fn of_file(
     file: &TextFile,
     options: &ReadOptions,
@@ -71,7 +72,7 @@ fn of_file(
     Ok(guess.explained(found))
 }
 
-/// The plan for reading the files of these paths, in pieces of whole lines, as far as there are lines.
+/// Returns the plan for reading the text of these paths in pieces; a piece with line ends consists of whole lines.
 fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<String>> {
     let (name, found) = find(paths)?;
     if options.text.len() > 1 {
@@ -113,8 +114,8 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<S
     Ok(Plan::of(name, read_as, vec![lines_apart(inputs)]))
 }
 
-/// Reads the pieces of these inputs, one input after another; a line feed is added between two inputs if the first does
-/// not end with one.
+/// Reads the pieces of several inputs, one input after another. A line feed is added between two inputs if the first
+/// input does not end with one.
 fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
     let inputs: Arc<[Opener<String>]> = inputs.into();
     Box::new(move || {
@@ -140,14 +141,14 @@ fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
     })
 }
 
-/// Text for a language model in files that may be larger than memory. Each pass reads the files anew, in pieces of about a
-/// mebibyte. All pieces together are the text that [`PlainText`] has.
+/// Text for a language model in files that may be larger than memory. Each pass opens the files again and reads pieces
+/// of about a mebibyte. The pieces joined are exactly the text of [`PlainText`].
 #[derive(Clone)]
 pub struct PlainFiles {
     name: String,
     read_as: ReadOptions,
     open: Arc<dyn Fn() -> Stream<String> + Send + Sync>,
-    /// The range of bytes of the whole text that belongs to this part.
+    /// The range of bytes of the whole text that this value covers: all bytes, or one side of [`Self::cut_off`].
     bytes: Range<u64>,
 }
 
@@ -160,10 +161,11 @@ impl fmt::Debug for PlainFiles {
 }
 
 impl PlainFiles {
-    /// Opens the text of these paths, one after another, as [`PlainText::open_with`] detects it.
+    /// Opens the text of several paths, one path after another; the formats are detected as by
+    /// [`PlainText::open_with`].
     ///
     /// # Errors
-    /// If there is no path or no file; if the first lines do not match the format.
+    /// If there is no path or no file, or if the first lines do not match the format.
     ///
     /// ```
     /// use unpadded::data::{PlainFiles, ReadOptions};
@@ -186,17 +188,17 @@ impl PlainFiles {
         Ok(Self { name, read_as, open, bytes: 0..u64::MAX })
     }
 
-    /// The name of the text in messages.
+    /// Returns the name of the text in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The options with the detected format and column, and notes on the reasons.
+    /// Returns the options with the detected format and column, and with notes that explain the detection.
     pub fn read_as(&self) -> &ReadOptions {
         &self.read_as
     }
 
-    /// Iterates over the pieces of the text. An error in a file is the last item.
+    /// Iterates over the pieces of the text. If a file cannot be read, the error is the last item of the iterator.
     pub fn pieces(&self) -> Box<dyn Iterator<Item = Result<String>> + Send> {
         let (mut at, bytes) = (0, self.bytes.clone());
         let within = move |piece: Result<String>| -> Option<Option<Result<String>>> {
@@ -216,8 +218,8 @@ impl PlainFiles {
         Box::new((self.open)().map_while(within).flatten())
     }
 
-    /// Cuts off validation data, as [`PlainText::cut_off`] does: the end of the text, about 1/`one_in` of it. This call
-    /// reads the files twice.
+    /// Divides the text into training data and validation data, as [`PlainText::cut_off`] does: the validation data is
+    /// the end of the text, about 1/`one_in` of it. `cut_off` reads the files twice.
     ///
     /// # Errors
     /// If a file is malformed or cannot be read.
@@ -259,13 +261,13 @@ impl PlainFiles {
 }
 
 impl PlainText {
-    /// A text in memory; `name` is its name in messages.
+    /// Returns a text in memory; `name` is the name of the text in messages.
     pub fn new(name: &str, text: impl Into<String>) -> Self {
         Self { name: name.to_owned(), text: text.into(), read_as: ReadOptions::default() }
     }
 
-    /// Reads the text of a file; or of all files of a folder, a zip or a pattern such as `data/*.txt`, one after another; or of a
-    /// column in a table, in JSON Lines or in Parquet, one record after another.
+    /// Reads the text of a file. The path may also be a folder, a zip or a pattern such as `data/*.txt`: all files are
+    /// read, one after another. Of a table, JSON Lines or Parquet, one column is read, one record after another.
     ///
     /// # Errors
     /// If there is no file, or a file cannot be read.
@@ -274,10 +276,10 @@ impl PlainText {
         Self::open_with([path], &ReadOptions::default())
     }
 
-    /// Reads the text of these paths, one after another, with these options.
+    /// Reads the text of several paths, one path after another, with these options.
     ///
     /// # Errors
-    /// As [`Self::open`]; if there is no path, or no column of the given name.
+    /// The errors of [`Self::open`]; also if there is no path, or if the column that the options name does not exist.
     #[track_caller]
     pub fn open_with<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P>,
@@ -299,7 +301,8 @@ impl PlainText {
         read().at_caller()
     }
 
-    /// The text in pieces of about a mebibyte, each of whole lines as far as there are lines.
+    /// Returns the text in pieces of about a mebibyte; a piece ends after a line end or, if it has no line end, after a
+    /// space or tab.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &str> {
         const PIECE: usize = 1 << 20;
         let mut rest = self.text.as_str();
@@ -318,7 +321,7 @@ impl PlainText {
         })
     }
 
-    /// The name of the text in messages.
+    /// Returns the name of the text in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -328,13 +331,14 @@ impl PlainText {
         &self.text
     }
 
-    /// The options with the detected format and column, and notes on the reasons.
+    /// Returns the options with the detected format and column, and with notes that explain the detection.
     pub fn read_as(&self) -> &ReadOptions {
         &self.read_as
     }
 
-    /// Cuts off validation data: the end of the text, about 1/`one_in` of it, from the start of a line if possible. Returns the
-    /// rest, then the end; 0 cuts off nothing.
+    /// Divides the text into training data and validation data: the validation data is the end of the text, about
+    /// 1/`one_in` of it, and begins at the start of a line if possible. Returns the training data, then the validation
+    /// data; with `one_in` 0, the validation data is empty.
     #[must_use]
     pub fn cut_off(self, one_in: u64) -> (Self, Self) {
         let size = self.text.len() as u64;

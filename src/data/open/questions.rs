@@ -1,4 +1,4 @@
-//! Prediction for the records of a file: each record is written unchanged, with added columns for the answers.
+//! Reads the records of a file for prediction, and writes each record unchanged with added columns for the answers.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -17,7 +17,7 @@ use crate::data::records::{OneLine, Parser};
 use crate::data::{Encoding, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// The kind of input in a record.
+/// The type of input that the model predicts for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QuestionKind {
@@ -31,11 +31,11 @@ pub enum QuestionKind {
     Row,
 }
 
-/// The records of a file to predict for: the file is read as a training file is read, with one record in memory at a
+/// The records of a file to predict for. The file is read as a training file is read, with one record in memory at a
 /// time.
 ///
-/// Columns with labels are copied, and never used as input. The output has the order, all columns and the line ends of the file;
-/// its encoding is UTF-8.
+/// Columns of labels are copied to the output, and never given to the model. The output has the same record order,
+/// columns and line ends as the file, and is encoded in UTF-8.
 ///
 /// ```
 /// use unpadded::data::{AnswerCell, QuestionKind, Questions, ReadOptions};
@@ -58,38 +58,39 @@ pub struct Questions {
     name: String,
     records: Records,
     adds: AnswerColumns,
-    /// The header, which has the names of the columns, and the lines before it; `None` without a header.
+    /// The header line with the column names, and the lines before the header; `None` without a header, or once the
+    /// header is written.
     header: Option<Question>,
     out: AnswerOutput,
     read_as: ReadOptions,
 }
 
-/// The source of the records.
+/// The source of the records: lines of text, or rows of a Parquet file.
 enum Records {
     Lines(Box<OfLines>),
     #[cfg(feature = "parquet")]
     Rows(Box<parquet::RowTexts>),
 }
 
-/// The records in the lines of a file.
+/// A reader of the records in the lines of a file.
 struct OfLines {
     name: String,
-    /// The lines of the file; `None` once the file has ended.
+    /// The unread lines of the file; `None` after the last line.
     lines: Option<Lines>,
-    /// Lines to parse again, which were first read as the continuation of a record that never ends.
+    /// Lines to parse once more: they were first read as part of a record whose closing quotation mark is missing.
     again: VecDeque<Raw>,
     parser: Box<dyn Parser<SentenceWords>>,
     number: u64,
-    /// The number of the first line of the record in `raw`; `None` between records.
+    /// The number of the first line of the record that is being read; `None` between two records.
     begun: Option<u64>,
     raw: Vec<Raw>,
-    /// The line end of the file, for added lines.
+    /// The line end that the file uses, for lines that the writer adds.
     end: &'static str,
-    /// Whether the file begins with a byte order mark.
+    /// Whether the file begins with a byte order mark; the output then begins with one, too.
     marked: bool,
 }
 
-/// The output that answers are written to.
+/// The output for the answers.
 enum AnswerOutput {
     Nowhere,
     Text(Box<dyn Write + Send>),
@@ -107,12 +108,14 @@ impl std::fmt::Debug for Questions {
 }
 
 impl Questions {
-    /// Opens a file, plain or compressed with gzip or zip. The text is in the column that the options name, if the file has this
-    /// column; else in the detected column. A text of several columns ([`ReadOptions::texts`]) is in all these columns; in a
-    /// file without columns, each line is such a text, with tabs between its parts.
+    /// Opens a file for prediction: plain, or compressed with gzip or zip. The text is read from the column that the
+    /// options name if the file has this column, otherwise from the detected column. A text of several columns
+    /// ([`ReadOptions::texts`]) is read from all these columns. In a file without columns, each line is the whole text,
+    /// with tabs between its parts.
     ///
     /// # Errors
-    /// If the file has no records in lines or rows, or no column of the text: the message names the option to set.
+    /// If the file does not have its records in lines or rows, or if the column of the text is missing; the message
+    /// names the option to set.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions, asking: QuestionKind) -> Result<Self> {
         Self::of(path.as_ref(), options, asking).at_caller()
@@ -128,7 +131,7 @@ impl Questions {
         let trained = options.found.encoding.and_then(|name| name.parse().ok());
         let file = prepared_as(file, options, trained.unwrap_or_default())?;
         let mut options = options.told();
-        // The training texts may have been in folders; the texts of a single file are in lines.
+        // The training texts may have been in folders; in the single file to predict for, the texts are in lines.
         let folders = [FileFormat::FilePerClass, FileFormat::FolderPerClass, FileFormat::Parallel];
         options.format = options.format.filter(|format| !folders.contains(format));
         let opened = match asking {
@@ -178,17 +181,17 @@ impl Questions {
         Ok(questions)
     }
 
-    /// The name of the file in messages.
+    /// Returns the name of the file in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The options with the detected format and columns.
+    /// Returns the options with the detected format and columns.
     pub fn read_as(&self) -> &ReadOptions {
         &self.read_as
     }
 
-    /// The share of the file that was read, from 0 to 1; `None` for a file in a zip.
+    /// Returns the share of the file that was read, from 0 to 1; `None` for a file in a zip.
     pub fn share(&self) -> Option<f32> {
         match &self.records {
             Records::Lines(_) => self.file.share(),
@@ -197,13 +200,13 @@ impl Questions {
         }
     }
 
-    /// Returns whether the output is lines of text; for a Parquet file, the output is Parquet.
+    /// Returns whether the output consists of lines of text; `false` for a Parquet file, which gives Parquet output.
     pub fn has_lines(&self) -> bool {
         matches!(self.records, Records::Lines(_))
     }
 
-    /// Starts the output: writes the lines before the first record, such as the header. `added` are the names of the answers'
-    /// cells; a name that the file has already gets the prefix `predicted_`.
+    /// Starts the output, and writes the lines before the first record, such as the header. `added` has the names of
+    /// the added columns; a name that is already a column of the file gets the prefix `predicted_`.
     ///
     /// # Errors
     /// If the output cannot be written.
@@ -226,8 +229,8 @@ impl Questions {
         self.write(&header, &names)
     }
 
-    /// Writes a record with the answer added; missing cells of the answer are empty. Records must be written in the order in
-    /// which they were read.
+    /// Writes a record with its answer in the added columns; a column for which `answer` has no cell is empty. Write
+    /// the records in the order in which they were read.
     ///
     /// # Errors
     /// If the output cannot be written.
@@ -260,7 +263,7 @@ impl Questions {
         written.map_err(|e| Error::io("answers", "write", &e))
     }
 
-    /// Writes the lines behind the last record, such as comments and blank lines, and flushes the output.
+    /// Writes the lines after the last record, such as comments and blank lines, and flushes the output.
     ///
     /// # Errors
     /// If the output cannot be written.
@@ -291,7 +294,8 @@ impl Questions {
             Records::Lines(lines) => {
                 let whole = matches!(self.adds.form, Form::Cells(_, true));
                 let mut question = lines.read(whole)?;
-                // A field that only later records have is reported when these records are read.
+                // If only a later record has a field with the name of an added column, the error is reported for this
+                // record.
                 if let Some(Question { raw, text, line, .. }) = &mut question
                     && let (Some(last), true) = (raw.last(), text.is_ok())
                     && let Some(Reason { expected, got }) = self.adds.refused(&last.text)
@@ -311,7 +315,7 @@ impl Questions {
 }
 
 impl OfLines {
-    /// Reads the next line; `None` behind the last line. The inner error is about a malformed line.
+    /// Reads the next line; `None` after the last line. The inner error is the reason why a line is malformed.
     fn line(&mut self) -> Result<Option<Result<(), Reason>>> {
         if let Some(raw) = self.again.pop_front() {
             self.number = raw.number;
@@ -338,8 +342,8 @@ impl OfLines {
         Ok(Some(reason.map_or(Ok(()), Err)))
     }
 
-    /// Reads the next record; `None` behind the last record. `several`: records may have several lines. If such a
-    /// record never ends, only its first line is malformed.
+    /// Reads the next record; `None` after the last record. `several`: a record may extend over several lines. If a
+    /// record of several lines has no end, only its first line is reported as malformed.
     fn read(&mut self, several: bool) -> Result<Option<Question>> {
         loop {
             let next = self.line()?;
@@ -366,7 +370,8 @@ impl OfLines {
                         self.raw.iter().position(|line| line.number == begun && line.number < self.number)
                     });
                     let number = match begun {
-                        // The lines that were read as the continuation of the record are parsed again, as records.
+                        // The lines after the first line of the unended record are parsed once more, as records of
+                        // their own.
                         Some(at) => {
                             let behind: Vec<Raw> = self.raw.drain(at + 1..).collect();
                             behind.into_iter().rev().for_each(|line| self.again.push_front(line));
@@ -391,8 +396,8 @@ impl OfLines {
     }
 }
 
-/// Iterates over the records. A malformed record is a `Question` whose text is an error; an error of the file is the
-/// last item.
+/// Iterates over the records. A malformed record is a `Question` with an error as its text; an error in reading the
+/// file is the last item.
 impl Iterator for Questions {
     type Item = Result<Question>;
 
@@ -401,13 +406,12 @@ impl Iterator for Questions {
     }
 }
 
-/// Returns whether all lines of a file are blank.
 fn is_blank(file: &TextFile) -> Result<bool> {
     let line = |line: &str| Ok((!line.trim().is_empty()).then_some(()));
     Ok(file.first_records(OneLine(line))?.next().is_none())
 }
 
-/// Returns whether a file has the byte order mark of UTF-16.
+/// Returns whether a file begins with the byte order mark of UTF-16.
 fn is_utf_16(file: &TextFile) -> Result<bool> {
     let ((_, mut bytes), mut first) = (file.raw_sample()?, [0; 2]);
     Ok(std::io::Read::read_exact(&mut bytes, &mut first).is_ok() && Encoding::marked(&first).is_some())

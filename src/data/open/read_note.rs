@@ -8,7 +8,8 @@ use crate::data::conll::Columns;
 use crate::data::{Encoding, Tagging};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// The properties of read files that hold for other files of the data set, too. Formats and schemes are stored by name.
+/// The properties of a read file that also hold for the other files of its data set. The format, the encoding and the
+/// tag scheme are stored by name.
 #[derive(Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 struct ReadNote {
@@ -44,7 +45,7 @@ struct ReadNote {
     encoding: Option<String>,
 }
 
-/// The columns of a text: one name, or a list of several names.
+/// The columns that a text is read from: one name, or a list of several names.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Texts {
@@ -70,9 +71,9 @@ impl Texts {
 }
 
 impl ReadOptions {
-    /// The columns, the header, the separator, the encoding and the tag scheme, set or detected, as text for a checkpoint. The
-    /// format is stored only for tagged texts: in other data sets, later files may have another format, such as a table after
-    /// JSON.
+    /// Returns the read note for a checkpoint: the columns, the header, the separator, the encoding and the tag scheme,
+    /// set or detected. The format is stored only for tagged texts. In other data sets, later files may have another
+    /// format, such as a table after JSON.
     ///
     /// ```
     /// use unpadded::data::ReadOptions;
@@ -83,7 +84,8 @@ impl ReadOptions {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub fn to_note(&self) -> String {
-        // Tables, JSON and folders are detected by their contents; their columns have the same names.
+        // The format is not stored: tables, JSON and folders are detected by their contents, and their columns have the
+        // same names.
         let of_words = |format: &FileFormat| *format == FileFormat::Columns || self.tokens.is_some();
         let stored = ReadNote {
             format: self.format.filter(of_words).map(|format| format.name().to_owned()),
@@ -102,14 +104,14 @@ impl ReadOptions {
             tagging: self.tagging.as_deref().map(Tagging::to_note),
             encoding: self.found.encoding.filter(|name| *name != Encoding::Utf8.name()).map(str::to_owned),
         };
-        // The note has only strings, numbers and flags, which always serialize. If not, the note is empty, and reading
-        // it is an error.
+        // Serialization cannot fail, since the note has only strings, numbers and flags. If serialization fails
+        // nevertheless, the note is empty, and reading the empty note is an error.
         serde_json::to_string(&stored).unwrap_or_default()
     }
 
-    /// Describes how files were read, as a JSON object with the fields `format`, `columns`, `header`, `separator`, `encoding`
-    /// and `notes`, each null or empty if nothing was set or detected. A column is a string; several columns of a text are a
-    /// list.
+    /// Describes how files were read, as a JSON object with the fields `format`, `columns`, `header`, `separator`,
+    /// `encoding` and `notes`. A field is null or empty if nothing was set or detected. A column name is a string;
+    /// several columns of a text are a list of strings.
     pub fn to_json(&self) -> String {
         let column = |(what, names): (&str, &[String])| match names {
             [] => None,
@@ -128,11 +130,11 @@ impl ReadOptions {
         .to_string()
     }
 
-    /// Completes these options by a note that [`Self::to_note`] returned. Options that are set take precedence over the
-    /// note.
+    /// Fills the options that are not set from a read note, which [`Self::to_note`] returned. Options that are set take
+    /// precedence over the read note.
     ///
     /// # Errors
-    /// If the text is no read note.
+    /// If `note` is not a read note.
     #[track_caller]
     pub fn or_note(self, note: &str) -> Result<Self> {
         self.or_stored(note).at_caller()
@@ -151,7 +153,8 @@ impl ReadOptions {
         }
         let encoding = stored.encoding.map(|name| name.parse::<Encoding>()).transpose()?;
         let found = DetectedFormat { encoding: encoding.map(Encoding::name), ..*self.found };
-        // If the columns of words or tags are set to other values than in the note, the columns are detected anew.
+        // If the caller sets other columns of words or tags than the read note has, the layout of the columns is
+        // detected anew.
         let other = |set: &Option<String>, before: &Option<String>| set.is_some() && set != before;
         let reset = other(&self.tokens, &stored.tokens) || other(&self.tags, &stored.tags);
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
@@ -179,8 +182,8 @@ impl ReadOptions {
         })
     }
 
-    /// Sets the tag scheme and the spelling by which [`Self::repair_tags`] rewrites tags. Use the tagging of the
-    /// training texts to read other texts of the data set.
+    /// Sets the tag scheme and the tag spelling to which [`Self::repair_tags`] rewrites tags. Set the `Tagging` of the
+    /// training texts to read other texts of the same data set.
     #[must_use]
     pub fn tagging(self, tagging: Tagging) -> Self {
         Self { tagging: Some(Box::new(tagging)), ..self }
@@ -203,7 +206,7 @@ mod tests {
         let again = ReadOptions::new().or_note(&note).unwrap();
         assert_eq!((again.columns.as_deref(), again.tagging.as_deref()), (Some(&columns), Some(&tagging)));
         assert_eq!(again.to_note(), note);
-        // Columns that are set to other values are detected anew.
+        // Setting another column of tags than the note has discards the noted layout of the columns.
         let other = ReadOptions::new().tags("4").or_note(&note).unwrap();
         assert_eq!((other.tags.as_deref(), other.columns), (Some("4"), None));
         let texts = TaggedTexts::of_columns(&TextFile::embedded("d.conll", "a N\nb V\n")).unwrap();

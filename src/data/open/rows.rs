@@ -1,4 +1,4 @@
-//! Sparse rows from a path.
+//! Opens sparse rows (LIBSVM files) from a path.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,8 @@ impl Record for LabelledRow {
         self.label.to_string().into()
     }
 
-    /// The number of the query decides hold-out, if the row has a query; else the entries of the row decide.
+    /// Hashes the query number of the row, so that all rows of a query are held out together; for a row without a
+    /// query, hashes the entries.
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
         match self.query {
             Some(query) => fingerprint.text("query").number(query),
@@ -47,7 +48,7 @@ impl Record for LabelledRow {
         Ok(Plan::of(name, options, inputs))
     }
 
-    /// Unless the first index is set, indices count from 0 if any index of the data set is 0, and else from 1.
+    /// Decides the first index, unless the options set it: 0 if any index of the data set is 0, otherwise 1.
     fn settled(all: RecordPass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
         let (first, why) = match options.first_index {
             Some(first) => (first, "as set"),
@@ -80,8 +81,8 @@ impl Record for LabelledRow {
 }
 
 impl LabelledRows {
-    /// Returns whether a path has LIBSVM rows: the names of its files end with `.svm`, `.libsvm` or `.svmlight`, or each of the
-    /// first lines is a label and numbered features. `false` for paths that cannot be read.
+    /// Returns whether a path has LIBSVM rows: its files end with `.svm`, `.libsvm` or `.svmlight`, or the first lines
+    /// are each a label and numbered features. Returns `false` for a path that cannot be read.
     pub(crate) fn are_in(path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
         if let Some(format) = path.to_str().and_then(by_ending) {
@@ -109,7 +110,7 @@ fn files(paths: &[PathBuf]) -> Result<(String, Vec<TextFile>)> {
     Ok((name, files))
 }
 
-/// Refuses a file that has rows of numbered features instead of texts; `wanted` is the expected contents in the
+/// Refuses a file of numbered features where texts are expected; `wanted` describes the expected contents in the error
 /// message.
 ///
 /// # Errors
@@ -128,7 +129,7 @@ pub(super) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
     ))
 }
 
-/// Returns whether the name of a file, or its first lines, show rows of numbered features.
+/// Returns whether a file has rows of numbered features, by its name or its first lines.
 fn numbered(file: &TextFile) -> Result<bool> {
     const LOOKED_AT: usize = 20;
     if let Some(format) = by_ending(&file.name()) {
@@ -138,7 +139,7 @@ fn numbered(file: &TextFile) -> Result<bool> {
     let lines = lines.map_while(Result::ok).filter(|line| !line.trim().is_empty());
     let mut rows = lines.take(LOOKED_AT).map(|line| LabelledRow::of_line(&line, FirstIndex::Zero)).peekable();
     let entries = |row: &LabelledRow| !row.indices.is_empty();
-    // A row may have no entry, but a file that has only labels is no file of rows.
+    // A row may have no entries, but a file in which all lines are labels is not a file of rows.
     let mut some = false;
     Ok(rows.peek().is_some()
         && rows.all(|row| {

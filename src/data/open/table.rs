@@ -1,5 +1,5 @@
-//! Tables: cells between tabs, or between commas, semicolons or bars as in RFC 4180. They are parsed line by line, even if a
-//! cell in quotation marks contains line ends.
+//! Tables: cells between tabs; or between commas, semicolons or bars, as in RFC 4180. A table is parsed line by line,
+//! even if a cell in quotation marks contains line ends.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::data::records::{Parser, of_columns, shown, unbroken};
 use crate::data::{MalformedLines, Records, TextFile};
 use crate::error::Result;
 
-/// The number of records that detection reads.
+/// Number of records that are read to detect the format of a table.
 const LOOKED_AT: usize = 1000;
 
 enum State {
@@ -20,37 +20,37 @@ enum State {
     Start,
     Plain,
     Quoted,
-    /// The parser is behind a quotation mark in a quoted cell: it ends the cell, or is the first half of a doubled
-    /// mark.
+    /// The parser is behind a quotation mark in a quoted cell: the mark ends the cell, or is the first half of a
+    /// doubled quotation mark.
     Closing,
 }
 
 /// The meaning of quotation marks in a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quotes {
-    /// Quotation marks are text.
+    /// Quotation marks are part of the text of a cell.
     Text,
-    /// Quotation marks enclose a cell that begins with a quotation mark.
+    /// Quotation marks enclose a cell whose first character is a quotation mark.
     Cells,
-    /// Quotation marks enclose cells, as in [`Self::Cells`], but spaces behind a separator do not belong to the cell.
+    /// As [`Self::Cells`], but spaces after a separator do not belong to the cell.
     Spaced,
 }
 
-/// A parser of cells.
+/// A parser that cuts lines into the cells of records.
 struct Cells {
     separator: char,
     quotes: Quotes,
     state: State,
-    /// Whether some cell contains a quotation mark, but does not begin with one.
+    /// Whether any cell has a quotation mark inside that does not open the cell.
     stray: bool,
     row: Vec<String>,
     cell: String,
-    /// The size of the record so far, in bytes.
+    /// The number of bytes of the current record so far.
     size: usize,
     most: usize,
-    /// The number of the line that is parsed.
+    /// The number of the current line in the file.
     line: u64,
-    /// The number of the line in which the open quoted cell begins.
+    /// The number of the line in which the current quoted cell begins.
     opened: u64,
 }
 
@@ -76,7 +76,7 @@ impl Cells {
         (self.state, self.size) = (State::Start, 0);
     }
 
-    /// Parses a line; returns the cells of the record if the line ends it.
+    /// Parses a line; returns the cells of the record if the record ends with this line, else `None`.
     fn line(&mut self, line: &str) -> Result<Option<Vec<String>>, Reason> {
         let within = matches!(self.state, State::Quoted);
         if !within {
@@ -117,7 +117,7 @@ impl Cells {
         self.state = State::Start;
     }
 
-    /// Parses a character; the error is a character that is not allowed at this position.
+    /// Parses a character; if the character is not allowed at this position, it is returned as the error.
     fn take(&mut self, c: char) -> Result<(), char> {
         match self.state {
             State::Start if c == '"' => (self.state, self.opened) = (State::Quoted, self.line),
@@ -140,12 +140,12 @@ impl Cells {
     }
 }
 
-/// A parser of the rows of a table into records.
+/// A parser that makes records of the rows of a table.
 struct Rows<F> {
     cells: Cells,
-    /// The number of cells that each row must have; `None` before the first row.
+    /// The number of cells that each row must have; `None` accepts rows of any width.
     width: Option<usize>,
-    /// Whether the next row is the header.
+    /// Whether the next row of the table is the header.
     header: bool,
     make: F,
 }
@@ -184,22 +184,22 @@ impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F>
     }
 }
 
-/// The dialect of a table: separator and quotation marks.
+/// How the cells of a table are written: the separator, and the meaning of quotation marks.
 #[derive(Debug, Clone)]
 pub(super) struct Dialect {
     separator: char,
     quotes: Quotes,
-    /// Notes for the user on unusual decisions.
+    /// Notes for the user on unusual decisions about the separator and the quotation marks.
     notes: Vec<String>,
 }
 
-/// The name of a separator in messages.
+/// Returns the name of a separator for messages.
 fn named(separator: char) -> String {
     if separator == '\t' { "tabs".to_owned() } else { format!("`{separator}`") }
 }
 
-/// Parses a line such as `sep=;`, which Excel writes above a table: the declared separator; `sep=\t` is a tab. `None`
-/// for any other line.
+/// Parses a line such as `sep=;`, which Excel writes above a table, and returns the separator; `sep=\t` declares a tab.
+/// Returns `None` for any other line.
 fn declared(line: &str) -> Option<char> {
     let line = line.trim_end_matches(['\r', '\n', ' ']);
     let line = line.strip_prefix('"').and_then(|line| line.strip_suffix('"')).unwrap_or(line);
@@ -214,14 +214,14 @@ fn declared(line: &str) -> Option<char> {
 /// A measure of how well a separator fits the first records.
 struct SeparatorFit {
     separator: char,
-    /// The share of the records that have the most frequent number of columns; only numbers of at least two count.
+    /// The share of the records that have the most frequent number of columns above 1.
     share: f64,
-    /// Whether the separator is used as in prose: each occurrence has a space behind it, or digits on both sides.
+    /// Whether the separator is used as in prose: each separator has a space after it, or digits on both sides.
     loose: bool,
 }
 
 impl SeparatorFit {
-    /// The minimum `share` of a separator that fits: a few records may be malformed.
+    /// The minimum `share` of an accepted separator: up to a tenth of the records may be malformed.
     const FITS: f64 = 0.9;
 
     fn of(file: &TextFile, separator: char) -> Result<Self> {
@@ -246,7 +246,7 @@ impl SeparatorFit {
     }
 }
 
-/// The first records, cut at a separator. Malformed records are skipped.
+/// Reads the first records of the file, cut into cells at the separator. Malformed records are skipped.
 fn rows(file: &TextFile, separator: char, quotes: Quotes) -> Result<Records<Vec<String>>> {
     let cells = Cells::new(separator, quotes);
     file.clone().malformed(MalformedLines::Skip).first_records(Rows {
@@ -257,8 +257,8 @@ fn rows(file: &TextFile, separator: char, quotes: Quotes) -> Result<Records<Vec<
     })
 }
 
-/// Returns whether all first records have the same number of cells, at least two, if cells may be quoted, and no cell
-/// has a stray quotation mark.
+/// Returns whether all first records have the same number of cells, at least two, and no cell has a stray quotation
+/// mark.
 fn are_even(file: &TextFile, separator: char, quotes: Quotes) -> Result<bool> {
     let (mut lines, mut cells) = (file.first_lines()?, Cells::new(separator, quotes));
     let (mut width, mut count) = (None, 0);
@@ -275,15 +275,15 @@ fn are_even(file: &TextFile, separator: char, quotes: Quotes) -> Result<bool> {
     Ok(count > 0 && !cells.stray && !matches!(cells.state, State::Quoted))
 }
 
-/// The text between the quotation marks of a cell, if the cell is quoted as in CSV, with all marks inside doubled; else
+/// Returns the text between the quotation marks of a quoted cell, if all quotation marks inside are doubled; otherwise
 /// `None`.
 fn unquoted(cell: &str) -> Option<&str> {
     let inner = cell.strip_prefix('"')?.strip_suffix('"')?;
     (!inner.replace("\"\"", "").contains('"')).then_some(inner)
 }
 
-/// Returns whether cells between tabs are quoted as in CSV: either all cells except numbers, or exactly the cells that need
-/// quotation marks. Otherwise quotation marks are text.
+/// Returns whether cells between tabs are quoted as in CSV: all cells except numbers, or exactly the cells that need
+/// quotation marks. If the result is `false`, quotation marks between tabs are text.
 fn are_quoted(file: &TextFile) -> Result<bool> {
     let rows: Vec<Vec<String>> = rows(file, '\t', Quotes::Text)?.take(LOOKED_AT).flatten().collect();
     let cells = || rows.iter().flatten().map(String::as_str);
@@ -292,14 +292,14 @@ fn are_quoted(file: &TextFile) -> Result<bool> {
     }
     let width = rows.first().map_or(0, Vec::len);
     if rows.iter().any(|row| row.len() != width) {
-        // Quoted cells may contain tabs and line ends, which make the rows uneven.
+        // The rows have different widths: quoted cells may contain tabs and line ends.
         return are_even(file, '\t', Quotes::Cells);
     }
     let all = |rows: &[Vec<String>]| {
         let mut cells = rows.iter().flatten().filter(|cell| !number(cell) && !cell.is_empty()).peekable();
         cells.peek().is_some() && cells.all(|cell| unquoted(cell).is_some())
     };
-    // The header may have no quotation marks.
+    // The header may be unquoted although the cells below it are quoted.
     let below = rows.get(1..).filter(|below| below.len() > 1);
     let needed = |cell: &str| unquoted(cell).is_some_and(|inner| inner.is_empty() || inner.contains('"'));
     let mut marked = cells().filter(|cell| cell.contains('"'));
@@ -307,10 +307,10 @@ fn are_quoted(file: &TextFile) -> Result<bool> {
     Ok(all(&rows) || below.is_some_and(all) || (doubled && marked.all(needed)))
 }
 
-/// Returns whether a space is behind each separator, and a quotation mark behind some of these spaces.
+/// Returns whether every separator has a space after it, and some of these spaces are followed by a quotation mark.
 fn is_spaced(file: &TextFile, separator: char) -> Result<bool> {
     let rows: Vec<Vec<String>> = rows(file, separator, Quotes::Cells)?.take(LOOKED_AT).flatten().collect();
-    // The header may have no spaces.
+    // The header may have no spaces after its separators.
     let below = rows.get(usize::from(rows.len() > 1)..).unwrap_or_default();
     let mut cells = below.iter().flat_map(|row| row.iter().skip(1)).filter(|cell| !cell.is_empty());
     let (mut marks, spaces) = (false, cells.all(|cell| cell.starts_with(' ')));
@@ -321,8 +321,8 @@ fn is_spaced(file: &TextFile, separator: char) -> Result<bool> {
 }
 
 impl Dialect {
-    /// Detects the dialect. The separator is the set one, or is declared in the first line, or cuts most of the first records
-    /// into equal numbers of columns.
+    /// Detects the separator and the meaning of quotation marks. The separator is set by the options, declared in the
+    /// first line, or detected: it cuts most of the first records into equal numbers of columns.
     pub(super) fn of(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result<Self> {
         let tabs = format == FileFormat::Tsv;
         if let Some(separator) = options.separator {
@@ -348,7 +348,7 @@ impl Dialect {
         let mut found = fits.iter().filter(tight);
         let best = match found.next() {
             Some(best) => best,
-            // No separator fits tightly: the usual one is taken, even if a space is behind each.
+            // No separator fits except as in prose: the usual separator of the format is used.
             None => return Self::quoted(file, usual, tabs, Vec::new()),
         };
         let other = found.find(|fit| fit.separator != best.separator);
@@ -363,7 +363,7 @@ impl Dialect {
         Self::quoted(file, best.separator, tabs, note.into_iter().collect())
     }
 
-    /// Detects the meaning of quotation marks between these separators; with `tabs`, they may be text.
+    /// Detects the meaning of quotation marks for this separator; `tabs` allows quotation marks to be text.
     fn quoted(file: &TextFile, separator: char, tabs: bool, mut notes: Vec<String>) -> Result<Self> {
         let quotes = if separator == '\t' && tabs {
             if are_quoted(file)? {
@@ -386,7 +386,7 @@ impl Dialect {
     }
 }
 
-/// The line number of the first record.
+/// Returns the line number of the first record in the file.
 fn first_line(file: &TextFile) -> Result<u64> {
     let mut lines = file.first_lines()?;
     let mut number = 1;
@@ -402,7 +402,7 @@ fn first_line(file: &TextFile) -> Result<u64> {
 }
 
 impl ReadOptions {
-    /// Returns whether the settings of all wanted columns were detected in an earlier file, and not set by the user.
+    /// Returns whether all wanted columns have names that were detected in an earlier file, not set by the user.
     pub(super) fn are_detected(&self, wanted: &[Column<'_>]) -> bool {
         let Some(told) = &self.told else { return false };
         let is_told = |one: &Column<'_>| match one.what {
@@ -415,7 +415,7 @@ impl ReadOptions {
     }
 }
 
-/// The decisions about a table: the separator, the header, and the wanted columns.
+/// How a table is read: the separator, the quotation marks, the header and the wanted columns.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     dialect: Dialect,
@@ -424,7 +424,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Detects the options that are not set, from the first records of a file.
+    /// Detects the options of a table that are not set, from the first records of the file.
     pub(super) fn of(
         file: &TextFile,
         format: FileFormat,
@@ -443,8 +443,8 @@ impl Table {
                 }
             }
         }
-        // Malformed records are reported here only if there are no other records; else the reader of the whole file
-        // reports them.
+        // A malformed record is an error here only if all first records are malformed; otherwise the reader of the
+        // whole file reports it.
         if let (true, Some(wrong)) = (rows.is_empty(), wrong) {
             return Err(wrong);
         }
@@ -456,8 +456,8 @@ impl Table {
         Ok(Self { dialect, picked, empty: Empty::of(wanted, options.pair, options.label_lists) })
     }
 
-    /// A table whose only column has texts, if the name has the extension of a table and each of the first records has one cell;
-    /// else `None`.
+    /// Returns a table with one column, which has the texts; `None` unless the file name ends as for a table and each
+    /// of the first records has one cell.
     pub(super) fn of_texts(file: &TextFile, options: &ReadOptions) -> Result<Option<Self>> {
         let Some(format @ (FileFormat::Csv | FileFormat::Tsv)) = by_ending(&file.name()) else {
             return Ok(None);
@@ -471,7 +471,7 @@ impl Table {
         Self::of(file, format, &options, &[Column { what: "text", given: Some("1"), known: TEXT }]).map(Some)
     }
 
-    /// The first records, in which a header is looked for.
+    /// Reads the first records, of which the first one may be a header.
     pub(super) fn first_rows(
         file: &TextFile,
         format: FileFormat,
@@ -481,19 +481,19 @@ impl Table {
         Ok(rows(file, separator, quotes)?.take(LOOKED_AT).flatten().collect())
     }
 
-    /// The name of each wanted column, or its number.
+    /// Returns the name of each wanted column; in a table without a header, the column's number, from 1 on.
     pub(super) fn names(&self) -> &[String] {
         &self.picked.names
     }
 
-    /// Adds the decisions and their reasons to the options of a file.
+    /// Stores the detected header and separator, and notes that explain the detection, in the options of a file.
     pub(super) fn note(&self, options: &mut ReadOptions) {
         options.notes = self.notes().to_vec();
         options.found.header = Some(self.has_header());
         options.found.separator = Some(self.dialect.separator);
     }
 
-    /// The decisions and their reasons.
+    /// Returns the notes that explain how the table is read.
     pub(super) fn notes(&self) -> &[String] {
         &self.picked.notes
     }
@@ -502,17 +502,17 @@ impl Table {
         self.picked.header
     }
 
-    /// Returns whether cells are all text between tabs, and quotation marks are part of the text.
+    /// Returns whether the separator is a tab and quotation marks are part of the text.
     pub(super) fn has_tabs(&self) -> bool {
         self.dialect.separator == '\t' && self.dialect.quotes == Quotes::Text
     }
 
-    /// The separator, and whether cells may be quoted.
+    /// Returns the separator, and whether cells may be quoted.
     pub(super) fn writes(&self) -> (char, bool) {
         (self.dialect.separator, self.dialect.quotes != Quotes::Text)
     }
 
-    /// The most frequent number of columns in the first records.
+    /// Returns the most frequent number of columns in the first records.
     pub(super) fn width(&self) -> usize {
         self.picked.width
     }
@@ -523,7 +523,7 @@ impl Table {
         number.is_some_and(|number| (1..=self.width()).contains(&number))
     }
 
-    /// Returns whether the first records have only numbers in the first wanted column.
+    /// Returns whether the first wanted column has only numbers in the first records.
     pub(super) fn has_numbers(&self, file: &TextFile) -> Result<bool> {
         let column = self.picked.columns.first().copied().unwrap_or_default();
         let rows = rows(file, self.dialect.separator, self.dialect.quotes)?.take(LOOKED_AT).flatten();
@@ -531,7 +531,7 @@ impl Table {
         Ok(cells.peek().is_some() && cells.all(|cell| number(&cell)))
     }
 
-    /// The names in the header; empty without a header.
+    /// Returns the column names in the header; empty for a table without a header.
     pub(super) fn header(&self, file: &TextFile) -> Result<Vec<String>> {
         if !self.has_header() {
             return Ok(Vec::new());
@@ -539,7 +539,7 @@ impl Table {
         rows(file, self.dialect.separator, self.dialect.quotes)?.next().unwrap_or_else(|| Ok(Vec::new()))
     }
 
-    /// A parser that makes a text of the first `count` wanted columns of each record, including the header.
+    /// Returns a parser that makes a text of the first `count` wanted columns of each row, also of the header.
     pub(super) fn texts<R: 'static>(&self, count: usize, make: fn(String) -> R) -> Box<dyn Parser<R>> {
         let (ColumnChoice { columns, names, .. }, pair) = (self.picked.clone(), self.empty.pair);
         let make = move |mut row: Vec<String>| {
@@ -557,14 +557,14 @@ impl Table {
                 None => Ok(make(of_columns(cells))),
             }
         };
-        // The maximum size of a record in bytes: behind a quotation mark that is never closed, this many bytes are read
-        // twice.
+        // Maximum size of a record in bytes. After a quotation mark that is never closed, at most this many bytes are
+        // read a second time.
         const MOST: usize = 1 << 22;
         let cells = Cells { most: MOST, ..self.dialect.cells() };
         Box::new(Rows { cells, width: Some(self.picked.width), header: false, make })
     }
 
-    /// The records of the file, each made from the cells of the wanted columns.
+    /// Reads the records of the file; `make` makes each record from the cells of the wanted columns.
     pub(super) fn records<R: 'static>(
         &self,
         file: &TextFile,

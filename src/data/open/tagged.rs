@@ -1,4 +1,4 @@
-//! Tagged texts from a path.
+//! Opens tagged texts from a path.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::data::tagged_texts::{self, TextLocation};
 use crate::data::{Fingerprint, TaggedText, Tagging, TextFile, tag_spelling};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The names of the files in a folder of parallel files.
+/// The file names in a folder of parallel files: the words, the tags and the labels of the texts.
 const PARALLEL: [&str; 3] = ["seq.in", "seq.out", "label"];
 
-/// Reads the texts of a folder of parallel files.
+/// Opens a folder of parallel files as tagged texts.
 fn folder(path: &Path, options: &mut ReadOptions, window: bool) -> Result<Opener<TaggedText>> {
     (options.format, options.columns) = (Some(FileFormat::Parallel), None);
     let [words, tags, labels] = PARALLEL.map(|name| path.join(name));
@@ -41,7 +41,8 @@ fn folder(path: &Path, options: &mut ReadOptions, window: bool) -> Result<Opener
     Ok(Box::new(move || tagged_texts::of_lines(&words, &tags, labels.as_ref())))
 }
 
-/// Detects the format and the columns of a file; `all` has the options of the files before it, and gets the decisions.
+/// Detects the format and the columns of a file of tagged texts. `all` has the options from the earlier files; the
+/// detected options are stored in `all`.
 fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<Opener<TaggedText>> {
     let options = &mut alike(all, &file, Task::Tagged);
     let guess = guess(&file, options, Task::Tagged)?;
@@ -63,17 +64,18 @@ fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<O
         all.clone_from(options);
     }
     let found = found.map_err(|e| guess.explain(e))?;
-    // If there are several files, each is closed until it is read.
+    // With several files, each file is closed after detection, and opened again for reading, so that few files are open
+    // at once.
     if several {
         file.close();
     }
     Ok(Box::new(move || Ok(guess.explained(found(&file).map_err(|e| guess.explain(e))?))))
 }
 
-/// A function that opens the records of a file, after all decisions on the format and the columns.
+/// A function that opens the records of a file whose format and columns are decided.
 type Records = Box<dyn Fn(&TextFile) -> Result<Stream<TaggedText>> + Send + Sync>;
 
-/// The location of the words, the tags and the label in an object.
+/// The fields of a JSON object or Parquet row that have the words, the tags and the label.
 #[derive(Clone)]
 struct Objects {
     picked: objects::FieldChoice,
@@ -151,8 +153,8 @@ impl Record for TaggedText {
         Ok(Plan::of(name, options, inputs))
     }
 
-    /// Decides to repair tags that break the scheme, if the option is set, or to translate tags of another scheme to the scheme
-    /// of the training texts.
+    /// Decides whether tags are rewritten: to repair tags that break the scheme, if the option is set, or to translate
+    /// tags from another scheme to the scheme of the training texts.
     fn settled(all: RecordPass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
         let mut repairs = None;
         let raw = |visit: &mut dyn FnMut(&[String])| all(&mut |text| visit(&text.tags));

@@ -1,5 +1,5 @@
-//! Trees in brackets, as in the Penn Treebank and the Stanford Sentiment Treebank: the leaves of a tree are the text, and the
-//! root has the label.
+//! Trees in brackets, as in the Penn Treebank and the Stanford Sentiment Treebank: the leaves of a tree are the words
+//! of the text, and the label of the root is the label of the text.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -8,24 +8,24 @@ use crate::data::LabelledText;
 use crate::data::lines::Reason;
 use crate::data::records::shown;
 
-/// Maximum depth of the tree of a sentence.
+/// Maximum depth of a tree, in open brackets.
 const DEEPEST: usize = 1000;
 
-/// A node of a tree: its label, and the range of its leaves.
+/// A node of a tree: the label of the node, and the range of the leaves below it.
 struct Node<'a> {
     label: &'a str,
     leaves: Range<usize>,
 }
 
-/// Parses the tree of a line: the text is the leaves, joined by spaces; the label is the label of the root. `None` for blank
-/// lines and, with `binary`, for neutral trees.
+/// Parses the tree in a line into a labelled text: the leaves joined by spaces, with the label of the root. Returns
+/// `None` for a blank line and, with `binary`, for a tree with the neutral label.
 pub(super) fn tree(line: &str, binary: bool) -> Result<Option<LabelledText>, Reason> {
     let (nodes, leaves) = nodes(line)?;
     nodes.first().map_or(Ok(None), |root| labelled(root, &leaves, binary))
 }
 
-/// Parses the phrases of a line: for each node of the tree, the leaves with the label of the node, the whole text first. Repeats
-/// of a phrase with the same label, and with `binary` neutral phrases, are left out.
+/// Parses a line into phrases: the text below each node of the tree, with the label of the node; the whole text is the
+/// first phrase. A repeated phrase with the same label is left out, as is a neutral phrase with `binary`.
 pub(super) fn phrases(line: &str, binary: bool) -> Result<Option<Vec<LabelledText>>, Reason> {
     let (nodes, leaves) = nodes(line)?;
     let mut seen = HashSet::new();
@@ -52,7 +52,8 @@ fn labelled(node: &Node<'_>, leaves: &[String], binary: bool) -> Result<Option<L
     Ok(Some(LabelledText::new(text, label)))
 }
 
-/// Parses the tree of a line: the nodes, each behind its parent, and the leaves. Both are empty for a blank line.
+/// Parses the tree in a line: returns the nodes, every parent before its children, and the leaves. For a blank line,
+/// both lists are empty.
 fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
     let line = line.trim();
     if line.is_empty() {
@@ -63,9 +64,9 @@ fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
         got: format!("{got} in {}", shown(line)),
     };
     let (mut depth, mut nodes, mut leaves) = (0usize, Vec::<Node<'_>>::new(), Vec::new());
-    // The nodes whose brackets are open.
+    // Indices of the nodes whose bracket is still open.
     let mut open: Vec<usize> = Vec::new();
-    // An opening bracket is followed by a label, and the label by a word or by trees.
+    // After an opening bracket comes a label; after the label comes a word, or one or more trees.
     let (mut after_open, mut has_child) = (false, Vec::new());
     let mut rest = line;
     while let Some(c) = rest.chars().next() {
@@ -122,7 +123,7 @@ fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
     Ok((nodes, leaves))
 }
 
-/// Replaces the escapes in a word of a tree by the escaped characters.
+/// Replaces the escapes in a word, such as `-LRB-`, by the escaped characters.
 fn unescaped(word: &str) -> String {
     match word {
         "-LRB-" => "(".to_owned(),

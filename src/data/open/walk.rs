@@ -1,5 +1,5 @@
-//! A walk over a JSON value while the file is read: the walk finds the start and the end of values without parsing them, so that
-//! a file may be larger than memory.
+//! A walk over a JSON file: it finds where values begin and end without parsing them, so that a file may be larger than
+//! memory.
 
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use crate::data::archive::Bytes;
 use crate::data::lines::{MARK, Reason, broken};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A position in a file of JSON.
+/// The position of a walk in a JSON file.
 pub(super) struct Walk {
     pub(super) name: Arc<str>,
     input: BufReader<Bytes>,
-    /// The number of the line, from 1 on.
+    /// The number of the current line, from 1 on.
     pub(super) line: u64,
-    /// Maximum length in bytes of a value whose bytes are kept.
+    /// Maximum length in bytes of a value that is kept in memory.
     most: usize,
 }
 
 impl Walk {
-    /// A walk from the start of a file.
+    /// Returns a walk from the start of a file.
     pub(super) fn new(file: &TextFile) -> Result<Self> {
         Self::over(file, file.bytes()?)
     }
 
-    /// A walk from the start of a file over the bytes that detection reads.
+    /// Returns a walk over the first bytes of a file, which are used for detection.
     pub(super) fn ahead(file: &TextFile) -> Result<Self> {
         Self::over(file, file.sample()?)
     }
@@ -39,18 +39,18 @@ impl Walk {
         Ok(walk)
     }
 
-    /// The next bytes of the file; empty at the end.
+    /// Returns the buffered bytes after the position; empty at the end of the file.
     fn buffer(&mut self) -> Result<&[u8]> {
         let Self { name, input, line, .. } = self;
         input.fill_buf().map_err(|e| broken(format!("{name}:{line}"), &e))
     }
 
-    /// The error `FILE:LINE: expected …, got …` for a line.
+    /// Returns the error `FILE:LINE: expected …, got …` for a line of the file.
     pub(super) fn malformed(&self, line: u64, reason: Reason) -> Error {
         Error::of(ErrorKind::Format, format!("{}:{line}", self.name), reason.expected, reason.got)
     }
 
-    /// Returns the next byte that is no white space, without passing it; `None` at the end of the file.
+    /// Skips white space and returns the next byte, which stays the next byte; `None` at the end of the file.
     pub(super) fn peek(&mut self) -> Result<Option<u8>> {
         loop {
             let buffer = self.buffer()?;
@@ -73,7 +73,7 @@ impl Walk {
         self.input.consume(1);
     }
 
-    /// The error for another byte, or the end of the file, in place of `expected`.
+    /// Returns the error for the byte `found`, or for the end of the file, where `expected` was expected.
     pub(super) fn unlike(&self, expected: &str, found: Option<u8>) -> Error {
         let got = match found {
             None => "the end of the file".to_owned(),
@@ -83,7 +83,7 @@ impl Walk {
         self.malformed(self.line, Reason { expected: expected.to_owned(), got })
     }
 
-    /// Passes the next byte, which must be `byte`.
+    /// Moves past the next byte, or returns an error if the next byte is not `byte`.
     pub(super) fn take(&mut self, byte: u8, expected: &str) -> Result<()> {
         match self.peek()? {
             Some(found) if found == byte => self.pass(),
@@ -92,14 +92,15 @@ impl Walk {
         Ok(())
     }
 
-    /// Passes the next value, and appends its bytes to `keep`, if given. With a `depth` above 0, the walk is inside of
-    /// the value, within this many open brackets, and passes the rest.
+    /// Moves past the next value, and appends the bytes of the value to `keep` if `keep` is given. With a `depth` above
+    /// 0, the position is already inside a value, within this many open brackets; the walk moves past the rest of the
+    /// value.
     pub(super) fn value(&mut self, depth: usize, keep: Option<&mut Vec<u8>>) -> Result<()> {
         self.value_to(depth, keep, u64::MAX).map(drop)
     }
 
-    /// Passes the next value as [`Self::value`] does, but stops at the end of line `last`. Returns whether the value
-    /// has ended before.
+    /// Moves past the next value as [`Self::value`] does, but not past the end of line `last`. Returns whether the
+    /// value ended before that.
     pub(super) fn value_to(
         &mut self,
         mut depth: usize,
@@ -113,7 +114,7 @@ impl Walk {
             let (mut line, most) = (self.line, self.most);
             let buffer = self.buffer()?;
             if buffer.is_empty() {
-                // The end of the file may end a number, which has no closing sign.
+                // A number has no closing sign, so a number may end with the file.
                 if depth == 0 && !string && any {
                     return Ok(true);
                 }
@@ -179,14 +180,14 @@ impl Walk {
         }
     }
 
-    /// Moves to the next value of a list; `first` is true if no value was passed yet. Returns `false` at the end of the
-    /// list.
+    /// Moves to the next value of a list; `first` is true if the position is before the first value of the list.
+    /// Returns `false` if the list has no further value.
     pub(super) fn element(&mut self, first: bool) -> Result<bool> {
         self.next_in(b']', "`,` or `]` in the list", first)
     }
 
-    /// Moves to the next name of an object, passes it and returns it; `None` at the end of the object. `first` is true
-    /// if no name was passed yet.
+    /// Moves past the next name in an object and returns the name; `None` at the end of the object. `first` is true if
+    /// the position is before the first name of the object.
     pub(super) fn name(&mut self, first: bool) -> Result<Option<String>> {
         if !self.next_in(b'}', "`,` or `}` in the object", first)? {
             return Ok(None);

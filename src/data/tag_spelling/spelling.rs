@@ -1,24 +1,26 @@
-//! Spellings of tags: letters, separators, brackets.
+//! How tags are spelled: letters, separators and brackets.
 
-/// The spelling of a tag: its letters, their position, and the separator from the kind of the chunk.
+/// The spelling of tags: the letters, where the letter is in the tag, and the separator between the letter and the kind
+/// of the chunk.
 ///
-/// The standard spelling is `B-kind`. Other spellings are: other separators, as in `B_kind` and `B/kind`; `kind-B`, `Bkind`, and
-/// `B` without a kind; small letters; tags in brackets, such as `<B-kind>`; the letters of BILOU (`L` for `E`, `U` for `S`), BMES
-/// (`M` for `I`) and BMEWO (`M` for `I`, `W` for `S`); and `_`, `0`, `OUT` and the like for `O`.
+/// The standard spelling is `B-kind`. Other spellings have another separator, as in `B_kind` and `B/kind`; another
+/// order or no separator, as in `kind-B` and `Bkind`; only the letter `B`; small letters; brackets, as in `<B-kind>`;
+/// the letters of BILOU (`L` for `E`, `U` for `S`), BMES (`M` for `I`) or BMEWO (`M` for `I`, `W` for `S`); or another
+/// tag for `O`, such as `_`, `0` or `OUT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TagSpelling {
-    /// The letters that replace `I`, `E` and `S`.
+    /// The letters that this spelling has in place of `I`, `E` and `S`.
     letters: [char; 3],
     pub(super) place: LetterPosition,
-    /// Whether the letters are lower case.
+    /// Whether the letters of tags are lower case.
     small: bool,
-    /// The opening and the closing bracket around the tags of chunks; `None` without brackets.
+    /// The opening and the closing bracket around tags of chunks; `None` for tags without brackets.
     around: Option<(char, char)>,
     /// The tag of a word that is in no chunk.
     pub(super) outside: &'static str,
 }
 
-/// The position of the letter, with the character between it and the kind.
+/// Where the letter is in a tag; the character is the separator between the letter and the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LetterPosition {
     Before(char),
@@ -29,16 +31,16 @@ pub(super) enum LetterPosition {
     Alone,
 }
 
-/// The kind of all chunks if tags have no kind.
+/// The kind that every chunk gets if the tags of the data set are single letters without a kind.
 const NO_KIND: &str = "chunk";
 
-/// Separators of letters and kinds.
+/// The possible separators between letter and kind.
 const SEPARATORS: [char; 10] = ['-', '_', '/', ':', '.', '|', '=', '+', '~', '@'];
 
-/// Brackets around tags.
+/// The possible brackets around tags.
 const AROUND: [(char, char); 6] = [('<', '>'), ('[', ']'), ('(', ')'), ('{', '}'), ('"', '"'), ('\'', '\'')];
 
-/// The tags of words that are in no chunk.
+/// The possible tags of words that are in no chunk.
 const OUTSIDE: [&str; 18] = [
     "O", "o", "0", "_", "-", "OUT", "out", "OTHER", "Other", "other", "NONE", "None", "none", "<O>", "[O]",
     "(O)", "{O}", "\"O\"",
@@ -54,9 +56,9 @@ impl TagSpelling {
         outside: "O",
     };
 
-    /// The spellings that these tags may have, the standard one first.
+    /// Returns the spellings that these tags may have; the standard spelling is the first.
     pub(super) fn of(tags: &[&str]) -> Vec<Self> {
-        // The letters of the known schemes come first, then mixed sets.
+        // Letters of known schemes are tried before mixtures of them.
         const LETTERS: [[char; 3]; 12] = [
             ['I', 'E', 'S'],
             ['I', 'L', 'U'],
@@ -97,17 +99,18 @@ impl TagSpelling {
         all
     }
 
-    /// Returns whether the letters have no separator from the kind, so that a tag may be an ordinary word.
+    /// Returns whether a tag has no separator between letter and kind, so that an ordinary word could be read as a tag.
     pub(super) fn is_bare(&self) -> bool {
         matches!(self.place, LetterPosition::Alone | LetterPosition::Joined)
     }
 
-    /// An example tag for each letter, then the tag of words that are in no chunk, between spaces.
+    /// Returns an example tag per letter, and the tag of words in no chunk, joined by spaces.
     pub(super) fn samples(&self) -> String {
         ["B-kind", "I-kind", "E-kind", "S-kind", "O"].map(|tag| self.spelled(tag)).join(" ")
     }
 
-    /// Parses a tag into its letter in the standard spelling and its kind; `None` for a tag in another spelling.
+    /// Parses a tag in this spelling: returns its letter as in the standard spelling, and its kind; `None` for a tag in
+    /// another spelling.
     pub(super) fn parse<'a>(&self, tag: &'a str) -> Option<(char, &'a str)> {
         if tag == self.outside {
             return Some(('O', ""));
@@ -118,8 +121,8 @@ impl TagSpelling {
         };
         let (letter, kind) = match self.place {
             LetterPosition::Before(separator) => tag.split_once(separator)?,
-            // Without a separator, a kind begins with a letter or a digit, or is a single mark, as in `B-`: `B-kind` and
-            // `B_kind` belong to spellings with separators.
+            // Without a separator, the kind must begin with a letter or a digit, or be a single character, as in `B-`.
+            // Other tags, such as `B-kind`, have a spelling with a separator.
             LetterPosition::Joined => {
                 let is_kind =
                     |kind: &str| kind.starts_with(char::is_alphanumeric) || kind.chars().count() == 1;
@@ -145,12 +148,12 @@ impl TagSpelling {
         }
     }
 
-    /// Returns whether a tag has this spelling and is the tag of a chunk.
+    /// Returns whether a tag is in this spelling and belongs to a chunk.
     pub(super) fn is_of_chunk(&self, tag: &str) -> bool {
         self.parse(tag).is_some_and(|(letter, _)| letter != 'O')
     }
 
-    /// Translates a tag to the standard spelling; `None` for a tag in another spelling.
+    /// Translates a tag of this spelling to the standard spelling; `None` for a tag in another spelling.
     pub(super) fn standard(&self, tag: &str) -> Option<String> {
         match self.parse(tag)? {
             ('O', _) => Some("O".to_owned()),
@@ -158,7 +161,7 @@ impl TagSpelling {
         }
     }
 
-    /// Translates a tag in the standard spelling to this spelling.
+    /// Translates a tag from the standard spelling to this spelling.
     pub(super) fn spelled(&self, standard: &str) -> String {
         let Some((letter, kind)) = standard.split_once('-') else { return self.outside.to_owned() };
         let [inside, end, single] = self.letters;

@@ -1,4 +1,4 @@
-//! Vocabularies that grow: known tokens keep their ids, and new tokens follow.
+//! Growing a vocabulary: known tokens keep their ids, and new tokens are appended.
 
 use std::collections::HashMap;
 
@@ -6,11 +6,12 @@ use super::{Limits, Vocabulary};
 use crate::error::{Error, Result};
 
 impl Vocabulary {
-    /// Grows the vocabulary by the counted tokens of other texts: known tokens come first, then new tokens within `limits`.
-    /// The special tokens are those in `limits`; known ids are unchanged if the vocabulary has the same special tokens.
+    /// Adds the counted tokens of other texts to the vocabulary: the known tokens stay, and new tokens within `limits`
+    /// are appended. The new special tokens are the special tokens in `limits`; known tokens keep their ids if `limits`
+    /// has as many special tokens as the vocabulary had.
     ///
     /// # Errors
-    /// If a special token is repeated.
+    /// If a special token in `limits` is repeated.
     pub(super) fn grown(&self, mut counts: HashMap<String, u64>, limits: &Limits) -> Result<Self> {
         let count_of = |special: &str| {
             let place = self.special_tokens().position(|own| own == special);
@@ -38,8 +39,8 @@ impl Vocabulary {
         Self::new(entries, specials, unknown.map(|id| id as i64)).map_err(twice)
     }
 
-    /// The vocabulary of the tokens' forms, such as lower case: tokens of equal form become one token, at the position of
-    /// the first.
+    /// Returns the vocabulary with each token in another form, such as lower case; tokens with equal forms become one
+    /// token at the first token's position.
     ///
     /// ```
     /// use unpadded::data::{Limits, Vocabulary};
@@ -72,12 +73,12 @@ impl Vocabulary {
                 unknown = Some(place as i64);
             }
         }
-        // Each form occurs once.
+        // This cannot fail, since each form occurs only once.
         Self::new(entries, specials, unknown).unwrap_or_else(|_| self.clone())
     }
 
-    /// For each token, the id of the first token in `other` whose form is equal; `None` if there is no such token. Special
-    /// tokens are matched by name.
+    /// For each token, returns the id of the first token in `other` with an equal form; `None` if `other` has no such
+    /// token. A special token only matches a special token of the same name.
     ///
     /// ```
     /// use unpadded::data::{Limits, Vocabulary};
@@ -122,18 +123,18 @@ mod tests {
         let grown = of("d e d a b b b f", &limits(2, 99, Some(old.clone())));
         assert_eq!(grown.tokens().collect::<Vec<_>>(), ["<unk>", "c", "a", "b", "d"]);
         let counts: Vec<u64> = (0..5).map(|id| grown.count(id)).collect();
-        // One `b` was unknown before; `e` and `f` are now.
+        // The count of `<unk>` is 3: one `b` in the old texts, `e` and `f` in the new texts.
         assert_eq!(counts, [3, 3, 3, 3, 2]);
         assert_eq!(grown.unknown(), Some(0));
         assert_eq!(grown.numbers_in(&old, str::to_owned), [Some(0), Some(1), Some(2), None, None]);
-        // The maximum size counts all entries; known tokens stay.
+        // The maximum size counts all entries; known tokens stay even beyond the maximum.
         let tight = of("d d b b b", &limits(1, 4, Some(old.clone())));
         assert_eq!(tight.tokens().collect::<Vec<_>>(), ["<unk>", "c", "a", "b"]);
         let full = of("d d", &limits(1, 2, Some(old.clone())));
         assert_eq!((full.len(), full.fingerprint(), full.count(0)), (3, old.fingerprint(), 3));
-        // A text of known tokens alone, or of rare ones, is no error.
+        // New texts without any new frequent token are no error: the vocabulary stays unchanged.
         assert_eq!(of("a z", &limits(2, 99, Some(old.clone()))).fingerprint(), old.fingerprint());
-        // The special tokens of the limits replace the old special tokens.
+        // The special tokens of the limits replace the vocabulary's old special tokens.
         let specials = vec!["<unk>".to_owned(), "<sep>".to_owned()];
         let other = Vocabulary::of(["a"], &Limits { specials, base: Some(old.clone()), ..Limits::default() })
             .unwrap();

@@ -1,4 +1,4 @@
-//! Serialization of vocabularies.
+//! How vocabularies are stored in files and checkpoints.
 
 use std::path::Path;
 
@@ -12,13 +12,13 @@ record! {
         1 tokens: Tokens,
         2 counts: Vec<u64>,
         3 unknown: Option<i64>,
-        // The first id of the special tokens, and the first id behind them.
+        // The range of the special tokens' ids: the first id, and the id after the last one.
         4 specials: Option<Vec<u64>>,
     }
 }
 
-/// The tokens of a vocabulary. Two successive empty tokens are refused during reading: otherwise a sparse file of zeros would be
-/// read as an enormous number of empty tokens.
+/// The tokens of a stored vocabulary. Two successive empty tokens are refused while reading. Otherwise a damaged file
+/// full of zeros would be read as an enormous number of empty tokens.
 pub(crate) struct Tokens(Vec<String>);
 
 impl FieldType for Tokens {
@@ -81,10 +81,10 @@ impl TryFrom<StoredVocabulary> for Vocabulary {
 }
 
 impl Vocabulary {
-    /// Writes a file that has only this vocabulary, atomically.
+    /// Writes this vocabulary to a file; an existing file is replaced atomically.
     ///
     /// # Errors
-    /// If the operating system refuses.
+    /// If the file cannot be written.
     #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let body = record::to_bytes(&StoredVocabulary::from(self));
@@ -95,10 +95,10 @@ impl Vocabulary {
         wire::write_atomically(path.as_ref(), |file| file.write_section(SECTION, &body))
     }
 
-    /// Reads a file that [`Self::save`] wrote.
+    /// Reads a vocabulary from a file that [`Self::save`] wrote.
     ///
     /// # Errors
-    /// If the file cannot be read, is damaged, or does not have a vocabulary.
+    /// If the file cannot be read, is damaged, or contains no vocabulary.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -109,7 +109,8 @@ impl Vocabulary {
                 let vocabulary = vocabulary.map_err(|e: Error| {
                     file.refused("section `vocabulary`", "a vocabulary", format!("{e:#}")).caused_by(e)
                 })?;
-                // The checksums behind the section are verified, too.
+                // The sections of the file after the vocabulary are read, too, so that the checksums of these sections
+                // are verified.
                 while file.next_section()?.is_some() {}
                 return Ok(vocabulary);
             }
@@ -119,7 +120,7 @@ impl Vocabulary {
     }
 }
 
-/// The name of the section in a vocabulary's file.
+/// The name of the section that has the vocabulary in a file.
 const SECTION: &str = "vocabulary";
 
 #[cfg(test)]

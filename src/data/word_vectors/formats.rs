@@ -1,4 +1,4 @@
-//! The forms of word vector files: detection of the form, and a parser for each form.
+//! The formats of word vector files: detects the format, and parses each format.
 
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::sync::Arc;
@@ -10,34 +10,36 @@ use crate::data::records::shown;
 use crate::data::{MalformedLines, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The number of bytes for detection of the form.
+/// Number of bytes from which the format is detected.
 const SAMPLE: u64 = 1 << 16;
-/// Maximum length of a word in a binary file, in bytes. A file without a space in this range is no binary file.
+/// Maximum length in bytes of a word in a binary file. A longer word is an error: the file is not in the binary format
+/// of word2vec.
 const MAX_WORD: u64 = 1 << 16;
-/// The separators of columns. Other white space, as the no-break space, is part of words.
+/// The characters that separate the columns of a line. Other white space, such as a no-break space, is part of a word.
 const BLANK: [char; 2] = [' ', '\t'];
 
-/// The magic number of a fastText model, little-endian.
+/// The magic number at the start of a fastText model, in little-endian order.
 const FASTTEXT: [u8; 4] = 793_712_314_i32.to_le_bytes();
 
-/// The first line of word2vec's files.
+/// The first line of a word2vec file: the count and the width of the vectors.
 #[derive(Debug, Clone, Copy)]
 struct Header {
     count: u64,
     width: u64,
-    /// The length of the header in bytes, with its line end.
+    /// The length of the first line in bytes, including the line end.
     bytes: usize,
 }
 
 impl Header {
-    /// Parses the header from the first bytes of a file; `None` if the file has no header.
+    /// Parses the first line of a file; `None` unless the line consists of two whole numbers.
     fn of(sample: &[u8]) -> Option<Self> {
         let end = sample.iter().position(|&byte| byte == b'\n');
         let line = std::str::from_utf8(sample.get(..end.unwrap_or(sample.len()))?).ok()?;
         let mut numbers = line.trim_start_matches('\u{feff}').split_ascii_whitespace();
         let mut number = || {
             let digits = numbers.next().filter(|cell| cell.bytes().all(|byte| byte.is_ascii_digit()))?;
-            // A number that does not fit into `u64` exceeds any possible number of vectors.
+            // A count or width that does not fit into `u64` is larger than in any real file, so `u64::MAX` is used
+            // instead.
             Some(digits.parse().unwrap_or(u64::MAX))
         };
         let (count, width) = (number()?, number()?);
@@ -45,7 +47,7 @@ impl Header {
         numbers.next().is_none().then_some(Self { count, width, bytes })
     }
 
-    /// Returns whether binary `f32` numbers follow the first word, instead of digits.
+    /// Returns whether the bytes after the first word are binary `f32` numbers, not digits.
     fn is_binary(self, width: usize, sample: &[u8]) -> bool {
         let behind = sample.get(self.bytes..).unwrap_or_default();
         let Some(space) = behind.iter().position(|&byte| byte == b' ') else { return false };
@@ -56,8 +58,8 @@ impl Header {
         if line.iter().all(plain) && columns >= width {
             return false;
         }
-        // The first vector is no whole line of numbers: the file is binary if the vector has bytes that occur in no
-        // text, and else malformed text.
+        // The first vector is no full line of numbers. The file is binary if the vector has bytes that cannot be text;
+        // otherwise the file is malformed text.
         let first = numbers.get(..width.saturating_mul(4)).unwrap_or(numbers);
         let control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\r' | b'\n');
         first.iter().any(control) || std::str::from_utf8(first).is_err_and(|e| e.error_len().is_some())
@@ -135,7 +137,8 @@ impl VectorSearch<'_> {
         }
     }
 
-    /// Parses a line: returns the word, or `None` for a blank line, and fills `vector` if a token needs it.
+    /// Parses a line and returns the word; `None` for a blank line. `vector` gets the numbers of the line if a token
+    /// needs them, and is empty otherwise.
     fn line<'l>(&mut self, line: &'l str, vector: &mut Vec<f32>) -> Result<Option<&'l str>, Reason> {
         vector.clear();
         let line = line.trim_end_matches(BLANK);
@@ -155,7 +158,8 @@ impl VectorSearch<'_> {
         };
         let (word, numbers) = cut(line, width).ok_or_else(wrong)?;
         let mut cells = numbers.split(BLANK).filter(|cell| !cell.is_empty()).zip(1..);
-        // A word that contains spaces and ends with a number shows a vector that has more numbers than the first one.
+        // If the word contains a space and its last part is a number, the vector has more numbers than the first
+        // vector.
         let last = word.rsplit_once(BLANK).map(|(_, last)| last);
         if word.is_empty() || last.is_some_and(|last| last.parse().is_ok_and(f32::is_finite)) {
             return Err(wrong());
@@ -166,7 +170,7 @@ impl VectorSearch<'_> {
             }
             self.width = width;
         } else if let Some((cell, at)) = cells.next() {
-            // For a word that needs no vector, only the first cell is parsed: it shows whether the columns are numbers.
+            // If no token needs the word, only the first number is parsed, to check that the columns are numbers.
             number(cell, at, word)?;
         }
         if !self.wants(word) {
@@ -195,7 +199,7 @@ impl VectorSearch<'_> {
             let failed = |e: std::io::Error| broken(place(), &e);
             word.clear();
             raw.clear();
-            // A newline may precede the word, and a space follows it.
+            // Before a word there may be a line feed; after a word there is a space.
             input.by_ref().take(MAX_WORD + 2).read_until(b' ', &mut word).map_err(failed)?;
             input.by_ref().take(size as u64).read_to_end(&mut raw).map_err(failed)?;
             let (before, spaced) = (word.len(), word.ends_with(b" "));
@@ -241,7 +245,7 @@ impl VectorSearch<'_> {
         }
     }
 
-    /// Parses a vector of a binary file: returns the word and the vector, if a token needs the vector; else `None`.
+    /// Parses a binary vector: if a token needs it, returns the word and fills `vector`; otherwise returns `None`.
     fn vector<'w>(
         &self,
         word: &'w [u8],
@@ -267,18 +271,18 @@ impl VectorSearch<'_> {
     }
 }
 
-/// The error for a file that has another number of vectors than its first line declares.
+/// Returns the error that the file has another number of vectors than the first line declares.
 fn counted(name: &str, header: Header, got: String) -> Error {
     let expected = format!("{}, as its first line says", header.count);
     Error::of(ErrorKind::Format, format!("vectors of file `{name}`"), expected, got)
 }
 
-/// The number of columns of a line.
+/// Returns the number of columns in a line.
 fn columns(line: &str) -> usize {
     line.split(BLANK).filter(|cell| !cell.is_empty()).count()
 }
 
-/// Cuts a line into the word and the last `width` columns; `None` if the line has too few columns.
+/// Cuts a line into the word and its last `width` columns; `None` if the line has fewer columns.
 fn cut(line: &str, width: usize) -> Option<(&str, &str)> {
     let mut word = line;
     for _ in 0..width {
@@ -288,7 +292,7 @@ fn cut(line: &str, width: usize) -> Option<(&str, &str)> {
     Some((word, line.get(word.len()..)?))
 }
 
-/// Parses number `at` of a word's vector.
+/// Parses the number at position `at`, counted from 1, in the vector of a word.
 fn number(cell: &str, at: usize, word: &str) -> Result<f32, Reason> {
     match cell.parse::<f32>() {
         Ok(number) if number.is_finite() => Ok(number),

@@ -1,5 +1,5 @@
-//! Text classification: predicts a label, several labels or a number for each text, with word vectors, recurrent layers and a
-//! pooling of the layers' states.
+//! Text classification: a model predicts a label, several labels or a number for each text, with word vectors,
+//! recurrent layers and a pooling of the states.
 
 mod network;
 mod objective;
@@ -38,8 +38,8 @@ use reader::{CHARACTERS, CharacterCounts, SEPARATOR, TextColumns, WORDS};
 pub(super) use reader::{FIRST, Reader};
 pub(super) use thresholds::finished;
 
-/// The parameters whose size depends on a vocabulary. `prepare` uses the first two by index: the vectors of words and of
-/// characters.
+/// The parameters with a row or a column per entry of a vocabulary. The function `prepare` uses the first two entries
+/// by their index: the vectors of words and of characters.
 const TABLES: [Table; 6] = [
     Table::new(net::TABLE, WORDS, &[0]),
     Table::new("characters.weight", CHARACTERS, &[0]),
@@ -102,7 +102,7 @@ impl Recipe for Classify {
     }
 }
 
-/// Checks that `data.text` names the column of a pair's first text: with `data.pair`, no column is detected.
+/// Checks that `data.text` is set if `data.pair` is set, since the column of a pair's first text is not detected.
 fn paired(config: &Config) -> Result<()> {
     match &config.data.pair {
         Some(pair) if config.data.text.is_empty() => {
@@ -113,7 +113,7 @@ fn paired(config: &Config) -> Result<()> {
     }
 }
 
-/// Adds to read options the text columns of a config, and lists of labels if a text has several labels.
+/// Adds the text columns of the config to read options; also lists of labels, if a text may have several labels.
 fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
     let columns: Vec<&str> = config.data.text.iter().chain(&config.data.pair).map(String::as_str).collect();
     let options = match columns.len() {
@@ -123,29 +123,30 @@ fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
     if config.data.target == Target::Labels { options.label_lists() } else { options }
 }
 
-/// A trained classifier of texts.
+/// A trained classifier of texts, with the other classifiers of an ensemble.
 struct Classifier {
     reader: Reader,
     learnt: Objective,
-    /// The threshold of each label: a label is answered if its probability reaches its threshold. Empty unless a text may have
-    /// several labels.
+    /// The threshold of each label: the answer has all labels with a probability of at least their threshold. The list
+    /// is empty unless a text may have several labels.
     thresholds: Vec<f32>,
     others: Vec<OtherClassifier>,
 }
 
-/// A function that gets, for each text, the number of its record (from 1), the text, and the model's output for it.
+/// A function that is called for each text with the number of its record (from 1), the text, and the model's output for
+/// the text.
 type EachText<'a> = &'a mut dyn FnMut(u64, &LabelledText, &[f32]) -> Result<()>;
 
-/// A further classifier of an ensemble, joined to the first.
+/// A classifier that was added to an ensemble.
 struct OtherClassifier {
     classifier: Classifier,
     predictor: Predictor,
-    /// For each label of the first classifier, the index of the same label in this classifier.
+    /// For each label of the ensemble's first classifier, the index of the same label in this classifier.
     places: Vec<usize>,
 }
 
-/// The outputs of a model for several texts: `width` values per text (a probability per label, or one number), and the attention
-/// weights of all tokens; `None` if the model has no attention.
+/// The outputs of a model for several texts: `values` has `width` values per text (a probability per label, or one
+/// number); `attention` has the weights of all tokens, and is `None` for a model without attention pooling.
 struct Outputs {
     values: Vec<f32>,
     attention: Option<Vec<f32>>,
@@ -160,7 +161,8 @@ impl Classifier {
         Ok(Self { reader, learnt, thresholds, others: Vec::new() })
     }
 
-    /// Runs all models of the ensemble: returns the mean of their outputs, and the attention weights of the first model.
+    /// Runs all models of the ensemble; returns the mean of the models' values, and the attention weights of the first
+    /// model.
     fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Outputs> {
         let mut found = self.own(predictor, texts)?;
         for OtherClassifier { classifier, predictor, places } in &self.others {
@@ -196,7 +198,7 @@ impl Classifier {
         Ok(Outputs { values, attention: floats(found.next())?, width })
     }
 
-    /// Returns for each label whether its probability reaches its threshold.
+    /// Returns for each label whether its probability is at least its threshold.
     fn given(&self, row: &[f32]) -> Vec<bool> {
         row.iter().zip(&self.thresholds).map(|(p, threshold)| p >= threshold).collect()
     }
@@ -213,7 +215,7 @@ impl TrainedModel for Classifier {
     }
 
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-        // Evaluation data are never shuffled.
+        // Test data are loaded in the order of the file, not shuffled.
         let like = reading(config, options_of(config, COLUMNS, predictor)?);
         let texts = Texts::open(path, config, &like).map_err(|e| as_in_training(e, &like))?;
         let learnt = match &self.learnt {
@@ -244,7 +246,7 @@ impl TrainedModel for Classifier {
         Ok(read_as(files.read_as()).into_iter().collect())
     }
 
-    /// Scores the texts of a file in groups as they are read, so the file need not fit into memory.
+    /// Scores the texts of a file group by group while the file is read, so that the file may be larger than memory.
     fn scores(
         &self,
         config: &Config,
@@ -286,7 +288,7 @@ impl TrainedModel for Classifier {
                 scores.end(said)
             }
             Objective::Labels(known, _) => {
-                // The label separator of this file may differ from the separator in the training files.
+                // The file to score may have another label separator than the training files.
                 let separator = &config.data.label_separator;
                 let mut scores = scores::LabelSets::new(known, separator);
                 parts(&mut |number, text, row| {
@@ -386,7 +388,7 @@ impl Classifier {
     }
 }
 
-/// Adds a text's location in its file, if known, to an error about the text.
+/// Adds the location of a text in its file to an error about the text, if the location is known.
 fn placed(error: Error, text: &LabelledText) -> Error {
     match text.place() {
         Some(place) => error.within(&place),
@@ -394,7 +396,7 @@ fn placed(error: Error, text: &LabelledText) -> Error {
     }
 }
 
-/// Returns a loader of batches of texts, in the order of the file.
+/// Returns a loader of batches of the texts, in the order of the file.
 fn loader(
     texts: &Texts<LabelledText>,
     reader: &Reader,

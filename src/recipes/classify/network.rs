@@ -1,4 +1,4 @@
-//! The networks of classifiers: an encoder of texts, and an output layer.
+//! The networks of classifiers: an encoder of texts with an output layer.
 
 use super::objective::{Objective, Weights};
 use super::reader::{CHARACTERS, FIRST, Reader, SECOND, WORDS};
@@ -16,16 +16,16 @@ use crate::recipes::sections::{ModelConfig, Sentences};
 use crate::tensor::DType;
 use crate::train::Trainer;
 
-/// The name of the feed with the right label, labels or number of each text.
+/// The name of the feed of right answers: the label, labels or number of each text.
 pub(in crate::recipes) const LABEL: &str = "label";
-/// The name of a regression's output, and of its output layer.
+/// The name of the output of a regression, and of the output layer.
 pub(super) const NUMBER: &str = "number";
-/// The name of the parameter with the weight of each class.
+/// The name of the parameter with one weight per class for the loss.
 const CLASS_WEIGHTS: &str = "class_weights";
-/// A small number that is added to the argument of a logarithm, which is then never 0.
+/// A small number that is added to the argument of a logarithm, so that the argument is never 0.
 const LEAST: f64 = 1e-6;
 
-/// Builds the model and its trainer; `steps` is the number of steps of all epochs.
+/// Builds the network and returns its trainer; `steps` is the number of training steps in all epochs.
 pub(super) fn network(
     config: &Config,
     reader: &Reader,
@@ -52,7 +52,7 @@ pub(super) fn network(
             let probabilities = logits.softmax();
             let trainer = net::trainer(net, loss, config, steps)?.output(PROBABILITIES, probabilities);
             match class_weights {
-                // Class weights are for rare classes, and macro F1 weighs all classes alike.
+                // Class weights are set when rare classes matter, and macro F1 gives all classes equal weight.
                 Some(_) => (trainer.metric(macro_f1).metric(accuracy), "macro F1"),
                 None => (trainer.metric(accuracy), "accuracy"),
             }
@@ -74,7 +74,7 @@ pub(super) fn network(
         }
         Objective::Number => {
             let number = net.feed(LABEL, DType::F32, &[], 0);
-            // The network learns standardized numbers: (number − mean) / standard deviation.
+            // The network predicts the standardized number, (number − mean) / standard deviation.
             let Weights { mean, deviation, .. } = *weights;
             let standard = text.linear(Linear::new(1).named(NUMBER));
             let loss = standard.squared_error((number - mean) / deviation).mean();
@@ -96,8 +96,8 @@ pub(super) fn network(
     Ok((attention.into_iter().fold(trainer, |trainer, weights| trainer.output(ATTENTION, weights)), metric))
 }
 
-/// Returns one row per record, and the attention weights of all tokens; `None` without attention pooling, and for documents and
-/// pairs.
+/// Returns one vector per record, and the attention weights of all tokens; the weights are `None` without attention
+/// pooling, and for documents and pairs.
 fn vectors(
     net: &Builder,
     config: &Config,
@@ -115,21 +115,21 @@ fn vectors(
     };
     let (first, attention) = read(FIRST);
     if documents {
-        // Recurrent layers and pooling turn sentence vectors into a document vector, as word vectors into a sentence vector (Yang
-        // et al., "Hierarchical attention networks for document classification", 2016).
+        // The vectors of sentences are encoded and pooled to the vector of a document, as word vectors are to the
+        // vector of a sentence (Yang et al., "Hierarchical attention networks for document classification", 2016).
         let states = Layers::new(net, model).of(first.dropout(model.dropout));
         return (Pooler::new(net, model).of(net, states).0, None);
     }
     if !reader.parts.pair {
         return (first, attention);
     }
-    // The features of a pair follow Conneau et al., "Supervised learning of universal sentence representations from natural
-    // language inference data", 2017.
+    // The vectors of both texts, their distance and their product are the features of a pair (Conneau et al.,
+    // "Supervised learning of universal sentence representations from natural language inference data", 2017).
     let (second, _) = read(SECOND);
     (net.concat(&[first, second, (first - second).abs(), first * second]), None)
 }
 
-/// Returns the mean loss of labels: cross-entropy with class weights and label smoothing, or focal loss.
+/// Returns the mean loss for one label per text: cross-entropy with class weights and label smoothing, or focal loss.
 fn of_label(logits: Var, label: Var, class_weights: Option<Var>, config: &Config) -> Var {
     let label_smoothing = config.label_smoothing();
     let options = CrossEntropy { class_weights, label_smoothing, ..CrossEntropy::default() };
@@ -137,7 +137,7 @@ fn of_label(logits: Var, label: Var, class_weights: Option<Var>, config: &Config
     let losses = match config.training.focal {
         0.0 => losses,
         gamma => {
-            // Focal loss: (1 − p)^γ times the plain loss −ln p.
+            // Focal loss multiplies the plain loss −ln p of a text by (1 − p)^γ.
             let plain = logits.cross_entropy(label);
             let missing = (1.0 + LEAST) - (plain * -1.0).exp();
             (missing.log() * gamma).exp() * losses

@@ -1,4 +1,4 @@
-//! The objective of a classifier: a label, several labels, or a number.
+//! What a classifier learns to predict for each text: a label, several labels, or a number.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use crate::recipes::labels::LABELS;
 use crate::recipes::sections::Target;
 use crate::recipes::training::Truth;
 
-/// The separator behind each label of a cell that was a list in JSON or Parquet.
+/// The character after each label in a cell that was a list in JSON or Parquet.
 const LISTED: char = '\u{1f}';
-/// Labels that are all numbers are accepted as classes if there are at most this many distinct ones; with more, they are refused
-/// if they are also more than half as many as the texts. Also the most labels that an error names.
+/// The limit for labels that are all numbers: more distinct numbers are refused as labels if they are also more than
+/// half as many as the texts. An error message also lists at most this many labels.
 const FEW: usize = 20;
 
-/// Returns the distinct labels in a cell, without surrounding spaces, in the order of the cell.
+/// Returns the distinct labels in a cell, in the order of the cell, without white space around a label.
 pub(super) fn labels_in<'t>(cell: &'t str, separator: &str) -> Vec<&'t str> {
     let mut found: Vec<&str> = Vec::new();
     let mut add = |label: &'t str| {
@@ -32,7 +32,7 @@ pub(super) fn labels_in<'t>(cell: &'t str, separator: &str) -> Vec<&'t str> {
     found
 }
 
-/// Parses the number in a cell.
+/// Parses the label cell of a text as a number.
 pub(super) fn number(cell: &str) -> Result<f32> {
     let number = cell.trim().parse::<f32>().ok().filter(|number| number.is_finite());
     number.ok_or_else(|| {
@@ -46,17 +46,17 @@ pub(super) fn number(cell: &str) -> Result<f32> {
     })
 }
 
-/// The objective of a model: one label, several labels or a number for each text.
+/// What a model predicts for each text: one label, several labels, or a number.
 #[derive(Debug, Clone)]
 pub(super) enum Objective {
     Label(Vocabulary),
-    /// The known labels, and the separator of several labels in a cell.
+    /// The vocabulary of labels, and the separator between several labels in a cell.
     Labels(Vocabulary, String),
     Number,
 }
 
 impl Objective {
-    /// Returns the objective of a trained model.
+    /// Returns what a trained model predicts, by the config of its training.
     pub(super) fn of(predictor: &Predictor, config: &Config) -> Result<Self> {
         Ok(match config.data.target {
             Target::Label => Self::Label(predictor.vocabulary(LABELS)?.clone()),
@@ -74,8 +74,8 @@ impl Objective {
         }
     }
 
-    /// Returns a text's label cell as a field of a sample: the id of a label, a sparse row with 1 for each of several labels, or
-    /// a number.
+    /// Converts the label cell of a text to a field of a sample: the id of the label, a sparse row with 1 for each
+    /// label, or a number.
     pub(super) fn field(&self, label: &str) -> Result<Field> {
         match self {
             Self::Label(labels) => Ok(labels.lookup(label)?.into()),
@@ -88,7 +88,8 @@ impl Objective {
         }
     }
 
-    /// Parses the right answer in a text's label cell, for people. A cell without the expected number becomes `Truth::Open`.
+    /// Converts the label cell of a text to the right answer, for reports. If a number is expected and the cell has
+    /// none, the right answer is `Truth::Open`.
     pub(super) fn truth(target: Target, label: &str, separator: &str) -> Truth {
         match target {
             Target::Label => Truth::Label(label.to_owned()),
@@ -100,17 +101,19 @@ impl Objective {
     }
 }
 
-/// Label counts of texts, collected before a model is built: they become the vocabulary of labels and the class weights.
+/// Statistics of the labels in all texts, collected before the model is built, for the vocabulary of labels and the
+/// class weights.
 pub(super) struct Labels<'a> {
     target: Target,
     separator: &'a str,
-    /// The number of all texts, and of the training texts.
+    /// The number of all texts, and the number of training texts.
     texts: [u64; 2],
-    /// The count of each label in all texts, and in the training texts.
+    /// For each label, the number of all texts with the label, and the number of training texts with the label.
     counted: BTreeMap<String, [u64; 2]>,
-    /// The number of training texts, the mean of their numbers, and the sum of squared differences from the mean.
+    /// For a regression, over the training texts: the count of the numbers, their mean, and the sum of squared
+    /// differences from the mean.
     moments: (f64, f64, f64),
-    /// The error about the first label cell that is no number, and the location of its text, if known.
+    /// The first error about a label cell that is no number, with the location of the text if the location is known.
     wrong: Option<(Error, Option<String>)>,
 }
 
@@ -126,8 +129,8 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Counts a text; the first error is kept for [`Self::end`]. The labels of held-out texts are in the vocabulary, but do not
-    /// count in class weights.
+    /// Adds the label cell of a text to the statistics; the first error is kept until [`Self::end`]. The label of a
+    /// held-out text (`held`) is added to the vocabulary, but does not count for class weights.
     pub(super) fn add(&mut self, text: &LabelledText, held: bool) {
         let one = [1, u64::from(!held)];
         let add = |to: &mut [u64; 2]| to.iter_mut().zip(one).for_each(|(to, one)| *to += one);
@@ -142,7 +145,7 @@ impl<'a> Labels<'a> {
             Target::Number => match number(&text.label) {
                 Ok(_) if held => {}
                 Ok(number) => {
-                    // Welford's update of the mean and the sum of squared differences.
+                    // Welford's algorithm updates the mean and the sum of squared differences by one number.
                     let (n, mean, squares) = &mut self.moments;
                     let difference = f64::from(number) - *mean;
                     *n += 1.0;
@@ -156,8 +159,8 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Returns the objective, whose vocabulary counts labels in all texts, and the statistics of the training texts. Errors name
-    /// the file `name`.
+    /// Returns what the model predicts, with the vocabulary of the labels in all texts, and the statistics of the
+    /// training texts. An error message names the file `name`.
     pub(super) fn end(self, name: &str) -> Result<(Objective, Weights)> {
         let Self { target, separator, texts: [all, texts], counted, moments: (n, mean, squares), wrong } =
             self;
@@ -195,8 +198,8 @@ impl<'a> Labels<'a> {
         Ok((learnt, Weights { texts, counts, mean: 0.0, deviation: 1.0 }))
     }
 
-    /// Returns a hint if cells with one label look like lists of labels, or a warning if labels of lists contain the separator;
-    /// else `None`.
+    /// Returns a hint if single labels look like lists of labels, a warning if labels in lists contain the separator,
+    /// and otherwise `None`.
     pub(super) fn hint(&self) -> Option<String> {
         let joined = |label: &&String| label.contains(self.separator);
         let several = self.counted.keys().filter(joined).count();
@@ -209,7 +212,8 @@ impl<'a> Labels<'a> {
         }
         let parts: std::collections::BTreeSet<&str> =
             self.counted.keys().flat_map(|label| labels_in(label, self.separator)).collect();
-        // Cells look like lists if they have fewer distinct labels between separators than there are distinct cells.
+        // Single labels look like lists if cutting them at the separator gives fewer distinct labels than there are
+        // distinct cells.
         (self.target == Target::Label && several > 0 && parts.len() < self.counted.len()).then(|| {
             format!(
                 "{several} of {} labels have `{}` in them: data.target=labels reads several labels per text",
@@ -220,7 +224,7 @@ impl<'a> Labels<'a> {
     }
 }
 
-/// Refuses labels that are many distinct numbers, since such data need a regression.
+/// Refuses labels that are many distinct numbers: such data need a regression.
 fn are_no_numbers(counted: &BTreeMap<String, [u64; 2]>, texts: u64, name: &str) -> Result<()> {
     let many = counted.len() > FEW && 2 * counted.len() as u64 > texts;
     if !many || !counted.keys().all(|label| number(label).is_ok()) {
@@ -232,17 +236,17 @@ fn are_no_numbers(counted: &BTreeMap<String, [u64; 2]>, texts: u64, name: &str) 
         .noted("data.target=number learns numbers (regression); data.label sets the column of the labels"))
 }
 
-/// The statistics of the training texts that a loss needs.
+/// Statistics of the training texts for the loss.
 pub(super) struct Weights {
     texts: u64,
     counts: Vec<u64>,
-    /// The mean of the training texts' numbers; 0 if the texts have labels.
+    /// The mean of the numbers in the training texts; 0 unless the model predicts numbers.
     pub(super) mean: f64,
     pub(super) deviation: f64,
 }
 
 impl Weights {
-    /// Returns the weight of each label in the loss; `None` for a regression, and without `training.class_weights`.
+    /// Returns one weight per label for the loss; `None` for a regression, or if `training.class_weights` is not set.
     pub(super) fn of_labels(&self, config: &Config, learnt: &Objective) -> Result<Option<Vec<f32>>> {
         let given = &config.training.class_weights;
         let (Some(labels), false) = (learnt.labels(), given.is_empty()) else { return Ok(None) };
@@ -251,7 +255,7 @@ impl Weights {
             && one == "balanced"
         {
             let weight = |&count: &u64| match learnt {
-                // Positive and negative texts of each label have equal weight in total.
+                // For each label, the texts with the label and the texts without it get equal total weight.
                 Objective::Labels(..) => (texts - count as f64).max(1.0) / (count as f64).max(1.0),
                 _ => texts / (labels.len() as f64 * (count as f64).max(1.0)),
             };

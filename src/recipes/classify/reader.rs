@@ -1,4 +1,4 @@
-//! The reader of a classifier: it turns the columns of a text into token ids and character ids, the fields of a sample.
+//! Converts the text columns of a record to the fields of a sample: token ids and character ids.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,22 @@ use crate::recipes::sections::Sentences;
 use crate::recipes::training::{CUT, cut_of};
 use crate::tensor::Variable;
 
-/// The token between two columns that are joined to one text.
+/// The special token between two columns that are joined to one text.
 pub(super) const SEPARATOR: &str = "<sep>";
 /// The names of the vocabularies of tokens and of characters.
 pub(super) const WORDS: &str = "words";
 pub(super) const CHARACTERS: &str = "characters";
-/// The feeds of a text: its tokens, and the characters of the tokens. `SECOND` has the feeds of a pair's second text.
+/// The names of a text's feeds: the tokens, and the characters of each token. `SECOND` names the feeds of the second
+/// text of a pair.
 pub(in crate::recipes) const FIRST: [&str; 2] = ["words", "characters"];
 pub(super) const SECOND: [&str; 2] = ["second words", "second characters"];
 
-/// The columns that make up the texts of a record.
+/// How the columns of a record make up its texts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TextColumns {
-    /// The number of columns that are joined to one text.
+    /// The number of columns that are joined to the first text.
     columns: usize,
-    /// Whether a record is a pair: one more column has the second text.
+    /// Whether a record is a pair: the column after the first text's columns is the second text.
     pub(super) pair: bool,
     pub(super) documents: Sentences,
 }
@@ -42,8 +43,7 @@ impl TextColumns {
         self.columns
     }
 
-    /// Splits a record at its tabs: returns the columns of the first text, and the second text (`None` unless the record is a
-    /// pair).
+    /// Splits a record at its tabs: returns the columns of the first text, and the second text of a pair (else `None`).
     fn split<'t>(&self, text: &'t str) -> Result<(Vec<&'t str>, Option<&'t str>)> {
         let count = self.columns + usize::from(self.pair);
         if count == 1 {
@@ -59,7 +59,7 @@ impl TextColumns {
     }
 }
 
-/// Reader of texts: tokenizer, vocabularies and columns.
+/// A reader of records: the tokenizer, the vocabularies, and the columns of the texts.
 #[derive(Debug, Clone)]
 pub(in crate::recipes) struct Reader {
     pub(super) cut: Tokenizer,
@@ -69,7 +69,7 @@ pub(in crate::recipes) struct Reader {
 }
 
 impl Reader {
-    /// Returns the reader of a checkpoint with these notes and vocabularies.
+    /// Returns the reader of a model, from the notes and vocabularies of its checkpoint.
     pub(in crate::recipes) fn noted(
         notes: &BTreeMap<String, String>,
         vocabularies: &BTreeMap<String, Vocabulary>,
@@ -91,14 +91,14 @@ impl Reader {
         Ok(Self { cut, words: known(WORDS)?, characters, parts: TextColumns::of(config) })
     }
 
-    /// Returns the reader of a trained model.
+    /// Returns the reader of a loaded model.
     pub(super) fn of(predictor: &Predictor, config: &Config) -> Result<Self> {
         let characters = config.model.characters.then(|| predictor.vocabulary(CHARACTERS).cloned());
         let (cut, words) = (cut_of(predictor, CUT)?, predictor.vocabulary(WORDS)?.clone());
         Ok(Self { cut, words, characters: characters.transpose()?, parts: TextColumns::of(config) })
     }
 
-    /// Returns the names of a record's feeds, in the order in which [`Self::fields`] returns their values.
+    /// Returns the names of the feeds of a record, in the order of the values that [`Self::fields`] returns.
     pub(in crate::recipes) fn feeds(&self) -> Vec<&'static str> {
         let of = |names: [&'static str; 2]| match self.characters {
             Some(_) => names.to_vec(),
@@ -108,7 +108,7 @@ impl Reader {
         [of(FIRST), second].concat()
     }
 
-    /// Returns the tokens of the first text, in the order in which they are fed.
+    /// Returns the tokens of the first text of a record, in the order in which they are fed.
     pub(in crate::recipes) fn tokens(&self, text: &str) -> Result<Vec<String>> {
         let (columns, _) = self.parts.split(text)?;
         let mut tokens = Vec::new();
@@ -123,7 +123,8 @@ impl Reader {
         Ok(tokens)
     }
 
-    /// Returns the fields of a record: token ids and, if the model reads characters, character ids; of a pair, for both texts.
+    /// Returns the fields of a record: for each text the token ids and, if the model reads characters, the character
+    /// ids.
     pub(in crate::recipes) fn fields(&self, text: &str) -> Result<Vec<Field>> {
         let (first, second) = self.parts.split(text)?;
         let mut fields = self.of_text(&first)?;
@@ -159,14 +160,14 @@ impl Reader {
         })
     }
 
-    /// Returns the feeds of several texts as one batch: the name and the value of each feed.
+    /// Returns several records as a batch: the name and the value of each feed.
     pub(in crate::recipes) fn batch(&self, texts: &[&str]) -> Result<Vec<(String, Variable)>> {
         let samples = (0..).zip(texts).map(|(number, text)| Ok(Sample::new(number, self.fields(text)?)));
         let names: Vec<String> = self.feeds().into_iter().map(str::to_owned).collect();
         Ok(Batch::new(&names, &samples.collect::<Result<Vec<_>>>()?)?.values)
     }
 
-    /// Returns a hash of all settings that determine the fields of a text.
+    /// Returns a hash of all settings that determine the fields of a record.
     pub(super) fn fingerprint(&self) -> u64 {
         let known = [Some(&self.words), self.characters.as_ref()].into_iter().flatten();
         let numbers = known.map(Vocabulary::fingerprint);
@@ -175,7 +176,7 @@ impl Reader {
     }
 }
 
-/// Counts of the characters in tokens, for a vocabulary of characters.
+/// Counts the characters in tokens, for a vocabulary of characters.
 #[derive(Default)]
 pub(super) struct CharacterCounts(TokenCounts);
 
@@ -190,7 +191,7 @@ impl CharacterCounts {
     }
 }
 
-/// Returns the sentences of a text, without blank sentences; with `Sentences::None`, the whole text.
+/// Returns the sentences of a text without blank sentences; with `Sentences::None`, returns the whole text as one.
 fn sentences(text: &str, how: Sentences) -> Vec<&str> {
     let all: Vec<&str> = match how {
         Sentences::None => return vec![text],

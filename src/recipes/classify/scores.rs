@@ -1,4 +1,4 @@
-//! The scores of models with several labels per text, and of regressions.
+//! Scores of models with several labels per text, and of regressions.
 
 use super::objective::labels_in;
 use crate::data::Vocabulary;
@@ -7,26 +7,27 @@ use crate::recipes::by_length::ByLength;
 use crate::recipes::evaluation::{Evaluation, ScoreRow, ScoreTable, UnseenLabel};
 use crate::recipes::sample::{Bootstrap, FigureFn};
 
-/// With more labels than this, macro F1 has no interval: the counts of every label would be resampled.
+/// With more than this many labels, macro F1 gets no bootstrap interval, since the counts of every label would have to
+/// be resampled.
 const MOST_LABELS: usize = 20;
-/// The most locations that are listed per label that training never saw.
+/// Maximum number of locations that are listed for a label that training never saw.
 const PLACES: usize = 3;
 
-/// The columns of a bootstrap sample of label sets: hits, true labels, predicted labels, exactly right sets, all sets. From
-/// `OF_LABELS` on: hits, occurrences and predictions of each label.
+/// The columns of a bootstrap sample: hits, true labels, predicted labels, texts with exactly the right labels, all
+/// texts. From column `OF_LABELS` on, each label has three columns: hits, true occurrences, predictions.
 const EXACT: usize = 3;
 const SETS: usize = 4;
 const OF_LABELS: usize = 5;
 
-/// Scores of predicted label sets against the true ones.
+/// Scores the predicted sets of labels against the true sets.
 pub(super) struct LabelSets<'a> {
     labels: &'a Vocabulary,
     separator: &'a str,
     rows: Vec<[u64; 3]>,
     sample: Bootstrap,
     lengths: ByLength,
-    /// The sum of −ln p over all labels of all texts, where p is the probability of the truth (present or absent), and the number
-    /// of terms.
+    /// The sum of −ln p over all labels of all texts, and the number of terms in this sum; p is the predicted
+    /// probability of the truth, which is that the text has the label, or that it does not.
     loss: [f64; 2],
     unseen: Vec<UnseenLabel>,
 }
@@ -44,7 +45,8 @@ impl<'a> LabelSets<'a> {
         }
     }
 
-    /// Scores a text: `tokens` is its length, `row` the probability of each label, and `found` whether each label is predicted.
+    /// Scores a text: `tokens` is the length of the text in tokens, `row` has the probability of each label, and
+    /// `found` tells whether each label is predicted.
     pub(super) fn add(
         &mut self,
         truth: &str,
@@ -81,7 +83,7 @@ impl<'a> LabelSets<'a> {
                 }
             }
         }
-        // Labels that training never saw count as true labels that were not predicted.
+        // A true label that training never saw counts as not predicted.
         counts.push((1, unknown as f64));
         let exact = unknown == 0 && there == found;
         counts.push((EXACT, count(exact)));
@@ -105,7 +107,7 @@ impl<'a> LabelSets<'a> {
         });
     }
 
-    /// Returns the scores of all texts.
+    /// Returns the evaluation over all scored texts.
     pub(super) fn end(self, said: Vec<String>) -> Evaluation {
         let figures: [(&'static str, Unit, FigureFn); 3] = [
             ("micro F1", Unit::Share, |x| f1(x.get(..3).unwrap_or_default())),
@@ -149,7 +151,7 @@ fn f1(counts: &[f64]) -> f64 {
     Counts { hits, labels, guesses }.f1()
 }
 
-/// Returns the mean F1 of the labels that occur or were predicted.
+/// Returns the mean F1 over all labels that occur or are predicted.
 fn macro_f1(sums: &[f64]) -> f64 {
     let of_labels = sums.get(OF_LABELS..).unwrap_or_default().chunks(3);
     let occurs = of_labels.filter(|counts| counts.iter().any(|count| *count > 0.0));
@@ -157,16 +159,16 @@ fn macro_f1(sums: &[f64]) -> f64 {
     ratio(sum, classes)
 }
 
-/// The columns of a bootstrap sample of numbers: squared errors, absolute errors, and the number of texts.
+/// The columns of a bootstrap sample for a regression: squared errors, absolute errors, and the number of texts.
 const SQUARED: usize = 0;
 const ABSOLUTE: usize = 1;
 const TEXTS: usize = 2;
 
-/// Scores of predicted numbers against the true ones.
+/// Scores predicted numbers against the true numbers.
 pub(super) struct Numbers {
     sample: Bootstrap,
     lengths: ByLength,
-    /// The true number and the predicted number of each text.
+    /// The list of the true numbers, and the list of the predicted numbers, one entry per text.
     pairs: [Vec<f64>; 2],
 }
 
@@ -176,7 +178,7 @@ impl Numbers {
         Self { sample: Bootstrap::default(), lengths, pairs: [Vec::new(), Vec::new()] }
     }
 
-    /// Scores a text with this number of tokens.
+    /// Scores a text that has `tokens` tokens.
     pub(super) fn add(&mut self, truth: f64, found: f64, tokens: usize) {
         let error = found - truth;
         self.sample.add([(SQUARED, error * error), (ABSOLUTE, error.abs()), (TEXTS, 1.0)]);
@@ -185,7 +187,7 @@ impl Numbers {
         self.pairs[1].push(found);
     }
 
-    /// Returns the scores of all texts.
+    /// Returns the evaluation over all scored texts.
     pub(super) fn end(self, said: Vec<String>) -> Evaluation {
         let figures: [(&'static str, Unit, FigureFn); 2] = [
             ("mean squared error", Unit::Number, |x| ratio(x[SQUARED], x[TEXTS])),
@@ -204,7 +206,7 @@ impl Numbers {
     }
 }
 
-/// Returns the rank of each number, from 1 on; equal numbers share the mean of their ranks.
+/// Returns the rank of each number, from 1 on; equal numbers get the mean of their ranks.
 fn ranks(numbers: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..numbers.len()).collect();
     let number = |at: &usize| numbers.get(*at).copied().unwrap_or(f64::NAN);
@@ -220,7 +222,7 @@ fn ranks(numbers: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Returns the correlation coefficient of two lists; `None` if either list is constant.
+/// Returns the Pearson correlation of two lists; `None` if all entries of a list are equal.
 fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
     let mean = |of: &[f64]| ratio(of.iter().sum(), of.len() as f64);
     let (of_a, of_b) = (mean(a), mean(b));
@@ -239,7 +241,8 @@ mod tests {
 
     #[test]
     fn correlations_are_those_of_scipy() {
-        // scipy.stats.spearmanr([1, 2, 3, 4, 5], [5, 6, 7, 8, 7]) = 0.8207826816681233, pearsonr = 0.8320502943378437.
+        // Expected values: scipy.stats.spearmanr([1, 2, 3, 4, 5], [5, 6, 7, 8, 7]) = 0.8207826816681233, pearsonr =
+        // 0.8320502943378437.
         let (a, b) = ([1.0, 2.0, 3.0, 4.0, 5.0], [5.0, 6.0, 7.0, 8.0, 7.0]);
         assert!((pearson(&ranks(&a), &ranks(&b)).unwrap() - 0.820_782_681_668_123_3).abs() < 1e-12);
         assert!((pearson(&a, &b).unwrap() - 0.832_050_294_337_843_7).abs() < 1e-12);
@@ -256,7 +259,7 @@ mod tests {
         sets.add("c", place, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
         sets.add("x", place, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
         let scored = sets.end(Vec::new());
-        // Hits 2, labels 4, guesses 3; F1 is 1 for a, 0 for b and 2/3 for c.
+        // By hand: 2 hits, 4 true labels, 3 predicted labels; F1 is 1 for the label a, 0 for b and 2/3 for c.
         assert!((scored.get("micro F1").unwrap() - 4.0 / 7.0).abs() < 1e-12);
         assert!((scored.get("exact match").unwrap() - 1.0 / 3.0).abs() < 1e-12);
         assert!((scored.get("macro F1").unwrap() - 5.0 / 9.0).abs() < 1e-12);

@@ -1,4 +1,5 @@
-//! Thresholds of labels, for texts with several labels: chosen on development data, and stored in a note of the checkpoint.
+//! Thresholds for models with several labels per text: chosen on development data, and stored in a note of the
+//! checkpoint.
 
 use super::network::LABEL;
 use super::objective::Objective;
@@ -14,13 +15,13 @@ use crate::recipes::sections::{Target, Task};
 use crate::recipes::training::{CONFIG, TASK};
 use crate::tensor::Variable;
 
-/// The note with the threshold of each label, in the order of the labels.
+/// The name of the note with the threshold of each label, in the order of the vocabulary of labels.
 const THRESHOLDS: &str = "thresholds";
 /// The threshold of a label whose F1 on development data is 0 at every threshold.
 const DEFAULT: f32 = 0.5;
 
-/// Returns the threshold of each label from the checkpoint's note; without the note, 0.5 for each label. Empty unless texts have
-/// several labels.
+/// Returns the threshold of each label from the note of the checkpoint; 0.5 for each label if the checkpoint has no
+/// such note. Returns an empty list unless a text may have several labels.
 pub(super) fn of(predictor: &Predictor, learnt: &Objective) -> Result<Vec<f32>> {
     let Objective::Labels(labels, _) = learnt else { return Ok(Vec::new()) };
     let Some(note) = predictor.note(THRESHOLDS) else { return Ok(vec![DEFAULT; labels.len()]) };
@@ -33,8 +34,8 @@ pub(super) fn of(predictor: &Predictor, learnt: &Objective) -> Result<Vec<f32>> 
     Ok(found)
 }
 
-/// Stores in a note of the checkpoint, for each label, the threshold with the highest F1 on development data. A checkpoint of a
-/// model without several labels per text is returned unchanged.
+/// Chooses for each label the threshold with the highest F1 on development data, and stores the thresholds in a note of
+/// the checkpoint. The checkpoint of a model with one label or a number per text is returned unchanged.
 pub(in crate::recipes) fn finished(mut checkpoint: Checkpoint, dev: &dyn Data) -> Result<Checkpoint> {
     let config = match (checkpoint.notes.get(TASK), checkpoint.notes.get(CONFIG)) {
         (Some(task), Some(config)) if task == Task::Classify.name() => Config::from_toml(config)?,
@@ -44,7 +45,7 @@ pub(in crate::recipes) fn finished(mut checkpoint: Checkpoint, dev: &dyn Data) -
         return Ok(checkpoint);
     }
     let predictor = Predictor::new(checkpoint.clone(), &ops::catalogue())?;
-    // For each label, one entry per text: the probability of the label, and whether the text has the label.
+    // For each label, the predicted probability in each text, and whether the text has the label.
     let mut columns: Vec<Vec<(f32, bool)>> = Vec::new();
     for batch in dev.batches(None, 0)? {
         let batch = batch?;
@@ -73,8 +74,9 @@ pub(in crate::recipes) fn finished(mut checkpoint: Checkpoint, dev: &dyn Data) -
     Ok(checkpoint)
 }
 
-/// Returns the threshold with the highest F1; `column` has, per text, a label's probability and whether the label is right.
-/// Thresholds are halfway between two neighbouring probabilities; of several with the highest F1, the nearest to 0.5 is returned.
+/// Returns the threshold with the highest F1 for a label; `column` has, for each text, the probability of the label and
+/// whether the label is right. Candidates are halfway between neighbouring probabilities; if several have the highest
+/// F1, the candidate nearest to 0.5 is returned.
 fn best(mut column: Vec<(f32, bool)>) -> f32 {
     column.sort_by(|a, b| b.0.total_cmp(&a.0));
     let labels = column.iter().filter(|(_, there)| *there).count() as f64;

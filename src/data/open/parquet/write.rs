@@ -1,5 +1,5 @@
-//! A writer of a Parquet file with added columns: the existing columns are copied in their stored form, row group by
-//! row group.
+//! Writes a copy of a Parquet file with added columns. The existing columns are copied without decoding, one row group
+//! after another.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -24,16 +24,16 @@ use crate::error::{Error, ErrorKind, Result};
 
 type ByteSink = Box<dyn Write + Send>;
 
-/// The key of the metadata that has Arrow's schema of the columns; it is left out, as added columns make it wrong.
+/// The metadata key of the Arrow schema. The copy leaves this entry out, since it does not describe the added columns.
 const OF_ARROW: &str = "ARROW:schema";
 
-/// The bytes of a file, from which column chunks are copied.
+/// The bytes of the input file, from which the compressed columns are copied.
 enum Chunks {
     Plain(Bounded<File>),
     Packed(Bounded<Bytes>),
 }
 
-/// An added column, with the cells of the current row group that are known so far.
+/// An added column, with its cells for the current row group up to the last answer.
 struct Column {
     name: String,
     kind: Kind,
@@ -41,11 +41,11 @@ struct Column {
     numbers: Vec<f32>,
     definitions: Vec<i16>,
     repetitions: Vec<i16>,
-    /// The distinct texts, so that equal cells share one text.
+    /// Texts of earlier cells, up to 4096: equal cells share the memory of one text.
     known: HashMap<String, ByteArray>,
 }
 
-/// The kind of an added column, which the first answers decide.
+/// The type of an added column: the first answer that is not empty decides it.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Open,
@@ -54,22 +54,22 @@ enum Kind {
     Words,
 }
 
-/// A writer of the answers beside the rows of a file.
+/// Writes answers as added columns of a copy of a Parquet file.
 pub(in crate::data::open) struct Answers {
     name: String,
     file: Box<dyn FileReader>,
     bytes: Chunks,
     columns: Vec<Column>,
-    /// The number of rows of the current row group.
+    /// The number of rows that have an answer and are not written yet.
     rows: i64,
     group: usize,
-    /// The output, until the kinds of the added columns are known.
+    /// The output, before the header of the Parquet file is written; `None` afterwards.
     waiting: Option<ByteSink>,
     out: Option<SerializedFileWriter<ByteSink>>,
 }
 
 impl Answers {
-    /// A writer for a file, with added columns of these names.
+    /// Returns a writer of a copy of `file`; `names` are the names of the added columns.
     pub(in crate::data::open) fn new(file: &TextFile, names: Vec<String>, out: ByteSink) -> Result<Self> {
         let bytes = match file.plain()? {
             Some(plain) => Chunks::Plain(Bounded(plain)),
@@ -80,7 +80,7 @@ impl Answers {
         Ok(Self { name, file, bytes, columns, rows: 0, group: 0, waiting: Some(out), out: None })
     }
 
-    /// Adds the answer to the next row; an answer without cells leaves the added columns empty.
+    /// Adds the answer to the next row; if the answer has no cells, the added columns are empty in this row.
     pub(in crate::data::open) fn add(&mut self, answer: &[AnswerCell]) -> Result<()> {
         for (at, column) in self.columns.iter_mut().enumerate() {
             column.add(answer.get(at).unwrap_or(&AnswerCell::Nothing));
@@ -89,7 +89,7 @@ impl Answers {
         self.write_full()
     }
 
-    /// Writes the row groups whose rows are all answered.
+    /// Writes each row group in which every row has an answer.
     fn write_full(&mut self) -> Result<()> {
         while self.group < self.file.num_row_groups()
             && self.file.metadata().row_group(self.group).num_rows() <= self.rows
@@ -100,7 +100,7 @@ impl Answers {
         Ok(())
     }
 
-    /// Writes the end of the file.
+    /// Writes the row groups that are left and the Parquet footer, and flushes the output.
     pub(in crate::data::open) fn finish(mut self) -> Result<()> {
         self.write_full()?;
         self.written(|answers| {
@@ -119,7 +119,7 @@ impl Answers {
         })
     }
 
-    /// Opens the output file, once the columns are known.
+    /// Starts the output file. The types of the added columns must be decided by now.
     fn begin(&mut self) -> Outcome<()> {
         let Some(out) = self.waiting.take() else { return Ok(()) };
         let about = self.file.metadata().file_metadata();
@@ -139,7 +139,7 @@ impl Answers {
         Ok(())
     }
 
-    /// Writes a row group.
+    /// Writes the current row group: the copied columns, then the added columns.
     fn write(&mut self) -> Outcome<()> {
         self.begin()?;
         let Some(out) = &mut self.out else { return Ok(()) };
@@ -177,7 +177,7 @@ impl Column {
     }
 
     fn text(&mut self, text: &str) {
-        /// Maximum number of distinct texts that are shared by equal cells.
+        /// Maximum number of distinct texts that are kept for sharing between equal cells.
         const MOST: usize = 4096;
         if let Some(known) = self.known.get(text) {
             return self.texts.push(known.clone());
@@ -205,7 +205,7 @@ impl Column {
             _ => None,
         };
         match (cell, list) {
-            // The definition level of an element is two higher than the level of a null list.
+            // In a column of lists, a null list has definition level 0, an empty list 1, and an element 2.
             (_, Some(texts)) if self.kind == kind && !texts.is_empty() => {
                 for (at, text) in texts.iter().enumerate() {
                     self.text(text);
@@ -226,7 +226,7 @@ impl Column {
         self.repetitions.push(0);
     }
 
-    /// The type of the column: text, if no answer shows another type.
+    /// Returns the Parquet type of the added column; the type is text if all answers so far are empty.
     fn of(&mut self) -> Outcome<TypePtr> {
         if self.kind == Kind::Open {
             self.kind = Kind::Text;
@@ -261,7 +261,7 @@ impl Column {
         }
     }
 
-    /// Writes the cells of a row group, and removes them from memory.
+    /// Writes the cells of this added column into the current row group, and removes the cells from memory.
     fn write(&mut self, to: &mut SerializedRowGroupWriter<'_, ByteSink>) -> Outcome<()> {
         let missing = || ParquetError::General(format!("no column `{}` to write", self.name));
         let mut column = to.next_column()?.ok_or_else(missing)?;
