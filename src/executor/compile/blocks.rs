@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{OpId, Views};
 use crate::operator::{BlockId, VarId};
 
-/// The blocks by number.
+/// The analyses of all step blocks and gradient blocks that run, by block number.
 #[derive(Default)]
 pub(crate) struct Blocks {
     forward: HashMap<BlockId, Forward>,
@@ -32,7 +32,7 @@ pub(crate) fn blocks(source: &Source<'_>, saved: &SavedValues) -> Result<Blocks>
 }
 
 impl Blocks {
-    /// Adds the block of a loop, and the blocks of the loops in it.
+    /// Analyses the block of one loop, and then the blocks of the loops inside it.
     fn add(&mut self, source: &Source<'_>, saved: &SavedValues, id: OpId, visits: Visits) -> Result<()> {
         let at = |e: Error| e.at(source.place(id));
         let (step, gradient) = source.step(id).map_err(at)?;
@@ -64,7 +64,7 @@ impl Blocks {
     /// The analysis of a step block.
     ///
     /// # Errors
-    /// If its loop does not run before.
+    /// If the forward loop of the step block does not run before the gradient.
     pub(crate) fn forward(&self, block: BlockId) -> Result<&Forward> {
         self.forward.get(&block).ok_or_else(|| {
             let (expected, got) = ("its forward run first", "none before it");
@@ -75,7 +75,7 @@ impl Blocks {
     /// The analysis of a gradient block.
     ///
     /// # Errors
-    /// If its loop does not run.
+    /// If the loop of the gradient block does not run.
     pub(crate) fn backward(&self, block: BlockId) -> Result<&Backward> {
         self.backward.get(&block).ok_or_else(|| {
             Error::of(ErrorKind::Program, "gradient block", "one that runs", format!("block {}", block.0))
@@ -107,7 +107,7 @@ impl Blocks {
         views
     }
 
-    /// Gradients that equal another gradient, with that gradient, in the order of their numbers.
+    /// Pairs of gradients that are equal: a gradient, and the gradient whose memory it shares. Sorted by variable number.
     pub(crate) fn same(&self) -> Vec<(VarId, VarId)> {
         let pairs = self.backward.values().flat_map(|found| &found.same.0);
         let mut same: Vec<(VarId, VarId)> = pairs.map(|(&var, &of)| (var, of)).collect();
