@@ -247,7 +247,7 @@ pub(crate) struct Loop {
     /// The chains of the loop's instructions: groups of calls that run chunk by chunk.
     pub(crate) chains: Chains,
     /// The memories whose previous values are also copied into one array, since instructions outside the loop read it. A
-    /// forward loop copies them after its steps; a backward loop copies them before its steps and again after them.
+    /// forward loop copies them after its steps; a backward loop copies them before its steps.
     pub(crate) spread: Vec<usize>,
     /// Moves of rows from the loop's order back into the batch's order.
     pub(crate) scatter: Vec<Move>,
