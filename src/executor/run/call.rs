@@ -319,7 +319,7 @@ fn divide(
     let Some((worker, theirs)) = theirs.split_first_mut() else {
         return Err(Error::of(ErrorKind::Program, "threads", "one for each part", "none"));
     };
-    // Each cut is made by another worker, and each worker has memory for the operands of two halves.
+    // Each cut uses the memory of another worker, which has room for the operands of two halves.
     let Worker { halves: (left_room, right_room), scratch: their_scratch, .. } = worker;
     let (a, b) = operands.split(|i| units.cut(view(i), &range, middle), (left_room, right_room));
     let part = |range: &Range<usize>| match units {

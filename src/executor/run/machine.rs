@@ -288,7 +288,7 @@ impl Machine {
     }
 }
 
-/// Returns the view of the first row of a slot.
+/// Returns the region of the first `count` numbers of a slot, as one row.
 fn first_numbers(slot: &Slot, count: usize) -> Region {
     let extent = Extent2 { rows: 1, width: count, stride: count };
     Region { buffer: slot.buffer, extent, ..Region::default() }
