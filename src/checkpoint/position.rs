@@ -26,7 +26,7 @@ pub struct Position {
     pub tokens: u64,
     /// The fingerprint (a hash) of the training data.
     pub data: u64,
-    /// The best epoch so far; `None` if no epoch was evaluated.
+    /// The best epoch so far; `None` if there is none yet.
     pub best: Option<Best>,
     /// The number of epochs after the best epoch.
     pub since_best: u64,

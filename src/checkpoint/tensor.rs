@@ -33,7 +33,7 @@ pub(super) fn write<W: Write>(
     })
 }
 
-/// Returns how many bytes of numbers follow the head of a tensor; an error if the count overflows.
+/// Returns the size in bytes of a tensor's head; an error if the head is too large.
 fn head_length(section: &str, name: &str, head: &[u8]) -> Result<u32> {
     u32::try_from(head.len()).ok().filter(|&n| u64::from(n) <= STRUCTURED).ok_or_else(|| {
         let expected = format!("a head of at most {STRUCTURED} bytes");

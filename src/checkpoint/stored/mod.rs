@@ -123,7 +123,7 @@ impl From<&Position> for StoredPosition {
     fn from(position: &Position) -> Self {
         let Position { epoch, batch, step, tokens, data, best, since_best, running, .. } = position.clone();
         let best = best.map(|Best { value, epoch, step }| StoredBest { value, epoch, step });
-        // A count of 0 is stored as `None`, so that it takes no bytes.
+        // A count of 0 is stored as `None`.
         let [stalled, accumulate, parts] =
             [position.stalled, position.accumulate, position.parts].map(|count| (count > 0).then_some(count));
         let rate = position.rate;

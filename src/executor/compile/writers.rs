@@ -82,7 +82,7 @@ impl Writers {
     }
 }
 
-/// Goes through all contributions in the order of the run, and decides for each whether it is written or added.
+/// Visits all contributions in the order of the run, and decides for each contribution whether it is written or added.
 pub(crate) fn writers(
     source: &Source<'_>,
     blocks: &Blocks,

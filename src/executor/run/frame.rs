@@ -20,7 +20,7 @@ pub(crate) enum FrameRows {
     All,
     /// The calls work on one row per sequence.
     Sequences,
-    /// The calls work on the rows of step `t`, for those of the sequences `from..to` (positions in rank order) that have a step
+    /// The calls work on the rows of step `t`, for the sequences at positions `from..to` of the rank order that have a step
     /// `t`.
     Step { t: usize, from: usize, to: usize },
 }

@@ -31,7 +31,7 @@ impl RankTable {
         let length = |i: usize| offsets[i + 1] - offsets[i];
         self.order.clear();
         self.order.extend(0..count);
-        // Equal lengths are ordered by sequence number; the result is that of a stable sort, without its extra memory.
+        // Equal lengths are ordered by sequence number, which gives a stable sort without the extra memory of `sort_by`.
         self.order.sort_unstable_by_key(|&i| (usize::MAX - length(i), i));
         let steps = self.order.first().map_or(0, |&i| length(i));
         self.starts.clear();
