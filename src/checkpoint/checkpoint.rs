@@ -77,7 +77,7 @@ pub struct Checkpoint {
     pub outputs: BTreeMap<String, String>,
     /// The metrics by which a predictor scores data; the loss is the first metric.
     pub metrics: Vec<MetricDesc>,
-    /// The scores of each finished epoch, in order.
+    /// The scores of each finished epoch, in the order of the epochs.
     pub history: Vec<EpochScores>,
     /// The values of carried states, by the name of the feed that receives the value in the next batch.
     pub carried: BTreeMap<String, Variable>,

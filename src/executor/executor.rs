@@ -106,7 +106,7 @@ pub struct Executor {
     program: Program,
     plan: Plan,
     machine: Machine,
-    /// The variables that can be fetched.
+    /// The variables that can be fetched after a run.
     wanted: Vec<VarId>,
     /// The last stage that the last run reached; `None` before the first run and after a run that failed.
     done: Option<Stage>,
@@ -171,9 +171,8 @@ impl Executor {
         })
     }
 
-    /// From the next run on, wakes all threads for every run; by default, a small run stays on one thread. Calls are then
-    /// divided, or run on all threads, as in large runs. This is for tests only: it is slow, and the results stay
-    /// bit-identical.
+    /// From the next run on, wakes all threads for every run; by default, a small run stays on one thread. Small calls are then
+    /// divided over threads as in large runs. This is for tests only: it is slow, and the results stay bit-identical.
     #[doc(hidden)]
     pub fn wake_all_threads(&mut self) {
         self.machine.wake_all_threads();
@@ -212,8 +211,8 @@ impl Executor {
         self.machine.bytes_for(&self.program, &self.plan, feeds).at_caller()
     }
 
-    /// The compiled program as text. It shows each instruction with its position, outputs and buffers; for each loop, the calls
-    /// before, in and after the loop, with the reasons; and the variables that share a buffer.
+    /// The compiled program as text. It shows each instruction with its position, outputs and buffers, and the variables that
+    /// share a buffer. For each loop, it shows the calls before, in and after the loop, with the reasons.
     pub fn listing(&self) -> Listing<'_> {
         Listing::of(&self.plan)
     }
@@ -308,8 +307,8 @@ impl Executor {
         Ok(self.machine.bytes_of(&self.plan.slots[slot], self.program.spec(var)?))
     }
 
-    /// Returns the gradient of a parameter after a run until the gradients, as the update will read it: dense, or selected rows
-    /// (a row number may occur several times). The returned gradient is not clipped yet, since gradient clipping is part of the
+    /// Returns the gradient of a parameter after a run until the gradients. It is dense, or it is selected rows, in which a row
+    /// number may occur several times. The returned gradient is not clipped yet, since gradient clipping is part of the
     /// updates.
     ///
     /// # Errors
@@ -351,11 +350,11 @@ impl Executor {
     }
 
     /// Runs the second half of a run that stopped at [`Stage::Gradients`]. It checks that the loss and the (possibly replaced)
-    /// gradients are finite, and updates the persistent variables in `scope`. The mode and the step number are the ones of the
-    /// first half. Each first half allows one call, even if a number is not finite or an update fails.
+    /// gradients are finite, and updates the persistent variables in `scope`. The second half uses the mode and the step number
+    /// of the first half. The second half can run only once per first half, even if a number is not finite or an update fails.
     ///
-    /// If [`Self::gradient`] would fail; if a variable is missing in `scope` or has another shape; if a gradient is not finite
-    /// (no update has run then, so the scope is unchanged); if the program has no updates.
+    /// If [`Self::gradient`] would fail; if a variable is missing in `scope` or has another shape; if the program has no
+    /// updates. If the loss or a gradient is not finite: no update has run then, and the scope is unchanged.
     #[track_caller]
     pub fn update(&mut self, scope: &mut Scope) -> Result<()> {
         let caller = Location::caller();
@@ -484,7 +483,7 @@ impl Executor {
     }
 
     /// Starts a profile: from the next run until [`Self::take_profile`], the time of every call is recorded. Starting a profile
-    /// discards the records of an earlier one.
+    /// discards the records of an earlier profile.
     pub fn start_profile(&mut self) {
         self.machine.start_recording(&self.plan);
         self.profiling = Some(Profiling::default());

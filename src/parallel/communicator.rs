@@ -4,8 +4,8 @@ use std::time::Instant;
 
 /// The connection of one rank (process) to all ranks of a training; ranks are numbered from 0.
 ///
-/// All ranks must make the same calls in the same order. A communicator transports bytes and never adds numbers: if a transport
-/// added them, the order of the additions, and so the bits of a sum, would depend on the number of ranks.
+/// All ranks must make the same calls in the same order. A communicator transports bytes and never adds numbers. If a transport
+/// added numbers, the order of the additions, and so the bits of a sum, would depend on the number of ranks.
 pub trait Communicator {
     /// Returns the number of this rank, which is below [`Self::size`].
     fn rank(&self) -> usize;
@@ -38,7 +38,7 @@ pub trait Communicator {
 /// The reason why an exchange failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExchangeFailure {
-    /// A rank failed.
+    /// Another rank failed and reported the failure.
     Left {
         /// The number of the rank that failed.
         rank: usize,

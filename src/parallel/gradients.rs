@@ -23,8 +23,8 @@ pub(crate) struct GradientSpec {
     pub(crate) shape: Vec<usize>,
 }
 
-/// The gradients of all parameters, in the order of the parameters. The row numbers of selected rows are ascending and
-/// distinct.
+/// The gradients of one part or of several parts, one per parameter, in the order of the parameters. The row numbers of
+/// selected rows are ascending and distinct.
 pub(crate) type Gradients = Vec<Storage>;
 
 /// Adds the gradients of two parts, parameter by parameter. If only one of the two parts has a selected row, the row is copied.

@@ -221,7 +221,7 @@ impl Mpi {
     }
 }
 
-/// The state of an exchange in progress.
+/// The state of an exchange between this rank and all other ranks, while it runs.
 struct Meeting<'a, 's> {
     ranks: &'s Mpi,
     scope: &'s LocalScope<'a>,

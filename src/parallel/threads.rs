@@ -96,7 +96,7 @@ impl Faults {
     }
 }
 
-/// A rank that is a thread, from [`threads`] or [`simulated`].
+/// The communicator of a rank that is a thread; [`threads`] and [`simulated`] make it.
 pub struct ThreadRank {
     rank: usize,
     size: usize,

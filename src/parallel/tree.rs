@@ -46,7 +46,8 @@ pub(crate) fn sum<T>(
     }
 }
 
-/// Returns the sum over all parts of a step, added in the order of the tree. A part is `None` if it has no sequences.
+/// Returns the sum over all parts of a step, added in the order of the tree. An element of the list is `None` if the part has
+/// no sequences.
 pub(crate) fn sum_all<T>(parts: Vec<Option<T>>, add: &mut dyn FnMut(T, T) -> Result<T>) -> Result<Option<T>> {
     let all = 0..parts.len();
     let mut parts = parts.into_iter();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::communicator::{Communicator, ExchangeFailure};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The default of [`World::deadline`].
+/// The default deadline of an exchange, which [`World::deadline`] replaces.
 const DEADLINE: Duration = Duration::from_secs(300);
 /// The longest allowed deadline; adding it to the current time cannot overflow the clock.
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
@@ -163,8 +163,7 @@ impl World {
     }
 
     /// Sends this rank's result to every rank, and returns the results of all ranks. If any rank failed, every rank returns an
-    /// error: a failed rank returns its own error, and the other ranks return the error of the failed rank with the lowest
-    /// number.
+    /// error: a failed rank its own error, and the other ranks the error of the failed rank with the lowest number.
     ///
     /// # Errors
     /// As [`Self::exchange`].

@@ -61,7 +61,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// The analysis of a step block.
+    /// Returns the analysis of a step block (the body of a recurrent loop).
     ///
     /// # Errors
     /// If the forward loop of the step block does not run before the gradient.
@@ -72,7 +72,7 @@ impl Blocks {
         })
     }
 
-    /// The analysis of a gradient block.
+    /// Returns the analysis of a gradient block (the backward pass of a step block).
     ///
     /// # Errors
     /// If the loop of the gradient block does not run.
@@ -82,7 +82,7 @@ impl Blocks {
         })
     }
 
-    /// The variable whose memory holds `var`, and the first column of `var` in that variable.
+    /// Returns the variable whose memory holds `var`, and the column of that variable at which `var` begins.
     pub(crate) fn place_of(&self, block: BlockId, var: VarId) -> (VarId, usize) {
         match (self.forward.get(&block), self.backward.get(&block)) {
             (Some(found), _) => found.columns.place_of(var),
@@ -91,7 +91,7 @@ impl Blocks {
         }
     }
 
-    /// All variables that are columns of another variable.
+    /// Returns all variables that are stored as columns of another variable.
     pub(crate) fn views(&self) -> Views {
         let forward = self.forward.values().map(|found| found.columns.all());
         let mut views: Views = forward
@@ -99,7 +99,7 @@ impl Blocks {
             .flatten()
             .map(|(&k, &v)| (k, v))
             .collect();
-        // A gradient that equals columns of another gradient is a view of these columns, too.
+        // If a gradient equals columns of another gradient, it is a view of the columns, too.
         for found in self.backward.values() {
             let of = |(&var, &of): (&VarId, &VarId)| Some((var, *found.columns.all().get(&of)?));
             views.extend(found.same.0.iter().filter_map(of));

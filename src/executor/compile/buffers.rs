@@ -87,10 +87,10 @@ impl BufferTree {
 }
 
 /// Extends the lifetimes of the slots that chains touch. A chain runs chunk by chunk between two moments. All calls of a chain
-/// run on the first chunk of rows before any call runs on the second chunk, so a slot that the chain touches lives from the
-/// beginning of the chain to the end of the chain. Slots that begin in one chain and have the same row layout may still share a
-/// buffer one after another, as without a chain. The second returned list holds, for each slot, the slot whose buffer it takes
-/// over; the lifetime of that earlier slot is extended to cover the later slot.
+/// run on the first chunk of rows before any call runs on the second chunk, so the lifetime of a slot that the chain touches
+/// covers the whole chain. Slots that begin in one chain and have the same row layout may still share a buffer one after
+/// another, as without a chain. The second returned list holds, for each slot, the slot whose buffer it takes over; the
+/// lifetime of that earlier slot is extended to cover the later slot.
 fn in_chains(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<Life>, Vec<Option<usize>>) {
     let first_with = |moment: usize| chains.partition_point(|chain| chain.1 < moment);
     let last_with = |moment: usize| chains.partition_point(|chain| chain.0 <= moment).checked_sub(1);
@@ -114,8 +114,8 @@ fn in_chains(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<Li
     };
     let mut touched: Vec<(usize, Life, usize)> = slots.iter().enumerate().filter_map(chain_of).collect();
     touched.sort_unstable();
-    // For each chain and row layout: the buffers that slots of the chain use, each with the last moment at which the buffer is
-    // taken and with the first slot in it.
+    // For each chain and row layout: the buffers of the chain's slots. A buffer is listed as the last moment at which it is
+    // taken, and the first slot in it.
     let mut taken: HashMap<_, BinaryHeap<Reverse<(usize, usize)>>> = HashMap::new();
     for (chain, life, s) in touched {
         let SlotDesc { dtype, width, rows, home, .. } = slots[s];
@@ -208,7 +208,8 @@ mod tests {
         SlotDesc { var, dtype: DType::F32, width, rows, home, persistent, alias, pool }
     }
 
-    /// A slot that a chain touches lives as long as the chain, but slots of the same row layout may follow one another.
+    /// A slot that a chain touches lives as long as the chain, but slots with equal row layouts may share a buffer one after
+    /// another.
     #[test]
     fn slots_of_a_chain() {
         let lives = [(1, 3), (3, 4), (4, 5), (5, 6), (6, 7), (4, 5)];

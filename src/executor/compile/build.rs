@@ -1,5 +1,5 @@
-//! Builds the instructions of a plan: each call with its views of slots, and each loop with the rows that it moves. All
-//! analyses are done; this module only reads their results.
+//! Builds the instructions of a plan: each call with its views of slots, and each loop with the rows that it moves. This module
+//! only reads the results of the compiler's analyses.
 
 use super::blocks::Blocks;
 use super::chains;
@@ -29,7 +29,7 @@ pub(crate) struct Analysis<'a> {
     pub(crate) slots: &'a Slots,
 }
 
-/// The instructions of each operator of the root block, and at the end the instructions for fetched variables.
+/// Returns the instructions of each operator of the root block; the last element has the instructions for fetched variables.
 pub(crate) fn build(found: &Analysis<'_>, schedule: &Schedule) -> Result<Vec<Vec<Instr>>> {
     let mut code = Vec::new();
     for (at, items) in schedule.iter().enumerate() {
@@ -376,7 +376,7 @@ impl Analysis<'_> {
         Ok(())
     }
 
-    /// The extent that counts the sequences of a step block.
+    /// Returns the extent that counts the sequences over which a step block runs.
     fn sequences(&self, step: &StepDesc) -> Result<Extent> {
         let program = self.source.program;
         let none = || Error::of(ErrorKind::Program, "step inputs", "one", "none");
@@ -441,8 +441,8 @@ impl Views<'_> {
     }
 }
 
-/// Returns whether lanes (threads that each run some of the sequences) can run an instruction of a loop: every row belongs to
-/// one lane, and no gradient is summed across lanes.
+/// Returns whether lanes (threads that each run some of the sequences) can run an instruction of a loop. Every row must belong
+/// to one lane, and no gradient may be summed across lanes.
 fn lanes_can_run(instr: &Instr, step: &StepDesc, levels: &[InnerLevel]) -> bool {
     let Instr::Op(op) = instr else { return false };
     let statics = |id: LevelId| levels.iter().any(|level| level.statics && level.inner == id);

@@ -1,6 +1,6 @@
-//! Finds the chains of a plan. A chain is a group of consecutive row-wise calls that run chunk by chunk: all calls on the first
-//! chunk of rows, then all calls on the next chunk. The result of a call is then still in the cache when the next call reads
-//! it.
+//! Finds the chains of a plan. A chain is a group of consecutive row-wise calls that run chunk by chunk. All calls run on the
+//! first chunk of rows, then all calls run on the next chunk. The result of a call is then still in the cache when the next
+//! call reads it.
 //!
 //! A gradient that sums over all rows cannot be computed in chunks. Such a sum between two calls of a chain is moved to the end
 //! of the chain.

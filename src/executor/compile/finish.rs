@@ -13,8 +13,8 @@ pub(crate) struct NumberedCode {
     pub(crate) prepared: usize,
 }
 
-/// Numbers the instructions in the order in which they first run, as in the listing. Calls with a preparation also get a second
-/// number among these calls.
+/// Numbers the instructions in the order in which they first run, as in the listing. A call that packs constants also gets a
+/// number among all calls that pack constants.
 pub(crate) fn finish(groups: Vec<Vec<Instr>>, slots: &Slots, lives: &Lives) -> NumberedCode {
     let mut finished = NumberedCode { code: Vec::new(), instructions: 0, prepared: 0 };
     for (at, mut code) in groups.into_iter().enumerate() {

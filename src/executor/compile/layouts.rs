@@ -17,18 +17,18 @@ use crate::executor::rewrite::needs::{gradient_reads, needed_values};
 use crate::operator::{BlockId, Extent, LevelId, Reach, VarId};
 use crate::program::{OpDesc, Role, StepDesc, grad_name};
 
-/// The order of a loop's rows: step-major over the sequences of a level, from their starts or, if `reverse`, from their ends.
+/// The order of a loop's rows: step-major over the sequences of a level. If `reverse`, each sequence runs from its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Order {
     level: LevelId,
     reverse: bool,
 }
 
-/// The layout of a variable in step-major order.
+/// The layout of a variable that is in step-major order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RankedLayout {
     pub(crate) order: Order,
-    /// The step block whose frame has the order, and the extent that counts the rows in this block.
+    /// The step block whose loop gives the order, and the extent that counts the rows in the step block.
     pub(crate) block: BlockId,
     pub(crate) rows: Extent,
 }
@@ -77,7 +77,7 @@ pub(crate) fn layouts(source: &Source<'_>, blocks: &Blocks, schedule: &Schedule)
 struct Finder<'a> {
     source: &'a Source<'a>,
     blocks: &'a Blocks,
-    /// The number of operators of the root block that write each variable.
+    /// For each variable, how many operators of the root block write it.
     contributions: HashMap<VarId, usize>,
     layouts: Layouts,
 }
@@ -87,7 +87,8 @@ fn order_of(step: &StepDesc) -> Order {
 }
 
 impl Finder<'_> {
-    /// Returns whether a gradient must be in the batch's order, since another operator adds to it or it is fetched.
+    /// Returns whether a gradient must be in the batch's order, because another operator adds to the gradient, or because the
+    /// gradient is fetched.
     fn is_shared(&self, var: VarId) -> bool {
         self.source.is_gradient(var)
             && (self.contributions.get(&var) != Some(&1) || self.source.is_wanted(var))
@@ -111,8 +112,9 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Returns the step-major order in which a row-wise call can run without a copy. It is the common order of all batched
-    /// variables that the call reads, and `None` if the results are wider than these variables.
+    /// Returns the step-major order in which a row-wise call can run without a copy. The order is the common order of all
+    /// batched variables that the call reads. `None` if they have no common order, or if the results are wider than the
+    /// variables that the call reads.
     fn order(&self, call: &ScheduledCall) -> Result<Option<RankedLayout>> {
         let mut found: Option<RankedLayout> = None;
         let (mut read_width, mut write_width) = (0, 0);
@@ -170,7 +172,7 @@ impl Finder<'_> {
             }
             return Ok(());
         };
-        // The iteration is in reverse, so that for a variable with two pairs the first pair is kept.
+        // The pairs are collected in reverse, so that the first pair counts if a variable has two pairs.
         let incoming: HashMap<VarId, VarId> =
             gradient.outputs.iter().rev().map(|p| (p.inner, p.outer)).collect();
         let homes = &self.blocks.backward(gradient.block)?.homes;

@@ -1,4 +1,4 @@
-//! The lifetime of each slot: from the first instruction that touches it to the last one.
+//! Computes the lifetime of each slot: from the first to the last instruction that reads or writes the slot.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ impl Lives {
 /// Computes the lifetime of each slot from the instructions of each operator of the root block; slots in `fetched` live until
 /// the run ends.
 pub(crate) fn lives(groups: &[Vec<Instr>], slots: &Slots, fetched: &[usize]) -> Lives {
-    // Entry 0: slots of feeds have their values before any instruction runs.
+    // Entry 0 is for slots that have values before any instruction runs, such as feeds.
     let mut touched = vec![BTreeSet::new()];
     touched.extend(groups.iter().map(|code| {
         let mut reader = Touched { slots: &slots.slots, loops: Vec::new(), found: BTreeSet::new() };
@@ -71,7 +71,7 @@ pub(crate) fn lives(groups: &[Vec<Instr>], slots: &Slots, fetched: &[usize]) -> 
     Lives { of_slot, touched, moments: moments.collect() }
 }
 
-/// Collects the slots that instructions touch.
+/// Collects the slots that some instructions read or write.
 struct Touched<'a> {
     slots: &'a [SlotDesc],
     /// The loops that contain the instruction, the innermost last.

@@ -1,5 +1,5 @@
-//! The schedule: the calls of the root block in the order of the run; the calls before, in and after each recurrent loop; and
-//! the variables that each call reads and writes. Slots are assigned to these variables later.
+//! The schedule: all calls in the order of the run, with the variables that each call reads and writes. A recurrent loop has
+//! three lists of calls: before, in and after the loop. Slots are assigned to these variables later.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -52,7 +52,7 @@ pub(crate) struct Site {
     pub(crate) why: Option<TimingReason>,
 }
 
-/// A step loop.
+/// A recurrent loop in the schedule, forward or backward.
 #[derive(Debug)]
 pub(crate) struct LoopItem {
     pub(crate) id: OpId,

@@ -146,7 +146,7 @@ impl<'a> Source<'a> {
         self.wanted.contains(&var)
     }
 
-    /// Returns whether a loop inside a block reads or writes a variable. Such a variable cannot share memory as columns of
+    /// Returns whether an inner loop of a block reads or writes a variable. Such a variable cannot share memory as columns of
     /// another variable, since the loop moves whole rows.
     pub(crate) fn in_a_loop(&self, block: BlockId, var: VarId) -> bool {
         self.looped.contains(&(block, var))

@@ -109,7 +109,8 @@ struct WriterFinder<'a> {
     layouts: &'a Layouts,
     /// The gradients that already have a contribution.
     written: HashSet<VarId>,
-    /// Gradients of a block's constants to which the steps of a loop add; they are set to zero once the place for it is known.
+    /// Gradients of a block's constants to which the steps of a loop add, and for which the place where they are set to zero is
+    /// not decided yet.
     due: HashMap<BlockId, Vec<VarId>>,
     found: Writers,
 }
@@ -201,7 +202,8 @@ impl WriterFinder<'_> {
         Ok(())
     }
 
-    /// Marks the gradients of the next values of memories: of all memories that pass a gradient back, or of all that do not.
+    /// Marks the gradients of the next values of memories: either of all memories that pass a gradient to the previous step, or
+    /// of all other memories.
     fn memories(&mut self, gradient: &StepGradient, which: Passes) {
         let passing = |previous: Option<VarId>| match previous {
             Some(_) => Passes::ToTheStepBefore,

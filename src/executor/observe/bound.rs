@@ -17,21 +17,23 @@ use crate::tensor::DType;
 ///   number of its calls.
 ///
 /// The longer of these two times is the bound, and the fraction is the bound divided by the measured time. `multiply-adds 87 %`
-/// means that no faster kernel could save more than 13 % of the entry's time; `memory 60 %` means that reading its bytes once
-/// from memory takes 60 % of the entry's time.
+/// means that no faster kernel could save more than 13 % of the entry's time. And `memory 60 %` means that reading the entry's
+/// bytes once from memory takes 60 % of its time.
 ///
-/// *Waiting* is the bound of a loop's time outside its calls ([`LoopPhase::Stepping`]). It is also the bound of an entry that
-/// ran on several threads side by side, if one thread was busy less than half as long as another.
+/// *Waiting* is the bound of a loop's time outside its calls ([`LoopPhase::Stepping`]). *Waiting* is also the bound of an entry
+/// that several threads ran side by side, if one thread was busy less than half as long as another.
 ///
 /// # Its limits
-/// - The model counts the bytes of each operand once per call. A kernel that reads an operand twice reaches a smaller fraction.
+/// - The model counts the bytes of each operand once per call. A kernel that reads an operand twice therefore reaches a smaller
+///   fraction of the bound.
 /// - Packed weights count with the bytes of the weights, as if they were read from the smallest cache that holds all bytes of
 ///   one call.
 /// - An operand counts as being in its cache even if other data has displaced it, so the minimum time may be too short.
-/// - `memory >100 %` means that a call read fewer bytes than the model assumes: it skipped part of its operands (such as
-///   pooling of the last rows), or found part of them in a faster cache.
+/// - `memory >100 %` means that a call read fewer bytes than the model assumes: it skipped part of its operands (as pooling of
+///   last rows does), or found part of the operands in a faster cache.
 /// - An operator counts one operation per number that it writes, unless it declares another cost, so exponentials and roots are
-///   underestimated. An entry with such operations, or with many small calls, reaches only a small fraction of every bound.
+///   underestimated. An entry with exponentials or roots, or with many small calls, reaches only a small fraction of every
+///   bound.
 /// - A call on one thread is compared with the maximum rate of all threads together.
 /// - Writing a byte counts like reading a byte.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,9 +41,9 @@ use crate::tensor::DType;
 pub enum Bound {
     /// Multiply-adds limit the entry, at the rate of all threads.
     MultiplyAdds(f64),
-    /// Reading from the second cache level limits the entry; each core has its own.
+    /// Reading from the second cache level limits the entry; each core has its own cache.
     L2(f64),
-    /// Reading from the third cache level limits the entry; threads share it.
+    /// Reading from the third cache level limits the entry; all cores share the cache.
     L3(f64),
     /// Reading from memory limits the entry.
     Memory(f64),
@@ -79,7 +81,8 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Returns the rates of `threads` threads, but at most one thread per core. The first call measures the rates.
+    /// Returns the maximum rates of `threads` threads, but of at most one thread per core. The first call of this function
+    /// measures the rates.
     pub fn of(threads: usize) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let all = threads.clamp(1, cores) as f64;
@@ -115,7 +118,8 @@ impl fmt::Display for Rates {
 }
 
 impl Profile {
-    /// Returns the maximum rates of this machine, with the profile's number of threads. The first call measures the rates.
+    /// Returns the maximum rates of this machine, with the profile's number of threads. The first call of this function
+    /// measures the rates.
     pub fn rates(&self) -> Rates {
         Rates::of(self.threads)
     }

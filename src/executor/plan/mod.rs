@@ -26,7 +26,7 @@ use crate::tensor::{DType, StorageKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct OpId {
     pub(crate) block: BlockId,
-    /// The operator's number in the block.
+    /// The number of the operator in its block, counted from 0.
     pub(crate) number: usize,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct OpInstr {
     pub(crate) reads: Vec<Ref>,
     pub(crate) writes: Vec<Ref>,
     pub(crate) inputs: Vec<Vec<Spec>>,
-    /// The literals of each input slot.
+    /// The literals (constant arguments) of each input slot.
     pub(crate) literals: Vec<Vec<Literal>>,
     pub(crate) outputs: Vec<Vec<Spec>>,
     /// The levels whose offsets this call computes; empty for every other call.
@@ -98,8 +98,8 @@ impl OpInstr {
         error.renamed(name).at(self.place.clone())
     }
 
-    /// Returns the levels of sequences on which a sequence-wise call works: the levels of the input with the most levels, as
-    /// the last level and the levels above it. `None` if no input has a LoD.
+    /// Returns the levels of sequences on which a sequence-wise call works, as the last level and the levels above it. They are
+    /// the levels of the input with the most levels. `None` if no input has a LoD.
     pub(crate) fn sequences(&self) -> Option<(LevelId, &[LevelId])> {
         let lods = self.inputs.iter().flatten().map(|spec| &spec.lod);
         let (last, above) = lods.rev().max_by_key(|lod| lod.len())?.split_last()?;
@@ -125,7 +125,7 @@ pub(crate) enum Instr {
     /// A loop over the steps of a step block or of a gradient block.
     Loop(Box<Loop>),
     /// Starts a gradient to which a loop adds: fills it with zeros; a gradient of selected rows starts with no rows. The second
-    /// field is the instruction's number in the plan.
+    /// field of `Zero` is the number of the instruction in the plan.
     Zero(Ref, usize),
     /// Moves rows from a loop's step-major order into the batch's order.
     Reorder {
@@ -170,7 +170,7 @@ pub(crate) struct Move {
     pub(crate) assign: Assign,
 }
 
-/// A memory of a forward loop.
+/// A memory (state) of a forward loop: where its values are stored.
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryPlan {
     pub(crate) next: Ref,
@@ -184,7 +184,7 @@ pub(crate) struct MemoryPlan {
     pub(crate) all: Option<Ref>,
 }
 
-/// A memory of a backward loop.
+/// A memory (state) of a backward loop: where its gradients are stored.
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryGradientPlan {
     pub(crate) memory: usize,
@@ -222,7 +222,7 @@ pub(crate) struct MadeLevel {
     pub(crate) over_all: bool,
 }
 
-/// A step loop, forward or backward.
+/// A recurrent loop over a step block (forward), or over its gradient block (backward).
 pub(crate) struct Loop {
     pub(crate) desc: StepDesc,
     pub(crate) place: Place,

@@ -11,8 +11,8 @@ use crate::program::{OpDesc, Program, VarRole};
 use crate::tensor::{Dense, Storage};
 
 /// Returns the first NaN or infinity of a run as an error that names its source. The source is a feed, a parameter, an
-/// optimizer state, or the output or gradient of an operator, with its block, the user's line, and the sample of the row.
-/// `None` if all numbers that the updates depend on are finite.
+/// optimizer state, or the output or gradient of an operator, with the operator's block, the user's line, and the sample
+/// (sequence and position). `None` if all numbers that the updates depend on are finite.
 ///
 /// This function interprets the whole run, which is slow; call it for a training run that
 /// [`Executor::run`](crate::executor::Executor) has rejected. This function does not change `scope`.

@@ -1,9 +1,9 @@
 //! The reference interpreter: runs a program operator by operator, without compiling or rewriting it.
 //!
 //! [`interpret`] is slow, and it defines what a program *means*. Every operator runs in program order on whole values. A
-//! `recurrent` is a plain loop: step *t* takes entry *t* of each sequence that is long enough, and runs the operators of the
-//! step block in their order. The tests compare the compiled executor with this interpreter; authors of operators can use it to
-//! inspect every intermediate value of a run.
+//! `recurrent` is a plain loop: step *t* takes entry *t* of each sequence that is long enough, and runs the step block on these
+//! entries. The tests compare the compiled executor with this interpreter; authors of operators can use it to inspect every
+//! intermediate value of a run.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::program::{
 use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
 
 /// Runs `program` without compiling it and returns every value of its root block: feeds, computed variables and (if `run.stage`
-/// includes them) gradients. Update operators are skipped.
+/// includes them) gradients. The interpreter skips update operators.
 ///
 /// ```
 /// use ndarray::array;
@@ -438,8 +438,8 @@ impl<'a> Interpreter<'a> {
         Ok(inner)
     }
 
-    /// Returns the keys of the rows that `extent` counts in `values`, for the row numbers `rows`, with `later` added to their
-    /// positions; `None` if these rows have no keys.
+    /// Returns the keys of the rows `rows`, which `extent` counts in `values`, with `later` added to the positions in the keys.
+    /// `None` if the rows have no keys.
     pub(super) fn keys(
         &self,
         values: &BlockValues,

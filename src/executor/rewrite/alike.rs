@@ -74,8 +74,8 @@ pub(super) fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
 }
 
 /// Returns for each node the first node that is equivalent to it: nodes are equivalent if they have equal keys, and equivalent
-/// operands and readers. The method is partition refinement: at first, all nodes with equal keys are one set; a set is divided
-/// while its nodes have neighbours (operands and reader) in different sets.
+/// operands and readers. The method is partition refinement. At first, all nodes with equal keys are one set; then a set is
+/// divided as long as the neighbours (operands and reader) of its nodes are in different sets.
 fn alike(nodes: &[Node]) -> Vec<usize> {
     let (mut set_of, mut sets) = by_key(nodes);
     // The nodes that must be checked again because a neighbour was moved to another set.
@@ -117,7 +117,7 @@ fn by_key(nodes: &[Node]) -> (Vec<usize>, Vec<BTreeSet<usize>>) {
     (set_of, sets)
 }
 
-/// Returns the groups of nodes that must leave their sets, each with its old set, because their neighbours are in other sets
+/// Returns the groups of nodes that must leave their sets, each with its old set. The neighbours of a group are in other sets
 /// than the neighbours of the nodes that stay. The largest group of a set stays, so that only the neighbours of the smaller
 /// groups must be checked again.
 fn divided(

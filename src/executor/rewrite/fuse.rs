@@ -4,12 +4,12 @@
 //!
 //! In training, the fused operator replaces the two backward operators as well: it computes outputs and gradients in one call,
 //! before its outputs are read. Therefore the gradient of its output must be known before that call. The gradient of a mean or
-//! of a masked sum can be known, since it does not depend on the losses; the operators that compute it are moved up. If the
-//! gradient depends on the losses, the operators are not fused. A run without the backward pass calls the forward operator
-//! instead of the fused operator.
+//! of a masked sum does not depend on the losses, so the operators that compute the gradient can be moved up. If the gradient
+//! depends on the losses, the operators are not fused. A run without the backward pass calls the forward operator instead of
+//! the fused operator.
 //!
-//! For fusion, an operator of a step block that no memory depends on is moved out of the block, forward and backward
-//! ([`Draft::sink`]); it then reads the outputs of the block.
+//! For fusion, an operator of a step block is moved out of the block if no memory depends on it ([`Draft::sink`]). It then
+//! reads outputs of the block, and its backward operator is moved, too.
 //!
 //! [`Op::fusions`]: crate::operator::Op::fusions
 

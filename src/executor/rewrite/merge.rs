@@ -2,8 +2,8 @@
 //! example is the products of a cell that is written gate by gate. The outputs of the merged operators become columns of one
 //! variable.
 //!
-//! To keep `x·W + h·U` in one array, the products on both sides of the additions are merged in the same way, and the additions
-//! too: the columns of a sum of two arrays are the sums of their columns.
+//! To keep `x·W + h·U` in one array, the products on both sides of the additions and the additions themselves are merged in the
+//! same way. This is correct because columns of a sum are sums of columns.
 //!
 //! ```text
 //! x·W0   h·U0      x·W1   h·U1            x·[W0 W1]   h·[U0 U1]
@@ -304,8 +304,8 @@ impl Draft<'_> {
         Ok(Some((whole, grad)))
     }
 
-    /// Returns the operator that splits a merged variable into the results of some nodes, and its backward operator; `None` if
-    /// the operator that the products declare does not split columns in this way.
+    /// Returns the operator that splits a merged variable into the results of some nodes, and the backward operator of the
+    /// split. `None` if the operator that the products declare cannot split the columns like this.
     fn parts(
         &self,
         product: &Node,

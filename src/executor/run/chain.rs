@@ -1,7 +1,7 @@
 //! Runs chains: consecutive row-wise calls that run chunk by chunk. All calls run on the first chunk of rows, then all calls on
 //! the next chunk, so that the result of a call is still in the cache when the next call reads it.
 //!
-//! Outside a loop, the threads divide the rows of a chain; in a loop, each lane runs the chain on its own rows, in chunks only
+//! Outside a loop, the threads divide the rows of a chain. In a loop, each lane runs the chain on its own rows, in chunks only
 //! if the rows do not fit into the cache. A chain gives bit-identical results to whole calls, because row-wise operators
 //! compute each row alone. A gradient that sums over all rows cannot be computed in chunks; such a sum runs after the chain.
 

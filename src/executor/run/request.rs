@@ -36,7 +36,7 @@ impl Stage {
 pub(crate) struct PlacedFeeds<'a> {
     /// The number of sequences in the batch.
     pub(crate) batch: usize,
-    /// The LoD of each feed.
+    /// The LoD of each feed, or `None` for a feed without levels.
     pub(crate) feeds: &'a [(VarId, Option<Arc<Lod>>)],
 }
 

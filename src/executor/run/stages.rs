@@ -221,7 +221,7 @@ fn updating(instr: &Instr) -> Option<&OpInstr> {
 }
 
 /// Returns whether an update operator writes a slot without reading it first, such as a learning rate or a norm that later
-/// updates use. Such a slot has no value yet when the gradients are checked.
+/// updates use. A slot that updates only write has no value yet when the gradients are checked.
 fn writes_anew(op: &OpInstr, slot: usize) -> bool {
     let anew = |(i, r): (usize, &Ref)| {
         r.access == Access::Slot(slot) && !op.op.signature().outputs.get(i).is_some_and(|s| s.updated)

@@ -111,8 +111,8 @@ fn emptied<'p>(mut loops: Vec<Option<&Loop>>) -> Vec<Option<&'p Loop>> {
     loops.into_iter().map(|_| None).collect()
 }
 
-/// The rows of a step block on which one call works. Without a `CallRows`, a call works on the current rows of the block's
-/// frame.
+/// The rows of a step block on which one call works. A call without a `CallRows` works on the rows that the block's frame
+/// computes now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallRows {
     pub(crate) block: BlockId,

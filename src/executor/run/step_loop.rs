@@ -1,7 +1,7 @@
 //! The step executor: runs any step block over sequences of any lengths without padding, forward and backward.
 //!
 //! The rows of the loop's inputs are gathered once into step-major order. Operators that depend on no memory run before the
-//! loop, over all steps at once; operators on which no memory depends run after the loop, over all steps at once. Each step of
+//! loop, over all steps at once. Operators on which no memory depends run after the loop, over all steps at once. Each step of
 //! the loop works on the rows of the sequences that have not ended; in step-major order, these sequences come first. No value
 //! is copied from step to step: the previous value of a memory *is* the rows that the previous step wrote. In the backward
 //! pass, a step writes the gradient for the previous step directly into the gradient of those rows.

@@ -169,12 +169,12 @@ fn passes(block: &GradientBlock<'_>, writes: &[VarId]) -> bool {
     block.gradient.memories.iter().filter_map(|m| m.previous).any(|previous| writes.contains(&previous))
 }
 
-/// Returns the first pin whose condition is true.
+/// Returns the first pin (a reason to stay in the loop) whose condition is true.
 fn first(reasons: &[(bool, Pin)]) -> Option<Pin> {
     reasons.iter().find(|(holds, _)| *holds).map(|(_, pin)| *pin)
 }
 
-/// Returns the homes of the gradients of the block, without the gradients in `elsewhere`.
+/// Returns the homes (places in memory) of the block's gradients, without the gradients in `elsewhere`.
 fn own_homes(
     block: &GradientBlock<'_>,
     units: &[Unit],

@@ -16,7 +16,7 @@ use crate::program::{OpDesc, StepDesc, StepGradient, VarPair};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Visits {
     Once,
-    /// The loop is inside the loop of another block, and runs at each step of the outer loop.
+    /// The loop is inside another recurrent loop, and runs at each step of the outer loop.
     Many,
 }
 
@@ -110,8 +110,8 @@ impl<'a> GradientBlock<'a> {
     }
 }
 
-/// Maps each gradient that equals another gradient, number for number, to that other gradient. A gradient that is mapped to is
-/// not itself in the map.
+/// Maps each gradient that equals another gradient, number for number, to that other gradient. The other gradient is not itself
+/// in the map.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EqualGradients(pub(crate) HashMap<VarId, VarId>);
 
@@ -131,7 +131,7 @@ pub(crate) struct Backward {
     /// The scheduling units of the gradient block; each unit has its time (before, in or after the loop) and the reason.
     pub(crate) units: Vec<Unit>,
     pub(crate) same: EqualGradients,
-    /// The gradients that are columns of another gradient.
+    /// The gradients that are stored as columns of another gradient.
     pub(crate) columns: Columns,
     /// Pairs of a backward operator's number and an input slot: the gradient of that input overwrites the value of that input.
     pub(crate) overwrites: HashSet<(usize, usize)>,

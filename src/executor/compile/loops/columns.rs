@@ -15,7 +15,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// The variable whose memory holds `var`.
+    /// Returns the variable whose memory holds `var`.
     pub(crate) fn whole_of(&self, var: VarId) -> VarId {
         self.place_of(var).0
     }

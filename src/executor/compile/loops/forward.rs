@@ -53,8 +53,8 @@ pub(crate) fn forward(
     Ok(found)
 }
 
-/// Determines the class of an operator's rows, whether the operator needs a call, and the reason why the operator must stay in
-/// the loop (`None` if it need not).
+/// Analyses one operator: the class of its rows, whether it needs a call, and the reason why it must stay in the loop (`None`
+/// if it need not).
 fn classify(block: &StepBlock<'_>, id: OpId, found: &mut Forward) -> Result<()> {
     let source = block.source;
     let op = source.desc(id);
@@ -77,8 +77,8 @@ fn classify(block: &StepBlock<'_>, id: OpId, found: &mut Forward) -> Result<()> 
 
 /// Returns the reason why an operator with one row per sequence runs at every step all the same; `None` if it can run once. A
 /// loop inside a loop runs many times, so the backward pass would lose a result that is computed once per sequence. A variable
-/// that leaves the step has one row for each entry of a sequence, not one per sequence. Random numbers differ from step to
-/// step.
+/// that leaves the step has one row for each entry of a sequence, not one per sequence. An operator that draws random numbers
+/// must draw new numbers at each step.
 fn again(block: &StepBlock<'_>, id: OpId, class: Class, visits: Visits) -> Option<Pin> {
     if class != Class::Sequence {
         return None;
@@ -92,16 +92,16 @@ fn again(block: &StepBlock<'_>, id: OpId, class: Class, visits: Visits) -> Optio
     draws(block.source, id).then_some(Pin::Random)
 }
 
-/// Decides when each unit runs.
+/// Decides whether each scheduling unit of a step block runs before, in or after the loop.
 fn times(block: &StepBlock<'_>, found: &mut Forward) -> Result<()> {
     let StepBlock { source, step, .. } = *block;
     let carried: Vec<VarId> = step.memories.iter().map(|m| m.previous).collect();
     let nexts: Vec<VarId> = step.memories.iter().map(|m| m.next).collect();
     let ops = &source.program.block(step.block).ops;
     decide(&mut found.units, &carried, &nexts);
-    // A loop inside the loop runs either once for all steps or once per step, in both passes alike; otherwise the backward pass
-    // would not find the saved values. If the inner loop reads a memory of the outer loop, the gradient of that memory forces
-    // it to run once per step.
+    // An inner loop runs either once for all steps or once per step, and the backward pass must do as the forward pass did.
+    // Otherwise the backward pass would not find the saved values. If the inner loop reads a memory of the outer loop, the
+    // gradient of that memory forces it to run once per step.
     for unit in found.units.iter_mut().filter(|unit| unit.when == Timing::After) {
         if ops[unit.op].step.is_some() {
             unit.pinned = unit.pinned.or(Some(Pin::Stepwise));

@@ -169,7 +169,7 @@ fn adder(
     fits.then_some(adder)
 }
 
-/// The terms and the sum of an addition; `None` if the operator is no addition.
+/// Returns the terms and the sum of an addition; `None` if the operator is not an addition.
 fn sum(source: &Source<'_>, id: OpId) -> Option<Sum> {
     let (op, parsed) = (source.desc(id), source.parsed(id)?);
     let (inputs, outputs): (Vec<VarId>, Vec<VarId>) = (op.reads().collect(), op.writes().collect());

@@ -30,7 +30,7 @@ pub(crate) struct Unit {
     pub(crate) reads: Vec<VarId>,
     pub(crate) writes: Vec<VarId>,
     pub(crate) does: UnitWork,
-    /// Whether the unit runs before the loop, once for each step.
+    /// Whether the unit runs before the loop but step by step, once for each step.
     pub(crate) steps: bool,
     /// The reason why the unit must run at every step, whatever its dependencies; `None` if the dependencies decide.
     pub(crate) pinned: Option<Pin>,
