@@ -13,8 +13,8 @@ use crate::optimizer::averages;
 impl Checkpoint {
     /// Returns a checkpoint for inference only: it has the operators that outputs and metrics need, and the parameters that
     /// these operators read. The parameters are the ones that a [`Predictor`](crate::predict) uses: the parameters of the best
-    /// epoch, if they were kept. It has no optimizer state, gradients, updates and data position, so training cannot be resumed
-    /// from it.
+    /// epoch, if they were kept. A checkpoint for inference has no optimizer state, gradients, updates or data position, so no
+    /// training can resume from it.
     ///
     /// ```no_run
     /// # use unpadded::checkpoint::Checkpoint;
@@ -70,8 +70,8 @@ impl Checkpoint {
         !self.best.is_empty() || plain()
     }
 
-    /// Returns the checkpoint with the parameters to predict with. These are the parameters of the best epoch if they were
-    /// kept; else the last parameters, settled, and replaced by their averages if the training has averages.
+    /// Returns the checkpoint with the parameters to predict with. If the parameters of the best epoch were kept, they are
+    /// used; else the last parameters, settled, or the averages of the parameters if the training has averages.
     ///
     /// # Errors
     /// As [`Self::settled`].

@@ -172,14 +172,16 @@ impl Executor {
     }
 
     /// From the next run on, wakes all threads for every run; by default, a small run stays on one thread. Small calls are then
-    /// divided over threads as in large runs. This is for tests only: it is slow, and the results stay bit-identical.
+    /// divided over threads as in large runs. Waking all threads is for tests only: it is slow, and the results stay
+    /// bit-identical.
     #[doc(hidden)]
     pub fn wake_all_threads(&mut self) {
         self.machine.wake_all_threads();
     }
 
     /// From the next run on, divides all work that can be divided, over threads and into chunks of rows; by default, small work
-    /// is not divided. This is for tests that a small program gives bit-identical results with any division; it is slow.
+    /// is not divided. Dividing all work is for tests only: small programs must give bit-identical results with any division.
+    /// It is slow.
     #[doc(hidden)]
     pub fn divide_everything(&mut self) {
         self.machine.divide_everything();
@@ -196,10 +198,10 @@ impl Executor {
         self.machine.bytes()
     }
 
-    /// Returns how many bytes the buffers will take for a batch, before the batch runs. The result depends only on the batch's
-    /// numbers of sequences and rows. Buffers never shrink, so [`Self::bytes`] returns the size that the largest batch so far
-    /// needed. The result does not include packed weights, selected rows, and rows of sequences that operators make during the
-    /// run.
+    /// Returns how many bytes the buffers will take for a batch, before the batch runs. The number of bytes depends only on the
+    /// batch's numbers of sequences and rows. Buffers never shrink, so [`Self::bytes`] returns the size that the largest batch
+    /// so far needed. The number of bytes does not include packed weights, selected rows, or rows of sequences that operators
+    /// make during the run.
     ///
     /// After this call, the values and gradients of the last run cannot be used.
     ///
@@ -211,8 +213,8 @@ impl Executor {
         self.machine.bytes_for(&self.program, &self.plan, feeds).at_caller()
     }
 
-    /// The compiled program as text. It shows each instruction with its position, outputs and buffers, and the variables that
-    /// share a buffer. For each loop, it shows the calls before, in and after the loop, with the reasons.
+    /// The compiled program as text. The text shows each instruction with its position, outputs and buffers, and the variables
+    /// that share a buffer. For each recurrent loop, the text shows the calls before, in and after the loop, with the reasons.
     pub fn listing(&self) -> Listing<'_> {
         Listing::of(&self.plan)
     }
@@ -307,9 +309,9 @@ impl Executor {
         Ok(self.machine.bytes_of(&self.plan.slots[slot], self.program.spec(var)?))
     }
 
-    /// Returns the gradient of a parameter after a run until the gradients. It is dense, or it is selected rows, in which a row
-    /// number may occur several times. The returned gradient is not clipped yet, since gradient clipping is part of the
-    /// updates.
+    /// Returns the gradient of a parameter after a run until the gradients. The gradient is dense, or it is selected rows, in
+    /// which a row number may occur several times. The returned gradient is not clipped yet, since gradient clipping is part of
+    /// the updates.
     ///
     /// # Errors
     /// If the last run did not end successfully at [`Stage::Gradients`]; if [`Self::update`] has already used the gradients; if
@@ -349,9 +351,10 @@ impl Executor {
         self.machine.set_value(&self.plan.slots[slot], &value, DuplicateRows::Kept)
     }
 
-    /// Runs the second half of a run that stopped at [`Stage::Gradients`]. It checks that the loss and the (possibly replaced)
-    /// gradients are finite, and updates the persistent variables in `scope`. The second half uses the mode and the step number
-    /// of the first half. The second half can run only once per first half, even if a number is not finite or an update fails.
+    /// Runs the second half of a run that stopped at [`Stage::Gradients`]. The second half checks that the loss and the
+    /// (possibly replaced) gradients are finite, and updates the persistent variables in `scope`. The second half uses the mode
+    /// and the step number of the first half. The second half can run only once per first half, even if a number is not finite
+    /// or an update fails.
     ///
     /// If [`Self::gradient`] would fail; if a variable is missing in `scope` or has another shape; if the program has no
     /// updates. If the loss or a gradient is not finite: no update has run then, and the scope is unchanged.

@@ -1,6 +1,6 @@
 //! Computes the loss and the gradients of a batch that comes in parts; they equal the loss and the gradients of the whole
-//! batch. It is used if several batches make one training step, and if workers compute parts of a batch. [`LossTerms`]
-//! describes the method.
+//! batch. Batches come in parts if several batches make one training step, or if several workers compute one batch.
+//! [`LossTerms`] describes the method.
 
 use std::collections::HashSet;
 

@@ -1,13 +1,13 @@
 //! Ranks that are MPI processes (the feature `mpi`), started by `mpirun`.
 //!
-//! An exchange begins with one short message to each rank. It contains the length of the full message, and the message itself
-//! if it is short. MPI sends a short message without waiting for the receiver. A long message follows in pieces, but only after
-//! the other rank's short message has arrived. So no long send waits for a late rank, which matters because MPI cannot cancel a
-//! send. All MPI requests are polled: no MPI call blocks.
+//! An exchange begins with one short message to each rank. The short message contains the length of the full message, and the
+//! full message itself if it is short. MPI sends a short message without waiting for the receiver. A long message follows in
+//! pieces, but only after the other rank's short message has arrived. Therefore no long send waits for a late rank, which
+//! matters because MPI cannot cancel a send. All MPI requests are polled: no MPI call blocks.
 //!
-//! If an exchange fails on a rank, the rank sends the reason to all other ranks. It then receives their pending messages until
-//! each of them has reported a failure, too. If requests are still pending after `GRACE`, because another process has stopped,
-//! this process prints the error to standard error and ends by `MPI_Abort`.
+//! If an exchange fails on a rank, the rank sends the reason to all other ranks. The failed rank then receives the pending
+//! messages of the other ranks, until each of these ranks has reported a failure, too. If requests are still pending after
+//! `GRACE`, because another process has stopped, this process prints the error to standard error and ends by `MPI_Abort`.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

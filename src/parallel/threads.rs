@@ -32,9 +32,9 @@ pub fn threads(size: usize) -> Vec<ThreadRank> {
 
 /// Returns the communicators of a world of threads with random faults, in simulated time.
 ///
-/// Simulated time advances only while every living rank waits. It advances to the next arrival of a delayed message; if no
-/// message is delayed, the deadlines of all waiting ranks expire at once. A simulation never waits for real time, and equal
-/// seeds give equal faults.
+/// Simulated time advances only while every living rank waits. Simulated time advances to the next arrival of a delayed
+/// message; if no message is delayed, the deadlines of all waiting ranks expire at once. A simulation never waits for real
+/// time, and equal seeds give equal faults.
 pub fn simulated(size: usize, faults: Faults) -> Vec<ThreadRank> {
     ranks(size, Some(faults))
 }
@@ -120,7 +120,7 @@ struct State {
     /// The simulated time.
     now: u64,
     /// Whether waiting ranks can see that other ranks have failed or ended. In a simulation, this becomes true only when every
-    /// living rank waits. So the messages that each rank received before depend on the seed alone.
+    /// living rank waits. Therefore the messages that a rank has received before it sees a failure depend on the seed alone.
     settled: bool,
     /// The first rank that failed, and the reason; `None` if no rank has failed.
     failed: Option<(usize, String)>,

@@ -62,8 +62,8 @@ impl World {
         Self(Rc::new(RefCell::new(inner)))
     }
 
-    /// Sets the deadline: the longest time to wait for the other ranks in one exchange (default: 300 s). It must be longer than
-    /// the longest time for which one rank works alone, for example to save a checkpoint.
+    /// Sets the deadline: the longest time to wait for the other ranks in one exchange (default: 300 s). The deadline must be
+    /// longer than the longest time for which one rank works alone, for example to save a checkpoint.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         self.0.borrow_mut().deadline = deadline.min(LONGEST);
@@ -222,8 +222,8 @@ impl Drop for Inner {
     }
 }
 
-/// All kinds of errors, in the order of their codes in messages. The first byte of a message of [`World::agree`] is 0 for a
-/// result; for an error, it is 1 plus the index of the error's kind.
+/// All kinds of errors, in the order of their codes in messages. The first byte of a message of [`World::agree`] is 0 if the
+/// rank succeeded; for an error, it is 1 plus the index of the error's kind.
 const KINDS: [ErrorKind; 5] =
     [ErrorKind::Mismatch, ErrorKind::Program, ErrorKind::NotFinite, ErrorKind::Format, ErrorKind::Io];
 

@@ -1,5 +1,5 @@
-//! The records of a checkpoint's structured sections. They are separate from the types in memory, so that these types can
-//! change while old files still load.
+//! The records of a checkpoint's structured sections. The record types are separate from the types in memory, so that the types
+//! in memory can change while old files still load.
 
 use std::collections::BTreeMap;
 

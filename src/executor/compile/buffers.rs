@@ -89,8 +89,8 @@ impl BufferTree {
 /// Extends the lifetimes of the slots that chains touch. A chain runs chunk by chunk between two moments. All calls of a chain
 /// run on the first chunk of rows before any call runs on the second chunk, so the lifetime of a slot that the chain touches
 /// covers the whole chain. Slots that begin in one chain and have the same row layout may still share a buffer one after
-/// another, as without a chain. The second returned list holds, for each slot, the slot whose buffer it takes over; the
-/// lifetime of that earlier slot is extended to cover the later slot.
+/// another, as without a chain. Returns the extended lifetimes and, for each slot, the earlier slot whose buffer it takes over
+/// (or `None`). The lifetime of the earlier slot is extended to cover the later slot.
 fn in_chains(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<Life>, Vec<Option<usize>>) {
     let first_with = |moment: usize| chains.partition_point(|chain| chain.1 < moment);
     let last_with = |moment: usize| chains.partition_point(|chain| chain.0 <= moment).checked_sub(1);

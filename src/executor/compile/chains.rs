@@ -1,9 +1,9 @@
 //! Finds the chains of a plan. A chain is a group of consecutive row-wise calls that run chunk by chunk. All calls run on the
-//! first chunk of rows, then all calls run on the next chunk. The result of a call is then still in the cache when the next
-//! call reads it.
+//! first chunk of rows, then all calls run on the next chunk. With chunks, the result of a call is still in the cache when the
+//! next call of the chain reads it.
 //!
-//! A gradient that sums over all rows cannot be computed in chunks. Such a sum between two calls of a chain is moved to the end
-//! of the chain.
+//! A gradient that sums over all rows cannot be computed in chunks. If a sum over all rows is between two calls of a chain, it
+//! is moved to the end of the chain.
 
 use std::collections::HashSet;
 

@@ -113,8 +113,8 @@ impl Finder<'_> {
     }
 
     /// Returns the step-major order in which a row-wise call can run without a copy. The order is the common order of all
-    /// batched variables that the call reads. `None` if they have no common order, or if the results are wider than the
-    /// variables that the call reads.
+    /// batched variables that the call reads. `None` if these variables have no common order, or if the results of the call are
+    /// wider than the variables.
     fn order(&self, call: &ScheduledCall) -> Result<Option<RankedLayout>> {
         let mut found: Option<RankedLayout> = None;
         let (mut read_width, mut write_width) = (0, 0);

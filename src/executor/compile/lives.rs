@@ -95,7 +95,8 @@ impl<'a> Touched<'a> {
                     self.memory(plan);
                 }
             }
-            // This gradient is stored in the rows of the gradient of the memory's next value, and the loop touches those rows.
+            // The gradient that a step passes back is stored in the slot of the gradient of the memory's next value, which the
+            // loop touches.
             Access::Passed { .. } => {}
         }
     }

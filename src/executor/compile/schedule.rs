@@ -1,5 +1,5 @@
 //! The schedule: all calls in the order of the run, with the variables that each call reads and writes. A recurrent loop has
-//! three lists of calls: before, in and after the loop. Slots are assigned to these variables later.
+//! three lists of calls: before, in and after the loop. The module `slots` assigns slots to the variables of the schedule.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -89,7 +89,7 @@ impl ScheduledCall {
 }
 
 impl LoopItem {
-    /// Returns the items before the loop, then the items in the loop, then the items after it.
+    /// Returns the items before the loop, then the items in the loop, then the items after the loop.
     pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
         self.before.iter().chain(&self.body).chain(&self.after)
     }

@@ -73,8 +73,8 @@ pub(crate) fn slots(
 ) -> Result<Slots> {
     let slots = Slots { views: blocks.views(), ..Slots::default() };
     let mut maker = Maker { source, blocks, layouts, writers, now: 0, slots };
-    // Each feed that is read or fetched gets a slot before all operators. Other feeds get no slot, but their values are still
-    // checked.
+    // Each feed that is read or fetched gets a slot before all operators. A feed that is neither read nor fetched gets no slot,
+    // but its value is still checked.
     let read: HashSet<VarId> =
         source.live.iter().flat_map(|&number| source.program.root().ops[number].reads()).collect();
     for (id, var) in source.program.vars() {
@@ -272,7 +272,7 @@ impl Maker<'_> {
     }
 
     /// Lets a variable of a step block share the memory of a variable outside the loop, if the layouts allow it. Returns
-    /// whether the memory is shared.
+    /// whether the two variables share memory.
     fn take(&mut self, inner: VarId, block: BlockId) -> Result<bool> {
         let outer = self.layouts.taken.get(&inner);
         let Some(&slot) = outer.and_then(|outer| self.slots.ranked.get(outer)) else { return Ok(false) };

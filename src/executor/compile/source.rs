@@ -146,8 +146,8 @@ impl<'a> Source<'a> {
         self.wanted.contains(&var)
     }
 
-    /// Returns whether an inner loop of a block reads or writes a variable. Such a variable cannot share memory as columns of
-    /// another variable, since the loop moves whole rows.
+    /// Returns whether an inner loop of a block reads or writes a variable. A variable of an inner loop cannot be columns of
+    /// another variable, since the inner loop moves whole rows.
     pub(crate) fn in_a_loop(&self, block: BlockId, var: VarId) -> bool {
         self.looped.contains(&(block, var))
     }

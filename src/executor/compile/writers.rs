@@ -1,6 +1,6 @@
 //! Decides for each contribution to a gradient whether it is written or added: the first contribution in the order of the run
-//! is written, all others are added. If the first contribution runs many times, as in a loop, it is added too, and the gradient
-//! is set to zero before the loop.
+//! is written, all others are added. If the first contribution to the gradient of a constant runs many times, as in a loop
+//! inside a loop, it is added too, and the gradient is set to zero before.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::kernels::Assign;
 use crate::operator::{BlockId, Pass, VarId};
 use crate::program::{StepDesc, StepGradient, VarPair};
 
-/// How the gradient of a memory's next value begins in a backward loop.
+/// The state of the gradient of a memory's next value when a backward loop begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryAssign {
     /// Whether a step writes or adds the gradient that it passes to the previous step; `None` if the memory passes no gradient.

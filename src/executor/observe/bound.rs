@@ -207,7 +207,7 @@ mod tests {
         // An entry whose dtype is not a float has a bound for bytes only.
         let ids = Entry { dtype: DType::I64, ..product };
         check(&ids, Some(Bound::L2(0.1)), "L2 10 %");
-        // This entry reads more bytes than its time allows: its calls did not read all of their operands.
+        // An entry that takes less time than reading its operands would take: its calls did not read all of their operands.
         check(&of(10_000, 1, 150_000_000_000, 0), Some(Bound::L3(3.0)), "L3 >100 %");
     }
 
@@ -231,7 +231,7 @@ mod tests {
         };
         assert_eq!(threads(&[100, 49]), Some(Bound::Waiting));
         assert_eq!(threads(&[10, 100, 60]), Some(Bound::Waiting));
-        // These threads do not wait: busy half as long as another thread, alone, or beside idle threads.
+        // No thread waits if it is busy at least half as long as the others, if it is alone, or if the other threads are idle.
         for even in [&[100, 50][..], &[100], &[0, 100], &[]] {
             assert_eq!(threads(even), Some(Bound::MultiplyAdds(0.5)), "{even:?}");
         }

@@ -37,8 +37,8 @@ pub(crate) enum LoopRows {
     All,
     /// The instruction runs once, on one row or one sub-sequence per sequence.
     Sequences,
-    /// The instruction runs step by step before the loop, on the rows of one step at a time. This is needed for the inputs of
-    /// an operator that makes a level, since the offsets must be known for all steps before the first step.
+    /// The instruction runs step by step before the loop, on the rows of one step at a time. The inputs of an operator that
+    /// makes a level are computed step by step like this, since the offsets of all steps must be known before the first step.
     Steps,
 }
 
@@ -98,8 +98,8 @@ impl OpInstr {
         error.renamed(name).at(self.place.clone())
     }
 
-    /// Returns the levels of sequences on which a sequence-wise call works, as the last level and the levels above it. They are
-    /// the levels of the input with the most levels. `None` if no input has a LoD.
+    /// Returns the levels of sequences on which a sequence-wise call works, as the last level and the levels above it. The call
+    /// works on the levels of the input with the most levels. `None` if no input has a LoD.
     pub(crate) fn sequences(&self) -> Option<(LevelId, &[LevelId])> {
         let lods = self.inputs.iter().flatten().map(|spec| &spec.lod);
         let (last, above) = lods.rev().max_by_key(|lod| lod.len())?.split_last()?;
@@ -217,8 +217,8 @@ pub(crate) struct MadeLevel {
     /// The index of the level above this level, among inner levels followed by made levels. `None` for a level with one
     /// sequence per entry.
     pub(crate) above: Option<usize>,
-    /// Whether the rows of all steps together have a LoD with this level. It is false if a level above is static: a static
-    /// level has the same rows at every step.
+    /// Whether the rows of all steps together have a LoD with this level. The value is false if a level above this level is
+    /// static, because a static level has the same rows at every step.
     pub(crate) over_all: bool,
 }
 

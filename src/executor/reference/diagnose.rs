@@ -14,8 +14,8 @@ use crate::tensor::{Dense, Storage};
 /// optimizer state, or the output or gradient of an operator, with the operator's block, the user's line, and the sample
 /// (sequence and position). `None` if all numbers that the updates depend on are finite.
 ///
-/// This function interprets the whole run, which is slow; call it for a training run that
-/// [`Executor::run`](crate::executor::Executor) has rejected. This function does not change `scope`.
+/// `diagnose` interprets the whole run, which is slow; call it for a training run that
+/// [`Executor::run`](crate::executor::Executor) has rejected. `diagnose` does not change `scope`.
 ///
 /// ```
 /// use ndarray::array;

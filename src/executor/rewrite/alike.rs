@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::operator::{Attributes, Op, VarId};
 use crate::program::SlotVars;
 
-/// A node: an operator that may be merged. It is a product, or the sum of two nodes whose results no other operator reads.
+/// A node: an operator that may be merged. A node is a product, or the sum of two nodes whose results no other operator reads.
 pub(super) struct Node {
     pub(super) instance: Arc<dyn Op>,
     /// The number of the operator in the step block; `back` is the number of its backward operator in the gradient block.

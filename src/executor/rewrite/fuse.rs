@@ -3,13 +3,13 @@
 //! holds the whole value between the two operators in memory.
 //!
 //! In training, the fused operator replaces the two backward operators as well: it computes outputs and gradients in one call,
-//! before its outputs are read. Therefore the gradient of its output must be known before that call. The gradient of a mean or
-//! of a masked sum does not depend on the losses, so the operators that compute the gradient can be moved up. If the gradient
-//! depends on the losses, the operators are not fused. A run without the backward pass calls the forward operator instead of
-//! the fused operator.
+//! before its outputs are read. Therefore the gradient of the fused operator's output must be known before the fused operator
+//! is called. The gradient of a mean or of a masked sum does not depend on the losses, so the operators that compute the
+//! gradient can be moved up. If the gradient depends on the losses, the operators are not fused. A run without the backward
+//! pass calls the forward operator instead of the fused operator.
 //!
-//! For fusion, an operator of a step block is moved out of the block if no memory depends on it ([`Draft::sink`]). It then
-//! reads outputs of the block, and its backward operator is moved, too.
+//! For fusion, an operator of a step block is moved out of the block if no memory depends on it ([`Draft::sink`]). The moved
+//! operator reads outputs of the loop; its backward operator is moved, too.
 //!
 //! [`Op::fusions`]: crate::operator::Op::fusions
 

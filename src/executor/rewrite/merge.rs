@@ -3,7 +3,7 @@
 //! variable.
 //!
 //! To keep `x·W + h·U` in one array, the products on both sides of the additions and the additions themselves are merged in the
-//! same way. This is correct because columns of a sum are sums of columns.
+//! same way. Merging additions is correct because the columns of a sum are the sums of columns.
 //!
 //! ```text
 //! x·W0   h·U0      x·W1   h·U1            x·[W0 W1]   h·[U0 U1]

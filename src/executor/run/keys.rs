@@ -48,7 +48,7 @@ impl Frame {
         keys.get(first - base..first - base + count).unwrap_or(&[])
     }
 
-    /// Returns the row outside the step block that belongs to row `row` of a call on `at`. The result is the extent that counts
+    /// Returns the row outside the step block that belongs to row `row` of a call on `at`. Returned are the extent that counts
     /// the outer rows, and the number of the outer row.
     fn outside(&self, instr: &Loop, at: FrameRows, rows: Extent, row: usize) -> Option<(Extent, usize)> {
         if let Extent::Rows(id) = rows
@@ -74,9 +74,9 @@ impl Frame {
         Some((Extent::Rows(inner.outer), *level.map.get(place)?))
     }
 
-    /// For a level that an operator makes, returns the entry or row from which the sequence of row `row` is made. The result is
-    /// the extent that counts these entries or rows over all steps, and the number. `None` if no operator of the step makes the
-    /// level.
+    /// For a level that an operator makes, returns the entry or row from which the sequence of row `row` is made. Returned are
+    /// the extent that counts such entries or rows over all steps, and the number of the entry or row. `None` if no operator of
+    /// the step makes the level.
     fn above_made(&self, at: FrameRows, id: LevelId, row: usize) -> Option<(Extent, usize)> {
         let level = &self.levels[self.made_index(id)?];
         let place = self.stepped(at, Extent::Rows(id)).0 - level.base + row;

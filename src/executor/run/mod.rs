@@ -1,5 +1,5 @@
-//! The machine: runs the instructions of a plan. It uses the plan, but neither the compiler nor the code that calls the
-//! executor.
+//! The machine: runs the instructions of a plan. The machine depends on the plan, but neither on the compiler nor on the code
+//! that calls the executor.
 
 mod call;
 mod chain;

@@ -1,7 +1,7 @@
 //! The rank table: sorts sequences by length, longest first, and gives the step-major order of their entries.
 //!
 //! In step-major order, the entries of step *t* are contiguous, and the sequences that have step *t* are a prefix of the
-//! sequences that have step *t* − 1. So nothing is padded, and no row moves from step to step.
+//! sequences that have step *t* − 1. Therefore no sequence is padded, and no row is moved from step to step.
 
 /// The order in which a loop processes the sequences of one level and their entries.
 ///

@@ -46,8 +46,8 @@ impl Threads {
         if rayon::current_thread_index().is_none() {
             return pool.install(work);
         }
-        // If a thread of another pool waited here, it would run other tasks of that pool while waiting. These tasks may wait
-        // here too, until the stack of the thread overflows. A new thread does nothing but wait.
+        // If a thread of another pool waited here, it would run other tasks of that pool while waiting. The other tasks may
+        // also call this function and wait, until the stack of the thread overflows. A new thread does nothing but wait.
         let done = std::thread::scope(|scope| scope.spawn(|| pool.install(work)).join());
         done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }

@@ -8,8 +8,8 @@
 /// The minimum [effort](crate::executor::plan::Effort) at which work is divided over threads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Worth {
-    /// The minimum effort of a run that uses several threads; a smaller run stays on the caller's thread. It takes about one
-    /// millisecond on one thread.
+    /// The minimum effort of a run that uses several threads; a smaller run stays on the caller's thread. Work of this effort
+    /// takes about one millisecond on one thread.
     pub(crate) run: usize,
     /// The minimum effort of a loop, summed over its steps, at which threads share the steps.
     pub(crate) steps: usize,

@@ -140,8 +140,8 @@ const DTYPES: [(Dtype, DType); 9] = [
     (Dtype::BOOL, DType::Bool),
 ];
 
-/// The tensors of a head in the order of the file. They serve to detect duplicate names, since the library silently keeps only
-/// the last tensor of a name.
+/// The tensors of a head in the order of the file. The list is used to detect duplicate names, since the library silently keeps
+/// only the last tensor of a name.
 struct Listed {
     tensors: Vec<(String, TensorInfo)>,
     twice: Option<String>,

@@ -110,8 +110,8 @@ impl<'a> GradientBlock<'a> {
     }
 }
 
-/// Maps each gradient that equals another gradient, number for number, to that other gradient. The other gradient is not itself
-/// in the map.
+/// Maps each gradient that equals another gradient, number for number, to that other gradient. A gradient that is a value of
+/// the map is never a key of the map.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EqualGradients(pub(crate) HashMap<VarId, VarId>);
 

@@ -100,8 +100,8 @@ fn times(block: &StepBlock<'_>, found: &mut Forward) -> Result<()> {
     let ops = &source.program.block(step.block).ops;
     decide(&mut found.units, &carried, &nexts);
     // An inner loop runs either once for all steps or once per step, and the backward pass must do as the forward pass did.
-    // Otherwise the backward pass would not find the saved values. If the inner loop reads a memory of the outer loop, the
-    // gradient of that memory forces it to run once per step.
+    // If the two passes differed, the backward pass would not find the saved values. If the inner loop reads a memory of the
+    // outer loop, the gradient of that memory forces it to run once per step.
     for unit in found.units.iter_mut().filter(|unit| unit.when == Timing::After) {
         if ops[unit.op].step.is_some() {
             unit.pinned = unit.pinned.or(Some(Pin::Stepwise));

@@ -1,8 +1,8 @@
 //! Computes values of a step block in the array of another value. For example, `x·W + h·U` is one array, to which each step
 //! adds the second product; and the gradient of a cell's inputs may overwrite the inputs.
 //!
-//! The two variables then share one array, like a split and its parts (the module `views`). The results are bit-identical to
-//! results in two arrays: the product is summed completely before it is added to the first term.
+//! A value and the value that is added to it share one array, like a split and its parts (the module `views`). The results are
+//! bit-identical to results in two arrays: the product is summed completely before it is added to the first term.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -87,8 +87,8 @@ struct Sum {
 }
 
 /// Merges additions into the operators that compute their terms: such an operator adds its result to the buffer of the other
-/// term, and the addition's unit is removed. The times of the other units are not decided again: otherwise a unit that reads a
-/// value before the addition could move behind the addition.
+/// term, and the addition's unit is removed. The times of the remaining units (before, in or after the loop) are not decided
+/// again: otherwise a unit that reads a value before the addition could move behind the addition.
 pub(super) fn add_in_place(block: &StepBlock<'_>, found: &mut Forward) {
     let mut done: HashSet<usize> = HashSet::new();
     let mut users = Users::of(&found.units, &done);

@@ -70,7 +70,7 @@ impl Unit {
 /// Decides whether each unit runs before, in or after the loop, and records the reason. `carried` holds the variables that come
 /// from another step, and `wanted` the variables that another step needs.
 pub(crate) fn decide(units: &mut [Unit], carried: &[VarId], wanted: &[VarId]) {
-    // For each variable that depends on another step: the variable through which it depends.
+    // Maps each variable that depends on another step to the variable through which it depends on that step.
     let mut dependent: HashMap<VarId, VarId> = carried.iter().map(|&v| (v, v)).collect();
     let mut depends = vec![None; units.len()];
     // Several units may write one gradient, so the loop repeats until nothing changes.
@@ -123,8 +123,8 @@ pub(crate) struct ReachedOffsets {
     pub(crate) by: VarId,
 }
 
-/// Moves the units that compute offsets of levels, and the units that they depend on, before the loop. There they run step by
-/// step if they cannot run for all steps at once.
+/// Moves the units that compute offsets of levels, and the units that they depend on, before the loop. Before the loop, such a
+/// unit runs step by step if it cannot run for all steps at once.
 ///
 /// # Errors
 /// If a unit that offsets depend on reads a variable from another step (one of `carried`).
