@@ -1,4 +1,4 @@
-//! The type [`Checkpoint`]: reads, writes and checks the parts of a checkpoint.
+//! The type [`Checkpoint`]: reads and writes the sections of a checkpoint file, and checks that they are consistent.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,9 +28,10 @@ use crate::tensor::{Storage, StorageKind, Variable};
 use crate::wire::record::to_bytes;
 use crate::wire::{self, Reader, Target, Writer};
 
-/// A checkpoint: the state of a training, or a model to predict with. Its entries are looked up by name.
+/// A checkpoint: the state of a training, or a model to predict with. Tensors, vocabularies, notes and outputs are found by
+/// name.
 ///
-/// [`Self::for_inference`] makes a model from a training: it leaves out the optimizer's state.
+/// [`Self::for_inference`] turns the checkpoint of a training into a model, without the optimizer state.
 ///
 /// ```
 /// use unpadded::executor::Scope;
@@ -56,66 +57,68 @@ use crate::wire::{self, Reader, Target, Writer};
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Checkpoint {
-    /// The purpose: training or inference.
+    /// The purpose of the checkpoint: training or inference.
     pub purpose: Purpose,
-    /// The training program: forward, backward and updates. For inference, only the operators that outputs and metrics need.
+    /// The training program: forward pass, backward pass and updates. A checkpoint for inference has only the operators that
+    /// its outputs and metrics need.
     pub program: Program,
-    /// The values of the persistent variables: parameters and the optimizer's state. For inference, only the variables that the
-    /// program reads. The value of a row-sparse variable has only the rows that were touched.
+    /// The values of the persistent variables: parameters and optimizer state. A checkpoint for inference has only the
+    /// variables that its program reads. The value of a row-sparse variable contains only the rows that were touched.
     pub tensors: BTreeMap<String, Storage>,
-    /// The parameters after the best epoch so far; empty if none were kept.
+    /// The parameters at the end of the best epoch so far; empty if they were not kept.
     pub best: BTreeMap<String, Storage>,
-    /// The criterion by which the best epoch was chosen; `None` if there is no best epoch.
+    /// The criterion by which the best epoch is chosen; `None` if there is no best epoch yet.
     pub criterion: Option<Criterion>,
     /// The vocabularies of tokens and labels, by name.
     pub vocabularies: BTreeMap<String, Vocabulary>,
-    /// The user's own strings, such as the name of a tokenizer.
+    /// Strings of the user, by name; for example, the name of a tokenizer.
     pub notes: BTreeMap<String, String>,
-    /// The outputs of a predictor: the name of a variable for each name of an output.
+    /// The outputs of a predictor: for each output name, the name of the program's variable.
     pub outputs: BTreeMap<String, String>,
-    /// The metrics by which a predictor scores data, the loss first.
+    /// The metrics by which a predictor scores data; the loss is the first metric.
     pub metrics: Vec<MetricDesc>,
-    /// The scores of each finished epoch, in order.
+    /// The scores of each finished epoch, in the order of the epochs.
     pub history: Vec<EpochScores>,
-    /// The values that pass from batch to batch, by the name of the feed that receives the value.
+    /// The values of carried states, by the name of the feed that receives the value in the next batch.
     pub carried: BTreeMap<String, Variable>,
-    /// The training's position.
+    /// The position of the training: epoch, batch, step and related counts.
     pub position: Position,
 }
 
 impl Checkpoint {
-    /// A checkpoint of a training before its first step, without tensors; `outputs` maps the names of a predictor's outputs to
-    /// names of variables.
+    /// Returns the checkpoint of a training before its first step, without tensors. For each name of a predictor's output,
+    /// `outputs` has the name of a variable.
     pub fn of(program: Program, outputs: impl Into<BTreeMap<String, String>>) -> Self {
         Self { program, outputs: outputs.into(), ..Self::default() }
     }
 
-    /// Saves the checkpoint to a file, whole or not at all.
+    /// Saves the checkpoint to a file; if saving fails, the file is not changed.
     ///
     /// # Errors
-    /// If the parts are inconsistent, such as a tensor that the program does not have, or the file cannot be written. After an
-    /// error, an existing file at `path` is unchanged.
+    /// If the parts of the checkpoint are inconsistent (such as a tensor that the program does not declare), or the file cannot
+    /// be written. After an error, an existing file at `path` is unchanged.
     #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         self.check_all(&unfit).at_caller()?;
         wire::write_atomically(path.as_ref(), |out| self.write(out, &mut |name| self.tensor(name)))
     }
 
-    /// Saves the checkpoint with the tensors of a scope; [`Self::tensors`] is ignored. At most one tensor is copied at a time.
+    /// Saves the checkpoint with the tensors of a scope; [`Self::tensors`] is ignored. To save memory, at most one tensor is
+    /// copied at a time.
     ///
     /// # Errors
-    /// As [`Self::save`], or if the scope lacks a persistent variable of the program.
+    /// If [`Self::save`] would fail, or if the scope lacks a persistent variable of the program.
     #[track_caller]
     pub fn save_from(&self, scope: &mut Scope, path: impl AsRef<Path>) -> Result<()> {
         self.save_to(scope, &Target::find(path.as_ref()).at_caller()?).at_caller()
     }
 
-    /// [`Self::save_from`], to a target that was resolved before.
+    /// Saves as [`Self::save_from`] does, to a target file that was resolved before.
     pub(crate) fn save_to(&self, scope: &mut Scope, target: &Target) -> Result<()> {
         self.save_each(target, &mut |name| scope.value(name).map(Cow::Owned))
     }
 
-    /// Serializes to the bytes that [`Self::save_from`] writes.
+    /// Returns the bytes that [`Self::save_from`] writes to a file.
     pub(crate) fn bytes_from(&self, scope: &mut Scope) -> Result<Vec<u8>> {
         self.check(&unfit)?;
         let mut out = Writer::new(Vec::new())?;
@@ -123,7 +126,7 @@ impl Checkpoint {
         out.finish()
     }
 
-    /// Saves the checkpoint with the tensors that `tensor` returns, one by one.
+    /// Saves the checkpoint with the tensors that the function `tensor` returns, one at a time.
     pub(crate) fn save_each<'a>(
         &self,
         target: &Target,
@@ -133,10 +136,10 @@ impl Checkpoint {
         target.write(|out| self.write(out, tensor))
     }
 
-    /// Serializes to the bytes that [`Self::save`] writes.
+    /// Returns the bytes that [`Self::save`] writes to a file.
     ///
     /// # Errors
-    /// If the parts are inconsistent.
+    /// If the parts of the checkpoint are inconsistent.
     #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         self.check_all(&unfit).at_caller()?;
@@ -145,22 +148,22 @@ impl Checkpoint {
         out.finish()
     }
 
-    /// Loads a checkpoint from a file. Its operators need not be registered.
+    /// Loads a checkpoint from a file. The operators of its program need not be registered.
     ///
     /// # Errors
-    /// If the file is damaged, is not a checkpoint or has a future version, or if its parts are inconsistent. The error names
-    /// the file and the section.
+    /// If the file is damaged, is not a checkpoint, or was written by a later version, or if its parts are inconsistent. The
+    /// error names the file and the section.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::load_file(path.as_ref()).at_caller()
     }
 
-    /// [`Self::load`] without a generic parameter: the code is compiled once, not in every crate that calls it.
+    /// Loads as [`Self::load`] does, but is not generic, so that it is compiled once instead of in every crate that calls it.
     fn load_file(path: &Path) -> Result<Self> {
         Self::read(wire::open(path)?)
     }
 
-    /// Deserializes the bytes of a file, as [`Self::load`] does.
+    /// Loads a checkpoint from the bytes of a file, as [`Self::load`] does from a file.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -169,10 +172,10 @@ impl Checkpoint {
         Self::read(Reader::new("bytes of a checkpoint", bytes, bytes.len() as u64)?).at_caller()
     }
 
-    /// Moves the tensors into a scope; afterwards, [`Self::tensors`] is empty.
+    /// Moves all tensors into a scope; afterwards, [`Self::tensors`] is empty.
     ///
     /// # Errors
-    /// If the scope has a variable of another shape, dtype or storage.
+    /// If the scope has one of the variables with another shape, dtype or storage.
     #[track_caller]
     pub fn restore(&mut self, scope: &mut Scope) -> Result<()> {
         // Tensors are moved one at a time, so that at most one tensor is in memory twice.
@@ -287,7 +290,7 @@ impl Checkpoint {
                     named(&reader, what, &mut read.vocabularies, name, value)?;
                 }
                 TENSOR | BEST | ROWS | BEST_ROWS | CARRIED => {
-                    // A tensor's head is checked against the program before memory is allocated for it.
+                    // The head of a tensor is checked against the program before memory is allocated for the tensor.
                     let Some(program) = &program else { return present(&reader, PROGRAM, None) };
                     let (name, value) = tensor::read(&mut reader, what, program)?;
                     if what == CARRIED {
@@ -298,7 +301,7 @@ impl Checkpoint {
                         named(&reader, what, all, name, value.into_parts().0)?;
                     }
                 }
-                // A section of a later release.
+                // A later release wrote this section, and this release skips it.
                 _ => reader.end_section()?,
             }
         }
@@ -312,13 +315,13 @@ impl Checkpoint {
         Ok(read)
     }
 
-    /// Checks the tensors, and everything that [`Self::check`] checks.
+    /// Checks that the tensors fit the program, and checks everything that [`Self::check`] checks.
     fn check_all(&self, wrong: MakeError<'_>) -> Result<()> {
         complete(TENSOR, &self.kept(), &self.tensors, wrong)?;
         self.check(wrong)
     }
 
-    /// Returns the variables of the program that have a tensor in this checkpoint, by name.
+    /// Returns, by name, the variables of the program that must have a tensor in this checkpoint.
     fn kept(&self) -> BTreeMap<&str, &VarDesc> {
         let mut kept = persistent(&self.program);
         if self.purpose == Purpose::Inference {
@@ -329,7 +332,7 @@ impl Checkpoint {
         kept
     }
 
-    /// Checks that the parts without the tensors are consistent.
+    /// Checks that the parts of the checkpoint, without the tensors, are consistent.
     fn check(&self, wrong: MakeError<'_>) -> Result<()> {
         let bare = self.best.is_empty() && self.carried.is_empty() && self.criterion.is_none();
         let bare = bare && self.history.is_empty();

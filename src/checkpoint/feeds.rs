@@ -1,4 +1,4 @@
-//! Values of feeds as bytes: the state of a model that reads a text step by step.
+//! Converts feed values to bytes and back: the state of a model that reads a text step by step.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::program::Program;
 use crate::tensor::Variable;
 use crate::wire::{Reader, Writer};
 
-/// The section with the number of steps.
+/// The name of the section that holds the number of steps.
 const STEPS: &str = "steps";
 
-/// Serializes the dense values of feeds after `steps` steps, by name, in the format of a file.
+/// Returns the dense values of feeds, by name, and the number of steps `steps`, as bytes in the format of a checkpoint file.
 pub(crate) fn feeds_to_bytes<'a>(
     steps: u64,
     values: impl Iterator<Item = (&'a str, &'a Variable)>,
@@ -31,10 +31,11 @@ pub(crate) fn feeds_to_bytes<'a>(
     writer.finish()
 }
 
-/// Deserializes the bytes of [`feeds_to_bytes`], checked against the program: the number of steps, and the values.
+/// Reads the bytes of [`feeds_to_bytes`] and checks them against the program. Returns the number of steps, and the values by
+/// feed name.
 ///
 /// # Errors
-/// If the bytes are damaged, have a future version, or contain a value that is not of a feed of the program.
+/// If the bytes are damaged, come from a later version, or contain a value for a name that is not a feed of the program.
 pub(crate) fn feeds_from_bytes(program: &Program, bytes: &[u8]) -> Result<(u64, BTreeMap<String, Variable>)> {
     let mut reader = Reader::new("saved state", bytes, bytes.len() as u64)?;
     let (mut steps, mut values) = (None, BTreeMap::new());

@@ -4,21 +4,21 @@ use super::position::Position;
 use super::sections::{EPOCH, MakeError, about};
 use crate::error::Result;
 
-/// The scores of a finished epoch of a training.
+/// The scores of one finished epoch of a training.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct EpochScores {
-    /// The epoch's number, from 1.
+    /// The number of the epoch, counted from 1.
     pub epoch: u64,
-    /// The number of steps at the end of the epoch, over all runs of the training.
+    /// The total number of training steps at the end of the epoch, counted from the start of the training.
     pub step: u64,
-    /// The learning rate of the last step; `None` if it is unknown.
+    /// The learning rate of the epoch's last step; `None` if it is unknown.
     pub rate: Option<f64>,
-    /// The loss and the metrics over the epoch's training batches, by name, while the parameters changed.
+    /// The loss and the metrics on the training batches of the epoch, by name; they were measured while the parameters changed.
     pub train: Vec<(String, f64)>,
     /// The loss and the metrics on the development data at the end of the epoch, by name.
     pub dev: Vec<(String, f64)>,
-    /// Whether this epoch was the best so far.
+    /// Whether this epoch was the best epoch when it ended.
     pub best: bool,
 }
 
@@ -33,7 +33,7 @@ impl EpochScores {
         of(&self.train, name)
     }
 
-    /// Checks that epochs and steps ascend and do not exceed the epoch and the step of the training's position.
+    /// Checks that epochs and steps are ascending and not beyond the training's position.
     pub(super) fn check(all: &[Self], at: &Position, wrong: MakeError<'_>) -> Result<()> {
         let refused = |what: &str, expected: &str, got: &str| Err(wrong(&about(EPOCH, what), expected, got));
         for pair in all.windows(2) {

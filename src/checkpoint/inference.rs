@@ -1,4 +1,4 @@
-//! Checkpoints for inference: a model without the state of its training.
+//! Checkpoints for inference: a model without the training state.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::ops;
 use crate::optimizer::averages;
 
 impl Checkpoint {
-    /// Returns the checkpoint for inference alone: the operators that outputs and metrics need, and the parameters that these
-    /// operators read. The parameters are those that a [`Predictor`](crate::predict) uses: the best epoch's if they were kept.
-    /// The optimizer's state, gradients, updates and the position in the data are left out, so no training can be resumed from
-    /// it.
+    /// Returns a checkpoint for inference only: it has the operators that outputs and metrics need, and the parameters that
+    /// these operators read. The parameters are the ones that a [`Predictor`](crate::predict) uses: the parameters of the best
+    /// epoch, if they were kept. A checkpoint for inference has no optimizer state, gradients, updates or data position, so no
+    /// training can resume from it.
     ///
     /// ```no_run
     /// # use unpadded::checkpoint::Checkpoint;
@@ -23,17 +23,18 @@ impl Checkpoint {
     /// ```
     ///
     /// # Errors
-    /// If the checkpoint names no outputs, if an output is not a forward value, or if a parameter is missing.
+    /// If the checkpoint has no outputs, if an output is not a forward value, or if a parameter is missing.
     #[track_caller]
     pub fn for_inference(self) -> Result<Self> {
         self.bare().at_caller()
     }
 
-    /// Returns the checkpoint with all pending [moves](crate::executor::settle) applied to the rows of parameters: a saved
-    /// training keeps its moves pending. The best parameters have no pending moves.
+    /// Returns the checkpoint after [settling](crate::executor::settle): all postponed updates are applied to the rows of
+    /// parameters. A training is saved with its updates still postponed. The parameters of the best epoch have no postponed
+    /// updates.
     ///
     /// # Errors
-    /// If the checkpoint lacks a parameter that may have pending moves, or a state variable of its update rule.
+    /// If the checkpoint lacks a parameter that may have postponed updates, or a state variable of its update rule.
     #[track_caller]
     pub fn settled(self) -> Result<Self> {
         self.settle().at_caller()
@@ -62,15 +63,15 @@ impl Checkpoint {
         Ok(self)
     }
 
-    /// Returns whether a predictor uses the stored parameters unchanged: the best epoch's parameters were kept, or no parameter
-    /// has pending moves or an average.
+    /// Returns whether a predictor uses the stored parameters unchanged: the parameters of the best epoch were kept, or no
+    /// parameter has postponed updates or an average.
     pub(crate) fn predicts_as_it_is(&self) -> bool {
         let plain = || self.program.settling().is_none() && averages(&self.program).next().is_none();
         !self.best.is_empty() || plain()
     }
 
-    /// Returns the checkpoint with the parameters to predict with: the best epoch's if they were kept, else the last parameters,
-    /// settled and replaced by their averages where a training has averages.
+    /// Returns the checkpoint with the parameters to predict with. If the parameters of the best epoch were kept, they are
+    /// used; else the last parameters, settled, or the averages of the parameters if the training has averages.
     ///
     /// # Errors
     /// As [`Self::settled`].
@@ -102,7 +103,7 @@ impl Checkpoint {
             program.find(name).ok_or_else(missing)
         };
         let mut wanted: Vec<VarId> = named.map(find).collect::<Result<_>>()?;
-        // A variable of a step block is computed whenever the block runs.
+        // All variables of a step block are computed when the block runs.
         wanted.retain(|&id| program.var(id).block == BlockId(0));
         wanted.extend(program.carried_states().map(|state| state.after));
         let program = program.inference(&wanted)?.shortened(&wanted);

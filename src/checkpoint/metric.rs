@@ -1,17 +1,17 @@
-//! The description of a metric in a file.
+//! The description of a metric in a checkpoint file.
 
 use crate::operator::Attributes;
 
-/// The description of a training's metric, from which a predictor makes the metric.
+/// The description of a metric of a training; a predictor makes the metric from it.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct MetricDesc {
-    /// The metric's name in scores.
+    /// The name of the metric in scores.
     pub name: String,
-    /// The kind of metric.
+    /// The kind of the metric, such as `chunk_f1`.
     pub kind: String,
-    /// The names of the variables that it reads.
+    /// The names of the variables that the metric reads.
     pub variables: Vec<String>,
-    /// The metric's options.
+    /// The options of the metric, by name.
     pub attributes: Attributes,
 }

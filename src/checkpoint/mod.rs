@@ -1,6 +1,6 @@
-//! Checkpoints: everything that a training needs to resume exactly, in one file.
+//! Checkpoints: one file with everything that is needed to resume a training exactly.
 //!
-//! The file is a frame with a magic number, a version and sections with checksums (`src/wire.rs`). Its sections:
+//! A checkpoint file has a magic number, a version, and sections with checksums (`src/wire.rs`). Its sections:
 //!
 //! ```text
 //! program      the program that trains, as in a program's own file
@@ -25,10 +25,10 @@
 //! numbers = row-major, little-endian, with every bit preserved; a bool is 0 or 1
 //! ```
 //!
-//! The sections `program`, `position`, `notes` and `outputs` are required, each exactly once, `program` first. Names are sorted
-//! and no byte depends on a clock, so equal states give equal bytes. Structured sections are stored as records (`src/wire.rs`),
-//! by the structs of `stored/`. Later releases add fields with a default, or sections with new names: a reader skips a section
-//! with an unknown name after checking its checksum.
+//! The sections `program`, `position`, `notes` and `outputs` must each occur exactly once, and `program` must be the first.
+//! Names are sorted and no byte depends on a clock, so that equal states are saved as equal bytes. Structured sections are
+//! stored as records (`src/wire.rs`), one struct of the module `stored` per kind of record. Later releases may add fields with
+//! a default, or sections with new names: a reader checks the checksum of an unknown section and then skips it.
 
 #[allow(clippy::module_inception)]
 mod checkpoint;

@@ -1,4 +1,4 @@
-//! The position of a training, and the criterion of its best epoch.
+//! The position of a training (epoch, batch, step), and the criterion of its best epoch.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,67 +9,68 @@ use super::sums::SparseSums;
 use crate::error::Result;
 use crate::tensor::named::named;
 
-/// The limit of counts: a count below it is exact as an f64, too, and can be incremented without an overflow.
+/// The upper limit of all counts: a count below it is also exact as an f64, and adding 1 cannot overflow.
 const MOST: u64 = 1 << 53;
 
-/// The position of a training. Every count is below 2^53.
+/// The position of a training: epoch, batch, step and related counts. Every count in a `Position` is below 2^53.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Position {
     /// The number of finished epochs.
     pub epoch: u64,
-    /// The number of finished batches of the current epoch.
+    /// The number of finished batches in the current epoch.
     pub batch: u64,
     /// The number of steps since the start of the training.
     pub step: u64,
     /// The number of tokens in all batches since the start of the training.
     pub tokens: u64,
-    /// The fingerprint of the training data.
+    /// The fingerprint (a hash) of the training data.
     pub data: u64,
-    /// The best epoch so far.
+    /// The best epoch so far; `None` if there is none yet.
     pub best: Option<Best>,
-    /// The number of epochs since the best epoch.
+    /// The number of epochs after the best epoch.
     pub since_best: u64,
-    /// The number of epochs without an improvement since the best epoch, or since the learning rate was lowered
+    /// The number of epochs without an improvement, counted from the best epoch or from the last reduction of the learning rate
     /// ([`Trainer::plateau`](crate::train::Trainer)).
     pub stalled: u64,
-    /// The number of batches per step (gradient accumulation); 0 means one.
+    /// The number of batches per training step (gradient accumulation); 0 means 1.
     pub accumulate: u64,
-    /// The number of parts of a batch; 0 means one.
+    /// The number of parts into which a batch is divided; 0 means 1.
     pub parts: u64,
-    /// The learning rate of the last step, with schedule, warm-up and plateau applied; `None` before the first step.
+    /// The learning rate of the last step, after schedule, warm-up and plateau; `None` before the first step.
     pub rate: Option<f64>,
-    /// The running sums of the loss and of metrics over the epoch so far; they need not be finite. Metrics whose sums are all zero, as
-    /// at an epoch's end, are left out.
+    /// The sums of the loss and of metrics over the current epoch so far, by name; a sum may be NaN or infinite. A metric whose
+    /// sums are all zero (as at the end of an epoch) is left out.
     pub running: BTreeMap<String, Vec<f64>>,
-    /// The running sums of metrics with many sums over the epoch so far, such as one sum for each pair of classes.
+    /// The sums over the current epoch so far of metrics that have many sums, such as one sum for each pair of classes.
     pub sparse: BTreeMap<String, SparseSums>,
 }
 
-/// The best epoch so far.
+/// The best epoch of a training so far.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Best {
-    /// The epoch's value of the metric by which the best epoch is chosen.
+    /// The value, in this epoch, of the metric by which the best epoch is chosen.
     pub value: f64,
-    /// The epoch's number, from 1.
+    /// The number of the epoch, counted from 1.
     pub epoch: u64,
-    /// The number of steps at the end of the epoch.
+    /// The total number of training steps at the end of the epoch.
     pub step: u64,
 }
 
-/// Prints `epoch 2, batch 31 (step 97)`: the numbers of the current epoch and of the next batch, from 1, and the steps made.
+/// Prints, for example, `epoch 2, batch 31 (step 97)`: the current epoch and the next batch, counted from 1, and the number of
+/// finished steps.
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "epoch {}, batch {} (step {})", self.epoch + 1, self.batch + 1, self.step)
     }
 }
 
-/// The most sums of one metric in the section `position`; more sums are stored in `sums` sections.
+/// The maximum number of sums per metric in the section `position`; a metric with more sums uses the sections `sums`.
 const MANY: usize = 1 << 10;
 
 impl Position {
-    /// Keeps the running sums of a metric, if they are not all zero.
+    /// Stores the sums of a metric; if all sums are zero, nothing is stored.
     pub(crate) fn keep_sums(&mut self, metric: &str, sums: &[f64]) {
         if sums.iter().all(|&sum| sum == 0.0) {
             return;
@@ -81,13 +82,13 @@ impl Position {
         }
     }
 
-    /// Returns the running sums of a metric; `None` if none were kept, as all are zero.
+    /// Returns the stored sums of a metric; `None` if nothing is stored, which means that all sums are zero.
     pub(crate) fn sums_of(&self, metric: &str) -> Option<Cow<'_, SparseSums>> {
         let few = || self.running.get(metric).map(|sums| Cow::Owned(SparseSums::of(sums)));
         self.sparse.get(metric).map(Cow::Borrowed).or_else(few)
     }
 
-    /// Removes all running sums.
+    /// Removes the stored sums of all metrics.
     pub(crate) fn clear_sums(&mut self) {
         (self.running, self.sparse) = (BTreeMap::new(), BTreeMap::new());
     }
@@ -110,7 +111,7 @@ impl Position {
                 return Err(wrong(&about(POSITION, what), "a count below 2^53", &count.to_string()));
             }
         }
-        // `running` need not be finite: a metric may be NaN in a sound training.
+        // The sums in `running` need not be finite: a metric may be NaN although the training is sound.
         for (what, number) in [("best value", best.value), ("rate", self.rate.unwrap_or_default())] {
             if !number.is_finite() {
                 return Err(wrong(&about(POSITION, what), "a finite number", &number.to_string()));
@@ -120,8 +121,8 @@ impl Position {
     }
 }
 
-/// The criterion by which the best epoch was chosen. Scores of two epochs are comparable only on the same data and by the same
-/// metric.
+/// The criterion by which the best epoch is chosen. The scores of two epochs can be compared only if data and metric are the
+/// same.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Criterion {
@@ -129,24 +130,24 @@ pub struct Criterion {
     pub metric: String,
     /// Whether higher or lower values are better.
     pub better: Better,
-    /// The fingerprint of the evaluation data.
+    /// The fingerprint (a hash) of the evaluation data.
     pub data: u64,
 }
 
 /// Whether higher or lower values of a metric are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Better {
-    /// Higher values are better, such as an accuracy.
+    /// Higher values are better, as for an accuracy.
     #[default]
     Higher,
-    /// Lower values are better, such as a loss.
+    /// Lower values are better, as for a loss.
     Lower,
 }
 
 named!(Better, "which of two values is better", Higher = "higher", Lower = "lower");
 
 impl Better {
-    /// Returns whether `value` is better than `than`. A value that is not finite is never better.
+    /// Returns whether `value` is a better score than `than`. A score that is not finite is never better.
     pub fn than(self, value: f64, than: f64) -> bool {
         value.is_finite()
             && match self {

@@ -6,10 +6,10 @@ use crate::tensor::named::named;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Purpose {
-    /// To resume a training; a predictor accepts it, too.
+    /// The checkpoint can resume a training; a predictor can load it, too.
     #[default]
     Training,
-    /// To predict with, or to start another training from its parameters.
+    /// The checkpoint is a model to predict with, or to start another training from its parameters.
     Inference,
 }
 

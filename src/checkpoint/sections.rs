@@ -1,4 +1,4 @@
-//! The sections of a checkpoint's file, and the errors of a section that does not fit.
+//! The names and the maximum sizes of a checkpoint's sections, and errors about invalid sections.
 
 use std::io::Read;
 
@@ -20,15 +20,15 @@ pub(super) const ROWS: &str = "rows";
 pub(super) const BEST_ROWS: &str = "best_rows";
 pub(super) const CARRIED: &str = "carried";
 
-/// Returns the maximum size in bytes of a section with this name, for all sections but those with tensors.
+/// Returns the maximum size in bytes of a section of this name; sections with tensors have other limits.
 pub(super) fn longest(section: &str) -> u64 {
     if section == VOCABULARY { wire::LONGEST } else { wire::STRUCTURED }
 }
 
-/// A function that makes an error from its subject, the expected value and the value found.
+/// A function that makes an error from three texts: the subject, what was expected, and what was found.
 pub(super) type MakeError<'a> = &'a dyn Fn(&str, &str, &str) -> Error;
 
-/// Makes the error of an inconsistent checkpoint that a caller assembled.
+/// Makes the error that a checkpoint is inconsistent, for a checkpoint that was not read from a file.
 pub(super) fn unfit(what: &str, expected: &str, got: &str) -> Error {
     Error::of(ErrorKind::Program, format!("checkpoint: {what}"), expected, got)
 }

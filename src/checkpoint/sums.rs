@@ -1,30 +1,31 @@
-//! The running sums of metrics with many sums, most of them zero.
+//! Running sums of metrics that have many sums, most of which are zero.
 
 use std::collections::BTreeMap;
 
 use super::sections::MakeError;
 use crate::error::{Error, Result};
 
-/// The most sums in one section: 12 MiB, as records of indices and sums.
+/// The maximum number of sums in one section, which is 12 MiB of indices and sums.
 const PIECE: usize = 1 << 19;
 
-/// Sparse sums: sums that are +0 are left out. A sum may be NaN or infinite, as in [`Position::running`](super::Position::running).
+/// Sums stored sparsely: sums that are +0 are left out. A sum may be NaN or infinite, as in
+/// [`Position::running`](super::Position::running).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SparseSums {
-    /// The number of all sums, with the zeros.
+    /// The number of all sums, including zeros.
     pub count: u64,
-    /// The index and the value of each sum that is not +0, by ascending index.
+    /// The index and the value of each sum that is not +0, sorted by index.
     pub sums: Vec<(u64, f64)>,
 }
 
 impl SparseSums {
-    /// Keeps the sums that are not +0; −0 is kept, so that a loaded checkpoint has the bits of the saved one.
+    /// Returns the sparse sums of a list; a −0 is stored too, so that a loaded checkpoint is bit-identical to the saved one.
     pub fn of(all: &[f64]) -> Self {
         let sums = all.iter().enumerate().filter(|(_, sum)| sum.to_bits() != 0);
         Self { count: all.len() as u64, sums: sums.map(|(place, &sum)| (place as u64, sum)).collect() }
     }
 
-    /// Writes all sums, with the zeros, to `all`, which holds [`Self::count`] numbers.
+    /// Writes all sums, including zeros, to `all`, which must have [`Self::count`] elements.
     pub(crate) fn fill(&self, all: &mut [f64]) {
         all.fill(0.0);
         for &(place, sum) in &self.sums {
@@ -34,15 +35,15 @@ impl SparseSums {
         }
     }
 
-    /// Divides the sums into pieces, one per section `sums`.
+    /// Divides the sums into pieces; each piece is one section `sums`.
     pub(super) fn pieces(&self) -> impl Iterator<Item = &[(u64, f64)]> {
         self.sums.chunks(PIECE)
     }
 
-    /// Appends a piece of the sums of the metric `name` with `count` sums to the earlier pieces.
+    /// Appends a piece to the earlier pieces of the metric `name`, which has `count` sums in total.
     ///
     /// # Errors
-    /// If the piece has different numbers of sums and indices, or another `count` than the earlier pieces.
+    /// If the piece has different numbers of indices and sums, or another `count` than the earlier pieces.
     pub(super) fn join(
         all: &mut BTreeMap<String, Self>,
         (name, count): (String, u64),
@@ -63,7 +64,8 @@ impl SparseSums {
         Ok(())
     }
 
-    /// Checks that the indices ascend. A sum need not be finite: a metric may be NaN in a sound training.
+    /// Checks that the indices are ascending and below the count. A sum need not be finite: a metric may be NaN although the
+    /// training is sound.
     pub(super) fn check(&self, what: &str, wrong: MakeError<'_>) -> Result<()> {
         let mut next = 0;
         for &(place, _) in &self.sums {

@@ -1,4 +1,5 @@
-//! Tensors in a checkpoint. Before memory is allocated for a tensor of a file, it is checked against the program.
+//! Reads and writes the tensors of a checkpoint. The head of a tensor is checked against the program before memory is allocated
+//! for the tensor.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -32,7 +33,7 @@ pub(super) fn write<W: Write>(
     })
 }
 
-/// Returns the number of bytes of a head; an error if there are too many.
+/// Returns the size in bytes of a tensor's head; an error if the head is too large.
 fn head_length(section: &str, name: &str, head: &[u8]) -> Result<u32> {
     u32::try_from(head.len()).ok().filter(|&n| u64::from(n) <= STRUCTURED).ok_or_else(|| {
         let expected = format!("a head of at most {STRUCTURED} bytes");
@@ -40,7 +41,8 @@ fn head_length(section: &str, name: &str, head: &[u8]) -> Result<u32> {
     })
 }
 
-/// Writes the value of a persistent variable to the section for its storage: `tensor` or `best`, or `rows` or `best_rows`.
+/// Writes the value of a persistent variable to a section: `tensor` or `best` for a dense value, `rows` or `best_rows` for a
+/// row-sparse value.
 pub(super) fn write_value<W: Write>(
     out: &mut Writer<W>,
     section: &str,
@@ -52,7 +54,7 @@ pub(super) fn write_value<W: Write>(
         Storage::SelectedRows(rows) if rows.is_merged() => {
             write_rows(out, if section == BEST { BEST_ROWS } else { ROWS }, name, rows)
         }
-        // Rows are merged before writing, so that equal values give equal bytes.
+        // Rows with equal numbers are merged before writing, so that equal values give equal bytes.
         Storage::SelectedRows(rows) => write_value(out, section, name, &rows.clone().merge()?.into()),
         Storage::Csr(_) | Storage::Coo(_) => {
             Err(unfit(&about(section, name), "a dense tensor or selected rows", value.kind().name()))
@@ -75,13 +77,13 @@ fn write_rows<W: Write>(out: &mut Writer<W>, section: &str, name: &str, value: &
     })
 }
 
-/// The bytes of a row number.
+/// The size in bytes of a row number.
 const ID: u64 = size_of::<i64>() as u64;
-/// The number of row numbers that are converted to bytes, or back, at once.
+/// The number of row numbers that are converted to or from bytes at once.
 const PIECE: usize = 1 << 12;
 
-/// Reads a tensor of the program: its name and its value. Memory is allocated only after dtype and shape were checked against
-/// the program, and the size against the section.
+/// Reads a tensor section: the name and the value of a variable of the program. Memory is allocated only after dtype and shape
+/// are checked against the program, and the size against the section.
 pub(super) fn read(
     reader: &mut Reader<impl Read>,
     section: &str,
@@ -91,8 +93,8 @@ pub(super) fn read(
         ROWS | BEST_ROWS => rows_body(reader, section, program),
         _ => body(reader, section, program),
     };
-    // If bytes are damaged, a checksum error is more helpful than an error about a shape, so the section is read to its end. A
-    // section that is longer than any valid section has a forged length, and is not read.
+    // A damaged section should cause a checksum error, which helps more than an error about a shape, so the section is read to
+    // its end. A section that is longer than any valid section is not read: its length must be forged.
     if outcome.is_ok() || reader.section_left() <= LONGEST {
         reader.end_section()?;
     }
@@ -110,8 +112,8 @@ fn head_bytes(reader: &mut Reader<impl Read>, section: &str) -> Result<Vec<u8>> 
     reader.read_bytes(length)
 }
 
-/// Reads the rows of a row-sparse variable. The number of rows is checked against the section's length, so a forged number
-/// allocates no memory.
+/// Reads the rows of a row-sparse variable's section. The number of rows is checked against the length of the section, so that
+/// a forged number cannot allocate memory.
 fn rows_body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Result<(String, Variable)> {
     let head = head_bytes(reader, section)?;
     let head = from_bytes::<StoredRowsHead>(&head).and_then(RowsHead::try_from);
@@ -172,24 +174,24 @@ fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Res
     Ok((name, value))
 }
 
-/// The layout of a tensor: everything but its numbers.
+/// The layout of a tensor: storage, dtype, shape and number of levels, without its numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Layout<'a> {
     pub(super) storage: StorageKind,
     pub(super) dtype: DType,
     pub(super) shape: &'a [usize],
-    /// The number of levels of offsets.
+    /// The number of LoD levels.
     pub(super) levels: usize,
 }
 
 impl<'a> Layout<'a> {
-    /// The layout of a persistent variable's value.
+    /// Returns the layout of a persistent variable's value, which has no LoD.
     pub(super) fn of(value: &'a Storage) -> Self {
         Self { storage: value.kind(), dtype: value.dtype(), shape: value.shape(), levels: 0 }
     }
 }
 
-/// Checks that the program declares a variable of this name and layout that may be in this section.
+/// Checks that the program declares a variable with this name and layout, and that this section may hold it.
 pub(super) fn declared(
     program: &Program,
     section: &str,
@@ -215,7 +217,7 @@ pub(super) fn declared(
     if levels != expected {
         return Err(wrong(&what, &format!("{expected} levels of offsets"), &levels.to_string()));
     }
-    // The program does not declare the number of carried rows, so the size of a carried value is limited here.
+    // The program does not limit the number of rows of a carried value, so its size is limited here.
     let bytes = shape.iter().fold(dtype.size_of() as u64, |bytes, &n| bytes.saturating_mul(n as u64));
     if section == CARRIED && bytes > LONGEST {
         return Err(wrong(&what, &format!("at most {LONGEST} bytes"), &bytes.to_string()));
@@ -223,13 +225,13 @@ pub(super) fn declared(
     Ok(())
 }
 
-/// Returns the persistent variables of a program, by name.
+/// Returns the persistent variables of a program that are tensors, by name.
 pub(super) fn persistent(program: &Program) -> BTreeMap<&str, &VarDesc> {
     let vars = program.vars().map(|(_, desc)| desc);
     vars.filter(|desc| desc.persistable && desc.spec().is_some()).map(|desc| (&*desc.name, desc)).collect()
 }
 
-/// Checks that there is a tensor for each variable, and no other tensor.
+/// Checks that each variable has a tensor, and that each tensor belongs to a variable.
 pub(super) fn complete(
     section: &str,
     vars: &BTreeMap<&str, &VarDesc>,
@@ -248,7 +250,7 @@ pub(super) fn complete(
     }
 }
 
-/// Checks the storage, dtype and shape of a value against the description of the variable.
+/// Checks that a value has the storage, dtype and shape that the variable declares.
 pub(super) fn fits(desc: &VarDesc, layout: Layout<'_>, wrong: MakeError<'_>) -> Result<()> {
     let Layout { storage, dtype, shape, .. } = layout;
     let alike = |spec: &Spec| {

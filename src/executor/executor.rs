@@ -1,4 +1,4 @@
-//! The executor: feed, run, fetch.
+//! The executor: feeds a compiled program, runs it, and fetches the results.
 
 use std::panic::{Location, resume_unwind};
 use std::time::Instant;
@@ -22,9 +22,9 @@ use crate::tensor::{DType, Element, Storage, StorageKind, Variable};
 /// A compiled program with its buffers.
 ///
 /// # Carried states
-/// A run does not carry [states](crate::Builder::carried_state) to the next run; a [`Trainer`](crate::train::Trainer) and a
-/// [`Predictor`](crate::predict::Predictor) do. Here a carried state is a feed that every run must be given, and its value
-/// after the batch is a variable to fetch ([`Program::carried_states`] names both):
+/// A run does not pass [carried states](crate::Builder::carried_state) on to the next run; a [`Trainer`](crate::train::Trainer)
+/// and a [`Predictor`](crate::predict::Predictor) do. With a bare `Executor`, each carried state is a feed that every run
+/// needs, and its value after the batch is a variable to fetch ([`Program::carried_states`] names both):
 ///
 /// ```
 /// use unpadded::executor::{Executor, Run, Scope};
@@ -48,11 +48,12 @@ use crate::tensor::{DType, Element, Storage, StorageKind, Variable};
 /// ```
 ///
 /// # A run in two halves
-/// A run [until the gradients](Stage::Gradients) leaves the scope unchanged. Its gradients can then be read
-/// ([`gradient`](Self::gradient)) and replaced ([`set_gradient`](Self::set_gradient)), and [`update`](Self::update) applies
-/// the updates. If no gradient is replaced, the two halves give the bits of one run.
+/// A run [until the gradients](Stage::Gradients) does not change the scope. The gradients of such a run can be read
+/// ([`gradient`](Self::gradient)) and replaced ([`set_gradient`](Self::set_gradient)); then [`update`](Self::update) applies
+/// the updates. If no gradient is replaced, a run until the gradients plus `update` gives bit-identical results to one whole
+/// run.
 ///
-/// Two replicas of a model that step together, each on half of a batch, as processes on several machines would:
+/// The example trains two replicas of a model, each on half of a batch, as processes on several machines would:
 ///
 /// ```
 /// use ndarray::{ArrayView2, array, s};
@@ -105,37 +106,37 @@ pub struct Executor {
     program: Program,
     plan: Plan,
     machine: Machine,
-    /// The variables that can be fetched.
+    /// The variables that can be fetched after a run.
     wanted: Vec<VarId>,
-    /// The last stage of the last run; `None` before a run, and after a run that failed.
+    /// The last stage that the last run reached; `None` before the first run and after a run that failed.
     done: Option<Stage>,
     updates: Updates,
     profiling: Option<Profiling>,
 }
 
-/// The location of a parameter's gradient.
+/// The memory that holds a parameter's gradient.
 struct GradientSlot {
     slot: usize,
     grad: VarId,
 }
 
 impl Executor {
-    /// The maximum number of threads: more than any machine has cores, so that a larger number is a mistake.
+    /// The maximum number of threads. No machine has more cores, so a larger number is a mistake.
     pub const MOST_THREADS: usize = MOST_THREADS;
 
-    /// Compiles `program` for the variables that will be fetched, to run on `threads` threads (0: one per core). Work that is
-    /// large enough is divided for `threads` threads, but no more system threads run than there are cores. Operators that neither
-    /// the fetched variables nor an update needs are left out.
+    /// Compiles `program` for the variables in `fetch`, to run on `threads` threads (0: one per core). Large calls are divided
+    /// for `threads` threads, but the executor starts no more system threads than there are cores. Operators that neither a
+    /// fetched variable nor an update needs are left out.
     ///
     /// # Errors
-    /// If the program is not well formed, an operator is not registered, or threads cannot be started, or are more
-    /// than [`Self::MOST_THREADS`].
+    /// If the program is not well formed, an operator is not registered, threads cannot be started, or `threads` is more than
+    /// [`Self::MOST_THREADS`].
     #[track_caller]
     pub fn new(program: &Program, registry: &Registry, fetch: &[VarId], threads: usize) -> Result<Self> {
         Self::on(program, registry, fetch, Threads::new(threads).at_caller()?)
     }
 
-    /// As [`Self::new`], on threads that other executors may use too.
+    /// Compiles a program as [`Self::new`] does, on threads that other executors may share.
     #[track_caller]
     pub(crate) fn on(
         program: &Program,
@@ -146,8 +147,8 @@ impl Executor {
         Self::stepping(program, registry, fetch, &[], threads)
     }
 
-    /// As [`Self::on`], for a program that is one step: the values of `nexts` after a run are input of the next run, like
-    /// the next value of a memory.
+    /// Compiles a program that is one step: the next run reads the values of `nexts` after this run, like the next values of
+    /// memories.
     #[track_caller]
     pub(crate) fn stepping(
         program: &Program,
@@ -170,16 +171,17 @@ impl Executor {
         })
     }
 
-    /// Wakes all threads for any run, from the next run on; without it, small runs stay on one thread. Calls are divided, or
-    /// get all threads, as in large runs. For tests: it is slow, and changes no bit.
+    /// From the next run on, wakes all threads for every run; by default, a small run stays on one thread. Small calls are then
+    /// divided over threads as in large runs. Waking all threads is for tests only: it is slow, and the results stay
+    /// bit-identical.
     #[doc(hidden)]
     pub fn wake_all_threads(&mut self) {
         self.machine.wake_all_threads();
     }
 
-    /// Divides everything that can be divided over the threads, and into chunks of rows, from the next run on; without it,
-    /// small runs stay whole. For tests that small programs give the same bits however they are divided: it is slow, and
-    /// changes no bit.
+    /// From the next run on, divides all work that can be divided, over threads and into chunks of rows; by default, small work
+    /// is not divided. Dividing all work is for tests only: small programs must give bit-identical results with any division.
+    /// It is slow.
     #[doc(hidden)]
     pub fn divide_everything(&mut self) {
         self.machine.divide_everything();
@@ -190,59 +192,62 @@ impl Executor {
         &self.program
     }
 
-    /// The current bytes of all buffers: they grow to the need of the largest batch so far, and never shrink.
+    /// The current size of all buffers in bytes. Buffers grow to the size that the largest batch so far needed, and never
+    /// shrink.
     pub fn bytes(&self) -> usize {
         self.machine.bytes()
     }
 
-    /// The bytes that the buffers will take for a batch, before it runs: a function of its numbers of sequences and rows. Buffers
-    /// never shrink, so [`Self::bytes`] is the need of the largest batch so far. Rows of sequences that operators make during the
-    /// run are not known before and are left out, as are packed weights and selected rows.
+    /// Returns how many bytes the buffers will take for a batch, before the batch runs. The number of bytes depends only on the
+    /// batch's numbers of sequences and rows. Buffers never shrink, so [`Self::bytes`] returns the size that the largest batch
+    /// so far needed. The number of bytes does not include packed weights, selected rows, or rows of sequences that operators
+    /// make during the run.
     ///
-    /// Afterwards the values of the last run cannot be fetched, and its gradients cannot be used.
+    /// After this call, the values and gradients of the last run cannot be used.
     ///
     /// # Errors
-    /// As for the feeds of a run.
+    /// The same errors as for the feeds of a run.
     #[track_caller]
     pub fn bytes_for(&mut self, feeds: &[(VarId, &Variable)]) -> Result<usize> {
         self.done = None;
         self.machine.bytes_for(&self.program, &self.plan, feeds).at_caller()
     }
 
-    /// The compiled program as text: each instruction with its position, its outputs and their buffers; for step loops, the
-    /// calls before, in and after the loop, with the reasons; and the variables that share a buffer.
+    /// The compiled program as text. The text shows each instruction with its position, outputs and buffers, and the variables
+    /// that share a buffer. For each recurrent loop, the text shows the calls before, in and after the loop, with the reasons.
     pub fn listing(&self) -> Listing<'_> {
         Listing::of(&self.plan)
     }
 
-    /// Sets the value of a feed for [`Self::run_placed`], until another value is set. The feed must be among the variables
-    /// to fetch. Returns its number of sequences, if its rows are the rows of the batch.
+    /// Sets the value of a feed for [`Self::run_placed`]; the value stays until another value is set. The feed must be one of
+    /// the variables to fetch. Returns the number of sequences of the value; `None` if its rows are not rows of the batch.
     ///
     /// # Errors
-    /// If the value does not fit.
+    /// If the value does not have the dtype or shape of the feed, or its LoD is invalid.
     #[track_caller]
     pub(crate) fn place(&mut self, feed: VarId, value: &Variable) -> Result<Option<usize>> {
         self.machine.place(&self.program, &self.plan, feed, value)
     }
 
-    /// Runs the program once. Persistent variables are read from and updated in `scope`; an error before the updates leaves the
-    /// scope unchanged.
+    /// Runs the program once. Persistent variables are read from `scope` and updated in `scope`; an error before the updates
+    /// leaves the scope unchanged.
     ///
     /// # Errors
-    /// If a feed is missing, of another dtype or shape, or its LoD does not fit; if an operator refuses the data; if a
-    /// gradient is not finite, before any update.
+    /// If a feed is missing, has another dtype or shape, or its LoD does not fit; if an operator rejects the data; if the loss
+    /// or a gradient is not finite, which is checked before any update.
     #[track_caller]
     pub fn run(&mut self, scope: &mut Scope, run: &Run<'_>) -> Result<()> {
         self.run_data(scope, run, Location::caller())
     }
 
-    /// As [`Self::run`], for feeds that the line of code `data` made: an error about a feed names that line.
+    /// Runs the program as [`Self::run`] does; `data` is the line of code that made the feeds, and errors about a feed name
+    /// that line.
     #[track_caller]
     pub(crate) fn run_data(&mut self, scope: &mut Scope, run: &Run<'_>, data: &Location<'_>) -> Result<()> {
         self.run_with(scope, run, None, data)
     }
 
-    /// Runs a forward pass in inference mode. All feeds must have been set by [`Self::place`].
+    /// Runs a forward pass in inference mode. [`Self::place`] must have set all feeds before.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -270,14 +275,14 @@ impl Executor {
         Ok(())
     }
 
-    /// Runs some stages with the variables of a scope that was checked; `clock` is the start time, if the time is recorded.
+    /// Runs some stages of the program with a scope that was checked before; `clock` is the start time, if the run is timed.
     fn run_stages(&mut self, scope: &mut Scope, stages: Stages, clock: Option<Instant>) -> Result<()> {
         let outcome = self.machine.run(&self.plan, stages, scope);
         if let (Some(start), Some(profiling)) = (clock, &mut self.profiling) {
             let length = start.elapsed();
             self.machine.record(start, length);
             profiling.took(length);
-            // The second half of a run is not counted as a run.
+            // [`Self::update`] is the second half of a run, so it is not counted as a run.
             if let (Ok(Ok(())), Stages::Until(_)) = (&outcome, stages) {
                 profiling.count();
             }
@@ -285,16 +290,16 @@ impl Executor {
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// The bytes of a root block variable's value after the last run: as in
-    /// [`Program::storage_report`](crate::Program::storage_report), with the entries that were stored.
+    /// Returns the size in bytes of a root block variable's value after the last run, as in
+    /// [`Program::storage_report`](crate::Program::storage_report); a sparse value counts only its stored entries.
     ///
     /// # Errors
-    /// If the variable was not among the variables to fetch: another variable may have its memory by the end.
+    /// If the variable was not one of the variables to fetch: another variable may have overwritten its memory.
     #[track_caller]
     pub fn bytes_of(&self, var: impl Into<VarId>) -> Result<usize> {
         let var = var.into();
         let known = self.plan.of_var.get(var.0 as usize).copied().flatten();
-        // The scope has the memory of a row-sparse parameter, so the machine cannot count its bytes.
+        // A row-sparse parameter is in the scope between runs, so its size is taken from the scope.
         let here = |slot: &Slot| slot.life.1 == usize::MAX && !(slot.persistent && slot.pool.is_some());
         let Some(slot) = known.filter(|&slot| here(&self.plan.slots[slot])) else {
             let got = self.program.called(var);
@@ -304,12 +309,14 @@ impl Executor {
         Ok(self.machine.bytes_of(&self.plan.slots[slot], self.program.spec(var)?))
     }
 
-    /// The gradient of a parameter after a run until the gradients, as the update of the parameter will read it: dense, or
-    /// selected rows, whose numbers may repeat. The gradient is not clipped yet, since clipping is part of the updates.
+    /// Returns the gradient of a parameter after a run until the gradients. The gradient is dense, or it is selected rows, in
+    /// which a row number may occur several times. The returned gradient is not clipped yet, since gradient clipping is part of
+    /// the updates.
     ///
     /// # Errors
-    /// If the last run did not succeed at [`Stage::Gradients`], or [`Self::update`] has used its gradients; if no update changes
-    /// the parameter; if the program computes values after an update, so that not all gradients exist at one time.
+    /// If the last run did not end successfully at [`Stage::Gradients`]; if [`Self::update`] has already used the gradients; if
+    /// no update changes the parameter; if the program computes values after an update, so that its gradients do not all exist
+    /// at one time.
     #[track_caller]
     pub fn gradient(&mut self, param: impl Into<VarId>) -> Result<Storage> {
         let caller = Location::caller();
@@ -317,11 +324,11 @@ impl Executor {
         self.machine.value(&self.plan.slots[slot], self.program.spec(grad)?)
     }
 
-    /// Replaces the gradient of a parameter, for [`Self::update`]. The storage cannot change: a dense gradient is replaced by a
-    /// dense gradient, and selected rows by any number of selected rows.
+    /// Replaces the gradient of a parameter before [`Self::update`] applies it. The storage must stay the same: a dense
+    /// gradient for a dense gradient, or selected rows (any number) for selected rows.
     ///
     /// # Errors
-    /// As [`Self::gradient`], and if the value has another storage, dtype or shape than the gradient.
+    /// If [`Self::gradient`] would fail, or if the value has another storage, dtype or shape than the gradient.
     #[track_caller]
     pub fn set_gradient(&mut self, param: impl Into<VarId>, value: impl Into<Storage>) -> Result<()> {
         let (param, value, caller) = (param.into(), value.into(), Location::caller());
@@ -344,12 +351,13 @@ impl Executor {
         self.machine.set_value(&self.plan.slots[slot], &value, DuplicateRows::Kept)
     }
 
-    /// Runs the second half of a run that stopped at [`Stage::Gradients`]: checks that the loss and the gradients, as they are
-    /// now, are finite, and updates the persistent variables in `scope`. The mode and the number of the step are the same as in
-    /// the first half. The second half can run only once per first half, even if a number is not finite or an update fails.
+    /// Runs the second half of a run that stopped at [`Stage::Gradients`]. The second half checks that the loss and the
+    /// (possibly replaced) gradients are finite, and updates the persistent variables in `scope`. The second half uses the mode
+    /// and the step number of the first half. The second half can run only once per first half, even if a number is not finite
+    /// or an update fails.
     ///
-    /// As [`Self::gradient`]; if a variable is missing in `scope` or has another shape; if a gradient is not finite, before
-    /// any update, which leaves the scope unchanged; if the program has no updates.
+    /// If [`Self::gradient`] would fail; if a variable is missing in `scope` or has another shape; if the program has no
+    /// updates. If the loss or a gradient is not finite: no update has run then, and the scope is unchanged.
     #[track_caller]
     pub fn update(&mut self, scope: &mut Scope) -> Result<()> {
         let caller = Location::caller();
@@ -363,7 +371,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Checks that the gradients of the last run exist, and that its updates are not done.
+    /// Checks that the gradients of the last run exist, and that the updates of that run have not been applied.
     fn check_halfway(&self, what: &str) -> Result<()> {
         let wrong = |expected, got: &str| Err(Error::of(ErrorKind::Program, what, expected, got));
         match self.updates {
@@ -383,11 +391,11 @@ impl Executor {
         }
     }
 
-    /// The location of the gradient that the update of a parameter reads.
+    /// Returns the memory of the gradient that a parameter's update reads.
     fn gradient_slot(&self, param: VarId) -> Result<GradientSlot> {
         self.check_halfway("gradient")?;
         let updates = self.program.root().ops.iter().filter(|op| op.role == Role::Update);
-        // The update of a clipped gradient writes the gradient; only the update of the parameter writes the parameter.
+        // With gradient clipping there are two update operators: one writes the clipped gradient, and one writes the parameter.
         let mut updates = updates.filter(|op| op.writes().any(|var| var == param));
         let grad = updates.find_map(|op| op.input("grad").first().copied());
         match grad.and_then(|grad| Some((grad, self.plan.of_var[grad.0 as usize]?))) {
@@ -404,10 +412,10 @@ impl Executor {
         }
     }
 
-    /// The value of a fetched variable after a run.
+    /// Returns the value of a fetched variable after a run.
     ///
     /// # Errors
-    /// If the variable was not among the variables to fetch, or the run ended at an earlier stage.
+    /// If the variable was not one of the variables to fetch, or the run ended before the stage that computes the variable.
     #[track_caller]
     pub fn fetch(&mut self, var: impl Into<VarId>) -> Result<Variable> {
         let (id, caller) = (var.into(), Location::caller());
@@ -416,10 +424,10 @@ impl Executor {
         Variable::new(self.machine.value(slot, spec)?, self.machine.lod(spec))
     }
 
-    /// Passes the numbers of a fetched dense variable to a function, without the allocation of [`Self::fetch`].
+    /// Calls a function with the numbers of a fetched dense variable, without the allocation that [`Self::fetch`] needs.
     ///
     /// # Errors
-    /// As [`Self::fetch`], or if the variable has another dtype or is sparse.
+    /// If [`Self::fetch`] would fail, or if the variable has another dtype or is sparse.
     #[track_caller]
     pub(crate) fn numbers<T: Element + Plain, R>(
         &mut self,
@@ -432,10 +440,10 @@ impl Executor {
         found.ok_or_else(|| Error::new("numbers", format!("dense {}", T::DTYPE), spec.to_string()))
     }
 
-    /// The first number of a fetched float variable after a run: a loss or a metric, without an allocation.
+    /// Returns the first number of a fetched float variable after a run, such as a loss or a metric, without an allocation.
     ///
     /// # Errors
-    /// As [`Self::fetch`], or if the variable holds no float.
+    /// If [`Self::fetch`] would fail, or if the variable is not a float tensor.
     #[track_caller]
     pub fn scalar(&mut self, var: impl Into<VarId>) -> Result<f64> {
         let (id, caller) = (var.into(), Location::caller());
@@ -445,7 +453,7 @@ impl Executor {
         number.map_err(|got| wrong(got).called(caller))
     }
 
-    /// The slot of a variable that can be fetched after the last run.
+    /// Returns the slot of a variable that can be fetched after the last run; an error if it cannot.
     fn fetched(&self, id: VarId) -> Result<usize> {
         let wrong = |expected: &str, got: String| Error::of(ErrorKind::Program, "fetch", expected, got);
         if !self.wanted.contains(&id) {
@@ -469,23 +477,23 @@ impl Executor {
         }
     }
 
-    /// The number of rows of a root block variable in the last run, also of a variable that cannot be fetched.
+    /// Returns the number of rows of a root block variable in the last run; the variable need not be fetched.
     ///
     /// # Errors
-    /// If the variable is no tensor.
+    /// If the variable is not a tensor.
     pub(crate) fn rows(&self, var: VarId) -> Result<usize> {
         Ok(self.machine.rows(self.program.spec(var)?))
     }
 
-    /// Starts a profile: records the time of all calls from the next run on, until [`Self::take_profile`]. An earlier record
-    /// is dropped.
+    /// Starts a profile: from the next run until [`Self::take_profile`], the time of every call is recorded. Starting a profile
+    /// discards the records of an earlier profile.
     pub fn start_profile(&mut self) {
         self.machine.start_recording(&self.plan);
         self.profiling = Some(Profiling::default());
     }
 
-    /// Stops recording and returns the profile; `None` if none was started. Runs that ended with an error are not in
-    /// [`Profile::runs`], but their calls are in the entries, and their time in [`Profile::wall`].
+    /// Stops recording and returns the profile; `None` if no profile was started. A run that ended with an error does not count
+    /// in [`Profile::runs`], but its calls are in the entries, and its time is in [`Profile::wall`].
     pub fn take_profile(&mut self) -> Option<Profile> {
         let profiling = self.profiling.take()?;
         Some(profiling.profile(&self.plan, self.machine.stop_recording()))

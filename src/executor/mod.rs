@@ -1,14 +1,14 @@
-//! The executor: compiles programs to slots and buffers, feeds, runs, fetches.
+//! The executor: compiles a program to slots and buffers, feeds it, runs it, and fetches results.
 //!
-//! The modules, in an order in which a later module may use an earlier one: `rewrite` turns a program into another one with the
-//! same results, `plan` is a compiled program as plain data, `compile` makes the plan, `run` is the machine that runs it,
-//! `observe` prints the plan and the time of its runs. `reference` interprets programs without any of these. The [`Executor`] is
-//! the interface to them.
+//! The modules, in the order of their dependencies: `rewrite` turns a program into another program with equal results, and
+//! `plan` is a compiled program as plain data. The module `compile` makes the plan, `run` is the machine that runs the plan,
+//! and `observe` prints the plan and the profile of its runs. `reference` interprets programs without the other modules. The
+//! [`Executor`] is the public interface to these modules.
 //!
-//! [`Executor::new`] compiles a program for the variables that are wanted; [`Executor::run`] runs it on a batch and a
-//! [`Scope`]. The facts of a run (train or infer, the number of the step, the numbers of the sequences in the data, the last
-//! stage) are an argument of the run, a [`Run`], not of the program. A run may stop at its gradients, to be continued by
-//! [`Executor::update`].
+//! [`Executor::new`] compiles a program for the variables to fetch; [`Executor::run`] runs it on a batch with the variables of
+//! a [`Scope`]. The settings of a run are not part of the program but fields of its argument, a [`Run`]: train or infer, the
+//! step number, the sequence numbers, the last stage. A run may stop after the backward pass; [`Executor::update`] then applies
+//! the updates.
 
 mod compile;
 #[allow(clippy::module_inception)]

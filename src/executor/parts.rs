@@ -1,5 +1,6 @@
-//! The loss and the gradients of a batch that comes in parts, equal to the loss and the gradients of the whole batch: for
-//! batches that make one step, and for parts that workers compute. [`LossTerms`] describes the method.
+//! Computes the loss and the gradients of a batch that comes in parts; they equal the loss and the gradients of the whole
+//! batch. Batches come in parts if several batches make one training step, or if several workers compute one batch.
+//! [`LossTerms`] describes the method.
 
 use std::collections::HashSet;
 
@@ -13,39 +14,41 @@ use crate::program::{LossTerms, Program, Role, TotalVar, VarRole, grad_name};
 use crate::tensor::{Dense, Storage, Variable};
 use crate::with_float;
 
-/// The loss of a batch that comes in parts. The *totals* are sums and means over rows: the body computes them for each part. The
-/// head computes the loss from the totals of all parts.
+/// The loss of a batch that comes in parts, computed by two programs: the body and the head. The *totals* are sums and means
+/// over rows; the body computes them for each part. The head computes the loss from the totals, summed over all parts.
 pub(crate) struct BatchLoss {
     terms: LossTerms,
-    /// The program that computes a part; the gradients of the totals are its feeds.
+    /// The program that computes one part; its feeds include the gradients of the totals.
     pub(crate) body: Program,
     head: Executor,
-    /// The gradient of each total: the head computes it, and it is a feed of the body. `None` if a total has no gradient.
+    /// For each total, the variable of its gradient, which the head computes and the body takes as a feed. `None` for a total
+    /// without a gradient.
     seeds: Vec<Option<VarId>>,
-    /// The gradients that the head itself adds to the parameters that it reads.
+    /// The variables of gradients that the head computes for parameters that the head itself reads.
     gradients: Vec<VarId>,
-    /// The number of the only total that has a gradient; `None` if none or several have one. With one such total, the factor of
-    /// its gradient may be applied after the parts.
+    /// The number of the only total that has a gradient; `None` if no total or several totals have one. With only one such
+    /// total, the parts can be computed with gradient 1 and multiplied by the real gradient afterwards.
     late: Option<usize>,
-    /// Whether the gradients of the totals depend on the totals' values, and not only on the numbers of rows.
+    /// Whether the gradients of the totals depend on the values of the totals, and not only on the numbers of rows.
     by_value: bool,
 }
 
-/// For each total, two sums over the parts. Of a mean: Σ x and Σ n. Of a sum: Σ x and the number of parts.
+/// For each total, two sums over the parts seen so far. For a mean over rows: Σ x and Σ n (n = number of rows). For a sum over
+/// rows: Σ x and the number of parts.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Totals(Vec<[f64; 2]>);
 
-/// The results that depend on all parts.
+/// The results that need the totals of all parts.
 pub(crate) struct Whole {
     pub(crate) loss: f64,
-    /// The gradients of the totals.
+    /// The gradient of the loss with respect to each total; 0 for a total without a gradient.
     seeds: Vec<f64>,
-    /// The gradients that the head computes for the parameters that it reads, each with the number of the gradient's variable.
+    /// The gradients that the head computes for the parameters that it reads, each with the variable of the gradient.
     pub(crate) gradients: Vec<(VarId, Storage)>,
 }
 
 impl BatchLoss {
-    /// Returns the loss of a differentiated program, whose `terms` divide it into body and head.
+    /// Divides a differentiated program into a body and a head, as `terms` describes, and compiles the head.
     ///
     /// # Errors
     /// If an operator is not registered.
@@ -61,35 +64,35 @@ impl BatchLoss {
         let late = if let [one] = with_gradient[..] { Some(one) } else { None };
         let by_value = reads_totals(&head.program, registry, &terms, &head.seeds)?;
         let mut wanted: Vec<VarId> = head.seeds.iter().flatten().chain(&head.gradients).copied().collect();
-        // A loss that is itself a total is a feed of the head, so it is not fetched.
+        // If the loss is itself a total, it is a feed of the head and cannot be fetched.
         wanted.extend((!terms.is_total()).then_some(terms.loss));
         let executor = Executor::on(&head.program, registry, &wanted, threads)?;
         Ok(Self { terms, body, head: executor, seeds: head.seeds, gradients: head.gradients, late, by_value })
     }
 
-    /// The operators whose rows depend on all rows of a part, so that parts give other results than the whole batch: the kind and
-    /// the user's line of each.
+    /// Returns the operators whose rows depend on all rows of a part, each with its kind and the user's line. With such
+    /// operators, parts give other results than the whole batch.
     pub(crate) fn whole_batch(&self) -> &[(String, String)] {
         &self.terms.whole
     }
 
-    /// The variables that [`Self::read`] reads after a run of the body.
+    /// Returns the variables that must be fetched from the body for [`Self::read`].
     pub(crate) fn wanted(&self) -> impl Iterator<Item = VarId> {
         let counts = self.terms.totals.iter().map(|total| total.of).filter(|&of| !self.counts_rows(of));
         self.terms.totals.iter().map(|total| total.var).chain(counts)
     }
 
-    /// Returns whether a mean counts the rows of this variable, rather than its value.
+    /// Returns whether the count of a mean is the number of rows of the variable `of`; otherwise it is the value of `of`.
     fn counts_rows(&self, of: VarId) -> bool {
         self.body.spec(of).is_ok_and(|spec| spec.batched())
     }
 
-    /// The totals of an empty batch: all sums are 0.
+    /// Returns the totals of an empty batch, in which all sums are 0.
     pub(crate) fn zero(&self) -> Totals {
         Totals(vec![[0.0; 2]; self.terms.totals.len()])
     }
 
-    /// Reads the totals of the part on which the body, or its forward half, has run.
+    /// Returns the totals of one part, after the body (or its forward half) has run on the part.
     ///
     /// # Errors
     /// If a total is not finite.
@@ -114,18 +117,18 @@ impl BatchLoss {
         self.terms.totals.iter().map(read).collect::<Result<_>>().map(Totals)
     }
 
-    /// Returns whether the gradients of a part can be computed before the other parts are known.
+    /// Returns whether the gradients of one part can be computed before the totals of the other parts are known.
     pub(crate) fn is_late(&self) -> bool {
         self.late.is_some()
     }
 
-    /// Returns the totals of a part from the numbers of rows alone, with 0 for each Σ x. `None` if the gradients depend on the
-    /// values of totals, or no feed has the rows that a total counts.
+    /// Returns the totals of one part from its numbers of rows alone, with 0 for each Σ x. `None` if the gradients depend on
+    /// the values of the totals, or no feed has the rows that a total counts.
     pub(crate) fn counted<'a>(&self, value: impl Fn(VarId) -> Option<&'a Variable>) -> Option<Totals> {
         if self.by_value {
             return None;
         }
-        // The first value of a feed with rows of this extent.
+        // Returns the value of the first feed whose rows are counted by such an extent.
         let fed = |such: &dyn Fn(Extent) -> bool| {
             let feeds = self.body.vars().filter(|(_, var)| var.role == VarRole::Feed);
             let mut feeds = feeds.filter(|(_, var)| var.spec().is_some_and(|spec| such(spec.rows())));
@@ -142,11 +145,11 @@ impl BatchLoss {
         self.terms.totals.iter().map(count).collect::<Option<_>>().map(Totals)
     }
 
-    /// The values of the body's gradient feeds for a part. Without `whole` they are 1: the factor is then applied [after the
-    /// parts](Self::is_late).
+    /// Returns the values for the body's gradient feeds, for one part. With `None` for `whole` all values are 1, and the factor
+    /// is applied [after the parts](Self::is_late).
     ///
     /// # Errors
-    /// If the body does not have such a feed.
+    /// If the body does not have one of these feeds.
     pub(crate) fn seeds(
         &self,
         whole: Option<(&Whole, &Totals)>,
@@ -163,7 +166,8 @@ impl BatchLoss {
             .collect()
     }
 
-    /// The weight of a part's gradient in the sum over parts that [`Self::factor`] multiplies: n for a mean, else 1.
+    /// Returns the weight of a part's gradient in the sum over parts: the number of rows for a mean, else 1. [`Self::factor`]
+    /// multiplies that sum.
     pub(crate) fn weight(&self, part: &Totals) -> f64 {
         match self.late {
             Some(i) if self.terms.totals[i].kind == Total::Mean => part.0[i][1],
@@ -171,7 +175,7 @@ impl BatchLoss {
         }
     }
 
-    /// The factor by which the weighted sum of the parts' gradients is multiplied to give the gradient of the whole batch.
+    /// Returns the factor that turns the weighted sum of the parts' gradients into the gradient of the whole batch.
     pub(crate) fn factor(&self, whole: &Whole, all: &Totals) -> f64 {
         match self.late {
             None => 1.0,
@@ -182,8 +186,8 @@ impl BatchLoss {
         }
     }
 
-    /// The factor and the weight of a part's gradient, such that the weighted mean over `parts` parts is the gradient of the
-    /// whole. Each part adds the gradient of the head alone, which counts even if no part has a row.
+    /// Returns the factor and the weight of a part's gradient, such that the weighted mean over `parts` parts is the gradient
+    /// of the whole batch. The gradient of the head must be added in each part, because it counts even if no part has a row.
     pub(crate) fn in_mean(&self, whole: &Whole, part: &Totals, all: &Totals, parts: f64) -> (f64, f64) {
         match self.late {
             Some(i) if self.terms.totals[i].kind == Total::Mean => {
@@ -197,12 +201,13 @@ impl BatchLoss {
         }
     }
 
-    /// Returns whether the weighted mean of the parts' gradients is the gradient of the whole, whatever the totals are.
+    /// Returns whether the weighted mean of the parts' gradients is the gradient of the whole batch for any totals.
     pub(crate) fn is_mean(&self) -> bool {
         self.terms.is_total() && self.terms.totals.iter().all(|total| total.kind == Total::Mean)
     }
 
-    /// Computes the results of all parts, with the parameters in `scope`; random operators draw for `step`.
+    /// Computes the loss and the gradients of the totals from the totals of all parts; `scope` has the parameters, and random
+    /// operators draw for step `step`.
     ///
     /// # Errors
     /// If the loss is not finite.
@@ -214,10 +219,11 @@ impl BatchLoss {
         }
     }
 
-    /// As [`Self::whole`], from [counted](Self::counted) totals: the gradients are valid, the loss is not.
+    /// Computes the results as [`Self::whole`] does, from [counted](Self::counted) totals; the gradients are valid, but the
+    /// loss is not.
     ///
     /// # Errors
-    /// If the head fails.
+    /// If the run of the head fails.
     pub(crate) fn of_counted(&mut self, scope: &mut Scope, all: &Totals, step: u64) -> Result<Whole> {
         let values: Vec<f64> =
             self.terms.totals.iter().zip(&all.0).map(|(t, &sums)| value(t.kind, sums)).collect();
@@ -241,24 +247,24 @@ impl BatchLoss {
 }
 
 impl Totals {
-    /// All numbers of the totals, for a store to add.
+    /// Returns all sums of the totals as one list, so that a store can add them over processes.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = f64> {
         self.0.iter().flatten().copied()
     }
 
-    /// Returns the totals with these numbers.
+    /// Returns the totals whose sums are these numbers.
     pub(crate) fn of_numbers(numbers: &[f64]) -> Self {
         Self(numbers.as_chunks().0.to_vec())
     }
 
-    /// Adds the totals of another part.
+    /// Adds the sums of another part to these totals.
     pub(crate) fn add(&mut self, part: &Self) {
         let sums = self.0.iter_mut().flatten().zip(part.0.iter().flatten());
         sums.for_each(|(sum, x)| *sum += x);
     }
 }
 
-/// The value of a total.
+/// Returns the value of a total from its two sums.
 fn value(kind: Total, [sum, count]: [f64; 2]) -> f64 {
     match kind {
         Total::Sum => sum,
@@ -267,7 +273,7 @@ fn value(kind: Total, [sum, count]: [f64; 2]) -> f64 {
     }
 }
 
-/// The share of a part in a total: for a mean, its share of the rows; for a sum, 1.
+/// Returns a part's share of a total: its share of the rows for a mean, and 1 for a sum.
 fn share(kind: Total, [_, part]: [f64; 2], [_, all]: [f64; 2]) -> f64 {
     match kind {
         Total::Sum => 1.0,
@@ -276,7 +282,7 @@ fn share(kind: Total, [_, part]: [f64; 2], [_, all]: [f64; 2]) -> f64 {
     }
 }
 
-/// Returns a number in the shape of a variable of the program that has no rows.
+/// Returns a number as a value of a variable that has no rows, in the variable's shape.
 fn scalar(program: &Program, var: VarId, value: f64) -> Result<Variable> {
     let spec = program.spec(var)?;
     let shape: Vec<usize> = spec.shape.iter().map(|extent| extent.known().unwrap_or(1)).collect();
@@ -286,7 +292,7 @@ fn scalar(program: &Program, var: VarId, value: f64) -> Result<Variable> {
     })
 }
 
-/// Returns whether the gradients of totals are computed from the totals' values.
+/// Returns whether the gradients of the totals depend on the values of the totals.
 fn reads_totals(
     head: &Program,
     registry: &Registry,
@@ -300,7 +306,7 @@ fn reads_totals(
             continue;
         }
         if op.role != Role::Backward {
-            // The gradient of the loss is 1 in the loss's shape, whatever the loss's value is.
+            // The gradient of the loss starts as 1 in the shape of the loss, and needs no value of the loss.
             let first = computed.iter().any(|&var| head.var(var).gradient_of.is_some());
             needed.extend(op.reads().filter(|_| !first));
             continue;
@@ -323,7 +329,7 @@ fn reads_totals(
     Ok(terms.totals.iter().any(|total| needed.contains(&total.var)))
 }
 
-/// Checks that the weight of a batch is finite and at least 0.
+/// Checks that the weight of a batch is a finite number of at least 0.
 pub(crate) fn checked_weight(weight: f64) -> Result<f64> {
     match weight.is_finite() && weight >= 0.0 {
         true => Ok(weight),

@@ -1,4 +1,4 @@
-//! Settling: makes the updates that rows of parameters have postponed.
+//! Settling: applies the postponed updates of the rows of parameters.
 
 use super::executor::Executor;
 use super::run::request::Run;
@@ -7,13 +7,12 @@ use crate::error::{AtCaller, Result};
 use crate::operator::Registry;
 use crate::program::Program;
 
-/// Makes the updates that rows of parameters have postponed. In the [mode](crate::optimizer::SparseMode) `exact`, gradients of
-/// selected rows postpone the update of a row that a training step does not read, until the program reads the row. Call `settle`
-/// before you read parameters from the scope of a training, or set one in the scope; a [`Trainer`](crate::train) calls it by
-/// itself.
+/// Applies the updates that rows of parameters have postponed. With the [mode](crate::optimizer::SparseMode) `exact`, the
+/// update of a row that a training step does not read is postponed until the program reads the row. Call `settle` before you
+/// read or set a parameter in the scope of a training; a [`Trainer`](crate::train) calls it automatically.
 ///
-/// Afterwards a parameter and the optimizer's state have the numbers that dense gradients would have given, up to rounding. If no
-/// update was postponed, the scope stays unchanged.
+/// Afterwards, the parameters and the optimizer state have the values that dense gradients would have given, up to rounding. If
+/// no update was postponed, the scope stays unchanged.
 ///
 /// ```
 /// use unpadded::executor::{Executor, Run, Scope, settle};
@@ -36,7 +35,7 @@ use crate::program::Program;
 /// ```
 ///
 /// # Errors
-/// If the scope lacks a parameter whose updates can be postponed, or a state of its update rule.
+/// If the scope lacks a parameter whose updates can be postponed, or a state variable of the parameter's update rule.
 #[track_caller]
 pub fn settle(program: &Program, registry: &Registry, scope: &mut Scope, threads: usize) -> Result<()> {
     let Some(all) = program.settling() else { return Ok(()) };

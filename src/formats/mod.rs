@@ -1,4 +1,4 @@
-//! Import and export of other frameworks' files. Each format is a cargo feature.
+//! Import and export of files of other frameworks. Each file format is a cargo feature.
 
 #[cfg(feature = "safetensors")]
 pub mod safetensors;

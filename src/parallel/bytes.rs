@@ -1,11 +1,11 @@
-//! Numbers as bytes of a message, little-endian, and back.
+//! Converts numbers to the little-endian bytes of a message, and back.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::arena::Plain;
 use crate::tensor::{DType, Dense, Element, SelectedRows};
 use crate::with_float;
 
-/// A message that is being written.
+/// A message while it is written.
 #[derive(Default)]
 pub(crate) struct Message(pub(crate) Vec<u8>);
 
@@ -19,7 +19,8 @@ impl Message {
         numbers.iter().for_each(|x| self.0.extend_from_slice(&x.to_le_bytes()));
     }
 
-    /// Writes the sums of a metric as pairs of index and sum; sums that are +0 are left out, since most of many sums are zero.
+    /// Writes the sums of a metric as pairs of index and sum. Sums that are +0 are left out, since most sums of a metric with
+    /// many sums are zero.
     pub(crate) fn sums(&mut self, sums: &[f64]) {
         let some: Vec<usize> = (0..sums.len()).filter(|&i| sums[i].to_bits() != 0).collect();
         self.count(sums.len());
@@ -30,7 +31,7 @@ impl Message {
         }
     }
 
-    /// Writes a range of the numbers of an array.
+    /// Writes some consecutive numbers of an array.
     pub(crate) fn numbers(&mut self, array: &Dense, part: std::ops::Range<usize>) -> Result<()> {
         match array.dtype() {
             DType::F64 => self.put(&array.as_slice::<f64>()?[part], |x| x.to_le_bytes()),
@@ -46,7 +47,7 @@ impl Message {
         to.iter_mut().zip(numbers).for_each(|(to, &x)| *to = bytes(x));
     }
 
-    /// Writes row numbers of a table with `height` rows: four bytes per number if `height` fits in a u32, else eight.
+    /// Writes row numbers of a table with `height` rows: four bytes per number if `height` fits in a u32, else eight bytes.
     fn ids(&mut self, ids: &[i64], height: usize) {
         self.count(ids.len());
         match u32::try_from(height) {
@@ -55,7 +56,7 @@ impl Message {
         }
     }
 
-    /// Writes some rows of selected rows, with their row numbers; `places` are the positions of these rows.
+    /// Writes some of the rows in selected rows, with their row numbers; `places` are the positions of the rows to write.
     pub(crate) fn rows(&mut self, rows: &SelectedRows, places: &[usize]) -> Result<()> {
         let ids: Vec<i64> = places.iter().map(|&place| rows.row_ids()[place]).collect();
         self.ids(&ids, rows.height());
@@ -64,7 +65,7 @@ impl Message {
     }
 }
 
-/// A message that is being read.
+/// A message while it is read.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -79,9 +80,9 @@ impl<'a> Reader<'a> {
         bytes.map(|bytes| u64::from_le_bytes(*bytes)).ok_or_else(foreign)
     }
 
-    /// Reads the number of items that follow.
+    /// Reads the number of items that follow in the message.
     pub(crate) fn count(&mut self) -> Result<usize> {
-        // An item has at least one byte, so a count above the number of bytes left is an error.
+        // Each item has at least one byte, so a number above the remaining bytes is an error.
         let count = usize::try_from(self.number()?).ok();
         count.filter(|&count| count <= self.0.len()).ok_or_else(foreign)
     }
@@ -92,7 +93,7 @@ impl<'a> Reader<'a> {
         Ok(bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
     }
 
-    /// Reads the sums that [`Message::sums`] wrote into `to`; a message with another number of sums is an error.
+    /// Reads sums that [`Message::sums`] wrote, and puts them into `to`; an error if the number of sums differs.
     pub(crate) fn sums(&mut self, to: &mut [f64]) -> Result<()> {
         if self.number()? != to.len() as u64 {
             return Err(foreign());
@@ -105,7 +106,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads an array of this dtype and shape.
+    /// Reads an array with the given dtype and shape.
     pub(crate) fn numbers(&mut self, dtype: DType, shape: &[usize]) -> Result<Dense> {
         let count: usize = shape.iter().product();
         let bytes = self.take(count.saturating_mul(if dtype == DType::F64 { 8 } else { 4 }))?;
@@ -117,7 +118,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads selected rows of a table with this dtype and shape; the first extent of `shape` is the table's height.
+    /// Reads selected rows of a table with the given dtype and shape; the first extent of `shape` is the height of the table.
     pub(crate) fn rows(&mut self, dtype: DType, shape: &[usize]) -> Result<SelectedRows> {
         let height = shape.first().copied().unwrap_or_default();
         let count = self.count()?;
@@ -137,7 +138,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Adds `other` to `sum`, in place; both have one dtype and shape.
+/// Adds the array `other` to the array `sum`, in place; the two must have one dtype and shape.
 pub(crate) fn add_to(sum: &mut Dense, other: &Dense) -> Result<()> {
     fn add<T: Plain + Element + std::ops::AddAssign>(sum: &mut Dense, other: &Dense) -> Result<()> {
         sum.as_mut_slice::<T>()?.iter_mut().zip(other.as_slice::<T>()?).for_each(|(sum, &x)| *sum += x);

@@ -1,16 +1,18 @@
-//! The sequences of each part of a batch, and the parts that each rank computes.
+//! Divides the sequences of a batch into parts, and the parts among the ranks.
 
 use std::ops::Range;
 
-/// Returns the parts of a batch that `rank` computes, a range. Two ranks differ by at most one in their number of parts.
+/// Returns the range of the parts of a batch that rank `rank` computes. The numbers of parts of any two ranks differ by at most
+/// one.
 pub(crate) fn parts_of(rank: usize, size: usize, parts: usize) -> Range<usize> {
     let first = |rank: usize| rank * parts / size.max(1);
     first(rank)..first(rank + 1)
 }
 
-/// Deals sequences to the parts of a batch, the longest sequence first; returns the sequence numbers of each part, ascending.
-/// Each sequence joins the part with the fewest tokens so far; among equal parts, the part with the fewest sequences, then the
-/// first part. The result depends on the lengths and the number of parts alone, not on the number of ranks.
+/// Divides the sequences of a batch into parts, starting with the longest sequence. Returns the sequence numbers of each part,
+/// ascending. Each sequence is added to the part with the fewest tokens so far; if parts are equal, to the part with the fewest
+/// sequences, then to the first part. The result depends only on the lengths and the number of parts, not on the number of
+/// ranks.
 pub(crate) fn by_tokens(lengths: &[usize], parts: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(lengths[i]));
@@ -30,8 +32,8 @@ pub(crate) fn by_tokens(lengths: &[usize], parts: usize) -> Vec<Vec<usize>> {
     dealt.into_iter().map(sorted).collect()
 }
 
-/// Deals sequence i to part i mod `parts`; returns the sequence numbers of each part. A sequence whose state is carried stays
-/// in its part from batch to batch.
+/// Puts sequence i into part i mod `parts`, and returns the sequence numbers of each part. Sequence i of every batch is then in
+/// one part, which is needed if a state is carried from batch to batch.
 pub(crate) fn in_turn(sequences: usize, parts: usize) -> Vec<Vec<usize>> {
     (0..parts).map(|part| (part..sequences).step_by(parts).collect()).collect()
 }

@@ -1,8 +1,8 @@
-//! Sums the gradients of all parts of a step on every rank, in the order of the [tree](super::tree) of the parts.
+//! Sums the gradients of all parts of a step, on every rank, in the order of a [binary tree](super::tree) over the parts.
 //!
-//! Each of the N ranks adds up one share of the numbers: a range of the dense gradients, and every N-th row of the selected
-//! rows. It then sends the sums of its share to all ranks. A rank whose parts are one subtree therefore sends 2 (N − 1)/N times
-//! the size of the gradients, whatever the height of a table.
+//! Each of the N ranks sums one share of the gradients: a range of the dense numbers, and every N-th of the selected rows. Each
+//! rank then sends the sums of its share to all ranks. A rank whose parts form one subtree sends 2 (N − 1)/N times the size of
+//! the gradients; the height of a sparse table does not matter.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::operator::RowValue;
 use crate::tensor::{DType, Dense, Element, SelectedRows, Storage};
 use crate::with_float;
 
-/// The storage of a parameter's gradient: dense, or selected rows of a table.
+/// The storage of a parameter's gradient: dense numbers, or selected rows of a table.
 #[derive(Debug, Clone)]
 pub(crate) struct GradientSpec {
     pub(crate) selected_rows: bool,
@@ -23,11 +23,11 @@ pub(crate) struct GradientSpec {
     pub(crate) shape: Vec<usize>,
 }
 
-/// The gradients of all parameters, in the order of the parameters. The row numbers of selected rows ascend, without
-/// duplicates.
+/// The gradients of one part or of several parts, one per parameter, in the order of the parameters. The row numbers of
+/// selected rows are ascending and distinct.
 pub(crate) type Gradients = Vec<Storage>;
 
-/// Adds the gradients of two parts, parameter by parameter. A selected row that only one of the parts has is copied.
+/// Adds the gradients of two parts, parameter by parameter. If only one of the two parts has a selected row, the row is copied.
 pub(crate) fn add(sum: Gradients, other: Gradients) -> Result<Gradients> {
     sum.into_iter().zip(other).map(|(sum, other)| add_one(sum, other)).collect()
 }
@@ -48,7 +48,7 @@ fn add_one(sum: Storage, other: Storage) -> Result<Storage> {
     }
 }
 
-/// Merges the rows of `a` and `b` by ascending row number; a row that both have becomes their sum.
+/// Merges the selected rows `a` and `b` by ascending row number; rows with equal numbers are added.
 fn union<T: RowValue + Element>(a: &SelectedRows, b: &SelectedRows) -> Result<SelectedRows> {
     let (height, width) = (a.height(), a.value().width());
     let (x, y) = (a.value().as_slice::<T>()?, b.value().as_slice::<T>()?);
@@ -79,12 +79,12 @@ fn union<T: RowValue + Element>(a: &SelectedRows, b: &SelectedRows) -> Result<Se
     SelectedRows::new(height, ids, Dense::from_vec(&shape, numbers)?)
 }
 
-/// The share of the gradients' numbers that the rank `rank` adds up.
+/// The share of the gradients that one rank sums.
 struct Share<'a> {
     rank: usize,
     size: usize,
     specs: &'a [GradientSpec],
-    /// The dense numbers of the share: indices of parameters, each with a range of the numbers of its gradient.
+    /// The dense numbers of the share: for each parameter, a range of the numbers of its gradient.
     dense: Vec<(usize, Range<usize>)>,
 }
 
@@ -125,7 +125,7 @@ impl<'a> Share<'a> {
         Ok(())
     }
 
-    /// Writes the sums of this share, to send them to all ranks.
+    /// Writes the sums of this share as a message to all ranks.
     fn write_sums(&self, sums: &Gradients, to: &mut Message) -> Result<()> {
         for sum in sums {
             match sum {
@@ -141,7 +141,7 @@ impl<'a> Share<'a> {
         Ok(())
     }
 
-    /// Reads this share from a message: one storage per range of a dense gradient, then the selected rows of each table.
+    /// Reads the sums of this share from a message: the ranges of the dense gradients, then the selected rows of each table.
     fn read(&self, from: &mut Reader<'_>) -> Result<Gradients> {
         let mut read = Gradients::new();
         for (param, range) in &self.dense {
@@ -155,9 +155,9 @@ impl<'a> Share<'a> {
 }
 
 impl World {
-    /// Sums the gradients of all parts, with equal bits on each rank and for any number of ranks. `own` has the sum of each of
-    /// this rank's [subtrees](super::tree::subtrees) (`None` for a subtree without sequences); `occupied` marks the parts that
-    /// have sequences.
+    /// Sums the gradients of all parts; the result is bit-identical on each rank, and for any number of ranks. `own` has the
+    /// sum of each of this rank's [subtrees](super::tree::subtrees) (`None` for a subtree without sequences). `occupied` tells
+    /// for each part whether it has sequences.
     ///
     /// # Errors
     /// As [`Self::exchange`].
@@ -202,7 +202,7 @@ impl World {
     }
 }
 
-/// Assembles the gradients from the shares of all ranks.
+/// Assembles the summed gradients from the shares of all ranks.
 fn assembled(shares: &[Share<'_>], received: &[Vec<u8>], specs: &[GradientSpec]) -> Result<Gradients> {
     let zeros = |spec: &GradientSpec| match spec.selected_rows {
         true => Dense::zeros(spec.dtype, &[0]),
@@ -234,7 +234,7 @@ fn assembled(shares: &[Share<'_>], received: &[Vec<u8>], specs: &[GradientSpec])
         .collect()
 }
 
-/// Merges disjoint sets of selected rows by ascending row number.
+/// Merges selected rows without common row numbers, by ascending row number.
 fn sorted<T: RowValue + Element>(sets: &[SelectedRows], spec: &GradientSpec) -> Result<Storage> {
     let width: usize = spec.shape.iter().skip(1).product();
     let mut places: Vec<(i64, &[T])> = Vec::new();

@@ -1,8 +1,9 @@
-//! Several processes that train one model: their ranks, and the exchange of bytes between them.
+//! Trains one model with several processes: their ranks, and the exchange of bytes between them.
 //!
-//! A [`World`] is the set of all processes, as one process (a *rank*) sees it. It sends bytes through a [`Communicator`]:
-//! threads of one process (tests and simulations) or MPI (the feature `mpi`). [`Trainer::distributed`](crate::train::Trainer)
-//! trains over a world, and the key-value store of [`store`](crate::store) divides its rows over the ranks of a world.
+//! A [`World`] is the set of all processes of a training; each process (a *rank*) has its own `World` value. A world sends
+//! bytes through a [`Communicator`]: between threads of one process (for tests and simulations), or by MPI (the feature `mpi`).
+//! [`Trainer::distributed`](crate::train::Trainer) trains with a world; the key-value store [`store`](crate::store) divides its
+//! rows over the ranks of a world.
 
 mod bytes;
 mod communicator;

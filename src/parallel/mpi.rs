@@ -1,13 +1,13 @@
-//! Ranks that are processes of MPI (the feature `mpi`), started by `mpirun`.
+//! Ranks that are MPI processes (the feature `mpi`), started by `mpirun`.
 //!
-//! An exchange begins with one short message to each rank: the length of the message, and the message itself if it is short.
-//! MPI sends a short message without waiting for the receiver. The pieces of a long message follow only after the other rank's
-//! short message has arrived, so no send to a late rank is pending: MPI cannot cancel a send. All requests are polled, and no
-//! call of MPI blocks.
+//! An exchange begins with one short message to each rank. The short message contains the length of the full message, and the
+//! full message itself if it is short. MPI sends a short message without waiting for the receiver. A long message follows in
+//! pieces, but only after the other rank's short message has arrived. Therefore no long send waits for a late rank, which
+//! matters because MPI cannot cancel a send. All MPI requests are polled: no MPI call blocks.
 //!
-//! A rank whose exchange fails sends the reason to all other ranks, and receives their pending messages until each rank has
-//! reported a failure, too. If requests are still pending after `GRACE`, because a process has stopped, this process ends by
-//! `MPI_Abort`, with the error on standard error.
+//! If an exchange fails on a rank, the rank sends the reason to all other ranks. The failed rank then receives the pending
+//! messages of the other ranks, until each of these ranks has reported a failure, too. If requests are still pending after
+//! `GRACE`, because another process has stopped, this process prints the error to standard error and ends by `MPI_Abort`.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -25,52 +25,54 @@ use crate::error::{Error, ErrorKind, Result};
 
 const DATA: Tag = 1;
 const FAILURE: Tag = 2;
-/// The tag of the last exchange, in which all ranks end MPI.
+/// The message tag of the last exchange, after which all ranks end MPI.
 const ENDING: Tag = 3;
 
-/// The most bytes of a message that is sent together with its length. Open MPI completes a send of up to 256 bytes at once,
-/// even if the receiver has stopped.
+/// The maximum size in bytes of a message that is sent together with its length. Open MPI completes a send of up to 256 bytes
+/// at once, even if the receiver has stopped.
 const SHORT: usize = 200;
-/// The most bytes of a reported reason. Reason and rank together are below 4 KiB, which every MPI transport sends without
-/// waiting for the receiver.
+/// The maximum size in bytes of a failure's reason in a message. The reason and the rank number together stay below 4 KiB,
+/// which every MPI transport sends without waiting for the receiver.
 const REASON: usize = 3000;
-/// The bytes of a message's length, a u64.
+/// The size in bytes of a message's length, a u64.
 const LENGTH: usize = 8;
-/// The bytes of one piece of a long message. MPI sends a piece at once over TCP, where the default limit for this is 64 KiB.
-/// Above the limit, MPI first sends a request, which queues behind the data of the other rank, so that only one direction
-/// transmits at a time (measured at 100 Mbit/s, 1.8 times as long).
+/// The size in bytes of one piece of a long message. Over TCP, MPI sends a piece of this size at once: the default limit is 64
+/// KiB. MPI first asks the receiver before it sends a larger piece. The request queues behind the data of the other rank, so
+/// only one direction transmits at a time (1.8 times as slow, measured at 100 Mbit/s).
 const PIECE: usize = 48 << 10;
-/// Maximum number of pieces of a message: every round of waiting polls each piece.
+/// The maximum number of pieces of a message: each polling round checks every piece.
 const MOST_PIECES: usize = 512;
 
-/// A wait that makes no progress for `SPIN` begins to sleep, since ranks may share cores. Each sleep lasts `NAP`.
+/// If a wait has no progress for the time `SPIN`, the rank begins to sleep, since ranks may share cores. Each sleep takes the
+/// time `NAP`.
 const SPIN: Duration = Duration::from_millis(1);
 const NAP: Duration = Duration::from_micros(30);
-/// The time limit for pending requests once an exchange has failed.
+/// The time limit for pending requests after an exchange has failed.
 const GRACE: Duration = Duration::from_secs(1);
-/// The time in which a failed exchange still receives messages that other ranks may just have begun to send.
+/// The time for which a failed exchange still receives messages that other ranks may have begun to send.
 const LINGER: Duration = Duration::from_millis(50);
 
-/// A rank that is an MPI process; there is at most one `Mpi` per process, and only its thread calls MPI.
+/// A rank that is an MPI process. A process has at most one `Mpi`, and only the thread of that `Mpi` calls MPI.
 ///
-/// Dropping an `Mpi` ends MPI after all ranks have dropped their `Mpi`. If a rank has failed, the drop does not wait and leaves
-/// MPI running.
+/// Dropping an `Mpi` ends MPI, once all ranks have dropped their `Mpi`. If a rank has failed, the drop does not wait for the
+/// other ranks, and leaves MPI running.
 pub struct Mpi {
-    /// The MPI environment. Dropping it ends MPI and waits for all ranks, so it is never dropped after a failure.
+    /// The MPI environment of the process. Dropping the environment ends MPI and waits for all ranks, so it is never dropped
+    /// after a failure.
     universe: Option<Universe>,
     world: SimpleCommunicator,
     rank: usize,
     size: usize,
     failed: bool,
-    /// The time limit of the last exchange.
+    /// The time limit of the last exchange, after which all ranks end MPI.
     patience: Duration,
 }
 
 impl World {
-    /// The processes that `mpirun` started; without `mpirun`, a world of one process.
+    /// Returns the world of the processes that `mpirun` started; without `mpirun`, a world of one process.
     ///
     /// # Errors
-    /// As [`Mpi::new`]; if a process does not answer within 300 s.
+    /// If [`Mpi::new`] fails, or a process does not answer within 300 s.
     #[track_caller]
     pub fn mpi() -> Result<Self> {
         Self::new(Mpi::new()?).share_cores()
@@ -98,17 +100,17 @@ impl Mpi {
         Ok(Self { universe: Some(universe), world, rank, size, failed: false, patience: GRACE })
     }
 
-    /// The MPI process of a rank.
+    /// Returns the MPI process of a rank.
     fn process(&self, rank: usize) -> mpi::topology::Process<'_> {
         self.world.process_at_rank(i32::try_from(rank).unwrap_or_default())
     }
 
-    /// Receives the next reported failure: the reporting rank, and the failure. `None` if no report has arrived.
+    /// Receives the next report of a failure: the reporting rank, and the failure. `None` if no report has arrived.
     fn failure(&self) -> Option<(usize, ExchangeFailure)> {
         let (message, status) = self.world.any_process().immediate_matched_probe_with_tag(FAILURE)?;
         let teller = usize::try_from(status.source_rank()).unwrap_or_default();
         let length = usize::try_from(status.count(u8::equivalent_datatype())).unwrap_or_default();
-        // The buffer is leaked, since MPI may write to it after this call has given up.
+        // The receive buffer is leaked, since MPI may write to it after this function has returned.
         let told: &'static mut [u8] = Box::leak(vec![0; length].into_boxed_slice());
         let mut request = message.immediate_matched_receive_into(StaticScope, told);
         let limit = Instant::now() + GRACE;
@@ -140,7 +142,7 @@ impl Mpi {
             end -= 1;
         }
         let reason = reason.as_bytes().get(..end).unwrap_or_default();
-        // The buffer is leaked, since MPI may read it after this call has given up.
+        // The send buffer is leaked, since MPI may read it after this function has returned.
         let told: &'static [u8] =
             Box::leak([&(rank as u64).to_le_bytes(), reason].concat().into_boxed_slice());
         let others = (0..self.size).filter(|&r| r != self.rank);
@@ -154,7 +156,7 @@ impl Mpi {
         sends.into_iter().for_each(std::mem::forget);
     }
 
-    /// Runs an exchange whose messages have the tag `tag`.
+    /// Runs one exchange; all its messages have the MPI tag `tag`.
     fn meet(
         &mut self,
         tag: Tag,
@@ -219,18 +221,18 @@ impl Mpi {
     }
 }
 
-/// The state of an exchange in progress.
+/// The state of an exchange between this rank and all other ranks, while it runs.
 struct Meeting<'a, 's> {
     ranks: &'s Mpi,
     scope: &'s LocalScope<'a>,
     tag: Tag,
     /// The ranks whose messages have not arrived completely.
     peers: Vec<Peer<'a, 's>>,
-    /// The requests outside `peers` that MPI has not completed, each with the rank that it sends to or receives from.
+    /// The pending MPI requests outside `peers`, each with the rank that it sends to or receives from.
     pending: Vec<(usize, Bytes<'a, 's>)>,
-    /// The reason why the exchange fails, and the time when it was detected.
+    /// The reason why the exchange has failed, and the time at which the failure was detected; `None` if it has not failed.
     lost: Option<(ExchangeFailure, Instant)>,
-    /// The ranks that have reported a failure to this rank: they send nothing more.
+    /// The ranks that have reported a failure to this rank; a rank that has failed sends no more messages.
     tellers: BTreeSet<usize>,
 }
 
@@ -239,15 +241,15 @@ type Bytes<'a, 's> = Request<'a, [u8], &'s LocalScope<'a>>;
 struct Peer<'a, 's> {
     rank: usize,
     stage: Stage<'a, 's>,
-    /// The message for that rank.
+    /// The message of this rank to the other rank.
     own: &'a [u8],
 }
 
 enum Stage<'a, 's> {
-    /// The short message has not arrived yet: the buffers for the short message and for the whole message.
+    /// The other rank's short message has not arrived yet: the buffer for it, and the buffer for the whole message.
     Awaited(&'a mut [u8], &'a mut Vec<u8>),
     Begun(Bytes<'a, 's>, &'a mut Vec<u8>),
-    /// The short message has arrived: the buffer for the pieces that have not arrived yet.
+    /// The other rank's short message has arrived: the buffer for the pieces that are still missing.
     Long(&'a mut [u8]),
 }
 
@@ -257,7 +259,7 @@ impl<'a, 's> Meeting<'a, 's> {
         self.pending.push((rank, request));
     }
 
-    /// Records the first failure of the exchange, and reports it to the other ranks.
+    /// Records the first failure of this exchange, and reports it to the other ranks.
     fn lose(&mut self, lost: ExchangeFailure, text: impl Fn(&ExchangeFailure) -> String) {
         if self.lost.is_none() {
             match &lost {
@@ -268,7 +270,7 @@ impl<'a, 's> Meeting<'a, 's> {
         }
     }
 
-    /// Receives arrived messages and begins the requests that follow; returns whether anything happened.
+    /// Receives the messages that have arrived and starts the next requests; returns whether there was any progress.
     fn poll(&mut self) -> bool {
         let mut moved = false;
         for (rank, request) in std::mem::take(&mut self.pending) {
@@ -319,12 +321,13 @@ impl<'a, 's> Meeting<'a, 's> {
         moved
     }
 
-    /// Returns whether a failed exchange may end: MPI has completed all requests, and no rank sends more.
+    /// Returns whether a failed exchange can end: MPI has completed all requests, and no rank will send more messages.
     fn parted(&self, since: Duration) -> bool {
         let done = |peer: &Peer<'_, '_>| match peer.stage {
             Stage::Begun(..) => false,
             Stage::Awaited(..) if since >= LINGER => true,
-            // MPI keeps the order: messages that a rank sent before it reported its failure have arrived, too.
+            // MPI keeps the order of messages: if a failure report has arrived, all earlier messages of its sender have
+            // arrived, too.
             _ if self.tellers.contains(&peer.rank) => {
                 self.ranks.process(peer.rank).immediate_probe_with_tag(self.tag).is_none()
             }
@@ -333,19 +336,20 @@ impl<'a, 's> Meeting<'a, 's> {
         self.pending.is_empty() && self.peers.iter().all(done)
     }
 
-    /// Returns the ranks whose messages have not arrived, or that have not received the message of this rank.
+    /// Returns the ranks whose messages are missing, and the ranks that have not received the message of this rank.
     fn missing(&self) -> Vec<usize> {
         let ranks = self.peers.iter().map(|peer| peer.rank).chain(self.pending.iter().map(|(rank, _)| *rank));
         ranks.collect::<BTreeSet<usize>>().into_iter().collect()
     }
 
-    /// Finds a rank that ended MPI without sending its message of this exchange; `None` if there is none.
+    /// Returns a rank that ended MPI without sending its message of this exchange; `None` if there is none.
     fn ended(&self) -> Option<ExchangeFailure> {
         let awaited = |peer: &&Peer<'_, '_>| matches!(peer.stage, Stage::Awaited(..)) && self.tag == DATA;
         self.peers.iter().filter(awaited).map(|peer| peer.rank).find_map(|rank| {
             let process = self.ranks.process(rank);
             process.immediate_probe_with_tag(ENDING)?;
-            // MPI keeps the order: messages that the rank sent before it ended have arrived, too.
+            // MPI keeps the order of messages: if a rank's last message has arrived, all its earlier messages have arrived,
+            // too.
             let none = process.immediate_probe_with_tag(DATA).is_none();
             none.then(|| ExchangeFailure::Left { rank, reason: "it ended before this exchange".to_owned() })
         })
@@ -358,12 +362,12 @@ fn head(message: &[u8]) -> Vec<u8> {
     [&(message.len() as u64).to_le_bytes(), short].concat()
 }
 
-/// Returns the message if it has more than [`SHORT`] bytes, else no bytes.
+/// Returns the message if it is longer than [`SHORT`] bytes; else an empty slice.
 fn long(message: &[u8]) -> &[u8] {
     if message.len() <= SHORT { &[] } else { message }
 }
 
-/// Reads a short message; returns the buffer for the long message that follows, empty if none follows.
+/// Reads a short message; returns the buffer for the pieces of a long message, which is empty if none follow.
 fn room<'a>(head: &[u8], body: &'a mut Vec<u8>) -> &'a mut [u8] {
     let (length, bytes) = head.split_first_chunk::<LENGTH>().map_or((0, head), |(length, bytes)| {
         (usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX), bytes)
@@ -411,7 +415,7 @@ impl Communicator for Mpi {
 }
 
 impl Drop for Mpi {
-    /// Ends MPI, which waits for all ranks. After a failure the wait would never end, so MPI is left running.
+    /// Ends MPI and waits for all ranks to do so. After a failure the wait would never end, so MPI is left running.
     fn drop(&mut self) {
         if !self.failed && std::thread::panicking() {
             self.leave("it panicked");

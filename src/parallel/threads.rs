@@ -1,4 +1,4 @@
-//! Ranks that are threads of one process: for tests, and for simulations of lost messages and ranks.
+//! Ranks that are threads of one process, for tests, and for simulations of lost messages and failing ranks.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,8 @@ use std::time::Instant;
 use super::communicator::{Communicator, ExchangeFailure};
 use crate::kernels::random::uniform01;
 
-/// Makes the ranks of a world of threads, by rank; each thread makes a [`World`](super::World) of its own rank.
+/// Returns the communicators of a world of threads, one per rank; each thread makes a [`World`](super::World) from one
+/// communicator.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -29,11 +30,11 @@ pub fn threads(size: usize) -> Vec<ThreadRank> {
     ranks(size, None)
 }
 
-/// Makes the ranks of a world of threads with random faults, in simulated time.
+/// Returns the communicators of a world of threads with random faults, in simulated time.
 ///
-/// Simulated time passes only while every living rank waits. It passes to the next arrival of a delayed message; if no message
-/// is delayed, the deadlines of all waiting ranks pass at once. A simulation waits only for its threads, and equal seeds give
-/// equal faults.
+/// Simulated time advances only while every living rank waits. Simulated time advances to the next arrival of a delayed
+/// message; if no message is delayed, the deadlines of all waiting ranks expire at once. A simulation never waits for real
+/// time, and equal seeds give equal faults.
 pub fn simulated(size: usize, faults: Faults) -> Vec<ThreadRank> {
     ranks(size, Some(faults))
 }
@@ -51,25 +52,25 @@ fn ranks(size: usize, faults: Option<Faults>) -> Vec<ThreadRank> {
     (0..size).map(|rank| ThreadRank { rank, size, exchanges: 0, faults, shared: shared.clone() }).collect()
 }
 
-/// The faults of a simulation: for each kind of fault, the share of messages or exchanges that have it, from 0 to 1.
+/// The faults of a simulation: for each kind of fault, the fraction (0 to 1) of messages or exchanges with this fault.
 ///
-/// A fault depends on the seed, the ranks and the number of the exchange alone.
+/// A fault depends only on the seed, the ranks and the number of the exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Faults {
-    /// The seed of all faults.
+    /// The seed from which all faults are drawn.
     pub seed: u64,
-    /// The share of delayed messages; the messages between two ranks stay in order.
+    /// The fraction of messages that are delayed; the messages between two ranks stay in order.
     pub delays: f64,
-    /// The share of lost messages.
+    /// The fraction of messages that are lost.
     pub drops: f64,
-    /// The share of exchanges in which a rank dies: the rank sends some of its messages, and does not report the failure.
+    /// The fraction of exchanges in which a rank dies: it sends only some of its messages, and does not report a failure.
     pub deaths: f64,
 }
 
 /// The longest delay of a message, in units of simulated time.
 const LONGEST: f64 = 8.0;
 
-/// The decisions that a simulation draws random numbers for.
+/// The random decisions that a simulation makes.
 #[derive(Clone, Copy)]
 enum Fault {
     Delay,
@@ -84,7 +85,7 @@ impl Faults {
         uniform01(self.seed, [from as u32, to as u32, exchange as u32, fault as u32])
     }
 
-    /// Returns the arrival time of a message that is sent at the time `now`; `None` if the message is lost.
+    /// Returns the arrival time of a message that is sent at time `now`; `None` if the message is lost.
     fn arrival(&self, now: u64, from: usize, to: usize, exchange: u64) -> Option<u64> {
         if self.draw(Fault::Drop, from, to, exchange) < self.drops {
             return None;
@@ -95,11 +96,11 @@ impl Faults {
     }
 }
 
-/// A rank that is a thread, from [`threads`] or [`simulated`].
+/// The communicator of a rank that is a thread; [`threads`] and [`simulated`] make it.
 pub struct ThreadRank {
     rank: usize,
     size: usize,
-    /// The number of exchanges that this rank has begun.
+    /// The number of exchanges that this rank has started.
     exchanges: u64,
     faults: Option<Faults>,
     shared: Arc<ThreadExchange>,
@@ -111,17 +112,17 @@ struct ThreadExchange {
 }
 
 struct State {
-    /// The messages that have not been received, by receiver, then by sender, oldest first.
+    /// The messages that were sent but not received: indexed by receiver, then by sender; the oldest message first.
     mail: Vec<Vec<VecDeque<Message>>>,
     presence: Vec<Presence>,
     /// The ranks whose simulated deadline has passed.
     late: Vec<bool>,
     /// The simulated time.
     now: u64,
-    /// Whether waiting ranks see failed and ended ranks. In a simulation this is true only after every living rank waits, so
-    /// that the messages that each rank received before depend on the seed alone.
+    /// Whether waiting ranks can see that other ranks have failed or ended. In a simulation, this becomes true only when every
+    /// living rank waits. Therefore the messages that a rank has received before it sees a failure depend on the seed alone.
     settled: bool,
-    /// The first rank that failed, and its reason.
+    /// The first rank that failed, and the reason; `None` if no rank has failed.
     failed: Option<(usize, String)>,
 }
 
@@ -135,11 +136,11 @@ struct Message {
 #[derive(Clone, Copy, PartialEq)]
 enum Presence {
     Running,
-    /// In an exchange, waiting for messages that have not arrived.
+    /// The rank is in an exchange and waits for messages that have not arrived.
     Waiting,
-    /// The rank's communicator was dropped.
+    /// The rank has ended: its communicator was dropped.
     Ended,
-    /// The simulation ended the rank, without a report to the other ranks.
+    /// The simulation has ended the rank, and the other ranks got no report.
     Dead,
 }
 
@@ -164,12 +165,12 @@ impl State {
         }
     }
 
-    /// Returns the queue of messages to the rank `to` from the rank `from`.
+    /// Returns the queue of messages from the rank `from` to the rank `to`.
     fn queue(&mut self, to: usize, from: usize) -> Option<&mut VecDeque<Message>> {
         self.mail.get_mut(to)?.get_mut(from)
     }
 
-    /// Takes the message of this exchange to the rank `to` from the rank `from`; `None` if it has not arrived.
+    /// Takes the message of this exchange from the rank `from` to the rank `to`; `None` if it has not arrived.
     fn take(&mut self, to: usize, from: usize, exchange: u64) -> Option<Vec<u8>> {
         let now = self.now;
         let queue = self.queue(to, from)?;
@@ -177,7 +178,7 @@ impl State {
         if queue.front().is_some_and(fits) { queue.pop_front().map(|message| message.bytes) } else { None }
     }
 
-    /// Returns whether the rank `from` ended without sending its message of this exchange to the rank `to`.
+    /// Returns whether the rank `from` has ended without sending its message of this exchange to the rank `to`.
     fn ended(&mut self, to: usize, from: usize, exchange: u64) -> bool {
         let sent = self
             .queue(to, from)
@@ -185,7 +186,8 @@ impl State {
         self.presence.get(from) == Some(&Presence::Ended) && !sent
     }
 
-    /// Advances a simulation if every living rank waits: ranks see failures, or time passes. Returns whether it advanced.
+    /// If every living rank waits, advances a simulation: makes failures visible to the ranks, or advances the time. Returns
+    /// whether the simulation has advanced.
     fn advance(&mut self) -> bool {
         if self.presence.contains(&Presence::Running) {
             return false;
@@ -214,7 +216,8 @@ impl State {
 }
 
 impl ThreadRank {
-    /// Sends the messages of an exchange, except the messages that the simulation loses. Returns whether this rank survives.
+    /// Sends the messages of an exchange, without the messages that the simulation loses. Returns whether this rank is still
+    /// alive after sending.
     fn send(&self, messages: &[&[u8]], exchange: u64) -> bool {
         let others = messages.iter().enumerate().take(self.size).filter(|(to, _)| *to != self.rank);
         let mut copies: Vec<(usize, Vec<u8>)> = others.map(|(to, bytes)| (to, bytes.to_vec())).collect();
@@ -330,7 +333,7 @@ mod tests {
     use super::*;
     use crate::parallel::World;
 
-    /// If a thread panics, the ranks that wait for it return an error that names the panic, and so do their later calls.
+    /// If the thread of a rank panics, ranks that wait for it get an error with the panic's text; so do their later calls.
     #[test]
     fn a_panic_is_a_failure() {
         let mut ranks = threads(3);
@@ -355,7 +358,7 @@ mod tests {
         }
     }
 
-    /// A world counts the bytes that it sends to and receives from other ranks, without the message to its own rank.
+    /// A world counts the bytes sent to and received from other ranks, but not a message from a rank to itself.
     #[test]
     fn a_world_counts_its_bytes() {
         std::thread::scope(|scope| {

@@ -1,10 +1,11 @@
-//! The binary tree over the parts of a step. It fixes the order of additions, so that sums are equal for any number of ranks.
+//! A binary tree over the parts of a training step. The tree fixes the order of additions, so that sums are bit-identical for
+//! any number of ranks.
 
 use std::ops::Range;
 
 use crate::error::Result;
 
-/// Returns the largest subtrees that together cover a range of the parts, in order.
+/// Returns the largest subtrees that together cover a range of the parts, in ascending order.
 pub(crate) fn subtrees(range: Range<usize>) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut start = range.start;
@@ -19,11 +20,13 @@ pub(crate) fn subtrees(range: Range<usize>) -> Vec<Range<usize>> {
     found
 }
 
-/// A function that returns the sum of a subtree: the outer `None` if it is unknown, the inner `None` if no part has sequences.
+/// A function that returns the sum of a subtree. The outer `None` means that the sum is unknown; the inner `None` means that no
+/// part of the subtree has sequences.
 type SubtreeSum<'a, T> = dyn FnMut(&Range<usize>) -> Option<Result<Option<T>>> + 'a;
 
-/// Sums over the parts `of`, a subtree: takes the sum from `node`, or adds the sums of the two halves if `node` returns `None`.
-/// `node` has to know each single part. The sum is `None` if no part has sequences.
+/// Returns the sum over the parts `of` (a subtree): the sum that `node` returns or, if `node` returns `None`, the sum of the
+/// two halves. `node` must return the sum of every single part. The returned sum is `None` if no part of the subtree has
+/// sequences.
 pub(crate) fn sum<T>(
     of: Range<usize>,
     node: &mut SubtreeSum<'_, T>,
@@ -43,7 +46,8 @@ pub(crate) fn sum<T>(
     }
 }
 
-/// Sums over all parts of a step, in the order of the tree. A part is `None` if it has no sequences.
+/// Returns the sum over all parts of a step, added in the order of the tree. An element of the list is `None` if the part has
+/// no sequences.
 pub(crate) fn sum_all<T>(parts: Vec<Option<T>>, add: &mut dyn FnMut(T, T) -> Result<T>) -> Result<Option<T>> {
     let all = 0..parts.len();
     let mut parts = parts.into_iter();
@@ -64,7 +68,7 @@ mod tests {
         assert!(subtrees(2..2).is_empty());
     }
 
-    /// The order of the additions, written as text, is equal for any number of ranks.
+    /// The order of the additions, written as text, is the same for any number of ranks.
     #[test]
     fn the_order_of_additions_is_that_of_one_rank() {
         let mut join = |a: String, b: String| Ok(format!("({a}+{b})"));

@@ -1,4 +1,4 @@
-//! The world: the ranks of a training, as seen by one rank.
+//! The world: all ranks (processes) of a training, from the view of one rank.
 
 use std::cell::RefCell;
 use std::panic::Location;
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use super::communicator::{Communicator, ExchangeFailure};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The default of [`World::deadline`].
+/// The default deadline of an exchange, which [`World::deadline`] replaces.
 const DEADLINE: Duration = Duration::from_secs(300);
-/// The longest deadline: adding it to the current time cannot overflow the clock.
+/// The longest allowed deadline; adding it to the current time cannot overflow the clock.
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// The ranks of a training, as seen by one rank. Clones refer to the same world.
+/// All ranks (processes) of a training, from the view of one rank. Clones of a `World` refer to one world.
 #[derive(Clone)]
 pub struct World(Rc<RefCell<Inner>>);
 
@@ -21,10 +21,10 @@ struct Inner {
     communicator: Box<dyn Communicator>,
     deadline: Duration,
     traffic: Traffic,
-    /// The reason why no further exchange is possible.
+    /// The failure after which no further exchange is possible; `None` if there was none.
     failed: Option<Error>,
     received: Vec<Vec<u8>>,
-    /// The number of ranks that share the cores of this rank, including this rank.
+    /// The number of ranks that share CPU cores with this rank, including this rank.
     sharers: usize,
 }
 
@@ -32,19 +32,19 @@ struct Inner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// Exchanges with the other ranks.
+    /// The number of exchanges with the other ranks.
     pub exchanges: u64,
     /// Bytes sent.
     pub sent: u64,
     /// Bytes received.
     pub received: u64,
-    /// Time in exchanges: waiting for other ranks, and transport.
+    /// The time spent in exchanges: waiting for other ranks, and transport.
     pub waited: Duration,
 }
 
 impl World {
-    /// Makes the world that a communicator connects. If the communicator's rank is not below its size, every exchange is an
-    /// error.
+    /// Makes a world whose ranks exchange messages through the given communicator. If the communicator's rank number is not
+    /// below its size, every exchange returns an error.
     pub fn new(communicator: impl Communicator + 'static) -> Self {
         let (rank, size) = (communicator.rank(), communicator.size());
         let failed = (rank >= size).then(|| {
@@ -62,26 +62,26 @@ impl World {
         Self(Rc::new(RefCell::new(inner)))
     }
 
-    /// Sets the deadline: the longest wait for the other ranks in one exchange (default: 300 s). It has to exceed the longest
-    /// time that a rank works alone, for example to save a checkpoint.
+    /// Sets the deadline: the longest time to wait for the other ranks in one exchange (default: 300 s). The deadline must be
+    /// longer than the longest time for which one rank works alone, for example to save a checkpoint.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         self.0.borrow_mut().deadline = deadline.min(LONGEST);
         self
     }
 
-    /// The number of this rank, below [`Self::size`].
+    /// Returns the number of this rank, which is below [`Self::size`].
     pub fn rank(&self) -> usize {
         self.0.borrow().communicator.rank()
     }
 
-    /// The number of ranks, at least 1.
+    /// Returns the number of ranks, at least 1.
     pub fn size(&self) -> usize {
         self.0.borrow().communicator.size().max(1)
     }
 
-    /// Counts the ranks that share the cores of this rank: the processes of one host share all cores unless they are bound to
-    /// some.
+    /// Counts the ranks that share CPU cores with this rank. Processes of one host share all cores, unless they are bound to
+    /// certain cores.
     ///
     /// # Errors
     /// As [`Self::exchange`].
@@ -96,22 +96,22 @@ impl World {
         Ok(self)
     }
 
-    /// The number of ranks that share the cores of this rank, including this rank.
+    /// Returns the number of ranks that share CPU cores with this rank, including this rank.
     pub(crate) fn sharers(&self) -> usize {
         self.0.borrow().sharers
     }
 
-    /// The traffic of this rank so far.
+    /// Returns the traffic of this rank so far: bytes sent, bytes received, and time waited.
     pub fn traffic(&self) -> Traffic {
         self.0.borrow().traffic
     }
 
-    /// Sends `messages[r]` to each rank r and returns the messages to this rank, by sender; this rank's own message is among
-    /// them.
+    /// Sends `messages[r]` to each rank r, and returns the messages that this rank received, by sender; its own message to
+    /// itself is included.
     ///
     /// # Errors
-    /// If a rank has failed or does not answer in time; the message names the rank and the work that this rank was `doing`. All
-    /// later exchanges return the same error.
+    /// If a rank has failed, or does not answer within the [deadline](Self::deadline). The error names the rank and `doing`,
+    /// the work of this rank. After such an error, all later exchanges return it again.
     pub(crate) fn exchange(&self, doing: &str, messages: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
         let mut inner = self.0.borrow_mut();
         let Inner { communicator, deadline, traffic, failed, received, .. } = &mut *inner;
@@ -140,7 +140,7 @@ impl World {
         Ok(all)
     }
 
-    /// Sends one message to every rank and returns the messages of all ranks, by rank.
+    /// Sends one message to every rank, and returns the messages of all ranks, by rank number.
     ///
     /// # Errors
     /// As [`Self::exchange`].
@@ -148,11 +148,12 @@ impl World {
         self.exchange(doing, &vec![message; self.size()])
     }
 
-    /// Sends the bytes of rank 0 to every rank; every rank returns these bytes. The `bytes` of other ranks are ignored.
+    /// Sends the bytes of rank 0 to every rank; every rank returns the bytes of rank 0. The argument `bytes` is ignored on all
+    /// other ranks.
     ///
     /// # Errors
-    /// If a rank has failed or does not answer within the [deadline](Self::deadline); the message names the rank and the work
-    /// that this rank was `doing`.
+    /// If a rank has failed or does not answer within the [deadline](Self::deadline). The error names the rank and `doing`, the
+    /// work of this rank.
     #[track_caller]
     pub fn broadcast(&self, doing: &str, bytes: &[u8]) -> Result<Vec<u8>> {
         let caller = Location::caller();
@@ -161,8 +162,8 @@ impl World {
         Ok(all.into_iter().next().unwrap_or_default())
     }
 
-    /// Sends the result of this rank to every rank, and returns the results of all. If a rank failed, every rank returns an
-    /// error: a failed rank its own error, the other ranks the error of the lowest failed rank.
+    /// Sends this rank's result to every rank, and returns the results of all ranks. If any rank failed, every rank returns an
+    /// error: a failed rank its own error, and the other ranks the error of the failed rank with the lowest number.
     ///
     /// # Errors
     /// As [`Self::exchange`].
@@ -173,7 +174,7 @@ impl World {
             Err(error) => {
                 message[0] =
                     1 + KINDS.iter().position(|&kind| kind == error.kind()).unwrap_or_default() as u8;
-                // `{:#}` leaves out the source line: the receiving process would show it as a line of its own.
+                // The format `{:#}` omits the source line, because the receiving process would print it as a separate line.
                 message.extend_from_slice(format!("{error:#}").as_bytes());
             }
         }
@@ -190,13 +191,14 @@ impl World {
         all.iter().enumerate().map(of).collect()
     }
 
-    /// Reports the failure of this rank to the other ranks, once: waiting ranks get this error with the number of this rank.
+    /// Reports a failure of this rank to the other ranks, at most once; waiting ranks get this error with the number of this
+    /// rank.
     pub(crate) fn fail(&self, error: &Error) {
         self.end(error.clone(), &format!("{error:#}"));
     }
 
-    /// Leaves the world: every other rank that waits for this rank gets an error with this reason. After a failure, `leave`
-    /// does nothing.
+    /// Leaves the world: every other rank that waits for this rank gets an error with the given reason. After a failure,
+    /// `leave` does nothing.
     pub fn leave(&self, reason: &str) {
         let expected = "a process that has not left the world";
         self.end(Error::of(ErrorKind::Io, "exchange with the other processes", expected, reason), reason);
@@ -220,18 +222,19 @@ impl Drop for Inner {
     }
 }
 
-/// The kinds of errors. The first byte of a message of [`World::agree`] is 0, or 1 plus the index of the error's kind.
+/// All kinds of errors, in the order of their codes in messages. The first byte of a message of [`World::agree`] is 0 if the
+/// rank succeeded; for an error, it is 1 plus the index of the error's kind.
 const KINDS: [ErrorKind; 5] =
     [ErrorKind::Mismatch, ErrorKind::Program, ErrorKind::NotFinite, ErrorKind::Format, ErrorKind::Io];
 
-/// Makes the error that this rank returns for the failure of another rank.
+/// Returns the error that this rank reports for the failure of another rank.
 fn failure(kind: ErrorKind, doing: &str, rank: usize, reason: &str) -> Error {
     let got = format!("a failure of rank {rank}: {reason}");
     Error::of(kind, doing, "every process to continue", got)
 }
 
 impl ExchangeFailure {
-    /// Converts the failure to the error of a rank that waited in the exchange; `doing` names the work of that rank.
+    /// Converts a failure into the error of a rank that waited in the exchange; `doing` describes the work of that rank.
     pub(super) fn error(self, doing: &str, deadline: Duration) -> Error {
         match self {
             ExchangeFailure::Left { rank, reason } => failure(ErrorKind::Io, doing, rank, &reason),

@@ -1,5 +1,5 @@
-//! The records of a checkpoint's structured sections. They are structs of their own, so that the types in memory can change and
-//! old files still load.
+//! The records of a checkpoint's structured sections. The record types are separate from the types in memory, so that the types
+//! in memory can change while old files still load.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ record! {
 }
 
 record! {
-    /// A piece of the sums of a metric with many sums; later pieces have higher indices.
+    /// Some of the sums of a metric that has many sums; a later piece of this metric has higher indices.
     pub(super) struct StoredSums {
         1 name: String,
         2 count: u64,
@@ -86,7 +86,7 @@ record! {
 }
 
 record! {
-    /// The section `notes`, or the section `outputs` with the names of variables.
+    /// The section `notes` (the user's strings), or the section `outputs` (names of variables).
     pub(super) struct StoredTexts {
         1 texts: BTreeMap<String, String>,
     }
@@ -100,7 +100,7 @@ record! {
 }
 
 record! {
-    /// The head of a tensor, before its numbers.
+    /// The head of a tensor section, which comes before the numbers.
     pub(super) struct StoredHead {
         1 name: String,
         2 dtype: NamedEntry<DType>,
@@ -110,7 +110,7 @@ record! {
 }
 
 record! {
-    /// The head of a row-sparse variable, before its row numbers and numbers.
+    /// The head of a row-sparse variable's section, which comes before the row numbers and the numbers.
     pub(super) struct StoredRowsHead {
         1 name: String,
         2 dtype: NamedEntry<DType>,
@@ -162,7 +162,7 @@ impl StoredSums {
         Self { name: name.to_owned(), count, places, sums }
     }
 
-    /// Returns two pairs: the metric's name and its number of sums; the indices and the sums of this piece.
+    /// Returns the metric's name with the total number of its sums, and the indices with the sums of this piece.
     pub(super) fn into_parts(self) -> ((String, u64), (Vec<u64>, Vec<f64>)) {
         ((self.name, self.count), (self.places, self.sums))
     }
@@ -259,7 +259,7 @@ impl NamedVocabulary {
     }
 }
 
-/// The head of a tensor, before its numbers.
+/// The head of a tensor section, which comes before the numbers.
 pub(super) struct Head {
     pub(super) name: String,
     pub(super) dtype: DType,
@@ -267,13 +267,13 @@ pub(super) struct Head {
     pub(super) lod: Option<Lod>,
 }
 
-/// The head of a row-sparse variable, before its row numbers and numbers.
+/// The head of a row-sparse variable's section, which comes before the row numbers and the numbers.
 pub(super) struct RowsHead {
     pub(super) name: String,
     pub(super) dtype: DType,
-    /// The height, then the extents of a row.
+    /// The height of the table, followed by the extents of a row.
     pub(super) shape: Vec<usize>,
-    /// The number of rows.
+    /// The number of stored rows.
     pub(super) rows: usize,
 }
 

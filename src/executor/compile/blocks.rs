@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{OpId, Views};
 use crate::operator::{BlockId, VarId};
 
-/// The blocks by number.
+/// The analyses of all step blocks and gradient blocks that run, by block number.
 #[derive(Default)]
 pub(crate) struct Blocks {
     forward: HashMap<BlockId, Forward>,
@@ -32,7 +32,7 @@ pub(crate) fn blocks(source: &Source<'_>, saved: &SavedValues) -> Result<Blocks>
 }
 
 impl Blocks {
-    /// Adds the block of a loop, and the blocks of the loops in it.
+    /// Analyses the block of one loop, and then the blocks of the loops inside it.
     fn add(&mut self, source: &Source<'_>, saved: &SavedValues, id: OpId, visits: Visits) -> Result<()> {
         let at = |e: Error| e.at(source.place(id));
         let (step, gradient) = source.step(id).map_err(at)?;
@@ -61,10 +61,10 @@ impl Blocks {
         Ok(())
     }
 
-    /// The analysis of a step block.
+    /// Returns the analysis of a step block (the body of a recurrent loop).
     ///
     /// # Errors
-    /// If its loop does not run before.
+    /// If the forward loop of the step block does not run before the gradient.
     pub(crate) fn forward(&self, block: BlockId) -> Result<&Forward> {
         self.forward.get(&block).ok_or_else(|| {
             let (expected, got) = ("its forward run first", "none before it");
@@ -72,17 +72,17 @@ impl Blocks {
         })
     }
 
-    /// The analysis of a gradient block.
+    /// Returns the analysis of a gradient block (the backward pass of a step block).
     ///
     /// # Errors
-    /// If its loop does not run.
+    /// If the loop of the gradient block does not run.
     pub(crate) fn backward(&self, block: BlockId) -> Result<&Backward> {
         self.backward.get(&block).ok_or_else(|| {
             Error::of(ErrorKind::Program, "gradient block", "one that runs", format!("block {}", block.0))
         })
     }
 
-    /// The variable whose memory holds `var`, and the first column of `var` in that variable.
+    /// Returns the variable whose memory holds `var`, and the column of that variable at which `var` begins.
     pub(crate) fn place_of(&self, block: BlockId, var: VarId) -> (VarId, usize) {
         match (self.forward.get(&block), self.backward.get(&block)) {
             (Some(found), _) => found.columns.place_of(var),
@@ -91,7 +91,7 @@ impl Blocks {
         }
     }
 
-    /// All variables that are columns of another variable.
+    /// Returns all variables that are stored as columns of another variable.
     pub(crate) fn views(&self) -> Views {
         let forward = self.forward.values().map(|found| found.columns.all());
         let mut views: Views = forward
@@ -99,7 +99,7 @@ impl Blocks {
             .flatten()
             .map(|(&k, &v)| (k, v))
             .collect();
-        // A gradient that equals columns of another gradient is a view of these columns, too.
+        // If a gradient equals columns of another gradient, it is a view of the columns, too.
         for found in self.backward.values() {
             let of = |(&var, &of): (&VarId, &VarId)| Some((var, *found.columns.all().get(&of)?));
             views.extend(found.same.0.iter().filter_map(of));
@@ -107,7 +107,7 @@ impl Blocks {
         views
     }
 
-    /// Gradients that equal another gradient, with that gradient, in the order of their numbers.
+    /// Pairs of gradients that are equal: a gradient, and the gradient whose memory it shares. Sorted by variable number.
     pub(crate) fn same(&self) -> Vec<(VarId, VarId)> {
         let pairs = self.backward.values().flat_map(|found| &found.same.0);
         let mut same: Vec<(VarId, VarId)> = pairs.map(|(&var, &of)| (var, of)).collect();

@@ -8,29 +8,29 @@ use crate::executor::plan::Home;
 use crate::operator::Extent;
 use crate::tensor::DType;
 
-/// Lifetimes that do not overlap, first to last.
+/// The lifetimes during which one buffer is taken: first moment → last moment; no two overlap.
 type Lives = BTreeMap<usize, usize>;
 type Life = (usize, usize);
 
-/// The intersections of `lives` with one lifetime.
+/// Returns the parts of the lifetimes in `lives` that overlap a given lifetime.
 fn overlap(lives: &Lives, (first, last): Life) -> impl Iterator<Item = Life> {
     let before = lives.range(..first).next_back();
     let all = before.into_iter().chain(lives.range(first..=last));
     all.filter(move |(_, end)| **end >= first).map(move |(&from, &to)| (from.max(first), to.min(last)))
 }
 
-/// The buffers of one dtype during assignment: a tree whose nodes know when all of their buffers are taken, so that buffers
-/// need not be searched one by one, as in long chains whose values wait for their gradients.
+/// The buffers of one dtype while buffers are assigned, as a tree. A node knows when all buffers below it are taken, so the
+/// search for a free buffer skips whole subtrees.
 #[derive(Default)]
 struct BufferTree {
-    /// The number of each buffer among the buffers of all dtypes.
+    /// The plan-wide number of each buffer (the plan numbers the buffers of all dtypes together).
     numbers: Vec<usize>,
-    /// The buffers, then pairs of buffers, then pairs of pairs, up to one node for all.
+    /// Level 0 has one node per buffer; each node of a higher level covers two nodes of the level below.
     levels: Vec<Vec<Lives>>,
 }
 
 impl BufferTree {
-    /// The last buffer that is free for a lifetime.
+    /// Returns the last buffer that is free during a lifetime.
     fn free(&self, life: Life) -> Option<usize> {
         let top = self.levels.len().checked_sub(1)?;
         self.free_below((top, 0), life)
@@ -50,13 +50,14 @@ impl BufferTree {
         }
     }
 
-    /// Adds a buffer, taken for a lifetime.
+    /// Adds a buffer that is taken during a lifetime.
     fn add(&mut self, number: usize, life: Life) {
         let buffer = self.numbers.len();
         self.numbers.push(number);
         for level in 0.. {
             if level == self.levels.len() {
-                // The level below had one node for all buffers: the new level's first node starts with its lifetimes.
+                // The level below had one node for all buffers: the first node of the new level copies the lifetimes of that
+                // node.
                 let all = level.checked_sub(1).and_then(|below| self.levels[below].first().cloned());
                 self.levels.push(all.into_iter().collect());
             }
@@ -71,7 +72,7 @@ impl BufferTree {
         }
     }
 
-    /// Takes a free buffer for a lifetime.
+    /// Marks a free buffer as taken during a lifetime.
     fn take(&mut self, buffer: usize, life: Life) {
         let mut taken = vec![life];
         for level in 0..self.levels.len() {
@@ -85,11 +86,11 @@ impl BufferTree {
     }
 }
 
-/// Extends the lifetimes of slots in chains, which run chunk by chunk between two moments each. All of a chain's calls run
-/// on the first rows before the first call runs on the others, so a slot that the chain touches lives from the chain's
-/// beginning to its end. Slots that begin in a chain and have the same row layout may still follow one another in one
-/// buffer, row by row, as if there were no chain. The second list names, for each slot, the slot whose buffer it takes over;
-/// that slot lives as long as all of its successors.
+/// Extends the lifetimes of the slots that chains touch. A chain runs chunk by chunk between two moments. All calls of a chain
+/// run on the first chunk of rows before any call runs on the second chunk, so the lifetime of a slot that the chain touches
+/// covers the whole chain. Slots that begin in one chain and have the same row layout may still share a buffer one after
+/// another, as without a chain. Returns the extended lifetimes and, for each slot, the earlier slot whose buffer it takes over
+/// (or `None`). The lifetime of the earlier slot is extended to cover the later slot.
 fn in_chains(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<Life>, Vec<Option<usize>>) {
     let first_with = |moment: usize| chains.partition_point(|chain| chain.1 < moment);
     let last_with = |moment: usize| chains.partition_point(|chain| chain.0 <= moment).checked_sub(1);
@@ -103,8 +104,8 @@ fn in_chains(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<Li
     let mut lives: Vec<Life> = own_lives.iter().map(wide).collect();
     let mut places = vec![None; slots.len()];
     let aliased: BTreeSet<usize> = slots.iter().filter_map(|slot| slot.alias).collect();
-    // Each slot belongs to the chain in which its lifetime begins. A chain does not overwrite values from before it: to find the
-    // row at which a call failed, the chain runs again from these values.
+    // A slot belongs to the chain in which the lifetime of the slot begins. A chain never overwrites values from before the
+    // chain: to find the row at which a call failed, the chain runs again from these values.
     let chain_of = |(s, slot): (usize, &SlotDesc)| {
         let own = !slot.persistent && slot.pool.is_none() && slot.alias.is_none() && !aliased.contains(&s);
         let known = !own || slot.rows.known().is_some();
@@ -113,7 +114,8 @@ fn in_chains(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<Li
     };
     let mut touched: Vec<(usize, Life, usize)> = slots.iter().enumerate().filter_map(chain_of).collect();
     touched.sort_unstable();
-    // By chain and by row layout: the moment until which each buffer is taken, and its first slot.
+    // For each chain and row layout: the buffers of the chain's slots. A buffer is listed as the last moment at which it is
+    // taken, and the first slot in it.
     let mut taken: HashMap<_, BinaryHeap<Reverse<(usize, usize)>>> = HashMap::new();
     for (chain, life, s) in touched {
         let SlotDesc { dtype, width, rows, home, .. } = slots[s];
@@ -133,9 +135,9 @@ fn in_chains(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<Li
     (lives, places)
 }
 
-/// The buffer of each slot, and the dtypes of the buffers. A slot that is not dense has no buffer: its entry is 0. The largest
-/// slots come first, and each takes the smallest buffer that is free while it lives; so large slots share buffers with one
-/// another, and small slots do not prevent it. `chains` are the moments between which calls run chunk by chunk.
+/// Returns the buffer of each slot, and the dtype of each buffer. A slot that is not dense has no buffer: the returned number
+/// is 0. Buffers are assigned to the largest slots first, so that large slots share buffers with large slots. `chains` holds
+/// the first and the last moment of each chain of calls that run chunk by chunk.
 pub(crate) fn assign(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<usize>, Vec<DType>) {
     let (lives, places) = in_chains(slots, own_lives, chains);
     let mut of_slot = vec![0; slots.len()];
@@ -146,7 +148,7 @@ pub(crate) fn assign(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) ->
     let mut dealt: Vec<(DType, BufferTree)> = Vec::new();
     for s in order {
         let slot = &slots[s];
-        // A persistent slot is exchanged with the scope's buffer, and so must have its buffer alone.
+        // A persistent slot swaps its buffer with a buffer of the scope, so no other slot may share that buffer.
         if slot.persistent {
             of_slot[s] = dtypes.len();
             dtypes.push(slot.dtype);
@@ -174,7 +176,7 @@ pub(crate) fn assign(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) ->
             of_slot[s] = of_slot[first];
         }
     }
-    // An alias comes after its slot.
+    // An alias has a higher number than the slot that it aliases, so the buffer of that slot is already known.
     for (s, slot) in slots.iter().enumerate() {
         if let Some(of) = slot.alias {
             of_slot[s] = of_slot[of];
@@ -183,7 +185,7 @@ pub(crate) fn assign(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) ->
     (of_slot, dtypes)
 }
 
-/// The estimated size of a slot, to compare with other slots: the batch is not known yet.
+/// Returns the estimated size of a slot, only to compare slots: the number of rows is not known at compile time.
 fn size(slot: &SlotDesc) -> usize {
     const SEQUENCES: usize = 64;
     const ROWS: usize = 4096;
@@ -206,23 +208,25 @@ mod tests {
         SlotDesc { var, dtype: DType::F32, width, rows, home, persistent, alias, pool }
     }
 
-    /// A slot that a chain touches lives as long as the chain, but slots of the same row layout may follow one another.
+    /// A slot that a chain touches lives as long as the chain, but slots with equal row layouts may share a buffer one after
+    /// another.
     #[test]
     fn slots_of_a_chain() {
         let lives = [(1, 3), (3, 4), (4, 5), (5, 6), (6, 7), (4, 5)];
         let buffers = |chains: &[Life], widths: [usize; 6]| assign(&widths.map(slot), &lives, chains).0;
         let distinct = |buffers: &[usize]| buffers.iter().collect::<BTreeSet<_>>().len();
-        // At most three live at once.
+        // Without a chain, at most three slots live at the same moment.
         assert_eq!(distinct(&buffers(&[], [8; 6])), 3);
-        // In a chain from the third moment to the sixth they follow one another row by row, except the slot that existed before.
+        // In a chain from moment 3 to moment 6, slots share buffers one after another, except the slot that exists before the
+        // chain.
         assert_eq!(distinct(&buffers(&[(3, 6)], [8; 6])), 4);
         assert_eq!(buffers(&[(3, 6)], [8; 6])[1], buffers(&[(3, 6)], [8; 6])[3]);
-        // With other widths, no slot that the chain touches follows another in its buffer.
+        // If the slots have different widths, no slot that the chain touches takes over the buffer of another slot.
         let others = buffers(&[(3, 6)], [8, 7, 6, 5, 4, 3]);
         assert_eq!(distinct(&others), 6, "{others:?}");
     }
 
-    /// The tree finds the last free buffer, as a search through all buffers does.
+    /// The tree finds the same free buffer as a linear search through all buffers: the last one.
     #[test]
     fn a_slot_gets_the_last_buffer_that_is_free() {
         let mut seed = 1u64;

@@ -1,5 +1,5 @@
-//! Builds the instructions: each call with its views of slots, each loop with its moves. All analyses are done; this module
-//! only reads their results.
+//! Builds the instructions of a plan: each call with its views of slots, and each loop with the rows that it moves. This module
+//! only reads the results of the compiler's analyses.
 
 use super::blocks::Blocks;
 use super::chains;
@@ -20,7 +20,7 @@ use crate::operator::context::{OperandPosition, Wiring};
 use crate::operator::{BlockId, Extent, LevelId, Pass, Reach, VarId};
 use crate::program::{Program, Role, StepDesc, StepGradient, VarPair};
 
-/// The results of all analyses of a program.
+/// The results of all compiler analyses of one program, as the input of this module.
 pub(crate) struct Analysis<'a> {
     pub(crate) source: &'a Source<'a>,
     pub(crate) blocks: &'a Blocks,
@@ -29,7 +29,7 @@ pub(crate) struct Analysis<'a> {
     pub(crate) slots: &'a Slots,
 }
 
-/// The instructions of each operator of the root block, and at the end the instructions for fetched variables.
+/// Returns the instructions of each operator of the root block; the last element has the instructions for fetched variables.
 pub(crate) fn build(found: &Analysis<'_>, schedule: &Schedule) -> Result<Vec<Vec<Instr>>> {
     let mut code = Vec::new();
     for (at, items) in schedule.iter().enumerate() {
@@ -56,7 +56,7 @@ impl Analysis<'_> {
         self.slots.reference(self.source, var)
     }
 
-    /// Adds the copies into the batch's order that must run before operator `now` of the root block.
+    /// Adds the copies from step-major order into the batch's order that operator `now` of the root block needs.
     fn copies(&self, now: usize, out: &mut Vec<Instr>) -> Result<()> {
         for &Copy { var, from, ranked, .. } in self.slots.copies.iter().filter(|copy| copy.before == now) {
             let to = self.reference(var)?;
@@ -89,7 +89,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// Builds a call without its views.
+    /// Builds the instruction of a call, without the views of its operands.
     fn call_of(&self, call: &ScheduledCall, parsed: &ParsedOp) -> OpInstr {
         let desc = self.source.desc(call.id);
         let inputs = Program::slots_of(parsed.signature.inputs, &desc.inputs, "");
@@ -126,7 +126,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// The name of the variable in each input slot that has one variable.
+    /// Returns, for each input slot with exactly one variable, the name of the variable.
     fn names(&self, id: OpId, parsed: &ParsedOp) -> Vec<(&'static str, String)> {
         let desc = self.source.desc(id);
         let named = |slot: &crate::operator::Slot| match *desc.input(slot.name) {
@@ -180,8 +180,7 @@ impl Analysis<'_> {
         } else {
             wiring.outputs = writes.slots(&call.outputs)?;
         }
-        // Both passes take the number of the forward operator, so that a backward call draws the same numbers as the forward
-        // call.
+        // Forward and backward call both use the number of the forward operator, so both draw the same random numbers.
         let desc = self.source.desc(call.id);
         let of_forward = if call.pass == Pass::Backward { &desc.inputs } else { &desc.outputs };
         let outputs = Program::slots_of(parsed.signature.outputs, of_forward, "");
@@ -205,7 +204,7 @@ impl Analysis<'_> {
         Ok(instr)
     }
 
-    /// The results of a call that pass from step to step.
+    /// Returns the results of a call that the next step of the loop reads.
     fn flushed(&self, call: &ScheduledCall, parsed: &ParsedOp) -> Result<Vec<Ref>> {
         let mut flushed = Vec::new();
         if call.pass == Pass::Backward {
@@ -303,7 +302,7 @@ impl Analysis<'_> {
         Ok(())
     }
 
-    /// Builds the plan of a memory, in the loop of a step block or of its gradient block.
+    /// Builds the plan of one memory, for the loop of a step block or of a gradient block.
     fn memory(&self, step: &StepDesc, memory: usize, run: BlockId) -> Result<MemoryPlan> {
         let m = &step.memories[memory];
         let spec = self.source.program.spec(m.previous)?;
@@ -377,7 +376,7 @@ impl Analysis<'_> {
         Ok(())
     }
 
-    /// The extent that counts the sequences of a step block.
+    /// Returns the extent that counts the sequences over which a step block runs.
     fn sequences(&self, step: &StepDesc) -> Result<Extent> {
         let program = self.source.program;
         let none = || Error::of(ErrorKind::Program, "step inputs", "one", "none");
@@ -393,7 +392,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// The bytes of the constants that a call prepares.
+    /// Returns the bytes of the constants that a call packs in its preparation.
     fn weights(&self, instr: &Instr) -> usize {
         let Instr::Op(op) = instr else { return 0 };
         let reads = op.constants.iter().filter(|_| op.prepared.is_some()).cloned().flatten();
@@ -401,13 +400,13 @@ impl Analysis<'_> {
             Access::Slot(slot) => self.slots.slots[slot].dtype.size_of(),
             _ => 0,
         };
-        // Saturating: a program from a file may declare any size.
+        // The sum saturates: a program that was read from a file may declare any size.
         let bytes = |r: &Ref| r.rows.known().unwrap_or(0).saturating_mul(r.width).saturating_mul(size(r));
         reads.map(|read| bytes(&op.reads[read])).fold(0, usize::saturating_add)
     }
 }
 
-/// Makes views of the variables of slots.
+/// Returns the views of the variables in some slots.
 struct Views<'a> {
     found: &'a Analysis<'a>,
     order: Option<RankedLayout>,
@@ -442,8 +441,8 @@ impl Views<'_> {
     }
 }
 
-/// Returns whether lanes can run an instruction of a loop, each for its own sequences: every row belongs to one lane, and no
-/// gradient is added across lanes.
+/// Returns whether lanes (threads that each run some of the sequences) can run an instruction of a loop. Every row must belong
+/// to one lane, and no gradient may be summed across lanes.
 fn lanes_can_run(instr: &Instr, step: &StepDesc, levels: &[InnerLevel]) -> bool {
     let Instr::Op(op) = instr else { return false };
     let statics = |id: LevelId| levels.iter().any(|level| level.statics && level.inner == id);
@@ -459,8 +458,8 @@ fn lanes_can_run(instr: &Instr, step: &StepDesc, levels: &[InnerLevel]) -> bool 
         && !op.wiring.inputs.iter().chain(&op.wiring.outputs).flatten().any(pools)
 }
 
-/// Returns whether a call with rows of static sub-sequences can be restricted to some sequences: each operand has the same number
-/// of sequences.
+/// Returns whether a call that reads static sub-sequences can run on some of the sequences only: all operands must have the
+/// same number of sequences.
 fn lanes_can_cut(op: &OpInstr) -> bool {
     let views = || op.reads.iter().chain(&op.writes).filter(|r| r.rows.known().is_none());
     if op.reach == Reach::Row || !views().any(|r| matches!(r.rows, Extent::Rows(_))) {

@@ -1,8 +1,9 @@
-//! Finds the chains of a plan: consecutive row-wise calls run chunk by chunk, all of them on the first rows, then all on the
-//! next rows, so that the result of a call is still in the cache when the next call reads it.
+//! Finds the chains of a plan. A chain is a group of consecutive row-wise calls that run chunk by chunk. All calls run on the
+//! first chunk of rows, then all calls run on the next chunk. With chunks, the result of a call is still in the cache when the
+//! next call of the chain reads it.
 //!
-//! A gradient that sums over all rows cannot be computed in chunks, and need not run between two calls that can: it waits
-//! until the chain is done.
+//! A gradient that sums over all rows cannot be computed in chunks. If a sum over all rows is between two calls of a chain, it
+//! is moved to the end of the chain.
 
 use std::collections::HashSet;
 
@@ -12,17 +13,19 @@ use crate::kernels::cpu;
 use crate::operator::{BlockId, Extent, Reach};
 use crate::program::Role;
 
-/// The least number of rows of a chunk: fewer rows are not worth the calls.
+/// The minimum number of rows in a chunk: with fewer rows, the overhead of the calls is larger than the gain.
 const LEAST_ROWS: usize = 8;
 
-/// Finds the chains of instructions that run outside a loop of a step block, and moves sums over all rows behind them.
+/// Finds the chains of the instructions outside the loop of a step block, and moves sums over all rows to the end of the chain
+/// that they interrupt.
 pub(crate) fn outside(code: Vec<Instr>, slots: &[SlotDesc]) -> (Vec<Instr>, Vec<Chain>) {
     let (sorted, chains) = sort(code.into_iter().map(|instr| (0, instr)), slots, &member);
     (sorted.into_iter().map(|(_, instr)| instr).collect(), chains)
 }
 
-/// As [`outside`], at the root, whose instructions are grouped by operator: a sum moves to the operator whose calls end the
-/// chain. At the root, products are in no chain: a weight may be of any size, and would be read again for each chunk.
+/// Finds chains as [`outside`] does, for the root block, whose instructions are grouped by operator. A sum that is moved joins
+/// the group of the last operator of its chain. Matrix products of the root block are in no chain: a weight may be large, and
+/// every chunk would read it again.
 pub(crate) fn root(groups: Vec<Vec<Instr>>, slots: &[SlotDesc]) -> (Vec<Vec<Instr>>, Vec<Chain>) {
     let mut sorted_groups: Vec<Vec<Instr>> = groups.iter().map(|_| Vec::new()).collect();
     let numbered = groups.into_iter().enumerate();
@@ -67,8 +70,8 @@ fn sort(
     (sorted.out, sorted.chains)
 }
 
-/// Finds the chains of a loop's body. Calls that prepare are in no chain: their prepared values are large, and would be read
-/// again for each chunk.
+/// Finds the chains of a loop's body. Calls that pack constants are in no chain: packed constants are large, and every chunk
+/// would read them again.
 pub(crate) fn inside(code: &[Instr], slots: &[SlotDesc]) -> Vec<Chain> {
     let like = |i: usize| member(&code[i]).filter(|_| !prepares(&code[i]));
     let (mut chains, mut from) = (Vec::new(), 0);
@@ -83,17 +86,17 @@ pub(crate) fn inside(code: &[Instr], slots: &[SlotDesc]) -> Vec<Chain> {
     chains
 }
 
-/// An instruction with the number of its operator at the root.
+/// An instruction, and the number of its operator in the root block.
 type Grouped = (usize, Instr);
 
-/// The common properties of a chain's calls.
+/// The properties that all calls of one chain have in common.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Member {
-    /// The extent that counts the rows of the calls.
+    /// The extent that counts the rows of each call.
     rows: Extent,
-    /// The order of these rows.
+    /// The step block whose loop gives the order of the rows; `None` for the batch's order.
     order: Option<BlockId>,
-    /// The role of the operators, since a run may stop before the gradients.
+    /// The role of the operators, since a run may stop before the backward pass.
     role: Role,
 }
 
@@ -101,10 +104,10 @@ struct Sorted<'a> {
     slots: &'a [SlotDesc],
     out: Vec<Grouped>,
     chains: Vec<Chain>,
-    /// The chain that is being collected, and the sums that wait for its end.
+    /// The calls of the chain that is being collected, and the sums that wait for the end of the chain.
     open: Vec<Grouped>,
     sums: Vec<Instr>,
-    /// The slots that the waiting sums write, and the slots that they read or write.
+    /// The slots that the waiting sums write, and the slots that the waiting sums read or write.
     written: HashSet<usize>,
     touched: HashSet<usize>,
 }
@@ -122,8 +125,8 @@ impl Sorted<'_> {
         self.touched.clear();
     }
 
-    /// The slot of a view; for an alias, the slot whose buffer it shares. `None` for a value that passes between steps, which no
-    /// call outside the loop writes.
+    /// Returns the slot of a view; for an alias, the slot whose buffer the alias shares. `None` for a value that is passed from
+    /// step to step: no call outside the loop writes it.
     fn slot(&self, r: &Ref) -> Option<usize> {
         match r.access {
             Access::Slot(mut s) => {
@@ -136,7 +139,7 @@ impl Sorted<'_> {
         }
     }
 
-    /// Makes a sum wait for the end of the chain.
+    /// Delays a sum until the end of the chain.
     fn wait(&mut self, instr: Instr) {
         if let Instr::Op(op) = &instr {
             for place in &op.writes {
@@ -149,7 +152,7 @@ impl Sorted<'_> {
         self.sums.push(instr);
     }
 
-    /// Returns whether an instruction has the same result before the waiting sums as after them.
+    /// Returns whether an instruction gives the same result before the waiting sums as after the waiting sums.
     fn free(&self, instr: &Instr) -> bool {
         let Instr::Op(op) = instr else { return self.sums.is_empty() };
         let in_order = |r: &Ref| self.slot(r).is_some_and(|s| self.written.contains(&s));
@@ -177,7 +180,8 @@ fn chain_of<'a>(
     Chain { calls: first..first + calls.len(), rows, width }
 }
 
-/// The properties that a call shares with its chain, if the call can run on any range of its rows; else `None`.
+/// Returns the properties that a call must share with its chain; `None` if the call cannot run on an arbitrary range of its
+/// rows.
 fn member(instr: &Instr) -> Option<Member> {
     let Instr::Op(op) = instr else { return None };
     let rows = op.writes.first()?.rows;

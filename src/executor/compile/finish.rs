@@ -1,20 +1,20 @@
-//! Final numbers: the numbers of all instructions, and the slots that each loop touches.
+//! Assigns the final numbers of all instructions, and collects the slots that each loop touches.
 
 use super::lives::Lives;
 use super::slots::Slots;
 use crate::executor::plan::Instr;
 
-/// The instructions of a plan, in one list, with numbers.
+/// The numbered instructions of a plan, as one list.
 pub(crate) struct NumberedCode {
     pub(crate) code: Vec<Instr>,
     /// The number of instructions, including the instructions of loops.
     pub(crate) instructions: usize,
-    /// The number of calls that prepare.
+    /// The number of calls that pack constants in a preparation.
     pub(crate) prepared: usize,
 }
 
-/// Numbers instructions in the order of the listing, which is the order of the first calls, and numbers calls that prepare
-/// among themselves.
+/// Numbers the instructions in the order in which they first run, as in the listing. A call that packs constants also gets a
+/// number among all calls that pack constants.
 pub(crate) fn finish(groups: Vec<Vec<Instr>>, slots: &Slots, lives: &Lives) -> NumberedCode {
     let mut finished = NumberedCode { code: Vec::new(), instructions: 0, prepared: 0 };
     for (at, mut code) in groups.into_iter().enumerate() {
@@ -25,7 +25,7 @@ pub(crate) fn finish(groups: Vec<Vec<Instr>>, slots: &Slots, lives: &Lives) -> N
     finished
 }
 
-/// The instructions of one operator of the root block.
+/// The context for the instructions of one operator of the root block.
 struct Group<'a> {
     slots: &'a Slots,
     lives: &'a Lives,

@@ -1,8 +1,9 @@
-//! Layouts: the variables of the root block that are in step-major order.
+//! Layouts: decides which variables of the root block are in step-major order (the order of a loop's rows) instead of the
+//! batch's order.
 //!
-//! The gradients that a loop passes back are in the order of its rank table. Another loop over the same sequences reads them in
-//! that order, and a row-wise operator works on them in that order; the gradients are copied only if an operator needs the
-//! batch's own order, or a value is fetched (the module `slots`).
+//! The gradients that a backward loop returns are in step-major order, by the rank table of the loop. Another loop over the
+//! same sequences, or a row-wise operator, can read these gradients in step-major order. The gradients are copied into the
+//! batch's order only if an operator needs that order, or a gradient is fetched (the module `slots`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,33 +17,34 @@ use crate::executor::rewrite::needs::{gradient_reads, needed_values};
 use crate::operator::{BlockId, Extent, LevelId, Reach, VarId};
 use crate::program::{OpDesc, Role, StepDesc, grad_name};
 
-/// The order of a loop's rows: step-major over the sequences of a level, from their starts or, if `reverse`, from their ends.
+/// The order of a loop's rows: step-major over the sequences of a level. If `reverse`, each sequence runs from its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Order {
     level: LevelId,
     reverse: bool,
 }
 
-/// The layout of a variable in step-major order.
+/// The layout of a variable that is in step-major order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RankedLayout {
     pub(crate) order: Order,
-    /// The step block whose frame has the order, and the extent that counts the rows in this block.
+    /// The step block whose loop gives the order, and the extent that counts the rows in the step block.
     pub(crate) block: BlockId,
     pub(crate) rows: Extent,
 }
 
-/// The variables and calls in step-major order at the root.
+/// The variables and calls of the root block that are in step-major order.
 #[derive(Debug, Default)]
 pub(crate) struct Layouts {
     ranked: HashMap<VarId, RankedLayout>,
-    /// The order in which each call runs without a copy of its rows, by the number of the call.
+    /// The step-major order in which a call of the root block runs without a copy of its rows, by the number of the call.
     calls: HashMap<usize, RankedLayout>,
-    /// The variables of step blocks that are in the memory of an outer variable without a copy, each with the outer variable.
+    /// The variables of step blocks that share the memory of a variable outside the loop, each with the outer variable.
     pub(crate) taken: HashMap<VarId, VarId>,
-    /// The outer variables that a loop leaves in its own order, each with the variable of the loop's block.
+    /// The variables outside a loop that the loop leaves in step-major order, each with the corresponding variable of the
+    /// loop's block.
     pub(crate) left: HashMap<VarId, VarId>,
-    /// The blocks whose frames must provide row keys for calls outside the block.
+    /// The step blocks whose frames must provide row keys (for random numbers) to calls outside the block.
     pub(crate) keyed: Vec<BlockId>,
 }
 
@@ -51,13 +53,13 @@ impl Layouts {
         self.ranked.get(&var).copied()
     }
 
-    /// The order in which a call runs; `None` for the batch's order.
+    /// Returns the step-major order in which a call runs; `None` for the batch's order.
     pub(crate) fn order_of(&self, call: &ScheduledCall) -> Option<RankedLayout> {
         self.calls.get(&call.number).copied()
     }
 }
 
-/// Finds the variables that can stay in step-major order, in the order of the run.
+/// Finds the variables that can stay in step-major order, by going through all calls in the order of the run.
 pub(crate) fn layouts(source: &Source<'_>, blocks: &Blocks, schedule: &Schedule) -> Result<Layouts> {
     let ops = source.live.iter().map(|&number| &source.program.root().ops[number]);
     let contributions = counts(ops.flat_map(OpDesc::writes));
@@ -75,7 +77,7 @@ pub(crate) fn layouts(source: &Source<'_>, blocks: &Blocks, schedule: &Schedule)
 struct Finder<'a> {
     source: &'a Source<'a>,
     blocks: &'a Blocks,
-    /// The number of operators of the root block that write each variable.
+    /// For each variable, how many operators of the root block write it.
     contributions: HashMap<VarId, usize>,
     layouts: Layouts,
 }
@@ -85,7 +87,8 @@ fn order_of(step: &StepDesc) -> Order {
 }
 
 impl Finder<'_> {
-    /// Returns whether a gradient must be in the batch's order, since another operator adds to it or it is fetched.
+    /// Returns whether a gradient must be in the batch's order, because another operator adds to the gradient, or because the
+    /// gradient is fetched.
     fn is_shared(&self, var: VarId) -> bool {
         self.source.is_gradient(var)
             && (self.contributions.get(&var) != Some(&1) || self.source.is_wanted(var))
@@ -93,7 +96,7 @@ impl Finder<'_> {
 
     fn call(&mut self, call: &ScheduledCall) -> Result<()> {
         let Some(parsed) = self.source.parsed(call.id) else { return Ok(()) };
-        // A fused operator, which sums over rows while it computes them, keeps the batch's order.
+        // A fused operator that sums over rows while it computes them (`joins`) always uses the batch's order.
         let joins = parsed.hints.joins;
         let row_wise = parsed.facts.reach == Reach::Row && self.source.desc(call.id).role != Role::Update;
         let Some(order) = (if joins || !row_wise { None } else { self.order(call)? }) else { return Ok(()) };
@@ -109,8 +112,9 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// The order in which a row-wise call can run without a copy: the order of all batched variables that it reads, if its
-    /// results are no wider than these variables. (Results in this order may be copied later, and the copy should be narrow.)
+    /// Returns the step-major order in which a row-wise call can run without a copy. The order is the common order of all
+    /// batched variables that the call reads. `None` if these variables have no common order, or if the results of the call are
+    /// wider than the variables.
     fn order(&self, call: &ScheduledCall) -> Result<Option<RankedLayout>> {
         let mut found: Option<RankedLayout> = None;
         let (mut read_width, mut write_width) = (0, 0);
@@ -140,7 +144,8 @@ impl Finder<'_> {
         Ok(found.filter(|_| write_width <= read_width))
     }
 
-    /// The variables that a call reads, and the variables that it writes together with the other calls for the same input slots.
+    /// Returns the variables that a call reads, and the variables that are written for the call's input slots (by this call or
+    /// by other calls of the operator).
     fn operands(&self, call: &ScheduledCall) -> (Vec<VarId>, Vec<VarId>) {
         let (desc, Some(parsed)) = (self.source.desc(call.id), self.source.parsed(call.id)) else {
             return Default::default();
@@ -167,7 +172,7 @@ impl Finder<'_> {
             }
             return Ok(());
         };
-        // In reverse, so that the first of two pairs of one variable is kept.
+        // The pairs are collected in reverse, so that the first pair counts if a variable has two pairs.
         let incoming: HashMap<VarId, VarId> =
             gradient.outputs.iter().rev().map(|p| (p.inner, p.outer)).collect();
         let homes = &self.blocks.backward(gradient.block)?.homes;
@@ -188,8 +193,8 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Puts a variable of a step into the memory of an outer variable without a copy, if the outer variable is in the loop's
-    /// order.
+    /// Lets a variable of a step block share the memory of a variable outside the loop, if the outer variable is in the order
+    /// of the loop.
     fn take(&mut self, outer: VarId, inner: VarId, step: &StepDesc) {
         if self.layouts.ranked(outer).is_some_and(|ranked| ranked.order == order_of(step)) {
             self.layouts.taken.insert(inner, outer);

@@ -1,4 +1,4 @@
-//! The lifetime of each slot: from the first instruction that touches it to the last one.
+//! Computes the lifetime of each slot: from the first to the last instruction that reads or writes the slot.
 
 use std::collections::BTreeSet;
 
@@ -7,38 +7,40 @@ use super::slots::{SlotDesc, Slots};
 use crate::executor::plan::{Access, Chain, Instr, Loop, MemoryPlan, Ref};
 use crate::operator::BlockId;
 
-/// The end of a life that lasts until the run ends: fetched values.
+/// The last moment of a fetched value, which lives until the run ends.
 const FOREVER: usize = usize::MAX;
 
 /// The lifetime of each slot, and the slots that each operator of the root block touches.
 #[derive(Debug)]
 pub(crate) struct Lives {
-    /// The first and the last instruction, counted from 1. All instructions of an operator of the root block count as one
-    /// moment: the number of the first of them.
+    /// The first and the last moment at which each slot is in use, counted from 1; moment 0 is the time before the first
+    /// instruction. All instructions of one operator of the root block share one moment: the number of the operator's first
+    /// instruction.
     pub(crate) of_slot: Vec<(usize, usize)>,
-    /// The slots that each operator of the root block touches, by its number among the operators that run, from 1; entry 0 has
-    /// the slots with values before the first operator.
+    /// The slots that each operator of the root block touches. The index counts the operators that run, from 1; entry 0 holds
+    /// the slots that have values before the first operator.
     touched: Vec<BTreeSet<usize>>,
-    /// The moment of each instruction.
+    /// The moment of each instruction of the root block.
     moments: Vec<usize>,
 }
 
 impl Lives {
-    /// The first and the last moment of a chain of the root block.
+    /// Returns the first and the last moment of a chain of the root block.
     pub(crate) fn of_chain(&self, chain: &Chain) -> (usize, usize) {
         (self.moments[chain.calls.start], self.moments[chain.calls.end - 1])
     }
 
-    /// The slots in the orders of a block that an operator of the root block touches.
+    /// Returns the slots of a step block that an operator of the root block touches, given the number of the operator.
     pub(crate) fn touched(&self, slots: &Slots, operator: usize, block: BlockId) -> Vec<usize> {
         let of_block = slots.of_block.get(&block).map_or(&[][..], Vec::as_slice);
         of_block.iter().copied().filter(|slot| self.touched[operator].contains(slot)).collect()
     }
 }
 
-/// Computes the lifetimes from the instructions of each operator of the root block; `fetched` slots live to the end.
+/// Computes the lifetime of each slot from the instructions of each operator of the root block; slots in `fetched` live until
+/// the run ends.
 pub(crate) fn lives(groups: &[Vec<Instr>], slots: &Slots, fetched: &[usize]) -> Lives {
-    // Feeds have their values before any instruction runs.
+    // Entry 0 is for slots that have values before any instruction runs, such as feeds.
     let mut touched = vec![BTreeSet::new()];
     touched.extend(groups.iter().map(|code| {
         let mut reader = Touched { slots: &slots.slots, loops: Vec::new(), found: BTreeSet::new() };
@@ -69,10 +71,10 @@ pub(crate) fn lives(groups: &[Vec<Instr>], slots: &Slots, fetched: &[usize]) -> 
     Lives { of_slot, touched, moments: moments.collect() }
 }
 
-/// Collects the slots that instructions touch.
+/// Collects the slots that some instructions read or write.
 struct Touched<'a> {
     slots: &'a [SlotDesc],
-    /// The loops around, the innermost last.
+    /// The loops that contain the instruction, the innermost last.
     loops: Vec<&'a Loop>,
     found: BTreeSet<usize>,
 }
@@ -93,12 +95,13 @@ impl<'a> Touched<'a> {
                     self.memory(plan);
                 }
             }
-            // The gradient is in the rows of the gradient of the memory's next value, which the loop touches.
+            // The gradient that a step passes back is stored in the slot of the gradient of the memory's next value, which the
+            // loop touches.
             Access::Passed { .. } => {}
         }
     }
 
-    /// The values of a memory at all steps.
+    /// The loop touches the slot that holds the values of a memory at all steps.
     fn memory(&mut self, plan: &MemoryPlan) {
         let views = [Some(plan.next), Some(plan.start), plan.all];
         views.iter().flatten().for_each(|view| self.view(view));
@@ -123,7 +126,7 @@ impl<'a> Touched<'a> {
         }
     }
 
-    /// Touches the slots between which a loop moves rows.
+    /// Records the slots that a loop moves rows from or to.
     fn moves(&mut self, inner: &Loop) {
         let moves = [&inner.gather, &inner.statics, &inner.scatter, &inner.scatter_statics];
         for moved in moves.into_iter().flatten() {

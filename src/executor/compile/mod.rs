@@ -1,10 +1,11 @@
-//! The compiler: from a program to a plan, by one analysis after another.
+//! The compiler: turns a program into a plan by a fixed order of analyses.
 //!
-//! Each analysis is a function from earlier results to a result of its own, and a file. [`saved`]: the forward values that are
-//! kept for the backward pass. [`blocks`]: the operators that leave each loop, and why. [`schedule`]: the calls in the order of
-//! the run. [`layouts`]: the rows that stay in step-major order. [`writers`]: the contributions to gradients that are written,
-//! and the contributions that are added. [`slots`]: the slot of each variable. [`build`] makes the instructions from these
-//! results. The [`lives`] of the slots decide which slots can share one of the [`buffers`]; [`finish`] numbers the instructions.
+//! Each analysis is one function in one file: it reads the results of earlier analyses and returns a result of its own.
+//! [`saved`] finds the forward values that are kept for the backward pass. [`blocks`] decides which operators leave each
+//! recurrent loop, and why. [`schedule`] lists the calls in the order of the run. [`layouts`] decides which rows stay in
+//! step-major order. [`writers`] decides which contribution to a gradient is written and which ones are added. [`slots`]
+//! assigns a slot to each variable. [`build`] makes the instructions from these results. [`lives`] and [`buffers`] decide which
+//! slots share a buffer; [`finish`] numbers the instructions.
 
 mod blocks;
 mod buffers;
@@ -33,8 +34,8 @@ use crate::executor::rewrite::rewrite;
 use crate::operator::{Registry, VarId};
 use crate::program::Program;
 
-/// Compiles a program for the wanted variables; `nexts` are variables of the root block that pass from run to run, like a
-/// memory from step to step.
+/// Compiles a program for the variables `wanted`. `nexts` are variables of the root block whose values the next run reads, like
+/// a memory that the next step reads.
 pub(crate) fn compile(
     program: &Program,
     registry: &Registry,
@@ -48,7 +49,7 @@ pub(crate) fn compile(
     program.check_order(&needed)?;
     let rewritten = rewrite(program, registry, wanted)?;
     let source = source::Source::new(&rewritten, registry, wanted, nexts)?;
-    // The losses, whose gradients start as ones, are checked before the updates.
+    // The plan lists the losses, because the executor checks that they are finite before the updates.
     let losses: Vec<VarId> = source.live.iter().flat_map(|&number| started(source.program, number)).collect();
     let fetched: Vec<VarId> = wanted.iter().chain(&losses).copied().collect();
 

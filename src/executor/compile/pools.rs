@@ -1,11 +1,11 @@
-//! Assigns numbers in the pool to values that are not dense: values whose lives do not overlap share a number.
+//! Assigns pool numbers to values that are not dense; values whose lifetimes do not overlap share a number.
 
 use super::slots::Slots;
 use crate::executor::plan::{Instr, OpInstr};
 use crate::operator::context::OperandPosition;
 use crate::tensor::StorageKind;
 
-/// The numbers in the pool that a call uses.
+/// Returns the pool numbers of all values that a call uses.
 pub(crate) fn pooled(op: &OpInstr) -> impl Iterator<Item = usize> {
     let wiring = &op.wiring;
     let values = [&wiring.inputs, &wiring.outputs, &wiring.output_gradients, &wiring.results];
@@ -16,8 +16,8 @@ pub(crate) fn pooled(op: &OpInstr) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Assigns one number in the pool to several values of one storage, if their lives do not overlap, and updates the numbers in the
-/// code. Returns the number of each slot that is not dense, and the storage of each number.
+/// Lets values of one storage share a pool number if their lifetimes do not overlap, and updates the pool numbers in the code.
+/// Returns the pool number of each slot (`None` for a dense slot), and the storage of each pool number.
 pub(crate) fn assign(
     made: &Slots,
     lives: &[(usize, usize)],
@@ -26,13 +26,13 @@ pub(crate) fn assign(
     let Slots { slots, pools: kinds, .. } = made;
     let mut order: Vec<usize> = (0..slots.len()).filter(|&slot| slots[slot].pool.is_some()).collect();
     order.sort_by_key(|&slot| lives[slot]);
-    // For each number in the pool: its storage, and the last moment at which a value has the number.
+    // For each pool number: the storage, and the last moment at which a value uses the number.
     let mut places: Vec<(StorageKind, usize)> = Vec::new();
     let mut of: Vec<usize> = vec![0; kinds.len()];
     for slot in order {
         let (Some(own), (first, last)) = (slots[slot].pool, lives[slot]) else { continue };
         let kind = kinds[own];
-        // A value of the scope keeps its number for the whole run.
+        // A value that the scope keeps does not share its pool number during the whole run.
         let (first, last) = if slots[slot].persistent { (0, usize::MAX) } else { (first, last) };
         let free = |(known, until): &(StorageKind, usize)| *known == kind && *until < first;
         let place = places.iter().position(free).unwrap_or_else(|| {

@@ -9,10 +9,10 @@ use crate::executor::rewrite::needs::values_read;
 use crate::operator::{BlockId, VarId};
 use crate::program::Role;
 
-/// Forward values that must be kept until the backward pass.
+/// The forward values that must be kept until the backward pass.
 pub(crate) type SavedValues = HashSet<VarId>;
 
-/// Finds the saved values, also in step blocks.
+/// Finds the forward values that backward operators read, in the root block and in step blocks.
 pub(crate) fn saved(source: &Source<'_>) -> Result<SavedValues> {
     let mut saved = SavedValues::new();
     let root = source.live.iter().map(|&number| OpId { block: BlockId(0), number });

@@ -1,5 +1,5 @@
-//! The schedule: the calls of the root block in the order of the run, the calls before, in and after the loop of each step block,
-//! and the variables that each call reads and writes. The slots of these variables are not known yet.
+//! The schedule: all calls in the order of the run, with the variables that each call reads and writes. A recurrent loop has
+//! three lists of calls: before, in and after the loop. The module `slots` assigns slots to the variables of the schedule.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,43 +15,44 @@ use crate::executor::rewrite::needs::gradient_reads;
 use crate::operator::{BlockId, Pass, VarId};
 use crate::program::{Program, Role, grad_name};
 
-/// The variables of each slot of a call; [`VarId::NONE`] for variables that the call does not use.
+/// The variables in each slot of an operator; [`VarId::NONE`] replaces a variable that the call does not use.
 pub(crate) type Slots = Vec<Vec<VarId>>;
 
-/// A call of an operator.
+/// A call of an operator in the schedule.
 #[derive(Debug)]
 pub(crate) struct ScheduledCall {
-    /// The number of the call among all calls.
+    /// The number of this call; all calls of a plan are numbered together.
     pub(crate) number: usize,
     pub(crate) id: OpId,
     pub(crate) site: Site,
     pub(crate) pass: Pass,
     /// For a backward call, the input slots whose gradients it computes.
     pub(crate) wanted: Vec<usize>,
-    /// The variables that the call reads. A forward call writes `outputs`; a backward call reads them.
+    /// The variables that the call reads as inputs of the forward operator. A forward call writes the variables in `outputs`; a
+    /// backward call reads them.
     pub(crate) inputs: Slots,
     pub(crate) outputs: Slots,
     pub(crate) output_gradients: Slots,
-    /// The variables that a backward call writes.
+    /// The gradients that a backward call writes.
     pub(crate) input_gradients: Slots,
     pub(crate) results: Slots,
-    /// The input slots whose gradient overwrites the slot's value.
+    /// The input slots whose gradient overwrites the input's value in the same memory.
     pub(crate) in_place: Vec<usize>,
-    /// Whether the call adds its output to the contents of the buffer.
+    /// Whether the call adds its output to the existing contents of the buffer.
     pub(crate) adds: bool,
 }
 
-/// When and how often an item runs, with the reason.
+/// When and how often a call or a loop runs, with the reason.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Site {
     pub(crate) span: LoopRows,
-    /// Whether the item runs many times for one instruction of the root block: it then adds to gradients of constants.
+    /// Whether the item runs once or many times in a run; an item that runs many times must add to the gradients of constants.
     pub(crate) visits: Visits,
-    /// The reason why the item runs in its phase of a step block; `None` at the root.
+    /// The reason why the item runs before, in or after the loop of its step block; `None` in the root block.
     pub(crate) why: Option<TimingReason>,
 }
 
-/// A step loop.
+/// A recurrent loop in the schedule, forward or backward.
 #[derive(Debug)]
 pub(crate) struct LoopItem {
     pub(crate) id: OpId,
@@ -61,7 +62,7 @@ pub(crate) struct LoopItem {
     pub(crate) after: Vec<Item>,
 }
 
-/// An item of the schedule.
+/// An item of the schedule: a call, or a loop with its own items.
 #[derive(Debug)]
 pub(crate) enum Item {
     Call(ScheduledCall),
@@ -70,7 +71,7 @@ pub(crate) enum Item {
     Loop(LoopItem),
 }
 
-/// The items of each operator of the root block, in their order.
+/// For each operator of the root block that runs: its calls and loops, in the order of the run.
 pub(crate) type Schedule = Vec<Vec<Item>>;
 
 impl ScheduledCall {
@@ -88,13 +89,13 @@ impl ScheduledCall {
 }
 
 impl LoopItem {
-    /// The items before, in and after the loop, in this order.
+    /// Returns the items before the loop, then the items in the loop, then the items after the loop.
     pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
         self.before.iter().chain(&self.body).chain(&self.after)
     }
 }
 
-/// Orders all items.
+/// Makes the schedule of the whole program.
 pub(crate) fn schedule(source: &Source<'_>, blocks: &Blocks) -> Result<Schedule> {
     let mut maker = Maker { source, blocks, calls: 0 };
     let site = Site { span: LoopRows::All, visits: Visits::Once, why: None };
@@ -108,7 +109,7 @@ pub(crate) fn schedule(source: &Source<'_>, blocks: &Blocks) -> Result<Schedule>
     root.collect()
 }
 
-/// Numbers the calls while it makes them.
+/// The number of calls made so far, which is the number of the next call.
 struct Maker<'a> {
     source: &'a Source<'a>,
     blocks: &'a Blocks,
@@ -116,7 +117,8 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// Adds the calls of an operator, or its loop; `only` restricts a backward operator to some of its gradients.
+    /// Adds the calls of an operator, or the loop of a `recurrent`; for a backward operator, `only` lists the gradients to
+    /// compute.
     fn operator(&mut self, id: OpId, site: Site, only: Option<&[usize]>, out: &mut Vec<Item>) -> Result<()> {
         let Some(parsed) = self.source.parsed(id) else {
             out.push(Item::Loop(self.step_loop(id, site).map_err(|e| e.at(self.source.place(id)))?));
@@ -131,7 +133,7 @@ impl Maker<'_> {
             return Ok(());
         }
         // `mul(x, x)` computes two contributions to the gradient of x. No call may write one buffer twice, so each use of a
-        // variable is a call of its own.
+        // variable gets a call of its own.
         let uses = counts(desc.writes()).into_values().max().unwrap_or(1);
         for wanted in self.separate(id, parsed, only.unwrap_or(&parsed.wanted)) {
             for nth in 0..uses {
@@ -143,8 +145,8 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Groups the gradients of a backward operator into calls. If gradients share no work, the gradients of rows, which
-    /// threads divide, and the gradients of constants, which are sums over all rows, are separate calls.
+    /// Divides the gradients of a backward operator into groups, one call per group. If the gradients share no work, row
+    /// gradients (which threads can divide by rows) and gradients of constants (sums over all rows) are in separate calls.
     fn separate(&self, id: OpId, parsed: &ParsedOp, wanted: &[usize]) -> Vec<Vec<usize>> {
         if !parsed.hints.separate_gradients {
             return vec![wanted.to_vec()];
@@ -164,7 +166,7 @@ impl Maker<'_> {
         self.calls - 1
     }
 
-    /// Replaces the variables of slots that are no tensors by [`VarId::NONE`].
+    /// Replaces the variables of slots that hold no tensors by [`VarId::NONE`].
     fn tensors(&self, slots: Slots) -> Slots {
         let tensor = |var: VarId| var != VarId::NONE && self.source.program.var(var).spec().is_some();
         let of =
@@ -172,7 +174,7 @@ impl Maker<'_> {
         slots.into_iter().map(of).collect()
     }
 
-    /// Makes the call of a forward operator or of an update.
+    /// Makes the call of a forward operator, or of an update operator.
     fn call(&mut self, id: OpId, parsed: &ParsedOp, site: Site) -> ScheduledCall {
         let desc = self.source.desc(id);
         ScheduledCall {
@@ -205,7 +207,8 @@ impl Maker<'_> {
         Some(call)
     }
 
-    /// Makes a call for the gradients of some input slots, with each variable's `nth` use.
+    /// Makes a backward call for the gradients of some input slots; if the inputs contain a variable several times, the call
+    /// covers only its use number `nth`.
     fn backward_call(
         &mut self,
         id: OpId,
@@ -271,7 +274,7 @@ impl Maker<'_> {
         Ok(LoopItem { id, site, before, body, after })
     }
 
-    /// Adds the items of a step block that run at `time`: before, in or after the loop.
+    /// Adds the items of a step block that run at `time` (before, in or after the loop).
     fn forward_items(
         &mut self,
         block: BlockId,
@@ -300,7 +303,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Adds the items of a gradient block that run at `time`; all gradients of one operator at that time are one call.
+    /// Adds the items of a gradient block that run at `time`; one call computes all gradients of an operator at that time.
     fn backward_items(
         &mut self,
         block: BlockId,
@@ -327,7 +330,7 @@ impl Maker<'_> {
     }
 }
 
-/// The site of a unit of a block whose loop runs at `around`.
+/// Returns the site (when and how often it runs) of a scheduling unit in a loop whose own site is `around`.
 fn site(around: Site, unit: &Unit, class: Class) -> Site {
     let again = around.visits == Visits::Many || unit.when == Timing::Body;
     Site {

@@ -1,4 +1,4 @@
-//! Slots: the values that a run needs memory for, and the slot of each variable.
+//! Slots: decides which values need memory in a run, and which slot each variable has.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,54 +14,55 @@ use crate::operator::{BlockId, Extent, Spec, VarId};
 use crate::program::{StepDesc, StepGradient, VarPair, VarRole};
 use crate::tensor::{DType, StorageKind};
 
-/// A copy of a variable from step-major order into the batch's order, due before an operator of the root block.
+/// A copy of a variable from step-major order into the batch's order, made before an operator of the root block runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Copy {
     pub(crate) var: VarId,
     pub(crate) from: usize,
     pub(crate) ranked: RankedLayout,
-    /// The number of the operator among the operators that run; one more than the last for fetched variables.
+    /// The operator before which the copy is made, counted among the operators that run; the count plus one for a fetched
+    /// variable.
     pub(crate) before: usize,
 }
 
-/// A slot of a plan before its placement: its contents, without its lifetime and its buffer.
+/// A slot before its lifetime and its buffer are known.
 pub(crate) struct SlotDesc {
     pub(crate) var: VarId,
     pub(crate) dtype: DType,
     pub(crate) width: usize,
     pub(crate) rows: Extent,
     pub(crate) home: Home,
-    /// Whether the scope keeps the value from run to run.
+    /// Whether the scope keeps the slot's value from run to run.
     pub(crate) persistent: bool,
-    /// The slot whose buffer this slot shares.
+    /// The slot whose buffer this slot shares; `None` if the slot has a buffer of its own.
     pub(crate) alias: Option<usize>,
-    /// The number among the slots that are not dense; `None` for a dense slot.
+    /// The pool number of a value that is not dense; `None` for a dense slot.
     pub(crate) pool: Option<usize>,
 }
 
-/// The slots, and the variables in them.
+/// All slots of a plan, and the slot of each variable.
 #[derive(Default)]
 pub(crate) struct Slots {
     pub(crate) slots: Vec<SlotDesc>,
-    /// The number of the root block's operator, among the operators that run, for which each slot was made.
+    /// For each slot, the operator of the root block for which the slot was made, counted among the operators that run.
     made_for: Vec<usize>,
     access: HashMap<VarId, Access>,
     /// The slot of each variable that is in step-major order.
     ranked: HashMap<VarId, usize>,
-    /// The start of each memory: the slot that the first step reads instead of the previous step's value. The key is the block
-    /// that runs (step block or gradient block) and the number of the memory.
+    /// For each memory, the slot that the first step reads in place of the previous step's value. The key is the step block or
+    /// gradient block that runs, and the number of the memory.
     starts: HashMap<(BlockId, usize), usize>,
-    /// The slot with the previous values of all steps as one array, by the block that runs and the number of the memory.
+    /// For each memory, the slot that holds the previous values of all steps as one array; the key is as in `starts`.
     spread: HashMap<(BlockId, usize), usize>,
-    /// The slots that live in the orders of each step block.
+    /// The slots with rows in an order of a step block (step-major or by rank), for each step block.
     pub(crate) of_block: HashMap<BlockId, Vec<usize>>,
     pub(crate) copies: Vec<Copy>,
-    /// The storages of values that are not dense, by number in the pool.
+    /// The storage of each value that is not dense, by pool number.
     pub(crate) pools: Vec<StorageKind>,
     views: Views,
 }
 
-/// Assigns a slot to every variable that an instruction reads or writes, in the order of the run.
+/// Assigns a slot to every variable that an instruction reads or writes, by going through the schedule.
 pub(crate) fn slots(
     source: &Source<'_>,
     blocks: &Blocks,
@@ -72,7 +73,8 @@ pub(crate) fn slots(
 ) -> Result<Slots> {
     let slots = Slots { views: blocks.views(), ..Slots::default() };
     let mut maker = Maker { source, blocks, layouts, writers, now: 0, slots };
-    // Feeds without readers are still checked when they are fed; all other feeds have slots from the start.
+    // Each feed that is read or fetched gets a slot before all operators. A feed that is neither read nor fetched gets no slot,
+    // but its value is still checked.
     let read: HashSet<VarId> =
         source.live.iter().flat_map(|&number| source.program.root().ops[number].reads()).collect();
     for (id, var) in source.program.vars() {
@@ -90,10 +92,10 @@ pub(crate) fn slots(
 }
 
 impl Slots {
-    /// The reference to a variable in the batch's order, with its rows and width.
+    /// Returns the reference (slot, rows, width, first column) to a variable in the batch's order.
     ///
     /// # Errors
-    /// If the variable has no slot: no instruction reads or writes it.
+    /// If no instruction reads or writes the variable, so that it has no slot.
     pub(crate) fn reference(&self, source: &Source<'_>, var: VarId) -> Result<Ref> {
         let (whole, column) = self.views.get(&var).copied().unwrap_or((var, 0));
         let access = self.access.get(&whole).copied().ok_or_else(|| {
@@ -105,7 +107,7 @@ impl Slots {
         Ok(Ref { access, rows: spec.rows(), width: spec.width(), column })
     }
 
-    /// The reference to a variable for a call that runs on rows in step-major order.
+    /// Returns the reference to a variable for a call that runs on rows in step-major order.
     pub(crate) fn ranked_reference(&self, source: &Source<'_>, var: VarId) -> Result<Ref> {
         match self.ranked.get(&var) {
             Some(&slot) if source.program.spec(var)?.batched() => Ok(within(slot, source.program.spec(var)?)),
@@ -113,7 +115,7 @@ impl Slots {
         }
     }
 
-    /// The reference to a memory's previous value at the first step, in the loop of `block`.
+    /// Returns the reference to the value that the first step of a loop reads as a memory's previous value.
     pub(crate) fn start(&self, block: BlockId, memory: usize, spec: &Spec) -> Result<Ref> {
         let slot = self.starts.get(&(block, memory));
         slot.map(|&slot| within(slot, spec)).ok_or_else(|| {
@@ -121,12 +123,13 @@ impl Slots {
         })
     }
 
-    /// The previous values of all steps as one array; `None` if no instruction reads them in this form.
+    /// Returns the reference to a memory's previous values of all steps as one array; `None` if no instruction reads that
+    /// array.
     pub(crate) fn spread(&self, block: BlockId, memory: usize, spec: &Spec) -> Option<Ref> {
         self.spread.get(&(block, memory)).map(|&slot| within(slot, spec))
     }
 
-    /// The slot of a variable in the batch's order; `None` if the variable has no such slot.
+    /// Returns the slot of a variable in the batch's order; `None` if the variable has no such slot.
     pub(crate) fn slot_of(&self, var: VarId) -> Option<usize> {
         match self.access.get(&var) {
             Some(&Access::Slot(slot)) => Some(slot),
@@ -134,14 +137,14 @@ impl Slots {
         }
     }
 
-    /// The root block's operator for which a slot was made, by its number among the operators that run, from 1; 0 means before
-    /// all operators.
+    /// Returns the operator of the root block for which a slot was made, counted from 1 among the operators that run; 0 means
+    /// before all operators.
     pub(crate) fn made_for(&self, slot: usize) -> usize {
         self.made_for[slot]
     }
 
-    /// Returns whether a variable has its value before an operator of the root block runs, by the operator's number among
-    /// the operators that run: a parameter, or a constant that was computed before.
+    /// Returns whether a variable is a parameter, or a constant that is computed before operator `now` of the root block.
+    /// Operators are counted among the operators that run.
     pub(crate) fn known_before(&self, source: &Source<'_>, var: VarId, now: usize) -> bool {
         match self.slot_of(var) {
             Some(at) => {
@@ -154,7 +157,7 @@ impl Slots {
     }
 }
 
-/// The reference to a whole slot.
+/// Returns the reference to all columns of a slot.
 fn within(slot: usize, spec: &Spec) -> Ref {
     Ref { access: Access::Slot(slot), rows: spec.rows(), width: spec.width(), column: 0 }
 }
@@ -164,7 +167,7 @@ struct Maker<'a> {
     blocks: &'a Blocks,
     layouts: &'a Layouts,
     writers: &'a Writers,
-    /// The number of the current operator of the root block, among the operators that run, from 1.
+    /// The operator of the root block that is being handled, counted from 1 among the operators that run.
     now: usize,
     slots: Slots,
 }
@@ -191,7 +194,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Assigns a slot in step-major order.
+    /// Assigns a slot in step-major order to a variable.
     fn in_order(&mut self, var: VarId) -> Result<()> {
         if !self.slots.ranked.contains_key(&var) {
             let slot = self.add(var, self.source.program.spec(var)?, Home::Whole);
@@ -200,7 +203,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Assigns a slot in the batch's order; a variable in another order is copied to it.
+    /// Assigns a slot in the batch's order to a variable; a variable in step-major order is copied into that slot.
     fn natural(&mut self, var: VarId) -> Result<()> {
         let (var, _) = self.slots.views.get(&var).copied().unwrap_or((var, 0));
         if self.slots.access.contains_key(&var) {
@@ -213,11 +216,11 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Assigns a slot of its own to a variable.
+    /// Assigns a new slot to a variable.
     fn place(&mut self, var: VarId, home: Home) -> Result<()> {
         let desc = self.source.program.var(var);
         let spec = self.source.program.spec(var)?;
-        // A damaged file may place a variable of a step elsewhere.
+        // In a damaged file, a variable of a step block may be used outside its block.
         if home == Home::Whole && matches!(spec.rows(), Extent::Alive(_)) {
             let (expected, got) = ("a place inside its step", "one outside");
             let error = Error::of(ErrorKind::Program, "rows of a step", expected, got);
@@ -228,12 +231,12 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Adds a slot for the value of a variable, or for another value of the same spec.
+    /// Adds a slot for a variable's value, or for another value with the same dtype and shape.
     fn add(&mut self, var: VarId, spec: &Spec, home: Home) -> usize {
         self.add_kept(var, spec, home, (false, None))
     }
 
-    /// Adds a slot that may be kept in the scope from run to run, or share the buffer of another slot.
+    /// Adds a slot; the scope may keep its value from run to run, or it may share the buffer of another slot.
     fn add_kept(
         &mut self,
         var: VarId,
@@ -263,13 +266,13 @@ impl Maker<'_> {
         slot
     }
 
-    /// Adds another view of a slot's buffer.
+    /// Adds a slot that shares the buffer of another slot.
     fn alias(&mut self, of: usize, home: Home, spec: &Spec) -> usize {
         self.add_kept(self.slots.slots[of].var, spec, home, (false, Some(of)))
     }
 
-    /// Puts a variable of a step block into the memory of an outer variable without a copy, if the layouts allow it. Returns
-    /// whether it did.
+    /// Lets a variable of a step block share the memory of a variable outside the loop, if the layouts allow it. Returns
+    /// whether the two variables share memory.
     fn take(&mut self, inner: VarId, block: BlockId) -> Result<bool> {
         let outer = self.layouts.taken.get(&inner);
         let Some(&slot) = outer.and_then(|outer| self.slots.ranked.get(outer)) else { return Ok(false) };
@@ -384,7 +387,8 @@ impl Maker<'_> {
         gradient.statics.iter().try_for_each(|pair| self.natural(pair.outer))
     }
 
-    /// Makes the value that a loop wrote the value of an outer variable, in the loop's order and without a copy.
+    /// Makes a gradient that a loop wrote also the value of a variable outside the loop, in the loop's order and without a
+    /// copy.
     fn leave(&mut self, outer: VarId, inner: VarId) -> Result<()> {
         let Access::Slot(slot) = self.slots.reference(self.source, inner)?.access else {
             let (what, got) = ("gradient that a loop hands back", "one that it passes to a step");
@@ -396,7 +400,7 @@ impl Maker<'_> {
     }
 }
 
-/// The static inputs whose values a backward loop reads, and therefore gathers again.
+/// Returns the static inputs whose values a backward loop reads and therefore gathers again.
 pub(crate) fn read_again<'a>(
     source: &Source<'_>,
     found: &Forward,

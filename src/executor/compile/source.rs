@@ -1,5 +1,5 @@
-//! The source of a compilation: the rewritten program, and the operators that run, parsed. They were parsed when rewriting began;
-//! no later code asks the registry again.
+//! The input of the compiler: the rewritten program, and its parsed operators. Operators are parsed during rewriting, and all
+//! later code uses these parsed operators.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::operator::levels::{MadeLevelIds, made_levels};
 use crate::operator::{BlockId, Facts, Hints, LodEffect, Op, Pass, Registry, Signature, Spec, VarId};
 use crate::program::{OpDesc, Program, RECURRENT, Role, StepDesc, StepGradient};
 
-/// An operator, and its declarations.
+/// A parsed operator with its declarations.
 pub(crate) struct ParsedOp {
     pub(crate) op: Arc<dyn Op>,
     pub(crate) signature: Signature,
@@ -20,36 +20,36 @@ pub(crate) struct ParsedOp {
     pub(crate) hints: Hints,
     /// For a backward operator, the input slots whose gradients it computes.
     pub(crate) wanted: Vec<usize>,
-    /// The specs of the operator's inputs; for a backward operator, the specs of the forward operator's inputs.
+    /// The specs (dtype and shape) of the operator's inputs; a backward operator has the input specs of its forward operator.
     pub(crate) inputs: Vec<Vec<Spec>>,
     pub(crate) outputs: Vec<Vec<Spec>>,
-    /// The levels that a forward operator makes.
+    /// The levels that a forward operator makes; empty if it makes none.
     pub(crate) made: Vec<MadeLevelIds>,
 }
 
-/// The data that every analysis reads, and no analysis changes.
+/// The data that every analysis reads and no analysis changes.
 pub(crate) struct Source<'a> {
     pub(crate) program: &'a Program,
     rewritten: &'a Rewritten,
-    /// The operators of the root block that run.
+    /// The numbers of the operators of the root block that run.
     pub(crate) live: Vec<usize>,
     wanted: HashSet<VarId>,
-    /// The operators of live blocks; `None` for a `recurrent`.
+    /// The parsed operators of the blocks that run; a `recurrent` has no entry.
     parsed: HashMap<OpId, ParsedOp>,
     /// The step block of each gradient block.
     forward_of: HashMap<BlockId, BlockId>,
-    /// The variables that a loop in a block reads or writes, with the block.
+    /// The variables that an inner loop reads or writes, each with the block that contains the inner loop.
     looped: HashSet<(BlockId, VarId)>,
-    /// The next values of memories.
+    /// The variables that are the next values of memories.
     nexts: HashSet<VarId>,
 }
 
 impl<'a> Source<'a> {
-    /// Parses the operators of a rewritten program that run. `nexts` are variables of the root block that the next run
+    /// Parses the operators of a rewritten program that run. `nexts` are variables of the root block whose values the next run
     /// reads, like the next value of a memory.
     ///
     /// # Errors
-    /// If the registry does not know an operator that runs, or a variable is no tensor of the program.
+    /// If the registry does not contain an operator that runs, or the program has no tensor for a variable.
     pub(crate) fn new(
         rewritten: &'a Rewritten,
         registry: &Registry,
@@ -94,7 +94,7 @@ impl<'a> Source<'a> {
     fn parse(&self, id: OpId, desc: &OpDesc, registry: &Registry) -> Result<ParsedOp> {
         let op = match self.rewritten.instance(id.block, id.number) {
             Some(op) => op.clone(),
-            // The registry's own error for an unknown operator.
+            // Returns the registry's own error about an unknown operator.
             None => registry.parse(&desc.kind, &desc.attributes)?,
         };
         let signature = op.signature();
@@ -115,29 +115,29 @@ impl<'a> Source<'a> {
         &self.program.block(id.block).ops[id.number]
     }
 
-    /// The parsed operator; `None` if the operator does not run, or is a `recurrent`.
+    /// Returns a parsed operator; `None` if the operator does not run or is a `recurrent`.
     pub(crate) fn parsed(&self, id: OpId) -> Option<&ParsedOp> {
         self.parsed.get(&id)
     }
 
-    /// The operators of a block.
+    /// Returns the operators of a block.
     pub(crate) fn ops(&self, block: BlockId) -> impl DoubleEndedIterator<Item = (OpId, &'a OpDesc)> {
         let ops = self.program.block(block).ops.iter().enumerate();
         ops.map(move |(number, op)| (OpId { block, number }, op))
     }
 
-    /// The kind of an operator in the given program, and its pass.
+    /// Returns the kind and the pass of an operator, as in the given program (before rewriting).
     pub(crate) fn named(&self, id: OpId) -> (String, Pass) {
         let rewritten = self.rewritten;
         (rewritten.kind(id.block, id.number).to_owned(), rewritten.pass(id.block, id.number))
     }
 
-    /// The position of an operator in the given program, for its errors.
+    /// Returns the position of an operator in the given program, for error messages.
     pub(crate) fn place(&self, id: OpId) -> Place {
         self.rewritten.place(id.block, id.number)
     }
 
-    /// The note about an operator that replaces several operators.
+    /// Returns the note about an operator that replaces several operators; `None` for any other operator.
     pub(crate) fn note(&self, id: OpId) -> Option<Note> {
         self.rewritten.note(id.block, id.number)
     }
@@ -146,8 +146,8 @@ impl<'a> Source<'a> {
         self.wanted.contains(&var)
     }
 
-    /// Returns whether a loop inside a block reads or writes a variable. Such a variable cannot be columns of another variable,
-    /// since the loop moves whole rows.
+    /// Returns whether an inner loop of a block reads or writes a variable. A variable of an inner loop cannot be columns of
+    /// another variable, since the inner loop moves whole rows.
     pub(crate) fn in_a_loop(&self, block: BlockId, var: VarId) -> bool {
         self.looped.contains(&(block, var))
     }
@@ -166,15 +166,15 @@ impl<'a> Source<'a> {
         self.desc(id).role == Role::Backward
     }
 
-    /// The step block whose sequences a (gradient) block runs over.
+    /// Returns the step block of a gradient block; for a step block, the block itself.
     pub(crate) fn forward_block(&self, block: BlockId) -> BlockId {
         self.forward_of.get(&block).copied().unwrap_or(block)
     }
 
-    /// The step block of a `recurrent`, and its gradient block if it runs backward.
+    /// Returns the step block of a `recurrent`, and for a backward `recurrent` also its gradient block.
     ///
     /// # Errors
-    /// If the operator has no step block.
+    /// If the `recurrent` has no step block.
     pub(crate) fn step(&self, id: OpId) -> Result<(&'a StepDesc, Option<&'a StepGradient>)> {
         let step = self.desc(id).step.as_deref();
         let none = || Error::of(ErrorKind::Program, RECURRENT, "a step block", "none");

@@ -1,4 +1,4 @@
-//! The result of each analysis as text, for separate tests of the analyses.
+//! Prints the result of each analysis as text, so that tests can check each analysis alone.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ use crate::executor::plan::{Home, LoopRows, OpId, TimingReason};
 use crate::kernels::Assign;
 use crate::operator::{BlockId, Pass, VarId};
 
-/// Names for the numbers of a program.
+/// Gives names to the variables, blocks and operators of a program, which have only numbers.
 pub(crate) struct Names<'a>(pub(crate) &'a Source<'a>);
 
 impl Names<'_> {

@@ -1,5 +1,6 @@
-//! Decides which contribution to a gradient is written: the first one in the order of the run is written, all others are added.
-//! If the first contribution runs many times, as in a loop, all contributions are added, and the gradient is zeroed before.
+//! Decides for each contribution to a gradient whether it is written or added: the first contribution in the order of the run
+//! is written, all others are added. If the first contribution to the gradient of a constant runs many times, as in a loop
+//! inside a loop, it is added too, and the gradient is set to zero before.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,17 +16,17 @@ use crate::kernels::Assign;
 use crate::operator::{BlockId, Pass, VarId};
 use crate::program::{StepDesc, StepGradient, VarPair};
 
-/// The start of the gradient of a memory's next value in a loop.
+/// The state of the gradient of a memory's next value when a backward loop begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryAssign {
-    /// Whether a step writes the gradient that it passes to the step before it, or adds to that gradient; `None` if it passes no
-    /// gradient.
+    /// Whether a step writes or adds the gradient that it passes to the previous step; `None` if the memory passes no gradient.
     pub(crate) passes: Option<Assign>,
-    /// Whether the gradient holds a contribution before the loop.
+    /// Whether the gradient of the memory's next value already has a contribution before the loop.
     pub(crate) filled: bool,
 }
 
-/// A gradient that a backward loop passes to a variable around it, by its number among the memories, inputs or statics.
+/// A gradient that a backward loop passes to a variable outside the loop; the number counts the memories, inputs or static
+/// inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum HandedGradient {
     Initial(usize),
@@ -33,21 +34,21 @@ pub(crate) enum HandedGradient {
     Static(usize),
 }
 
-/// For each contribution, whether it is written or added.
+/// For each contribution to a gradient: whether it is written or added.
 #[derive(Debug, Default)]
 pub(crate) struct Writers {
-    /// For the calls, by the number of the call and the variable that it writes.
+    /// The contributions of calls, by the number of the call and the gradient that it writes.
     calls: HashMap<(usize, VarId), Assign>,
-    /// For the loops, by the loop and the gradient that it passes to a variable around it.
+    /// The contributions of loops, by the loop and the gradient that it passes to a variable outside the loop.
     loops: HashMap<(OpId, HandedGradient), Assign>,
-    /// For the memories, by the gradient block and the memory.
+    /// The gradients of memories, by the gradient block and the number of the memory.
     memories: HashMap<(BlockId, u32), MemoryAssign>,
-    /// The gradients that each loop gathers from the block around it.
+    /// The gradients that each loop gathers from outside the loop into its own order.
     gathered: HashMap<OpId, Vec<VarPair>>,
-    /// Gradients to zero before an operator of the root block.
+    /// The gradients that are set to zero before an operator of the root block.
     before: HashMap<OpId, Vec<VarId>>,
-    /// Gradients to zero when the loop of a gradient block begins: a block inside a loop runs again and again, and the sums
-    /// of a visit must not be added to the sums of the next visit.
+    /// The gradients that are set to zero when the loop of a gradient block begins. An inner loop runs many times, and the sums
+    /// of one run must not be added to the sums of the next run.
     in_loops: HashMap<OpId, Vec<VarId>>,
 }
 
@@ -60,7 +61,7 @@ impl Writers {
         self.loops.get(&(id, handed)).copied().unwrap_or(Assign::Write)
     }
 
-    /// The gradients that a loop gathers into its order before any call.
+    /// Returns the gradients that a loop gathers into its own order before its first call.
     pub(crate) fn gathered(&self, id: OpId) -> &[VarPair] {
         self.gathered.get(&id).map_or(&[], Vec::as_slice)
     }
@@ -70,18 +71,18 @@ impl Writers {
         self.memories.get(&(block, memory)).copied().unwrap_or(none)
     }
 
-    /// The gradients that are zeroed before an operator of the root block.
+    /// Returns the gradients that are set to zero before an operator of the root block.
     pub(crate) fn zeroed_before(&self, id: OpId) -> &[VarId] {
         self.before.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// The gradients of a gradient block that are zeroed when its loop begins.
+    /// Returns the gradients of a gradient block that are set to zero when its loop begins.
     pub(crate) fn zeroed_in(&self, id: OpId) -> &[VarId] {
         self.in_loops.get(&id).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Visits all contributions in the order of the run.
+/// Visits all contributions in the order of the run, and decides for each contribution whether it is written or added.
 pub(crate) fn writers(
     source: &Source<'_>,
     blocks: &Blocks,
@@ -106,9 +107,10 @@ struct WriterFinder<'a> {
     source: &'a Source<'a>,
     blocks: &'a Blocks,
     layouts: &'a Layouts,
-    /// Gradients that an earlier contribution has written.
+    /// The gradients that already have a contribution.
     written: HashSet<VarId>,
-    /// Gradients of a block's constants to which the steps of a loop add, until the operator that zeroes them is known.
+    /// Gradients of a block's constants to which the steps of a loop add, and for which the place where they are set to zero is
+    /// not decided yet.
     due: HashMap<BlockId, Vec<VarId>>,
     found: Writers,
 }
@@ -136,7 +138,7 @@ impl WriterFinder<'_> {
         Ok(())
     }
 
-    /// Decides whether a contribution to a gradient is written or added; later contributions are added.
+    /// Decides whether a contribution to a gradient is written or added; after the first contribution, all others are added.
     fn assign(&mut self, var: VarId, site: Site) -> Assign {
         let first = self.written.insert(var);
         if first && site.visits == Visits::Many && self.is_constant(var) {
@@ -146,7 +148,7 @@ impl WriterFinder<'_> {
         if first { Assign::Write } else { Assign::Add }
     }
 
-    /// Returns whether a gradient has no rows of the steps of its block.
+    /// Returns whether a gradient has the shape of a constant, without rows of sequences or steps.
     fn is_constant(&self, var: VarId) -> bool {
         let block = self.source.program.var(var).block;
         let Ok(found) = self.blocks.backward(block) else { return block == BlockId(0) };
@@ -159,8 +161,8 @@ impl WriterFinder<'_> {
         let (step, gradient) = self.source.step(inner.id)?;
         let Some(gradient) = gradient else { return inner.items().try_for_each(|item| self.item(item)) };
         self.begin(inner.id, step, gradient)?;
-        // If a memory passes nothing back, the gradient of its next value is complete before the loop, so calls before the loop
-        // may read it.
+        // If a memory passes no gradient back, the gradient of its next value is complete before the loop, so calls before the
+        // loop may read it.
         self.memories(gradient, Passes::Nothing);
         inner.before.iter().try_for_each(|item| self.item(item))?;
         self.memories(gradient, Passes::ToTheStepBefore);
@@ -184,7 +186,7 @@ impl WriterFinder<'_> {
         Ok(())
     }
 
-    /// Marks the gradients that hold a value before any call of a gradient block.
+    /// Marks the gradients of a gradient block that have a value before its first call.
     fn begin(&mut self, id: OpId, step: &StepDesc, gradient: &StepGradient) -> Result<()> {
         let (forward, found) = (self.blocks.forward(step.block)?, self.blocks.backward(gradient.block)?);
         for &(var, home) in &found.homes {
@@ -200,7 +202,8 @@ impl WriterFinder<'_> {
         Ok(())
     }
 
-    /// Marks the gradients of the next values of memories that pass a gradient to the previous step, or of memories that do not.
+    /// Marks the gradients of the next values of memories: either of all memories that pass a gradient to the previous step, or
+    /// of all other memories.
     fn memories(&mut self, gradient: &StepGradient, which: Passes) {
         let passing = |previous: Option<VarId>| match previous {
             Some(_) => Passes::ToTheStepBefore,
@@ -217,7 +220,7 @@ impl WriterFinder<'_> {
     }
 }
 
-/// Whether the gradient of a memory's previous value passes from a step to the step before it.
+/// Whether a backward loop passes a memory's gradient from each step to the previous step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Passes {
     Nothing,

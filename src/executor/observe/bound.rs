@@ -1,4 +1,4 @@
-//! The bound of a profile entry: multiply-adds, a cache, memory, or waiting.
+//! The bound of a profile entry: the resource that limits its speed (multiply-adds, a cache, memory, or waiting).
 
 use std::fmt;
 
@@ -6,45 +6,48 @@ use crate::executor::observe::profile::{Entry, LoopPhase, Profile};
 use crate::kernels::{Bandwidth, bandwidth, peak};
 use crate::tensor::DType;
 
-/// The resource that bounds an entry of a [`Profile`], with the fraction of the bound that was reached.
+/// The resource that limits the speed of a [`Profile`] entry, with the fraction of its maximum rate that was reached.
 ///
 /// # The model
-/// The model computes the least time that the calls of an entry could take, on all threads together:
+/// The model computes two minimum times for the calls of an entry, on all threads together:
 ///
-/// - for their operations, at the highest rate of multiply-adds (measured);
-/// - for their bytes, at the highest rate of reading (measured, too) from the *smallest cache that holds all that one
-///   call touches*: the second level, the third, or else memory. An entry touches its bytes divided by its calls.
+/// - the time for their operations, at the highest measured rate of multiply-adds;
+/// - the time for their bytes, at the highest measured rate of reading from the *smallest cache that holds all bytes of one
+///   call*: the second level, the third level, or else memory. The bytes of one call are the entry's bytes divided by the
+///   number of its calls.
 ///
-/// The longer of the two times is the bound, and the fraction is that time divided by the measured time:
-/// `multiply-adds 87 %` means that no kernel could save more than 13 % of the entry, `memory 60 %` that reading these bytes
-/// once from memory takes 60 % of it.
+/// The longer of these two times is the bound, and the fraction is the bound divided by the measured time. `multiply-adds 87 %`
+/// means that no faster kernel could save more than 13 % of the entry's time. And `memory 60 %` means that reading the entry's
+/// bytes once from memory takes 60 % of its time.
 ///
-/// *Waiting* is the bound of a loop's steps outside its calls ([`LoopPhase::Stepping`]), and of an entry that ran on several
-/// threads side by side, if one thread was busy less than half as long as another.
+/// *Waiting* is the bound of a loop's time outside its calls ([`LoopPhase::Stepping`]). *Waiting* is also the bound of an entry
+/// that several threads ran side by side, if one thread was busy less than half as long as another.
 ///
 /// # Its limits
-/// - Bytes are the bytes of the operands, once per call. A kernel that reads an operand twice reaches a smaller fraction.
-/// - Packed weights count like the weights: the model reads them from the smallest cache that holds all that one call touches.
-/// - An operand counts as being in its cache even if other data has displaced it since, so the computed least time may be too
-///   short.
-/// - `memory >100 %` is a call that needs less than the model assumes: it skipped a part of its operands, as the pooling of
-///   last rows does, or found a part of them in a nearer cache.
-/// - Operators count one operation for each number that they write, unless they declare otherwise: exponentials and roots
-///   are more. Such an entry, and an entry of many small calls, reaches a small fraction of either bound.
-/// - Calls on one thread are compared with the rates of all threads.
-/// - Writing counts like reading.
+/// - The model counts the bytes of each operand once per call. A kernel that reads an operand twice therefore reaches a smaller
+///   fraction of the bound.
+/// - Packed weights count with the bytes of the weights, as if they were read from the smallest cache that holds all bytes of
+///   one call.
+/// - An operand counts as being in its cache even if other data has displaced it, so the minimum time may be too short.
+/// - `memory >100 %` means that a call read fewer bytes than the model assumes: it skipped part of its operands (as pooling of
+///   last rows does), or found part of the operands in a faster cache.
+/// - An operator counts one operation per number that it writes, unless it declares another cost, so exponentials and roots are
+///   underestimated. An entry with exponentials or roots, or with many small calls, reaches only a small fraction of every
+///   bound.
+/// - A call on one thread is compared with the maximum rate of all threads together.
+/// - Writing a byte counts like reading a byte.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Bound {
-    /// The multiply-adds of all threads.
+    /// Multiply-adds limit the entry, at the rate of all threads.
     MultiplyAdds(f64),
-    /// Reading from the second cache level, which belongs to one thread.
+    /// Reading from the second cache level limits the entry; each core has its own cache.
     L2(f64),
-    /// Reading from the third cache level, which threads share.
+    /// Reading from the third cache level limits the entry; all cores share the cache.
     L3(f64),
-    /// Reading from memory.
+    /// Reading from memory limits the entry.
     Memory(f64),
-    /// Threads that wait for each other.
+    /// Threads that wait for each other limit the entry.
     Waiting,
 }
 
@@ -65,27 +68,28 @@ impl fmt::Display for Bound {
     }
 }
 
-/// The highest rates of this machine's threads together.
+/// The maximum rates of all threads of this machine together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Rates {
-    /// Operations per second in f32, a multiply-add as two.
+    /// Operations per second in f32; a multiply-add counts as two operations.
     pub f32: f64,
-    /// Operations per second in f64.
+    /// Operations per second in f64; a multiply-add counts as two operations.
     pub f64: f64,
-    /// Bytes per second from the caches and from memory.
+    /// Bytes per second, from the two cache levels and from memory.
     pub bandwidth: Bandwidth,
 }
 
 impl Rates {
-    /// The rates of `threads` threads, at most one per core. The first call measures them.
+    /// Returns the maximum rates of `threads` threads, but of at most one thread per core. The first call of this function
+    /// measures the rates.
     pub fn of(threads: usize) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let all = threads.clamp(1, cores) as f64;
         Self { f32: all * peak::<f32>(), f64: all * peak::<f64>(), bandwidth: bandwidth(threads) }
     }
 
-    /// Operations per second in a dtype; `None` for a dtype that is no float.
+    /// Returns the operations per second in a dtype; `None` for a dtype that is not a float.
     pub fn operations(&self, dtype: DType) -> Option<f64> {
         match dtype {
             DType::F32 => Some(self.f32),
@@ -114,20 +118,21 @@ impl fmt::Display for Rates {
 }
 
 impl Profile {
-    /// The highest rates of this machine, on as many threads as the profile has. The first call measures them.
+    /// Returns the maximum rates of this machine, with the profile's number of threads. The first call of this function
+    /// measures the rates.
     pub fn rates(&self) -> Rates {
         Rates::of(self.threads)
     }
 
-    /// An entry's operations per second as a fraction of [`Self::rates`]; `None` if its dtype is no float.
+    /// Returns the entry's operations per second as a fraction of [`Self::rates`]; `None` if the entry's dtype is not a float.
     pub fn of_peak(&self, entry: &Entry) -> Option<f64> {
         self.rates().operations(entry.dtype).map(|peak| entry.flops_per_second() / peak)
     }
 }
 
 impl Entry {
-    /// The bound of the entry on a machine with these rates; `None` if the entry took no time, or neither computes nor moves
-    /// bytes.
+    /// Returns the bound of the entry on a machine with these rates; `None` if the entry took no time, or has neither
+    /// operations nor bytes.
     pub fn bound(&self, rates: &Rates) -> Option<Bound> {
         if self.part == LoopPhase::Stepping || self.is_uneven() {
             return Some(Bound::Waiting);
@@ -152,7 +157,7 @@ impl Entry {
         })
     }
 
-    /// Returns whether one thread was busy less than half as long as another beside it.
+    /// Returns whether one thread was busy less than half as long as another thread of the entry.
     fn is_uneven(&self) -> bool {
         let ran = || self.side_by_side.iter().filter(|busy| !busy.is_zero());
         ran().min().zip(ran().max()).is_some_and(|(least, most)| *least * 2 < *most)
@@ -173,7 +178,7 @@ mod tests {
         bandwidth: Bandwidth { l2: 100e9, l3: 50e9, memory: 20e9, l2_size: 1 << 20, l3_size: 1 << 25 },
     };
 
-    /// An entry of `calls` calls, which took a second.
+    /// An entry of `calls` calls that took one second together.
     fn of(calls: u64, flops: u64, read: u64, written: u64) -> Entry {
         let cost = Cost { flops, read, written };
         Entry {
@@ -194,21 +199,21 @@ mod tests {
 
     #[test]
     fn the_longest_time_at_best_is_the_bound() {
-        // 0.5 s of operations against 0.1 s of bytes; and in f64, where they take twice as long.
+        // In f32, operations need 0.5 s and bytes 0.1 s; in f64, operations need twice as long.
         let product = of(10_000, 100_000_000_000, 8_000_000_000, 2_000_000_000);
         check(&product, Some(Bound::MultiplyAdds(0.5)), "multiply-adds 50 %");
         let double = Entry { dtype: DType::F64, ..product.clone() };
         check(&double, Some(Bound::MultiplyAdds(1.0)), "multiply-adds 100 %");
-        // An entry whose dtype is no float has bytes only.
+        // An entry whose dtype is not a float has a bound for bytes only.
         let ids = Entry { dtype: DType::I64, ..product };
         check(&ids, Some(Bound::L2(0.1)), "L2 10 %");
-        // A call that did not touch all of its operands.
+        // An entry that takes less time than reading its operands would take: its calls did not read all of their operands.
         check(&of(10_000, 1, 150_000_000_000, 0), Some(Bound::L3(3.0)), "L3 >100 %");
     }
 
     #[test]
     fn the_bytes_of_a_call_tell_where_they_are_read() {
-        // The same ten billion bytes in calls of 1 MB, 10 MB, 100 MB; a call exactly as large as a cache fits into it.
+        // Ten billion bytes in calls of 1 MB, 10 MB and 100 MB; a call exactly as large as a cache counts as fitting into it.
         check(&of(10_000, 1, 6_000_000_000, 4_000_000_000), Some(Bound::L2(0.1)), "L2 10 %");
         check(&of(1_000, 1, 6_000_000_000, 4_000_000_000), Some(Bound::L3(0.2)), "L3 20 %");
         check(&of(100, 1, 6_000_000_000, 4_000_000_000), Some(Bound::Memory(0.5)), "memory 50 %");
@@ -226,7 +231,7 @@ mod tests {
         };
         assert_eq!(threads(&[100, 49]), Some(Bound::Waiting));
         assert_eq!(threads(&[10, 100, 60]), Some(Bound::Waiting));
-        // Even enough; on one thread; and with idle threads beside it.
+        // No thread waits if it is busy at least half as long as the others, if it is alone, or if the other threads are idle.
         for even in [&[100, 50][..], &[100], &[0, 100], &[]] {
             assert_eq!(threads(even), Some(Bound::MultiplyAdds(0.5)), "{even:?}");
         }

@@ -1,4 +1,4 @@
-//! Listings: the compiled program as text, with its instructions, their buffers and the reasons.
+//! Listings: a compiled program as text, with its instructions, their buffers, and the reasons for their positions.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};
@@ -13,10 +13,10 @@ use crate::operator::{BlockId, Extent, Pass, VarId};
 use crate::program::{OpDesc, Program, grad_name};
 use crate::tensor::StorageKind;
 
-/// A compiled program, to be printed.
+/// A compiled program that prints as text.
 ///
 /// Instructions are numbered in the order in which they first run; a [`Profile`](crate::executor::Profile) uses the same
-/// numbers. The plan holds the decision about each operator of a step block, with its reason, and the listing prints both.
+/// numbers. For each operator of a step block, the listing prints when it runs (before, in or after the loop) and the reason.
 ///
 /// ```
 /// use unpadded::executor::Executor;
@@ -76,10 +76,10 @@ fn loops_of<'p>(code: &'p [Instr], loops: &mut HashMap<BlockId, &'p Loop>) {
     }
 }
 
-/// Lists of values about the variables of each block.
+/// Lists of values that each belong to a variable of a block.
 type ByBlock<T> = HashMap<BlockId, Vec<T>>;
 
-/// Collects the view of each memory's gradient, which a step passes to the step before it.
+/// Collects, for each memory's gradient that a step passes to the previous step, its view.
 fn gradients_of(code: &[Instr], passed: &mut HashMap<(BlockId, usize), Ref>) {
     for instr in code {
         if let Instr::Loop(inner) = instr {
@@ -97,7 +97,7 @@ struct Text<'a> {
     plan: &'a Plan,
     loops: HashMap<BlockId, &'a Loop>,
     passed: HashMap<(BlockId, usize), Ref>,
-    /// Variables of a block that are columns of another variable, and gradients that equal another gradient.
+    /// Collects the variables of a block that are columns of another variable, and the gradients that equal another gradient.
     views: ByBlock<(VarId, (VarId, usize))>,
     same: ByBlock<(VarId, VarId)>,
     out: String,
@@ -106,7 +106,7 @@ struct Text<'a> {
 
 impl<'a> Text<'a> {
     fn line(&mut self, text: &str) {
-        // Writing to a string does not fail.
+        // Writing to a `String` does not fail.
         let _ = writeln!(self.out, "{:indent$}{text}", "", indent = 2 * self.depth);
     }
 
@@ -134,7 +134,7 @@ impl<'a> Text<'a> {
         self.buffers();
     }
 
-    /// Prints instructions, or only the instructions that run over certain rows, with their chains.
+    /// Prints a list of instructions and its chains, or only the instructions that run on certain rows.
     fn code(&mut self, code: &'a [Instr], chains: &[Chain], only: Option<LoopRows>) {
         for (calls, chain) in parts(code.len(), chains) {
             let code = code[calls].iter().filter(|instr| only.is_none_or(|only| instr.span() == only));
@@ -191,7 +191,7 @@ impl<'a> Text<'a> {
         self.notes(&notes);
     }
 
-    /// Prints the call that computes offsets.
+    /// Prints the call that computes the offsets of levels.
     fn levels(&mut self, op: &'a OpInstr) {
         let Some(desc) = self.plan.program.block(op.desc.block).ops.get(op.desc.number) else { return };
         let operator = op.place.operator.as_deref().unwrap_or(&desc.kind);
@@ -202,7 +202,7 @@ impl<'a> Text<'a> {
         self.inside(|text| text.line(&format!("before its output has room{when}")));
     }
 
-    /// The operands that a call reads, and the operands that it writes with their positions.
+    /// Prints the operands that a call reads, then its outputs with their positions.
     fn operands(&self, op: &OpInstr, desc: &OpDesc) -> (String, String) {
         let signature = op.op.signature();
         let backward = op.pass == Pass::Backward;
@@ -263,7 +263,7 @@ impl<'a> Text<'a> {
         if let Access::Slot(s) = view.access { self.plan.slots.get(s) } else { None }
     }
 
-    /// A number in the pool, as listings print it.
+    /// Returns a pool number as listings print it.
     fn pooled(&self, pool: usize) -> String {
         match self.plan.pools.get(pool) {
             Some(StorageKind::SelectedRows) | None => format!("selected rows {pool}"),
@@ -275,7 +275,7 @@ impl<'a> Text<'a> {
         self.slot_of(view).map_or_else(|| "?".to_owned(), |slot| self.name(slot.var))
     }
 
-    /// The buffer of a view, and the columns of its rows.
+    /// Returns the buffer of a view, and the range of its columns, as text.
     fn place_of(&self, view: &Ref) -> String {
         let Some(slot) = self.slot_of(view) else { return "no buffer".to_owned() };
         if let Some(pool) = slot.pool {
@@ -344,7 +344,7 @@ impl<'a> Text<'a> {
         });
     }
 
-    /// Prints the instructions of a phase of a loop, or only the instructions that run over certain rows.
+    /// Prints the instructions before, in or after a loop, or only the instructions that run on certain rows.
     fn section(&mut self, title: &str, code: &'a [Instr], chains: &[Chain], only: Option<LoopRows>) {
         if code.iter().any(|instr| only.is_none_or(|only| instr.span() == only)) {
             self.line(title);
@@ -390,8 +390,8 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Prints the moves between the memories of a loop and the variables around the loop that hold the memories' first and last
-    /// values; in a backward loop, between the gradients of these variables.
+    /// Prints the moves of rows between a loop's memories and the outer variables with the memories' first and last values; for
+    /// a backward loop, between their gradients.
     fn ends(&mut self, inner: &Loop) {
         for plan in inner.memories.iter().filter(|_| !inner.backward) {
             if let Some(last) = &plan.last {
@@ -412,7 +412,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Prints variables of the block that no call computes: columns of other variables, and gradients that equal another
+    /// Prints the variables of a block that no call computes: columns of other variables, and gradients that equal another
     /// gradient.
     fn no_calls(&mut self, inner: &Loop) {
         let block = match &inner.desc.gradient {
@@ -455,7 +455,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The bytes of a slot, as text: a number, or a number per row of a counted extent.
+    /// Returns the size of a slot as text: a number of bytes, or a number of bytes per row.
     fn bytes(&self, slot: &Slot) -> String {
         let row = slot.width * slot.dtype.size_of();
         match self.rows_of(slot.rows, slot.home) {
@@ -489,7 +489,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// The user's line; `None` if the user did not write the operator.
+/// Returns the user's source line of an operator; `None` if the user did not write the operator.
 fn line_of(place: &Place) -> Option<String> {
     place.caller.as_ref().filter(|caller| !caller.is_empty()).map(|caller| format!("at {caller}"))
 }

@@ -1,4 +1,4 @@
-//! The listing of a plan and the profile of its runs, for people to read.
+//! Text output for people: the listing of a plan, and the profile of its runs.
 
 pub(super) mod bound;
 pub(super) mod listing;

@@ -1,4 +1,4 @@
-//! Profiles: the time of runs by operator, by phase of the step block, and by thread.
+//! Profiles: the measured time of runs, by operator, by phase of the step block, and by thread.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use crate::operator::{Cost, Pass};
 use crate::program::RECURRENT;
 use crate::tensor::DType;
 
-/// The phase of a program, or of a step block, in which an entry's calls ran.
+/// The phase of the program, or of a step block, in which the calls of an entry ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum LoopPhase {
-    /// Outside step blocks.
+    /// The calls ran outside step blocks.
     Outside,
-    /// Before the loop, over all steps at once.
+    /// The calls ran before the loop, on the rows of all steps at once.
     Before,
-    /// Once per sequence, before or after the loop.
+    /// The calls ran once, on one row per sequence, before or after the loop.
     Sequences,
-    /// At every step.
+    /// The calls ran at every step of the loop.
     Loop,
-    /// After the loop, over all steps at once.
+    /// The calls ran after the loop, on the rows of all steps at once.
     After,
-    /// Packing of constants, once per run; constants that have not changed since the previous run are not packed again.
+    /// The calls packed constants, once per run; a constant that has not changed since the previous run is not packed again.
     Prepare,
-    /// Rows moved between the order of the batch and the order of a loop.
+    /// Rows were moved between the batch's order and the order of a loop.
     Moves,
-    /// In a loop but in none of its calls: finding the rows of each step, and threads that wait for other threads.
+    /// Time in a loop but outside its calls: finding the rows of each step, and waiting for other threads.
     Stepping,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for LoopPhase {
     }
 }
 
-/// The calls of one instruction.
+/// An entry of a profile: all calls of one instruction in one phase.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Entry {
@@ -70,47 +70,47 @@ pub struct Entry {
     pub operator: String,
     /// The operator's kind, such as `"linear"`; `"recurrent"` for a loop, `"reorder"` for moved rows.
     pub kind: String,
-    /// The pass of the operator.
+    /// The pass of the operator (forward, backward or update).
     pub pass: Pass,
-    /// The step block that contains the instruction; `None` at the root.
+    /// The step block that contains the instruction; `None` in the root block.
     pub block: Option<usize>,
     /// The line of the user's code; `None` if the user did not write the operator.
     pub caller: Option<String>,
-    /// The phase in which the calls ran.
+    /// The phase of the program or step block in which the calls ran.
     pub part: LoopPhase,
-    /// The number of calls, over all runs.
+    /// The number of calls in all runs.
     pub calls: u64,
-    /// The number of rows of the operator's first output, over all calls.
+    /// The number of rows of the operator's first output, summed over all calls.
     pub rows: u64,
-    /// Operations and bytes of all calls.
+    /// The number of operations and bytes, summed over all calls.
     pub cost: Cost,
     /// Wall-clock time.
     pub time: Duration,
-    /// Time on each thread; a call that is divided over threads counts on the thread that waited for the others.
+    /// The wall-clock time on each thread; a call that several threads share counts on the thread that waited for the others.
     pub threads: Vec<Duration>,
-    /// Time on each thread while other threads ran the same steps, or the same chain, for other sequences or rows.
+    /// The time on each thread while other threads ran the same steps or the same chain, for other sequences or rows.
     pub side_by_side: Vec<Duration>,
-    /// The dtype in which the operator computes; no float dtype if it has no float operand.
+    /// The dtype in which the operator computes; not a float dtype if the operator has no float operand.
     pub dtype: DType,
 }
 
 impl Entry {
-    /// Operations per second.
+    /// Returns the operations per second of the entry.
     pub fn flops_per_second(&self) -> f64 {
         rate(self.cost.flops, self.time)
     }
 
-    /// Bytes read and written per second.
+    /// Returns the bytes that the entry read and wrote per second.
     pub fn bytes_per_second(&self) -> f64 {
         rate(self.cost.read + self.cost.written, self.time)
     }
 }
 
-/// The profile of some runs: where their time was spent.
+/// A profile of some runs: where their time was spent.
 ///
-/// [`Executor::start_profile`](crate::executor::Executor::start_profile) switches it on,
-/// [`Executor::take_profile`](crate::executor::Executor::take_profile) off again. A [`Profile`] prints as a table and writes
-/// itself as a trace for Chrome's `about:tracing` or Perfetto. Instructions are numbered as in the
+/// [`Executor::start_profile`](crate::executor::Executor::start_profile) starts a profile, and
+/// [`Executor::take_profile`](crate::executor::Executor::take_profile) stops and returns it. A [`Profile`] prints as a table,
+/// and can be written as a trace for Chrome's `about:tracing` or Perfetto. Instructions are numbered as in the
 /// [listing](crate::executor::Listing), which gives the reason for the position of each instruction.
 ///
 /// ```
@@ -139,36 +139,37 @@ impl Entry {
 /// ```
 ///
 /// # Cost
-/// Switched off, a profile costs a branch per call, and no memory. Switched on, it costs two readings of the clock and a
-/// count of bytes per call, under a microsecond: on an LSTM(256) over 64 sequences less than the variation between runs.
+/// Without a profile, a call costs one additional branch, and no memory. With a profile, each call costs two readings of the
+/// clock and a count of bytes, together under a microsecond. For an LSTM(256) over 64 sequences, that is less than the
+/// variation between runs.
 ///
 /// # Meaning of the numbers
-/// *Time* is wall-clock time: if threads run the steps of a loop side by side, each counts with its share, so that all
-/// entries and the time outside of entries add up to [`Profile::wall`]. FLOP are declared by operators
-/// ([`Op::cost`](crate::operator::Op::cost)), a multiply-add as two; bytes are the bytes of the operands, from a cache or
-/// from memory. The table's second line shows the highest rates of this machine, and its column *bound* the rate that an
-/// entry comes nearest to: see [`Bound`](crate::executor::Bound).
+/// *Time* is wall-clock time. If threads run the steps of a loop side by side, each thread counts with its share, so all
+/// entries and the time outside entries add up to [`Profile::wall`]. Operators declare their operations (FLOP, see
+/// [`Op::cost`](crate::operator::Op::cost)); a multiply-add counts as two. Bytes are the bytes of the operands, in a cache or
+/// in memory. The second line of the table shows the maximum rates of this machine; the column *bound* shows the rate that an
+/// entry comes nearest to (see [`Bound`](crate::executor::Bound)).
 pub struct Profile {
-    /// The entries, longest time first.
+    /// The entries, sorted by time, longest first.
     pub entries: Vec<Entry>,
-    /// The number of runs, without runs that ended with an error.
+    /// The number of runs that ended without an error.
     pub runs: u64,
-    /// The duration of all runs, including runs that ended with an error.
+    /// The total duration of all runs, including runs that ended with an error.
     pub wall: Duration,
-    /// The number of threads.
+    /// The number of threads of the executor.
     pub threads: usize,
     pub(super) recorders: Vec<Recorder>,
     pub(super) names: Vec<String>,
 }
 
 impl Profile {
-    /// The time of the entries in one phase.
+    /// Returns the total time of the entries in one phase.
     pub fn time_in(&self, part: LoopPhase) -> Duration {
         self.entries.iter().filter(|entry| entry.part == part).map(|entry| entry.time).sum()
     }
 }
 
-/// The counts that are collected while runs are profiled.
+/// The data that is collected while runs are profiled.
 #[derive(Default)]
 pub(crate) struct Profiling {
     runs: u64,
@@ -176,7 +177,7 @@ pub(crate) struct Profiling {
 }
 
 impl Profiling {
-    /// Adds the duration of a run, or of half a run, whether or not it failed: its calls are recorded in any case.
+    /// Adds the duration of a run or of half a run. A run that failed counts too, since its calls are recorded.
     pub(crate) fn took(&mut self, length: Duration) {
         self.wall += length;
     }
@@ -186,7 +187,7 @@ impl Profiling {
         self.runs += 1;
     }
 
-    /// Makes the profile of runs of a plan, from the recorders of all threads.
+    /// Makes the profile of the runs of a plan, from the records of all threads.
     pub(crate) fn profile(self, plan: &Plan, recorders: Vec<Recorder>) -> Profile {
         let Self { runs, wall } = self;
         let names = vec![String::new(); plan.instructions];
@@ -198,7 +199,7 @@ impl Profiling {
     }
 }
 
-/// Makes the entries of some instructions, and returns their wall-clock time in seconds.
+/// Makes the entries of some instructions, and returns their total wall-clock time in seconds.
 fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(LoopRows) -> LoopPhase) -> f64 {
     let mut time = 0.0;
     for instr in code {
@@ -219,8 +220,8 @@ fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(LoopRows) -> Loo
                 profile.add(Entry { part: part(op.span), ..of_op(op) }, |recorder| &recorder.calls)
             }
             Instr::Op(op) => {
-                // Preparations run before the top-level instruction, so their time is not in the time of a loop around the
-                // operator.
+                // Constants are packed before the top-level instruction runs, so the packing time is not in the time of the
+                // loop around the operator.
                 profile.add(Entry { part: LoopPhase::Prepare, ..of_op(op) }, |recorder| &recorder.packs);
                 profile.add(Entry { part: part(op.span), ..of_op(op) }, |recorder| &recorder.calls)
             }
@@ -263,7 +264,7 @@ fn account_loop(profile: &mut Profile, inner: &Loop) -> f64 {
     moves + before + body.max(whole) + after
 }
 
-/// An entry without any calls.
+/// Returns an entry with no calls.
 pub(super) fn nothing(operator: &str, kind: &str, pass: Pass) -> Entry {
     Entry {
         instruction: 0,
@@ -296,7 +297,8 @@ fn of_op(op: &OpInstr) -> Entry {
 }
 
 impl Profile {
-    /// Adds an entry with the totals that the threads recorded for it, if any, and returns its wall-clock seconds.
+    /// Adds an entry with the totals that the threads recorded for it, if there are any; returns its wall-clock time in
+    /// seconds.
     fn add(&mut self, mut entry: Entry, of: impl Fn(&Recorder) -> &[Totals]) -> f64 {
         let index = entry.instruction;
         self.names[index].clone_from(&entry.operator);

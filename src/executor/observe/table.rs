@@ -1,4 +1,4 @@
-//! A profile as a table.
+//! Prints a profile as a table.
 
 use std::fmt::{self, Write};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A profile in Chrome's trace event format.
+//! Writes a profile in Chrome's trace event format.
 
 use std::fmt::Write;
 
@@ -6,14 +6,14 @@ use crate::executor::observe::profile::Profile;
 use crate::executor::run::recorder::{Event, EventKind, MOST_EVENTS};
 
 impl Profile {
-    /// Returns the runs as JSON in Chrome's trace event format, for `about:tracing` or Perfetto: one process, with the calls
-    /// of each thread of the executor.
+    /// Returns the recorded runs as JSON in Chrome's trace event format, for `about:tracing` or Perfetto. The JSON has one
+    /// process, with the calls of each thread of the executor.
     ///
-    /// A loop has too many steps for an event per step. Each loop has one event for all of its steps, from the first to the last
-    /// moment, and in it one event for each instruction. The length of that event is the time of all calls of the instruction
-    /// together; these events follow one another and do not show when the calls ran (`"calls"` is their number). A loop inside a
-    /// loop has no events of its own: its instructions are among the instructions of the outer loop. A thread records at most
-    /// 65,536 events; `otherData` has the number of dropped events.
+    /// A loop has too many steps to write one event per step. Instead, each loop has one event for all its steps, from its
+    /// first to its last moment, and inside that event one event per instruction. The length of an instruction's event is the
+    /// total time of its calls (`"calls"` is their number). The events are placed one after another and do not show when the
+    /// calls ran. An inner loop has no events of its own: its instructions are listed with the instructions of the outer loop.
+    /// A thread records at most 65,536 events; `otherData` in the JSON has the number of dropped events.
     pub fn chrome_trace(&self) -> String {
         let dropped: u64 = self.recorders.iter().map(|recorder| recorder.dropped).sum();
         let mut out = format!(
@@ -21,7 +21,7 @@ impl Profile {
             self.runs, r#"{"name":"process_name","ph":"M","pid":1,"tid":0,"args":{"name":"unpadded"}}"#
         );
         for (thread, recorder) in self.recorders.iter().enumerate() {
-            // Writing to a string does not fail.
+            // Writing to a `String` does not fail.
             let _ = write!(
                 out,
                 ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":{thread},\"args\":{{\"name\":\"thread {thread}\"}}}}"
@@ -61,7 +61,7 @@ impl Profile {
     }
 }
 
-/// Escapes text for a JSON string.
+/// Returns text escaped for a JSON string.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::ops::Range;
 
-/// The calls of an instruction list that run chunk by chunk.
+/// A chain: the range of calls in an instruction list that run chunk by chunk.
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     pub(crate) calls: Range<usize>,
     /// The number of rows of a chunk.
     pub(crate) rows: usize,
-    /// The count of numbers that the chain writes per row.
+    /// How many numbers all calls of the chain together write per row.
     pub(crate) width: usize,
 }
 
@@ -19,7 +19,7 @@ impl fmt::Display for Chain {
     }
 }
 
-/// Divides a list of instructions: each chain as a whole, all other instructions one by one.
+/// Divides a list of instructions into chains and single instructions.
 pub(crate) fn parts(
     instructions: usize,
     chains: &[Chain],

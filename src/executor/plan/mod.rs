@@ -1,4 +1,4 @@
-//! A compiled program: slot numbers replace names, and every slot has a buffer.
+//! The plan: a compiled program as plain data, in which slots replace variables and every dense slot has a buffer.
 
 mod chain;
 mod effort;
@@ -22,23 +22,23 @@ use crate::operator::{BlockId, Extent, LevelId, Literal, Op, Pass, Reach, Spec, 
 use crate::program::{Program, Role, StepDesc};
 use crate::tensor::{DType, StorageKind};
 
-/// An operator of a program.
+/// The identity of an operator: its block and its number in the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct OpId {
     pub(crate) block: BlockId,
-    /// The operator's number in the block.
+    /// The number of the operator in its block, counted from 0.
     pub(crate) number: usize,
 }
 
-/// The rows of a step block on which an instruction runs.
+/// The rows of a step block on which an instruction runs at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoopRows {
-    /// The rows of all steps at once.
+    /// The instruction runs once, on the rows of all steps.
     All,
-    /// One row, or one sub-sequence, for each sequence.
+    /// The instruction runs once, on one row or one sub-sequence per sequence.
     Sequences,
-    /// The rows of one step after another, before the loop. The inputs of an operator that makes a level must be known for all
-    /// steps before the first.
+    /// The instruction runs step by step before the loop, on the rows of one step at a time. The inputs of an operator that
+    /// makes a level are computed step by step like this, since the offsets of all steps must be known before the first step.
     Steps,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct OpInstr {
     pub(crate) place: Place,
     /// The kind and the pass of the operator in the program that was compiled.
     pub(crate) named: (String, Pass),
-    /// The name of the variable in each input slot that has one variable.
+    /// For each input slot with exactly one variable, the name of the variable.
     pub(crate) names: Vec<(&'static str, String)>,
     pub(crate) pass: Pass,
     pub(crate) role: Role,
@@ -57,39 +57,39 @@ pub(crate) struct OpInstr {
     pub(crate) reads: Vec<Ref>,
     pub(crate) writes: Vec<Ref>,
     pub(crate) inputs: Vec<Vec<Spec>>,
-    /// The literals of each input slot.
+    /// The literals (constant arguments) of each input slot.
     pub(crate) literals: Vec<Vec<Literal>>,
     pub(crate) outputs: Vec<Vec<Spec>>,
-    /// The levels that the operator makes, if this call computes their offsets.
+    /// The levels whose offsets this call computes; empty for every other call.
     pub(crate) made: Vec<MadeLevelIds>,
-    /// The extent that counts the block's top-level sequences.
+    /// The extent that counts the top-level sequences of the call's block.
     pub(crate) top: Extent,
     pub(crate) stream: u64,
     pub(crate) random: bool,
-    /// The number of the call's prepared state; `None` if the operator prepares nothing.
+    /// The number of the state that the call prepares (such as packed weights); `None` if the operator prepares nothing.
     pub(crate) prepared: Option<usize>,
     pub(crate) constants: Vec<Range<usize>>,
-    /// Whether the operator divides its columns over threads.
+    /// Whether threads may divide the call by columns.
     pub(crate) divides_columns: bool,
     pub(crate) wanted: Vec<bool>,
-    /// The writes whose very small numbers are set to zero after the call: values that pass from step to step.
+    /// The results that pass from step to step: after the call, their very small numbers are set to zero.
     pub(crate) flush: Vec<usize>,
     pub(crate) effort: Effort,
     pub(crate) span: LoopRows,
-    /// For a call of the root block on rows in step-major order: the step block whose loop gives this order, and the extent that
-    /// counts the rows in that block; else `None`.
+    /// For a call of the root block on rows in step-major order: the step block whose loop gives this order, and the extent
+    /// that counts the rows in that block. `None` for every other call.
     pub(crate) order: Option<(BlockId, Extent)>,
     pub(crate) desc: OpId,
-    /// The reason why the call runs before, in or after the loop of its step block.
+    /// The reason why the call runs before, in or after the loop of its step block; `None` in the root block.
     pub(crate) why: Option<TimingReason>,
-    /// The note about the operators that this operator replaces; `None` if it replaces none.
+    /// The note about the operators that this call's operator replaces; `None` if it replaces none.
     pub(crate) stands_for: Option<Note>,
     /// The instruction's number in the plan.
     pub(crate) index: usize,
 }
 
 impl OpInstr {
-    /// Adds the position of this call to an error.
+    /// Adds the source position of this call to an error.
     pub(crate) fn err(&self, error: Error) -> Error {
         let name = |slot: &str| {
             let named = |(known, _): &&(&str, String)| *known == slot;
@@ -98,15 +98,15 @@ impl OpInstr {
         error.renamed(name).at(self.place.clone())
     }
 
-    /// The levels of the input with the most levels, on whose sequences a sequence-wise call works: the last level, and the
-    /// levels above it. `None` if no input has a LoD.
+    /// Returns the levels of sequences on which a sequence-wise call works, as the last level and the levels above it. The call
+    /// works on the levels of the input with the most levels. `None` if no input has a LoD.
     pub(crate) fn sequences(&self) -> Option<(LevelId, &[LevelId])> {
         let lods = self.inputs.iter().flatten().map(|spec| &spec.lod);
         let (last, above) = lods.rev().max_by_key(|lod| lod.len())?.split_last()?;
         Some((*last, above))
     }
 
-    /// Returns whether the call reads or writes a value that is not dense.
+    /// Returns whether the call reads or writes a value that is not dense, such as selected rows.
     pub(crate) fn selects(&self) -> bool {
         let wiring = &self.wiring;
         let places = wiring.inputs.iter().chain(&wiring.outputs).chain(&wiring.output_gradients);
@@ -120,19 +120,19 @@ impl OpInstr {
 pub(crate) enum Instr {
     /// A call.
     Op(Box<OpInstr>),
-    /// The call that computes the offsets of the levels that an operator makes, before the operator's call.
+    /// The call that computes the offsets of the levels that an operator makes; it runs before the call of the operator.
     Levels(Box<OpInstr>),
-    /// A step loop.
+    /// A loop over the steps of a step block or of a gradient block.
     Loop(Box<Loop>),
-    /// Starts a gradient that a loop adds to: with zeros, or, for selected rows, with no rows. The second field is the
-    /// instruction's number in the plan.
+    /// Starts a gradient to which a loop adds: fills it with zeros; a gradient of selected rows starts with no rows. The second
+    /// field of `Zero` is the number of the instruction in the plan.
     Zero(Ref, usize),
-    /// Moves rows from the order of a block's rank table to the order of the batch.
+    /// Moves rows from a loop's step-major order into the batch's order.
     Reorder {
         from: Ref,
         to: Ref,
         block: BlockId,
-        /// The extent that counts the rows inside the block.
+        /// The extent that counts the rows in the step block.
         rows: Extent,
         role: Role,
         index: usize,
@@ -140,7 +140,7 @@ pub(crate) enum Instr {
 }
 
 impl Instr {
-    /// The estimated effort in a batch of `rows` rows, over all steps of a loop.
+    /// Returns the estimated effort of the instruction in a batch of `rows` rows, summed over all steps of a loop.
     pub(crate) fn effort(&self, rows: usize) -> usize {
         match self {
             Instr::Op(op) => op.effort.row.saturating_mul(op.effort.rows.known().unwrap_or(rows)),
@@ -152,7 +152,7 @@ impl Instr {
         }
     }
 
-    /// The rows of a step block on which the instruction runs.
+    /// Returns the rows of a step block on which the instruction runs.
     pub(crate) fn span(&self) -> LoopRows {
         match self {
             Instr::Op(op) | Instr::Levels(op) => op.span,
@@ -162,7 +162,7 @@ impl Instr {
     }
 }
 
-/// Rows that are moved between the order of the batch and the order of a step block.
+/// A move of rows between the batch's order and the order of a step block, in either direction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Move {
     pub(crate) outer: Ref,
@@ -170,43 +170,42 @@ pub(crate) struct Move {
     pub(crate) assign: Assign,
 }
 
-/// A memory of a forward loop.
+/// A memory (state) of a forward loop: where its values are stored.
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryPlan {
     pub(crate) next: Ref,
-    /// The slot of the first step's previous value.
+    /// The slot that the first step reads as the memory's previous value.
     pub(crate) start: Ref,
-    /// Whether calls in the loop read the previous value.
+    /// Whether calls in the loop read the memory's previous value.
     pub(crate) read: bool,
     pub(crate) initial: Option<Ref>,
     pub(crate) last: Option<Ref>,
-    /// The previous values of all steps as one array, if an instruction outside the loop reads them.
+    /// The array with the previous values of all steps, if an instruction outside the loop reads it; else `None`.
     pub(crate) all: Option<Ref>,
 }
 
-/// A memory of a backward loop.
+/// A memory (state) of a backward loop: where its gradients are stored.
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryGradientPlan {
     pub(crate) memory: usize,
     pub(crate) next: Ref,
-    /// The slot of the gradient that the first step passes back.
+    /// The slot of the gradient that the first step passes to the memory's initial value.
     pub(crate) start: Ref,
-    /// Whether a step writes the gradient that it passes to the step before it, or adds to that gradient; `None` if it passes no
-    /// gradient.
+    /// Whether a step writes or adds the gradient that it passes to the previous step; `None` if the memory passes no gradient.
     pub(crate) passes: Option<Assign>,
-    /// Whether the next value's gradient holds a contribution before the loop.
+    /// Whether the gradient of the memory's next value already has a contribution before the loop.
     pub(crate) filled: bool,
     pub(crate) last: Option<Ref>,
     pub(crate) initial: Option<(Ref, Assign)>,
 }
 
-/// A level inside a step block, made from a level around it.
+/// A level of sequences in a step block that comes from a level outside the block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InnerLevel {
     pub(crate) outer: LevelId,
     pub(crate) inner: LevelId,
-    /// The number of the inner level above this level; `None` if this level has one sequence per entry (of a static input: per
-    /// sequence of the loop).
+    /// The index in `Loop::inner` of the level above this level. `None` for the top level, which has one sequence per entry
+    /// (for a static input: one per sequence of the loop).
     pub(crate) above: Option<usize>,
     pub(crate) statics: bool,
 }
@@ -215,64 +214,67 @@ pub(crate) struct InnerLevel {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MadeLevel {
     pub(crate) level: LevelId,
-    /// The number of the frame's level above this level; `None` if this level has one sequence per entry.
+    /// The index of the level above this level, among inner levels followed by made levels. `None` for a level with one
+    /// sequence per entry.
     pub(crate) above: Option<usize>,
-    /// Whether the rows of all steps have a LoD: not if a level above this level is static, since a static level has the same
-    /// rows at every step.
+    /// Whether the rows of all steps together have a LoD with this level. The value is false if a level above this level is
+    /// static, because a static level has the same rows at every step.
     pub(crate) over_all: bool,
 }
 
-/// A step loop, forward or backward.
+/// A recurrent loop over a step block (forward), or over its gradient block (backward).
 pub(crate) struct Loop {
     pub(crate) desc: StepDesc,
     pub(crate) place: Place,
-    /// The reason why this loop runs before, in or after the loop around it.
+    /// The reason why this loop runs before, in or after an outer loop; `None` in the root block.
     pub(crate) why: Option<TimingReason>,
-    /// The loop's number in the plan, smaller than the numbers of its instructions.
+    /// The loop's instruction number in the plan; the instructions in the loop have higher numbers.
     pub(crate) index: usize,
     pub(crate) backward: bool,
     pub(crate) span: LoopRows,
-    /// Moves of rows from the order of the batch into the order of the block, before any call.
+    /// Moves of rows from the batch's order into the loop's order, before the first call.
     pub(crate) gather: Vec<Move>,
-    /// Static inputs: one row or one sub-sequence per sequence.
+    /// Moves of the static inputs: one row or one sub-sequence per sequence.
     pub(crate) statics: Vec<Move>,
     pub(crate) memories: Vec<MemoryPlan>,
     pub(crate) gradients: Vec<MemoryGradientPlan>,
-    /// Gradients set to zero before the loop: of static inputs, and of constants of the block that steps add to.
+    /// The gradients that are set to zero before the loop: gradients of static inputs, and gradients of constants to which
+    /// steps add.
     pub(crate) zero: Vec<Ref>,
     pub(crate) before: Vec<Instr>,
     pub(crate) body: Vec<Instr>,
     pub(crate) after: Vec<Instr>,
-    /// The chains: calls that run chunk by chunk.
+    /// The chains of the loop's instructions: groups of calls that run chunk by chunk.
     pub(crate) chains: Chains,
-    /// The memories whose previous values are also written to one array, since instructions outside the loop read that array:
-    /// after a forward loop, which computes the values; before and after a backward loop.
+    /// The memories whose previous values are also copied into one array, since instructions outside the loop read it. A
+    /// forward loop copies them after its steps; a backward loop copies them before its steps.
     pub(crate) spread: Vec<usize>,
-    /// Moves of rows from the order of the block back to the order of the batch.
+    /// Moves of rows from the loop's order back into the batch's order.
     pub(crate) scatter: Vec<Move>,
     pub(crate) scatter_statics: Vec<Move>,
-    /// The values that the loop passes to a step of the loop around it. Their very small numbers are set to zero after the loop.
+    /// The values that this loop passes to the next step of an outer loop. The very small numbers in `flush` are set to zero
+    /// after the loop.
     pub(crate) flush: Vec<Ref>,
-    /// The slots whose rows are in an order of this block: step-major, or by rank.
+    /// The slots whose rows are in an order of this loop: step-major, or by the rank of the sequence.
     pub(crate) slots: Vec<usize>,
-    /// Whether lanes may run the loop, each for its own sequences: every row belongs to one lane, and no gradient is added across
-    /// sequences.
+    /// Whether lanes (threads that each run some of the sequences) may run the loop: every row belongs to one lane, and no
+    /// gradient is summed across sequences.
     pub(crate) in_lanes: bool,
-    /// The bytes of the constants (weights) that the calls in the loop prepare.
+    /// The size in bytes of the constants (weights) that the calls in the loop pack.
     pub(crate) weights: usize,
-    /// The levels that operators of the forward block make.
+    /// The levels of sequences that operators of the step block make.
     pub(crate) levels: Vec<MadeLevel>,
-    /// The levels of step inputs and static inputs.
+    /// The levels of sequences that come from step inputs and static inputs.
     pub(crate) inner: Vec<InnerLevel>,
-    /// The block that holds the forward loop.
+    /// The block that contains the forward loop's operator.
     pub(crate) parent: BlockId,
-    /// The extent that counts the loop's sequences in the block around the loop.
+    /// The extent that counts the loop's sequences in the block that contains the loop.
     pub(crate) sequences: Extent,
     /// Whether an operator in the loop draws random numbers.
     pub(crate) random: bool,
 }
 
-/// The chains of the instructions before, in and after a loop.
+/// The chains of the instructions before, in and after a loop, each list separately.
 #[derive(Default)]
 pub(crate) struct Chains {
     pub(crate) before: Vec<Chain>,
@@ -284,40 +286,41 @@ pub(crate) struct Chains {
 #[derive(Debug, Clone)]
 pub(crate) struct Note {
     pub(crate) text: String,
-    /// Whether another operator computes the same result in a run that computes gradients.
+    /// Whether another operator computes this operator's result in a run that computes gradients.
     pub(crate) superseded: bool,
-    /// Whether fusion made the operator. A backward operator made by fusion also computes the results of forward operators.
+    /// Whether the operator was made by fusion. A backward operator made by fusion also computes the results of forward
+    /// operators.
     pub(crate) joint: bool,
 }
 
-/// For each variable that is columns of another variable: the other variable, which is no view itself, and the first column in
-/// it.
+/// For each variable that is columns of another variable: that other variable (which is not itself a view), and the column at
+/// which it begins.
 pub(crate) type Views = HashMap<VarId, (VarId, usize)>;
 
-/// A compiled program.
+/// A compiled program: the slots, the buffers and the instructions.
 pub(crate) struct Plan {
     pub(crate) slots: Vec<Slot>,
     pub(crate) code: Vec<Instr>,
-    /// The chains: calls that run chunk by chunk.
+    /// The chains of the root block: groups of calls that run chunk by chunk.
     pub(crate) chains: Vec<Chain>,
-    /// The slot of each variable whose rows are in the order of the batch; `None` for all other variables.
+    /// For each variable, its slot in the batch's order; `None` if the variable has no such slot.
     pub(crate) of_var: Vec<Option<usize>>,
     pub(crate) buffers: Vec<DType>,
-    /// The storage of each value in the pool, which has the values that are not dense.
+    /// The storage of each value that is not dense, by pool number.
     pub(crate) pools: Vec<StorageKind>,
     pub(crate) prepared: usize,
-    /// The number of instructions, including the instructions of loops.
+    /// The number of instructions, including the instructions in loops.
     pub(crate) instructions: usize,
-    /// The blocks whose frames provide row keys for instructions outside the block.
+    /// The step blocks whose frames must provide row keys (for random numbers) to instructions outside the block.
     pub(crate) keyed: Vec<BlockId>,
-    /// The slots of the losses.
+    /// The slots of the losses, which the executor checks before the updates.
     pub(crate) losses: Vec<usize>,
-    /// Variables of step blocks that are columns of another variable.
+    /// Variables that are stored as columns of another variable.
     pub(crate) views: Views,
-    /// The gradients that equal another gradient, each with the other gradient.
+    /// Pairs of equal gradients: a gradient, and the gradient whose memory it shares.
     pub(crate) same: Vec<(VarId, VarId)>,
-    /// The compiled program: the given program, with some operators fused or merged.
+    /// The program after rewriting: the given program with some operators fused or merged.
     pub(crate) program: Program,
-    /// Operators that could have been fused, with the reasons why they are not.
+    /// Messages about operators that could have been fused, each with the reason why they were not.
     pub(crate) refused: Vec<String>,
 }

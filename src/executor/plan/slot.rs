@@ -1,20 +1,20 @@
-//! Slots: the buffers of values, and the views that a call has of them.
+//! Slots: the memory of values, and the views through which calls read and write them.
 
 use crate::operator::{BlockId, Extent, VarId};
 use crate::tensor::DType;
 
-/// The layout of a slot's rows in its buffer.
+/// How the rows of a slot are laid out in its buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Home {
-    /// The rows of the batch in its order; the rows of a constant in their own order.
+    /// Rows in the batch's order; for a constant, rows in the constant's own order.
     Whole,
-    /// The rows of all steps of a block, in step-major order.
+    /// Rows of all steps of a step block, in step-major order.
     Stepped(BlockId),
-    /// One row (or sub-sequence) for each sequence of a block, in rank order.
+    /// One row (or sub-sequence) per sequence of a step block, sorted by the rank of the sequence.
     Sequence(BlockId),
 }
 
-/// The slot of a variable's value.
+/// A slot: the memory of one variable's value.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
     pub(crate) var: VarId,
@@ -23,33 +23,34 @@ pub(crate) struct Slot {
     pub(crate) rows: Extent,
     pub(crate) home: Home,
     pub(crate) buffer: usize,
-    /// The first and the last instruction of the root block that uses the slot.
+    /// The first and the last moment (instruction of the root block) at which the slot is in use.
     pub(crate) life: (usize, usize),
-    /// Whether the scope keeps the value from run to run.
+    /// Whether the scope keeps the slot's value from run to run.
     pub(crate) persistent: bool,
-    /// The slot whose buffer this slot shares.
+    /// The slot whose buffer this slot shares; `None` if it has a buffer of its own.
     pub(crate) alias: Option<usize>,
-    /// The number of the value in the pool, if the value is not dense; the slot then has no buffer.
+    /// The pool number of a value that is not dense and so has no buffer; `None` for a dense slot.
     pub(crate) pool: Option<usize>,
 }
 
-/// The value of which a call has a view.
+/// The value that a view reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
     /// A slot.
     Slot(usize),
-    /// The previous value of a memory: the initial value, or the rows that the step before wrote to the slot of the next value.
+    /// The previous value of a memory. At the first step it is the initial value; later it is the rows that the previous step
+    /// wrote to the slot of the next value.
     Previous { block: BlockId, memory: usize },
-    /// The gradient that a step passes to the step before it.
+    /// The gradient of a memory that a step passes to the previous step.
     Passed { block: BlockId, memory: usize },
 }
 
-/// An access with its rows and width.
+/// A view of a value: the value, its rows, its width and its first column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Ref {
     pub(crate) access: Access,
     pub(crate) rows: Extent,
     pub(crate) width: usize,
-    /// The first column of the slot that the view has; 0 if it has all columns.
+    /// The first column of the slot that the view contains; 0 if the view contains all columns.
     pub(crate) column: usize,
 }

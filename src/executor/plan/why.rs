@@ -7,38 +7,39 @@ use crate::operator::VarId;
 /// The reason why an operator of a step block runs before, in or after the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TimingReason {
-    /// No value that depends on another step reaches the operator.
+    /// The operator depends on no value of another step, so it runs before the loop.
     Apart,
-    /// The first variable reaches the operator: it comes from another step, or is computed at every step. The operator
-    /// reaches the second variable, which the next step reads, or which is read at every step.
+    /// The operator depends on the first variable, which comes from another step or is computed at every step. The second
+    /// variable depends on the operator, and is read by the next step or at every step.
     Between(VarId, VarId),
-    /// The variable reaches the operator, and no step needs its results.
+    /// The operator depends on this variable of another step, and no step needs the operator's results, so it runs after the
+    /// loop.
     Sinks(VarId),
-    /// The operator is pinned to the loop.
+    /// The operator is pinned to the loop, for a reason other than its dependencies.
     Pinned(Pin),
-    /// The offsets of sequences that are made in the step depend on the operator, so it runs before the loop.
+    /// The operator helps to decide the offsets of sequences that the step makes, so it runs before the loop.
     Decides,
 }
 
-/// The reason why an operator stays in the loop, whatever its dependencies.
+/// A reason why an operator stays in the loop even if its dependencies would let it leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pin {
-    /// The operator reads or writes rows of sequences and rows of steps.
+    /// The operator mixes variables with one row per sequence and variables with one row per step.
     Mixed,
-    /// The operator has one row per sequence, but its loop runs many times in a loop around it, and the backward pass needs the
-    /// values of every visit.
+    /// The operator has one row per sequence, but its loop is inside an outer loop and runs many times. The backward pass needs
+    /// the values of every such run.
     Repeated,
     /// The operator has one row per sequence, but its result leaves the step as an output, which has a row for every entry.
     Leaves,
-    /// The operator has one row per sequence, but draws new random numbers at every step.
+    /// The operator has one row per sequence, but draws new random numbers at each step.
     Random,
-    /// The operator makes sequences from values that are the same at every step.
+    /// The operator makes sequences from values that do not change from step to step.
     Makes,
-    /// The operator's sequences do not come from a step input, so there is no LoD over all steps.
+    /// The operator works on sequences that do not come from a step input, so the rows of all steps have no common LoD.
     Foreign,
-    /// The operator writes a value that a step passes to another step.
+    /// The operator writes a value that the loop passes from one step to another.
     Passes,
-    /// The operator is itself a loop, which runs inside the step.
+    /// The operator is an inner loop that runs once per step of the outer loop.
     Stepwise,
 }
 

@@ -1,4 +1,4 @@
-//! The diagnosis of numbers that are not finite: finds the operator that produced the first one.
+//! Diagnoses numbers that are not finite: finds the operator that produced the first NaN or infinity.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::reference::interpret::Interpreter;
@@ -10,12 +10,12 @@ use crate::operator::{Registry, VarId};
 use crate::program::{OpDesc, Program, VarRole};
 use crate::tensor::{Dense, Storage};
 
-/// Returns the first NaN or infinity of a run as an error that names its source: a feed, a parameter or the optimizer's
-/// state, else the output or the gradient of an operator, with its block, the user's line, and the sample of the row. `None`
-/// if all numbers that the updates depend on are finite.
+/// Returns the first NaN or infinity of a run as an error that names its source. The source is a feed, a parameter, an
+/// optimizer state, or the output or gradient of an operator, with the operator's block, the user's line, and the sample
+/// (sequence and position). `None` if all numbers that the updates depend on are finite.
 ///
-/// The function interprets the run, which is slow; call it for a training run that [`Executor::run`](crate::executor::Executor)
-/// has refused. The function does not change `scope`.
+/// `diagnose` interprets the whole run, which is slow; call it for a training run that
+/// [`Executor::run`](crate::executor::Executor) has rejected. `diagnose` does not change `scope`.
 ///
 /// ```
 /// use ndarray::array;
@@ -41,7 +41,7 @@ pub fn diagnose(program: &Program, registry: &Registry, scope: &mut Scope, run: 
     let given = run.feeds.iter().find_map(|&(id, value)| {
         let var = program.vars().nth(id.0 as usize)?.1;
         let (row, number) = found(value.storage())?;
-        // Only the message about a value that is not dense names the row.
+        // The message names the row only if the value is not dense.
         let dense = matches!(value.storage(), Storage::Dense(_));
         let place = if dense { String::new() } else { format!(" in row {row}") };
         Some(not_finite("value fed", number, &place).variable(&var.name))
@@ -66,7 +66,7 @@ pub fn diagnose(program: &Program, registry: &Registry, scope: &mut Scope, run: 
     })
 }
 
-/// Searches the values that an operator has written for a number that is not finite.
+/// Searches the values that an operator has just written for a NaN or an infinity.
 fn look(run: &Interpreter<'_>, op: &OpDesc, values: &BlockValues) -> Result<()> {
     for id in op.writes() {
         if let Some((row, number)) = values.vars.get(&id).and_then(|value| found(value.storage())) {
@@ -78,7 +78,7 @@ fn look(run: &Interpreter<'_>, op: &OpDesc, values: &BlockValues) -> Result<()> 
     Ok(())
 }
 
-/// Names a row of a variable for a message: the row's number and, if the row has a key, its position and sequence in the data.
+/// Returns text for a row of a variable: the row's number and, if the row has a key, its position and its sequence in the data.
 fn whose(run: &Interpreter<'_>, id: VarId, row: usize, values: &BlockValues) -> Result<String> {
     let spec = run.program.spec(id)?;
     let mut text = format!(" in row {row}");
@@ -101,7 +101,7 @@ fn not_finite(what: &str, number: f64, place: &str) -> Error {
     Error::of(ErrorKind::NotFinite, what, "finite numbers", format!("{number}{place}; nothing was updated"))
 }
 
-/// The first number that is not finite, as (number of its row, number); `None` if all numbers are finite.
+/// Returns the first NaN or infinity in a value, as (row number, number); `None` if all numbers are finite.
 fn found(storage: &Storage) -> Option<(usize, f64)> {
     match storage {
         Storage::Dense(dense) => in_dense(dense),

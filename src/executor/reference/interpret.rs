@@ -1,9 +1,9 @@
-//! The reference interpreter: runs a program one operator after another, without any pass before it.
+//! The reference interpreter: runs a program operator by operator, without compiling or rewriting it.
 //!
-//! [`interpret`] is slow and defines what a program *means*: every operator runs in program order on whole values, and a
-//! `recurrent` is a plain loop in which step *t* takes the *t*-th entry of each sequence that is long enough and runs the
-//! step block's operators in their order. The tests compare the compiled executor with it; authors of operators can inspect
-//! every intermediate value of a run here.
+//! [`interpret`] is slow, and it defines what a program *means*. Every operator runs in program order on whole values. A
+//! `recurrent` is a plain loop: step *t* takes entry *t* of each sequence that is long enough, and runs the step block on these
+//! entries. The tests compare the compiled executor with this interpreter; authors of operators can use it to inspect every
+//! intermediate value of a run.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::program::{
 };
 use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
 
-/// Runs `program` without compiling it and returns every value of its root block: feeds, computed variables and, if
-/// `run.stage` includes them, gradients. Update operators are skipped.
+/// Runs `program` without compiling it and returns every value of its root block: feeds, computed variables and (if `run.stage`
+/// includes them) gradients. The interpreter skips update operators.
 ///
 /// ```
 /// use ndarray::array;
@@ -48,7 +48,7 @@ use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
 /// ```
 ///
 /// # Errors
-/// If a feed or a parameter is missing, or an operator refuses its operands.
+/// If a feed or a parameter is missing, or an operator rejects its operands.
 #[track_caller]
 pub fn interpret(
     program: &Program,
@@ -59,8 +59,8 @@ pub fn interpret(
     Interpreter::new(program, registry, run).run(scope, run.feeds).at_caller()
 }
 
-/// A function that inspects the values just computed by an operator of the root block, or of a step block in it; an error
-/// ends the run.
+/// A function that receives the values that an operator of the root block, or of a step block in it, has just computed. An
+/// error from the function ends the run.
 pub(super) type Watcher<'a> = dyn Fn(&Interpreter<'_>, &OpDesc, &BlockValues) -> Result<()> + 'a;
 
 pub(super) struct Interpreter<'a> {
@@ -69,18 +69,18 @@ pub(super) struct Interpreter<'a> {
     pub(super) facts: RunFacts,
     pub(super) names: Names<'a>,
     pub(super) stage: Stage,
-    /// The watcher, and the operators of the root block after which it is called.
+    /// The watcher function, and the operators of the root block after which it is called.
     pub(super) watcher: Option<(&'a Watcher<'a>, Vec<usize>)>,
 }
 
-/// An operator, its call, and its output variables by slot.
+/// An operator, the bound call of the operator, and its output variables by slot.
 type Bound = (Arc<dyn Op>, Direct, Vec<Vec<VarId>>);
-/// The values that a loop computes for the block around it, and the values of its steps.
+/// The values that a loop returns to the block that contains it, and the values of each step.
 type Unrolled = (Vec<(VarId, Variable)>, Vec<BlockValues>);
 
-/// The sequences that a `recurrent` runs over.
+/// The sequences over which a `recurrent` runs.
 struct Sequences {
-    /// The number of levels above the level over which the loop runs.
+    /// The number of LoD levels above the level over which the loop runs.
     depth: usize,
     offsets: Vec<usize>,
 }
@@ -94,7 +94,7 @@ impl Sequences {
         self.offsets.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0)
     }
 
-    /// The sequences that have a step `t`, and the number of the entry that this step reads from each.
+    /// Returns the sequences that have a step `t`, and for each of these sequences the number of the entry that the step reads.
     fn at(&self, t: usize, reverse: bool) -> (Vec<usize>, Vec<usize>) {
         let alive = (0..self.count()).filter(|&i| self.offsets[i + 1] - self.offsets[i] > t);
         alive.map(|i| (i, if reverse { self.offsets[i + 1] - 1 - t } else { self.offsets[i] + t })).unzip()
@@ -136,8 +136,8 @@ impl<'a> Interpreter<'a> {
         Ok(root.vars)
     }
 
-    /// Runs the operators of a block in order. Very small numbers of the `flushed` variables, which pass between steps, are set
-    /// to zero.
+    /// Runs the operators of a block in order. Very small numbers of the variables `flushed`, which are passed between steps,
+    /// are set to zero.
     fn block(
         &self,
         block: BlockId,
@@ -198,7 +198,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// An operator bound to its operands, and its output variables by slot.
+    /// An operator bound to its operands, with its output variables by slot.
     fn direct(&self, op: &OpDesc, values: &BlockValues, around: Option<&OuterValues<'_>>) -> Result<Bound> {
         let instance = self.registry.parse(&op.kind, &op.attributes)?;
         let signature = instance.signature();
@@ -242,7 +242,7 @@ impl<'a> Interpreter<'a> {
                     None
                 }
             }
-            // Errors name rows by the keys of the first operand that has keys.
+            // Errors name rows by the row keys of the first operand that has keys.
             (Some(known), Some(_)) => {
                 let mut rows = op.reads().filter_map(|v| self.program.var(v).spec().filter(|s| s.batched()));
                 Some(rows.next().and_then(|spec| known.get(&spec.rows()).cloned()).unwrap_or_default())
@@ -274,8 +274,8 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    /// Sets the keys of the rows of sequences that an operator in a step has made. The key of a row follows from the key of the
-    /// row above, from which its sequence was made, and from the row's number in the sequence.
+    /// Sets the row keys for sequences that an operator has made in a step. The key of a new row is derived from the key of the
+    /// row from which its sequence was made, and from the position in that sequence.
     fn name_made(&self, values: &mut BlockValues, var: VarId) -> Result<()> {
         let BlockValues { keys: Some(keys), levels, .. } = values else { return Ok(()) };
         let mut above = keys.keys().copied().find(|extent| matches!(extent, Extent::Alive(_)));
@@ -315,7 +315,7 @@ impl<'a> Interpreter<'a> {
             .map(|vars| vars.iter().map(|&v| values.value(self.program, v, around).cloned()).collect())
             .collect::<Result<_>>()?;
         let grads = Program::slots_of(signature.inputs, &op.outputs, &grad_name(""));
-        // If the operator reads a variable twice, the gradient of the second read is added separately.
+        // If an operator reads one variable in two slots, the gradient of each slot is added separately.
         let mut seen: Vec<VarId> = Vec::new();
         let mut before = Vec::new();
         for (slot, vars) in grads.iter().enumerate() {
@@ -342,7 +342,7 @@ impl<'a> Interpreter<'a> {
         let found = direct.backward(&results, &incoming, &wanted, Some(&before))?;
         let mut written: Vec<VarId> = Vec::new();
         for (&var, value) in grads.iter().flatten().zip(found.into_iter().zip(&grads).flat_map(|(f, v)| {
-            // For a slot without a gradient, `grads` has no variables, but `found` may have values.
+            // For an input slot without a gradient variable, `found` may still contain computed values, which are skipped.
             f.into_iter().take(v.len())
         })) {
             let (true, Some(value)) = (var != VarId::NONE, value) else { continue };
@@ -403,7 +403,7 @@ impl<'a> Interpreter<'a> {
         Ok((results, steps))
     }
 
-    /// Starts the values of step `t` with its inputs.
+    /// Starts the values of step `t` with the step's inputs.
     fn step(
         &self,
         step: &StepDesc,
@@ -438,8 +438,8 @@ impl<'a> Interpreter<'a> {
         Ok(inner)
     }
 
-    /// The keys of `rows`, which `extent` counts in `values`, with `later` added to their positions; `None` if these rows have no
-    /// keys.
+    /// Returns the keys of the rows `rows`, which `extent` counts in `values`, with `later` added to the positions in the keys.
+    /// `None` if the rows have no keys.
     pub(super) fn keys(
         &self,
         values: &BlockValues,
@@ -471,7 +471,7 @@ impl<'a> Interpreter<'a> {
         };
         let StepGradient { block, outputs, inputs, statics, constants, memories } = gradient;
         let sequences = self.sequences(step, values, around)?;
-        // The last step of each sequence starts with the gradient of the memory's last value.
+        // At the last step of each sequence, the memory's gradient starts with the gradient of the memory's last value.
         let mut passed = Vec::new();
         for m in memories {
             let spec = self.program.spec(m.next)?;
@@ -547,7 +547,7 @@ impl<'a> Interpreter<'a> {
         Ok(Sequences { depth: at, offsets: lod.level(at)?.to_vec() })
     }
 
-    /// The gradient of a sparse value without contributions: zeros at all stored entries.
+    /// The gradient of a sparse value without contributions is zero at all stored entries.
     fn nothing_stored(&self, gradient: VarId, value: &Variable) -> Result<Storage> {
         match value.storage() {
             Storage::SelectedRows(rows) => {
@@ -558,14 +558,15 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// A gradient without contributions; for a batched variable, with the rows that it has in `values`.
+    /// Returns a gradient of zeros, for a variable without contributions; for a batched variable, with the variable's rows in
+    /// `values`.
     fn nothing(&self, var: VarId, values: Option<&BlockValues>) -> Result<Storage> {
         let spec = self.program.spec(var)?;
         if spec.storage == StorageKind::SelectedRows {
             let height = spec.shape[0].known().unwrap_or(0);
             return Ok(SelectedRows::new(height, Vec::new(), zeros(spec, 0)?)?.into());
         }
-        // A gradient has the rows of its variable.
+        // A gradient has as many rows as its variable.
         let of = self.program.var(var).gradient_of.unwrap_or(var);
         let rows = values.and_then(|f| f.vars.get(&of)).map_or(0, Variable::rows);
         if spec.batched() {

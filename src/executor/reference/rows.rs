@@ -1,4 +1,4 @@
-//! Operations on rows by their numbers, one row at a time, as a reference: take, set, add.
+//! Reference operations on rows by row number, one row at a time: take, set and add.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) fn zeros(spec: &Spec, rows: usize) -> Result<Dense> {
     Dense::zeros(spec.dtype, &shape)
 }
 
-/// The upper `levels` levels of a LoD.
+/// Returns the upper `levels` levels of a LoD.
 pub(crate) fn part(lod: Option<&Arc<Lod>>, levels: usize) -> Option<Arc<Lod>> {
     let mut lod = lod?;
     while lod.levels() > levels {
@@ -24,8 +24,8 @@ pub(crate) fn part(lod: Option<&Arc<Lod>>, levels: usize) -> Option<Arc<Lod>> {
     Some(lod.clone())
 }
 
-/// The rows that belong to the entries `of` of level `depth`, and the LoD of these rows alone. If that level does not exist, the
-/// entries are rows themselves.
+/// Returns the row numbers that belong to the entries `of` at level `depth`, and the LoD of only these rows. If the LoD has no
+/// level `depth`, each entry is itself a row.
 pub(crate) fn select(
     lod: Option<&Arc<Lod>>,
     depth: usize,
@@ -41,7 +41,7 @@ pub(crate) fn select(
     }
 }
 
-/// Copies the rows of `from` to the rows of `to` that have these numbers.
+/// Copies the rows of `from` into `to`, at the given row numbers.
 pub(crate) fn put(to: &mut Dense, rows: &[usize], from: &Dense) -> Result<()> {
     let width = to.width();
     with_element!(to.dtype(), T => {
@@ -53,7 +53,7 @@ pub(crate) fn put(to: &mut Dense, rows: &[usize], from: &Dense) -> Result<()> {
     })
 }
 
-/// Adds the rows of `from` to the rows of `to` that have these numbers.
+/// Adds the rows of `from` to `to`, at the given row numbers.
 pub(crate) fn add_rows(to: &mut Dense, rows: &[usize], from: &Dense) -> Result<()> {
     let width = to.width();
     with_float!(to.dtype(), T => {
@@ -67,7 +67,7 @@ pub(crate) fn add_rows(to: &mut Dense, rows: &[usize], from: &Dense) -> Result<(
     })
 }
 
-/// The sum of two gradients of a sparse variable: both have the entries of the variable.
+/// Returns the sum of two gradients of a sparse variable; both gradients have the stored entries of the variable.
 pub(crate) fn add_stored(a: &Storage, b: &Storage) -> Result<Storage> {
     let sum = |a: &Dense, b: &Dense| -> Result<Dense> {
         let mut sum = a.clone();
@@ -93,7 +93,7 @@ pub(crate) fn add_stored(a: &Storage, b: &Storage) -> Result<Storage> {
     })
 }
 
-/// The sum of two gradients: sparse only if both are sparse.
+/// Returns the sum of two gradients; it is sparse only if both gradients are sparse.
 pub(crate) fn add(a: &Storage, b: &Storage) -> Result<Storage> {
     if let (Storage::SelectedRows(a), Storage::SelectedRows(b)) = (a, b) {
         let rows = [a.row_ids(), b.row_ids()].concat();

@@ -11,23 +11,23 @@ use crate::operator::{BlockId, Extent, LevelId, VarId};
 use crate::program::{Program, VarDesc};
 use crate::tensor::{Storage, StorageKind, Variable};
 
-/// The values of a block: of the root block, or of one step of a step block together with the gradient block.
+/// The values of one block: of the root block, or of one step of a step block and its gradient block.
 #[derive(Default)]
 pub(super) struct BlockValues {
     pub(super) vars: HashMap<VarId, Variable>,
-    /// The LoD that ends with each level.
+    /// For each level, the LoD whose last level is this level.
     pub(super) levels: HashMap<LevelId, Arc<Lod>>,
-    /// The keys of the rows by extent, for random operators; `None` in the root block, where the keys follow from the LoD.
+    /// The row keys for random operators, by extent; `None` in the root block, where the LoD determines the keys.
     pub(super) keys: Option<HashMap<Extent, Vec<RowKey>>>,
-    /// The values of all steps of each step block whose loop ran in this block, for the backward pass.
+    /// For each step block whose loop ran in this block, the values of all its steps, for the backward pass.
     pub(super) loops: HashMap<BlockId, Vec<BlockValues>>,
-    /// The sequences that run at this step, in the order of the batch.
+    /// The sequences that take part in this step, in the batch's order.
     pub(super) alive: Vec<usize>,
-    /// The number of the entry that the step reads from each of these sequences.
+    /// For each sequence in this step, the number of the entry that the step reads.
     pub(super) entries: Vec<usize>,
 }
 
-/// The values of the blocks around a block, from the innermost outwards.
+/// The values of the blocks that contain a block, the innermost first.
 #[derive(Clone, Copy)]
 pub(super) struct OuterValues<'a> {
     pub(super) values: &'a BlockValues,
@@ -35,7 +35,7 @@ pub(super) struct OuterValues<'a> {
 }
 
 impl BlockValues {
-    /// The value of a variable of this block, or of a block around it.
+    /// Returns the value of a variable of this block, or of a block that contains it.
     pub(super) fn value<'v>(
         &'v self,
         program: &Program,
@@ -53,12 +53,12 @@ impl BlockValues {
         })
     }
 
-    /// The LoD of a variable's levels.
+    /// Returns the LoD that belongs to a variable's levels.
     pub(super) fn lod(&self, program: &Program, var: VarId) -> Result<Option<Arc<Lod>>> {
         Ok(program.spec(var)?.lod.last().and_then(|level| self.levels.get(level)).cloned())
     }
 
-    /// Sets the value of a variable, and the levels of its LoD.
+    /// Sets the value of a variable, and the LoD of each of its levels.
     pub(super) fn define(&mut self, program: &Program, var: VarId, value: Variable) -> Result<()> {
         for (k, &level) in program.spec(var)?.lod.iter().enumerate() {
             if let Some(lod) = part(value.lod(), k + 1) {
@@ -69,7 +69,7 @@ impl BlockValues {
         Ok(())
     }
 
-    /// Adds `value` to a gradient, or sets the gradient if it has no value yet.
+    /// Adds `value` to a gradient; if the gradient has no value yet, sets it to `value`.
     pub(super) fn contribute(&mut self, program: &Program, var: VarId, value: Storage) -> Result<()> {
         let sum = match self.vars.get(&var) {
             Some(before) => sum(program, var, before.storage(), &value)?,
@@ -81,13 +81,13 @@ impl BlockValues {
     }
 }
 
-/// The sum of two gradients of a variable. For a row-sparse parameter the rows are joined; for a sparse value that a run
-/// computes both gradients have the entries of the value.
+/// Returns the sum of two gradients of one variable. For a row-sparse parameter, the rows of both gradients are joined; for a
+/// computed sparse value, both gradients have the same entries.
 pub(super) fn sum(program: &Program, gradient: VarId, a: &Storage, b: &Storage) -> Result<Storage> {
     if computed_sparse(program, gradient).is_some() { add_stored(a, b) } else { add(a, b) }
 }
 
-/// The variable of a gradient, if a run computes the variable and does not store all of its elements; else `None`.
+/// Returns the variable of a gradient if that variable is computed in the run and sparse; else `None`.
 pub(super) fn computed_sparse(program: &Program, gradient: VarId) -> Option<VarId> {
     let of = program.var(gradient).gradient_of?;
     let computed = Some(program.var(of)).filter(|desc| !desc.is_row_sparse()).and_then(VarDesc::spec);

@@ -1,5 +1,5 @@
-//! Finds the operators of a step block that can be merged: products that share an input, and operators at the same position in
-//! trees of sums that have the same shape.
+//! Finds the operators of a step block that can be merged: products that share an input, and sums of such products at equal
+//! positions in trees of equal shape.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -7,42 +7,42 @@ use std::sync::Arc;
 use crate::operator::{Attributes, Op, VarId};
 use crate::program::SlotVars;
 
-/// An operator that may be merged: a product, or the sum of two results of such operators that nothing else reads.
+/// A node: an operator that may be merged. A node is a product, or the sum of two nodes whose results no other operator reads.
 pub(super) struct Node {
     pub(super) instance: Arc<dyn Op>,
-    /// The operator's number in the step block; `back` is the number of its backward operator in the gradient block.
+    /// The number of the operator in the step block; `back` is the number of its backward operator in the gradient block.
     pub(super) op: usize,
     pub(super) back: Option<usize>,
     pub(super) out: VarId,
     pub(super) grad: Option<VarId>,
     pub(super) key: Key,
-    /// The nodes that a sum adds.
+    /// The nodes whose results this sum adds; empty for a product.
     pub(super) operands: Vec<usize>,
     pub(super) reader: Option<usize>,
 }
 
-/// The properties that operators must share to be merged.
+/// The properties that must be equal if operators are merged.
 #[derive(PartialEq)]
 pub(super) struct Key {
     pub(super) kind: String,
     pub(super) attributes: Attributes,
-    /// The inputs that all operators to be merged have in common.
+    /// The inputs that the merged operators must have in common.
     pub(super) shared: Vec<SlotVars>,
-    /// The number of the operator's variables in each slot of `Merge::beside`.
+    /// For each slot of `Merge::beside`, how many variables the operator has in the slot.
     pub(super) beside: Vec<usize>,
     pub(super) graded: bool,
-    /// Whether the operator depends on a memory, and whether a memory depends on the operator. If both are true, every step calls
-    /// it.
+    /// Two flags: the operator depends on a memory; a memory depends on the operator. If both flags are true, the operator runs
+    /// at every step.
     pub(super) reach: (bool, bool),
 }
 
-/// The groups of nodes to be merged, in an order in which a group follows the groups that it reads.
+/// Returns the groups of nodes to be merged; a group comes after the groups whose results it reads.
 ///
-/// Equivalent nodes have the same position in trees of the same shape. So a group has one node in each of these trees. The nodes
-/// of every group are in the order of their trees' roots, so that the columns of all groups fit together.
+/// Equivalent nodes have the same position in trees of the same shape, so a group has one node of each such tree. All groups
+/// order their nodes by the roots of the trees, so that the columns of all groups match.
 pub(super) fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
     let set_of = alike(nodes);
-    // The reader of a node comes after the node.
+    // The operator that reads a node has a higher number than the node.
     let mut roots: Vec<usize> = (0..nodes.len()).collect();
     for (i, node) in nodes.iter().enumerate().rev() {
         roots[i] = node.reader.map_or(i, |reader| roots[reader]);
@@ -52,7 +52,7 @@ pub(super) fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
     for (i, &set) in set_of.iter().enumerate() {
         groups.entry(set).or_default().push(i);
     }
-    // A node that is added to another node of its group cannot be merged with that node.
+    // If one node of a group is added to another node of the group, the two nodes cannot be merged.
     let within: HashSet<usize> = groups
         .values()
         .flat_map(|group| {
@@ -73,12 +73,12 @@ pub(super) fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// For each node the first of its equivalent nodes: they have one key, and equivalent operands and readers. Found by
-/// partition refinement: nodes with one key are a set, and a set is divided as long as the neighbours (operands and reader)
-/// of its nodes are in different sets.
+/// Returns for each node the first node that is equivalent to it: nodes are equivalent if they have equal keys, and equivalent
+/// operands and readers. The method is partition refinement. At first, all nodes with equal keys are one set; then a set is
+/// divided as long as the neighbours (operands and reader) of its nodes are in different sets.
 fn alike(nodes: &[Node]) -> Vec<usize> {
     let (mut set_of, mut sets) = by_key(nodes);
-    // The nodes whose neighbours were moved to another set.
+    // The nodes that must be checked again because a neighbour was moved to another set.
     let mut due: BTreeSet<usize> = (0..nodes.len()).collect();
     while !due.is_empty() {
         let moved = divided(nodes, &set_of, &sets, &due);
@@ -96,7 +96,7 @@ fn alike(nodes: &[Node]) -> Vec<usize> {
     set_of.iter().enumerate().map(|(i, &set)| *first.entry(set).or_insert(i)).collect()
 }
 
-/// Partitions the nodes by their keys: the set of each node, and the sets.
+/// Partitions the nodes by their keys; returns the set of each node, and the list of sets.
 fn by_key(nodes: &[Node]) -> (Vec<usize>, Vec<BTreeSet<usize>>) {
     let mut set_of: Vec<usize> = Vec::with_capacity(nodes.len());
     let mut sets: Vec<BTreeSet<usize>> = Vec::new();
@@ -117,9 +117,9 @@ fn by_key(nodes: &[Node]) -> (Vec<usize>, Vec<BTreeSet<usize>>) {
     (set_of, sets)
 }
 
-/// The nodes that leave their sets, because their neighbours are in other sets than the neighbours of the remaining nodes;
-/// each piece with its set. The largest piece of a set stays, so that only the neighbours of the other pieces must be
-/// checked again.
+/// Returns the groups of nodes that must leave their sets, each with its old set. The neighbours of a group are in other sets
+/// than the neighbours of the nodes that stay. The largest group of a set stays, so that only the neighbours of the smaller
+/// groups must be checked again.
 fn divided(
     nodes: &[Node],
     set_of: &[usize],
@@ -138,7 +138,7 @@ fn divided(
     }
     let mut moved: Vec<(usize, Vec<usize>)> = Vec::new();
     for (set, mut pieces) in changed {
-        // The neighbours of the set's other nodes have not changed: these nodes are one piece.
+        // The neighbours of the set's other nodes have not changed, so these nodes form one group.
         let looked_at: usize = pieces.values().map(Vec::len).sum();
         let other = sets[set].iter().copied().find(|i| !due.contains(i)).map(neighbours);
         let joining = other.as_ref().and_then(|other| pieces.remove(other)).map_or(0, |piece| piece.len());
@@ -160,7 +160,7 @@ fn divided(
     moved
 }
 
-/// The product that is reached from a node by the first operands.
+/// Returns the product at the end of the path that follows the first operand of each sum.
 pub(super) fn leaf(nodes: &[Node], mut node: usize) -> &Node {
     while let Some(&operand) = nodes[node].operands.first() {
         node = operand;

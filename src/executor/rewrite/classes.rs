@@ -1,36 +1,36 @@
-//! The classes of a step block's variables: constant, or with rows per sequence or per step.
+//! The classes of a step block's variables: constant, one row per sequence, or one row per step.
 
 use std::collections::HashMap;
 
 use crate::operator::{Extent, VarId};
 use crate::program::Program;
 
-/// The class of a step block's variable.
+/// The class of a variable in a step block: for which rows its value differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// No rows of the batch: the same at every step.
+    /// The variable has no rows of the batch, and is the same at every step.
     Constant,
-    /// One row per sequence, the same at every step.
+    /// The variable has one row per sequence, which is the same at every step.
     Sequence,
-    /// One row per entry of each sequence.
+    /// The variable has one row for each entry of each sequence.
     Step,
 }
 
-/// The class of every variable that a step block and its gradient block use.
+/// The classes of all variables that a step block and its gradient block use.
 pub(crate) struct Classes(HashMap<VarId, Class>);
 
 impl Classes {
-    /// Returns the classes with only the static inputs set.
+    /// Returns the classes in which only the static inputs are set.
     pub(crate) fn new(statics: impl Iterator<Item = VarId>) -> Self {
         Self(statics.map(|v| (v, Class::Sequence)).collect())
     }
 
-    /// Sets a variable's class.
+    /// Sets the class of a variable.
     pub(crate) fn set(&mut self, var: VarId, class: Class) {
         self.0.insert(var, class);
     }
 
-    /// A variable's class: the class that was set, else the class that follows from the variable's rows.
+    /// Returns the class that was set for a variable, or else the class that follows from its rows.
     pub(crate) fn get(&self, program: &Program, var: VarId) -> Class {
         if let Some(&class) = self.0.get(&var) {
             return class;
@@ -39,7 +39,8 @@ impl Classes {
         if rows.known().is_some() { Class::Constant } else { Class::Step }
     }
 
-    /// The class of a result computed from `reads`, and whether `reads` mix rows of sequences with rows of steps.
+    /// Returns the class of a result computed from the variables `reads`, and whether `reads` mixes sequence rows and step
+    /// rows.
     pub(crate) fn of(&self, program: &Program, reads: &[VarId]) -> (Class, bool) {
         let of: Vec<Class> = reads.iter().map(|&v| self.get(program, v)).collect();
         match (of.contains(&Class::Sequence), of.contains(&Class::Step)) {

@@ -1,4 +1,4 @@
-//! Finds the operators that must move up, so that the gradients that a fused operator reads are known when it runs.
+//! Finds the operators that must move before a fused operator, because it reads gradients that they compute.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,9 +9,9 @@ use crate::operator::{BlockId, LevelId, VarId};
 use crate::program::{OpDesc, RECURRENT, Role, grad_name};
 
 impl Draft<'_> {
-    /// The operators of the root block, from `from` on, that must run before `joint`, so that the gradients that `joint` reads
-    /// are known. The inner error is the reason why they cannot move up: they depend on the results of `forward`, which `joint`
-    /// replaces, or on values or levels that are known only later.
+    /// Returns the operators of the root block, from `from` on, that must run before `joint` because they compute the gradients
+    /// that `joint` reads. The inner error is the reason why these operators cannot move: they depend on the results of
+    /// `forward` (which `joint` replaces), or on values or levels that are computed later.
     pub(crate) fn early(
         &self,
         joint: &OpDesc,
@@ -45,7 +45,7 @@ impl Draft<'_> {
                 }
                 let own = taken.contains(&Some(i));
                 if own && op.role == Role::Forward {
-                    // A separate operator computes this output, and runs before all operators in `early`.
+                    // A separate forward operator computes this output too, and runs before all operators in `early`.
                     continue;
                 }
                 if own || op.role == Role::Update {
@@ -67,7 +67,7 @@ impl Draft<'_> {
         Ok(Ok(early))
     }
 
-    /// The variables whose numbers an operator of the root block reads.
+    /// Returns the variables whose numbers (not only their shapes) an operator of the root block reads.
     fn values(&self, number: usize) -> Result<Vec<VarId>> {
         let op = &self.ops(BlockId(0))[number];
         if op.kind == RECURRENT {
@@ -86,7 +86,7 @@ impl Draft<'_> {
         Ok(values)
     }
 
-    /// The levels that operators after `from` make, except the operators `early`, which move up.
+    /// Returns the levels that operators after `from` make, without the operators in `early`, which move up.
     fn made_after(&self, from: usize, early: &HashSet<usize>) -> Result<HashSet<LevelId>> {
         let mut made = HashSet::new();
         for (i, op) in self.ops(BlockId(0)).iter().enumerate().skip(from + 1) {

@@ -1,14 +1,15 @@
-//! Fusing: if an operator declares that it can be fused with the operator of its input ([`Op::fusions`]), and no other operator
-//! reads the value between them, one operator replaces both. The fused operator works in chunks, and never holds that value as a
-//! whole.
+//! Fusion: one operator replaces an operator and the operator of its input. The operator must declare the fusion
+//! ([`Op::fusions`]), and no other operator may read the value between the two. The fused operator works in chunks, and never
+//! holds the whole value between the two operators in memory.
 //!
-//! With gradients, the operator replaces both backward operators as well: it computes outputs and gradients in one call,
-//! before the readers of its outputs. So the gradient of its output must be known by then. The gradient of a mean or a
-//! masked sum is known, since it does not depend on the losses, and the operators that compute it move up. If the gradient
-//! depends on the losses, nothing is fused. A run that ends before the gradients calls the forward operator instead.
+//! In training, the fused operator replaces the two backward operators as well: it computes outputs and gradients in one call,
+//! before its outputs are read. Therefore the gradient of the fused operator's output must be known before the fused operator
+//! is called. The gradient of a mean or of a masked sum does not depend on the losses, so the operators that compute the
+//! gradient can be moved up. If the gradient depends on the losses, the operators are not fused. A run without the backward
+//! pass calls the forward operator instead of the fused operator.
 //!
-//! Operators of a step block that no memory needs are moved out of it for this, forward and backward alike
-//! ([`Draft::sink`]): they then read the block's outputs.
+//! For fusion, an operator of a step block is moved out of the block if no memory depends on it ([`Draft::sink`]). The moved
+//! operator reads outputs of the loop; its backward operator is moved, too.
 //!
 //! [`Op::fusions`]: crate::operator::Op::fusions
 
@@ -23,7 +24,7 @@ use crate::operator::{Attributes, BlockId, Fusion, Op, Signature, Slot, VarId};
 use crate::program::{OpDesc, Role, SlotVars, grad_name};
 
 impl Draft<'_> {
-    /// Fuses the operators that the wanted variables need; returns the operators that could not be fused, with the reasons.
+    /// Fuses operators that the wanted variables need; returns a message with the reason for each pair that could not be fused.
     pub(crate) fn fuse_all(&mut self) -> Result<Vec<String>> {
         let mut refused = Vec::new();
         let mut writers = self.live_writers()?;
@@ -43,7 +44,7 @@ impl Draft<'_> {
         Ok(refused)
     }
 
-    /// The first output of each operator that declares fusions, with each of its fusions.
+    /// Returns each operator's declared fusions, each with the operator's first output.
     fn candidates(&self) -> Vec<(VarId, Fusion)> {
         let mut found = Vec::new();
         let ops = self.program.blocks().flat_map(|(_, block)| &block.ops);
@@ -55,8 +56,8 @@ impl Draft<'_> {
         found
     }
 
-    /// The first forward operator that writes each variable of a block, among the needed operators: operators that are not
-    /// needed do not prevent fusion.
+    /// Returns, for each variable of a block, the first needed forward operator that writes it. Operators that are not needed
+    /// do not prevent fusion.
     fn live_writers(&self) -> Result<Writers> {
         let live: HashSet<usize> = live(&self.program, self.wanted)?.into_iter().collect();
         let mut writers = Writers::new();
@@ -72,11 +73,11 @@ impl Draft<'_> {
         Ok(writers)
     }
 
-    /// The operator that computes an output, and the operator before it with which it can be fused, each with its block. `None`
-    /// if there is no such pair.
+    /// Returns the operator that computes `output`, and the producer of its input with which it can be fused, each with its
+    /// block. `None` if the producer is of another kind than the fusion declares.
     fn pair(&self, writers: &Writers, output: VarId, fusion: &Fusion) -> Option<[(BlockId, usize); 2]> {
         let writer = |block, var| writers.get(&(block, var)).copied();
-        // An operator writes variables of its own block.
+        // An operator writes only variables of its own block.
         let block = self.program.var(output).block;
         let consumer = writer(block, output)?;
         let between = *self.ops(block)[consumer].input(fusion.slot).first()?;
@@ -85,7 +86,7 @@ impl Draft<'_> {
         if op.kind == fusion.producer {
             return Some([(block, consumer), (block, found)]);
         }
-        // The operator before it may be in the step block that computes `between`.
+        // The producer may be in the step block of the loop that computes `between`.
         let step = op.step.as_deref().filter(|_| block == BlockId(0))?;
         let inner = step.outputs.iter().find(|pair| pair.outer == between)?.inner;
         let found = writer(step.block, inner)?;
@@ -94,19 +95,19 @@ impl Draft<'_> {
     }
 }
 
-/// The number of a forward operator, by its block and a variable that it writes.
+/// The number of the forward operator that writes a variable, by block and variable.
 type Writers = HashMap<(BlockId, VarId), usize>;
 
 /// The outcome of an attempt to fuse two operators.
 enum Outcome {
     Fused,
-    /// The operators cannot be fused, for this reason.
+    /// The operators cannot be fused; the text is the reason.
     Refused(String),
 }
 
 impl Draft<'_> {
     fn fuse(&mut self, output: VarId, fusion: &Fusion) -> Result<Outcome> {
-        // Operators that are not needed do not prevent fusion.
+        // Operators that are not needed are removed, since they must not prevent fusion.
         let live: HashSet<usize> = live(&self.program, self.wanted)?.into_iter().collect();
         let root = std::mem::take(&mut self.program.blocks[0].ops).into_iter();
         let all = root.zip(std::mem::take(&mut self.origins[0])).enumerate();
@@ -124,7 +125,7 @@ impl Draft<'_> {
         if width < fusion.least_width {
             return refused(format!("{width} numbers a row are too few, below {}", fusion.least_width));
         }
-        // The reader leaves the step block first, then the operator that it reads.
+        // The consumer is moved out of the step block first, then the producer.
         let mut output = output;
         if block != BlockId(0) {
             match self.sink(block, consumer)? {
@@ -143,7 +144,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Fuses two operators of the root block, or returns the reason why not.
+    /// Fuses two operators of the root block; the inner error is the reason why they cannot be fused.
     fn join(&mut self, output: VarId, fusion: &Fusion) -> Result<std::result::Result<(), String>> {
         const ROOT: BlockId = BlockId(0);
         let gone = || Ok(Err("they are not where they were".to_owned()));
@@ -251,7 +252,7 @@ impl Draft<'_> {
         Ok(Ok(()))
     }
 
-    /// The first other use of a variable that prevents fusion, as text; `None` if there is no other use.
+    /// Returns, as text, the first use of a variable by another operator that prevents fusion; `None` if there is no such use.
     fn in_the_way(&self, var: VarId, taken: &[Option<usize>]) -> Option<String> {
         if self.wanted.contains(&var) {
             return Some(format!("{} is fetched", self.shown(var)));
@@ -261,7 +262,7 @@ impl Draft<'_> {
         Some(format!("{} reads {} too", self.name(BlockId(0), other), self.shown(var)))
     }
 
-    /// The operator that replaces two operators, with its slots bound; `None` if a slot does not exist in it.
+    /// Returns the operator that replaces two operators, with its slots bound; `None` if it lacks one of their slots.
     fn fused(&self, producer: &OpDesc, consumer: &OpDesc, fusion: &Fusion) -> Option<(OpDesc, Arc<dyn Op>)> {
         let mut attributes = Attributes::new();
         for (name, value) in producer.attributes.iter().chain(consumer.attributes.iter()) {
@@ -297,7 +298,7 @@ impl Draft<'_> {
     }
 }
 
-/// Renames slots to the names that they have in another operator; slots without a new name are left out.
+/// Renames slots to their names in the replacing operator; slots without a new name are left out.
 fn renamed(bound: &[SlotVars], names: &[(&str, &str)], suffix: &str) -> Vec<SlotVars> {
     let name = |b: &SlotVars| {
         let slot = b.slot.strip_suffix(suffix)?;

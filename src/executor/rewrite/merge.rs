@@ -1,8 +1,9 @@
-//! Merging: calls of a step block that share an input become one call if their operator declares it ([`Op::merges`]), such as the
-//! products of a cell that is written gate by gate. Their outputs are then columns of one variable.
+//! Merging: operators of a step block that share an input become one operator, if their kind declares it ([`Op::merges`]). An
+//! example is the products of a cell that is written gate by gate. The outputs of the merged operators become columns of one
+//! variable.
 //!
-//! So that `x·W + h·U` stays one array, the products to which their results are added are merged in the same way, and so are
-//! the additions: the columns of a sum of two arrays are the sums of their columns.
+//! To keep `x·W + h·U` in one array, the products on both sides of the additions and the additions themselves are merged in the
+//! same way. Merging additions is correct because the columns of a sum are the sums of columns.
 //!
 //! ```text
 //! x·W0   h·U0      x·W1   h·U1            x·[W0 W1]   h·[U0 U1]
@@ -10,10 +11,10 @@
 //!     s0               s1        become            s, whose columns are s0 and s1
 //! ```
 //!
-//! Such trees of sums are merged if they are built alike (the module `alike`).
+//! Trees of such sums are merged only if they have equal shapes (the module `alike`).
 //!
-//! Only products that run at every step are merged, and the sums of their results. An operator that runs before or after a
-//! loop is one call for all steps already.
+//! Only products that run at every step, and sums of such products, are merged. An operator that runs before or after a loop
+//! already needs only one call for all steps.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -29,12 +30,12 @@ use crate::program::{
     OpDesc, RECURRENT, Role, SlotVars, StepDesc, StepGradient, StopGradient, VarRole, grad_name,
 };
 
-/// The facts about the variables of a step block.
+/// Properties of a step block's variables that decide what may be merged.
 struct StepFacts {
     classes: Classes,
-    /// Variables that leave the step or enter a loop inside it, and need rows of their own.
+    /// Variables that leave the step or enter an inner loop, and therefore cannot become columns of another variable.
     kept: HashSet<VarId>,
-    /// Variables whose values backward operators read.
+    /// Variables whose values the backward operators read.
     needed: HashSet<VarId>,
     /// Variables that depend on a memory.
     reached: HashSet<VarId>,
@@ -42,21 +43,21 @@ struct StepFacts {
     reaching: HashSet<VarId>,
 }
 
-/// A variable whose columns are several results, and its gradient.
+/// A merged variable, whose columns are the results of several operators, and the gradient of the merged variable.
 #[derive(Clone, Copy)]
 struct Columns {
     whole: VarId,
     grad: Option<VarId>,
 }
 
-/// The operator that divides a merged variable into the results of some nodes.
+/// The operator that splits a merged variable into the results of its nodes, and the backward operator of the split.
 struct Cut {
     forward: OpDesc,
     backward: OpDesc,
     instance: Arc<dyn Op>,
 }
 
-/// Operators to insert before operators of a block, by their numbers, and the numbers of operators to remove.
+/// Edits of a block: operators to insert, each before the operator with this number, and numbers of operators to remove.
 #[derive(Default)]
 struct Edits {
     new: Vec<(usize, OpDesc, Origin)>,
@@ -64,7 +65,7 @@ struct Edits {
 }
 
 impl Draft<'_> {
-    /// Merges all calls that can be merged, in every step block.
+    /// Merges all operators that can be merged, in every step block.
     pub(crate) fn merge_all(&mut self) -> Result<()> {
         let mut steps: BTreeMap<BlockId, (StepDesc, Option<StepGradient>)> = BTreeMap::new();
         for step in self.program.blocks().flat_map(|(_, b)| &b.ops).filter_map(|op| op.step.as_deref()) {
@@ -80,12 +81,12 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The operators of a step block that may be merged.
+    /// Returns the operators of a step block that may be merged.
     fn nodes(&self, step: &StepDesc, gradient: Option<&StepGradient>) -> Result<Vec<Node>> {
         let ops = self.ops(step.block);
         let back_ops = gradient.map_or(&[][..], |g| self.ops(g.block));
         let mut nodes: Vec<Node> = Vec::new();
-        // An operator that is not registered is an error only if it is needed.
+        // An operator that is not registered causes an error only if a wanted variable needs it.
         let known = |block: BlockId| {
             let mut of = self.ops(block).iter().zip(&self.origins[block.0 as usize]);
             of.all(|(op, origin)| op.kind == RECURRENT || origin.instance.is_some())
@@ -173,8 +174,8 @@ impl Draft<'_> {
         Ok(nodes)
     }
 
-    /// Returns whether an operator meets the conditions of [`Op::merges`], and its inputs in the slots `merge.beside` are
-    /// constants.
+    /// Returns whether an operator fulfils the conditions of [`Op::merges`], and has only constants in the slots
+    /// `merge.beside`.
     fn mergeable(&self, op: &OpDesc, instance: &dyn Op, merge: &Merge, block: BlockId) -> bool {
         let constant = |&var: &VarId| {
             let desc = self.program.var(var);
@@ -186,7 +187,7 @@ impl Draft<'_> {
             && merge.beside.iter().flat_map(|slot| op.input(slot)).all(constant)
     }
 
-    /// Collects the facts about the variables of a step block.
+    /// Collects the properties of a step block's variables.
     fn inside(&self, step: &StepDesc, gradient: Option<&StepGradient>) -> Result<StepFacts> {
         let ops = self.ops(step.block);
         let back_ops = gradient.map_or(&[][..], |g| self.ops(g.block));
@@ -232,7 +233,7 @@ impl Draft<'_> {
 
     fn merge(&mut self, nodes: &[Node], block: BlockId, there: Option<BlockId>) -> Result<()> {
         let (mut forward, mut backward) = (Edits::default(), Edits::default());
-        // The merged variable and its gradient, for each node that was merged.
+        // For each node that was merged: the merged variable and its gradient.
         let mut done: Vec<Option<Columns>> = vec![None; nodes.len()];
         for group in groups(nodes) {
             let members: Vec<&Node> = group.iter().map(|&node| &nodes[node]).collect();
@@ -249,7 +250,8 @@ impl Draft<'_> {
                 let shared: Vec<String> = first.vars.iter().map(|&v| self.shown(v)).collect();
                 note.text += &format!(", since all read {}", shared.join(", "));
             }
-            // At the first forward operator, all inputs are known; at the last backward operator, all gradients are known.
+            // The merged forward operator takes the first position, since the shared input is known there. The merged backward
+            // operator takes the last position, since all gradients are known there.
             forward.new.push((at, merged(&*members[0].instance, &descs, &wholes), origin.clone()));
             if members[0].reader.is_none() {
                 let parts = self.parts(leaf(nodes, group[0]), &members, (whole, grad), &descs[0].caller)?;
@@ -277,7 +279,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Adds the variable whose columns are the results of some nodes, and its gradient.
+    /// Adds a variable whose columns are the results of some nodes, and the gradient of this variable.
     fn whole(
         &mut self,
         members: &[&Node],
@@ -302,8 +304,8 @@ impl Draft<'_> {
         Ok(Some((whole, grad)))
     }
 
-    /// The operator that divides a merged variable into the results of some nodes, and its backward operator; `None` if the
-    /// operator that the products declare does not divide columns in this way.
+    /// Returns the operator that splits a merged variable into the results of some nodes, and the backward operator of the
+    /// split. `None` if the operator that the products declare cannot split the columns like this.
     fn parts(
         &self,
         product: &Node,
@@ -343,7 +345,7 @@ impl Draft<'_> {
         Ok(Some(Cut { forward: cut, backward: paste, instance }))
     }
 
-    /// The origin of the operator that replaces some operators of a block.
+    /// Returns the origin for the operator that replaces some operators of a block.
     fn stands_for(&self, block: BlockId, numbers: &[usize]) -> Origin {
         let names: Vec<String> =
             numbers.iter().map(|&n| self.origins[block.0 as usize][n].name(block)).collect();
@@ -368,8 +370,8 @@ impl Draft<'_> {
     }
 }
 
-/// The merged variables that a merged operator reads and writes instead of the nodes' results and, for sums, their operands. A
-/// product still reads its own input: if this input is columns of another merged variable, they are cut out before.
+/// Maps the results of a group's nodes (and, for sums, their operands) to the merged variables that replace them. A product
+/// still reads its own input; if this input is columns of another merged variable, the columns are split off first.
 fn wholes(nodes: &[Node], group: &[usize], done: &[Option<Columns>]) -> HashMap<VarId, VarId> {
     let mut wholes = HashMap::new();
     for &number in group.iter().flat_map(|node| std::iter::once(node).chain(&nodes[*node].operands)) {
@@ -380,7 +382,7 @@ fn wholes(nodes: &[Node], group: &[usize], done: &[Option<Columns>]) -> HashMap<
     wholes
 }
 
-/// Returns the operator, forward or backward, that replaces some operators.
+/// Returns the forward or backward operator that replaces the operators `descs`.
 fn merged(instance: &dyn Op, descs: &[&OpDesc], wholes: &HashMap<VarId, VarId>) -> OpDesc {
     let mut op = descs[0].clone();
     let slots = instance.hints().merges.map_or(&[][..], |merge| merge.beside);
@@ -402,7 +404,7 @@ fn merged(instance: &dyn Op, descs: &[&OpDesc], wholes: &HashMap<VarId, VarId>) 
     op
 }
 
-/// Binds variables to a slot; no slot is added if there are none.
+/// Binds variables to a slot; if there are no variables, the slot is removed or not added.
 fn put(bound: &mut Vec<SlotVars>, slot: &str, vars: Vec<VarId>) {
     let at = bound.iter().position(|b| b.slot == slot);
     let new = SlotVars { slot: slot.to_owned(), vars };

@@ -1,5 +1,5 @@
-//! Rewriting before compilation: one operator replaces several, by their declarations ([`Op::fusions`], [`Op::merges`]). The
-//! given program is not changed.
+//! Rewriting before compilation: one operator replaces several operators that declare it ([`Op::fusions`], [`Op::merges`]).
+//! Rewriting works on a copy: the given program does not change.
 //!
 //! [`Op::fusions`]: crate::operator::Op::fusions
 //! [`Op::merges`]: crate::operator::Op::merges
@@ -20,28 +20,28 @@ use crate::executor::plan::Note;
 use crate::operator::{BlockId, Op, Pass, Registry, VarId};
 use crate::program::{OpDesc, Program, Role};
 
-/// A rewritten program; each of its operators was parsed once.
+/// A program after rewriting, with its parsed operators.
 pub(crate) struct Rewritten {
     pub(crate) program: Program,
-    /// The origin of each operator, by block.
+    /// For each block, the origin of each of its operators in the given program.
     origins: Vec<Vec<Origin>>,
-    /// Operators that could be fused, with the reasons why they are not.
+    /// Messages about operators that could be fused, each with the reason why they are not.
     pub(crate) refused: Vec<String>,
 }
 
-/// The operator of the given program that a rewritten operator replaces.
+/// The operator of the given program from which a rewritten operator comes.
 #[derive(Clone)]
 struct Origin {
     kind: String,
     block: BlockId,
     number: usize,
     note: Option<Note>,
-    /// The operator as it is called now; `None` for a `recurrent`, or if the registry does not know it.
+    /// The parsed operator after rewriting; `None` for a `recurrent`, or if the operator is not registered.
     instance: Option<Arc<dyn Op>>,
 }
 
 impl Rewritten {
-    /// The position of an operator in the given program.
+    /// Returns the position of a rewritten operator in the given program, for messages.
     pub(crate) fn place(&self, block: BlockId, number: usize) -> Place {
         let (op, origin) = (&self.program.block(block).ops[number], self.origin(block, number));
         let backward = self.pass(block, number) == Pass::Backward;
@@ -53,12 +53,12 @@ impl Rewritten {
         }
     }
 
-    /// The kind of an operator in the given program.
+    /// Returns the kind that an operator has in the given program.
     pub(crate) fn kind(&self, block: BlockId, number: usize) -> &str {
         &self.origin(block, number).kind
     }
 
-    /// The pass of an operator: a merged operator of both passes counts as forward.
+    /// Returns the pass of an operator; a fused operator that does both passes counts as forward.
     pub(crate) fn pass(&self, block: BlockId, number: usize) -> Pass {
         let joint = self.origin(block, number).note.as_ref().is_some_and(|note| note.joint);
         match self.program.block(block).ops[number].role {
@@ -67,12 +67,12 @@ impl Rewritten {
         }
     }
 
-    /// The note about an operator that replaces several operators.
+    /// Returns the note about an operator that replaces several operators; `None` for any other operator.
     pub(crate) fn note(&self, block: BlockId, number: usize) -> Option<Note> {
         self.origin(block, number).note.clone()
     }
 
-    /// The operator, unless it is a `recurrent` or the registry does not know it.
+    /// Returns the parsed operator; `None` if the operator is a `recurrent` or is not registered.
     pub(crate) fn instance(&self, block: BlockId, number: usize) -> Option<&Arc<dyn Op>> {
         self.origin(block, number).instance.as_ref()
     }
@@ -83,7 +83,8 @@ impl Rewritten {
 }
 
 impl Origin {
-    /// The operator's name for messages. It includes the block, unless the operator is in block `from`.
+    /// Returns the name of the operator in the given program, for messages. The name includes the block, unless the operator is
+    /// in block `from`.
     fn name(&self, from: BlockId) -> String {
         let Self { kind, block, number, .. } = self;
         if *block == from {
@@ -94,7 +95,7 @@ impl Origin {
     }
 }
 
-/// Rewrites a program for the wanted variables.
+/// Rewrites a program by fusion and merging, for a run that computes the variables `wanted`.
 pub(crate) fn rewrite(program: &Program, registry: &Registry, wanted: &[VarId]) -> Result<Rewritten> {
     let mut draft = Draft::of(program, registry, wanted);
     let refused = draft.fuse_all()?;
@@ -102,7 +103,7 @@ pub(crate) fn rewrite(program: &Program, registry: &Registry, wanted: &[VarId]) 
     Ok(Rewritten { program: draft.program, origins: draft.origins, refused })
 }
 
-/// A program during rewriting, with the origin of each operator.
+/// A program while it is rewritten, with the origin of each operator.
 struct Draft<'a> {
     program: Program,
     origins: Vec<Vec<Origin>>,
@@ -117,7 +118,7 @@ impl<'a> Draft<'a> {
             block,
             number,
             note: None,
-            // An operator that is not registered is an error only if it is needed.
+            // An operator that is not registered causes an error only if a wanted variable needs it.
             instance: registry.parse(&op.kind, &op.attributes).ok(),
         };
         let origins = program
@@ -130,10 +131,10 @@ impl<'a> Draft<'a> {
         &self.program.block(block).ops
     }
 
-    /// The operator of a block, parsed.
+    /// Returns a parsed operator of a block.
     ///
     /// # Errors
-    /// If the registry does not know the operator.
+    /// If the operator is not registered.
     fn instance(&self, block: BlockId, number: usize) -> Result<Arc<dyn Op>> {
         match &self.origins[block.0 as usize][number].instance {
             Some(instance) => Ok(instance.clone()),
@@ -163,18 +164,18 @@ impl<'a> Draft<'a> {
         self.origins[at].insert(number, origin);
     }
 
-    /// The forward operator of a block that writes a variable.
+    /// Returns the forward operator of a block that writes a variable.
     fn writer(&self, block: BlockId, var: VarId) -> Option<usize> {
         self.ops(block).iter().position(|op| op.role == Role::Forward && op.writes().any(|v| v == var))
     }
 
-    /// The backward operator, in block `there`, of a forward operator.
+    /// Returns the backward operator that belongs to a forward operator, from block `there`.
     fn backward(&self, forward: &OpDesc, there: BlockId) -> Option<usize> {
         self.ops(there).iter().position(|op| is_backward(op, forward))
     }
 }
 
-/// Returns whether an operator is the backward operator of a forward operator.
+/// Returns whether `op` is the backward operator of the operator `forward`.
 fn is_backward(op: &OpDesc, forward: &OpDesc) -> bool {
     let slots = || forward.inputs.iter().chain(&forward.outputs);
     op.role == Role::Backward
@@ -199,7 +200,7 @@ impl<'a> BackwardOps<'a> {
         Self { ops, naming }
     }
 
-    /// The number of the first backward operator of a forward operator; `None` if there is none.
+    /// Returns the number of the first backward operator that belongs to a forward operator; `None` if there is none.
     fn of_forward(&self, forward: &OpDesc) -> Option<usize> {
         let naming = self.naming.get(&forward.writes().next()?)?;
         naming.iter().copied().find(|&number| is_backward(&self.ops[number], forward))

@@ -1,4 +1,4 @@
-//! The values that calls need, by the declarations of their operators, and the operators that run at all.
+//! Determines which values each call reads, from the declarations of its operator, and which operators run at all.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::operator::{BlockId, Op, ReadSlots, Spec, VarId};
 use crate::program::{OpDesc, Program, Role, grad_name};
 
-/// The input slots whose gradients a backward operator computes.
+/// Returns the input slots whose gradients a backward operator computes.
 pub(crate) fn wanted_slots(op: &dyn Op, desc: &OpDesc) -> Vec<usize> {
     let inputs = op.signature().inputs;
     (0..inputs.len())
@@ -14,12 +14,12 @@ pub(crate) fn wanted_slots(op: &dyn Op, desc: &OpDesc) -> Vec<usize> {
         .collect()
 }
 
-/// The forward values from which the gradients of these input slots are computed.
+/// Returns the forward values that are needed to compute the gradients of the input slots `wanted`.
 pub(crate) fn gradient_reads(op: &dyn Op, wanted: &[usize], inputs: &[Vec<Spec>]) -> ReadSlots {
     wanted.iter().fold(ReadSlots::nothing(), |needs, &slot| needs.union(op.gradient(slot, inputs).reads))
 }
 
-/// The variables that a backward operator reads as forward values, by the slots in `needs`.
+/// Returns the variables in the slots `needs`, which a backward operator reads as forward values.
 pub(crate) fn needed_values(op: &dyn Op, desc: &OpDesc, needs: ReadSlots) -> Vec<VarId> {
     let signature = op.signature();
     let inputs =
@@ -29,13 +29,13 @@ pub(crate) fn needed_values(op: &dyn Op, desc: &OpDesc, needs: ReadSlots) -> Vec
     inputs.chain(outputs).flat_map(|name| desc.input(name).to_vec()).collect()
 }
 
-/// The forward values that a backward operator reads for all the gradients that it computes.
+/// Returns all forward values that a backward operator reads.
 pub(crate) fn values_read(program: &Program, op: &dyn Op, desc: &OpDesc) -> Result<Vec<VarId>> {
     let inputs = program.input_specs(op.signature(), desc)?;
     Ok(needed_values(op, desc, gradient_reads(op, &wanted_slots(op, desc), &inputs)))
 }
 
-/// The variables whose gradient an operator of the root block writes in the forward pass, such as the loss, whose gradient is
+/// Returns the variables whose gradients an operator writes in the forward pass. An example is the loss, whose gradient is
 /// filled with 1.
 pub(crate) fn started(program: &Program, op: usize) -> impl Iterator<Item = VarId> {
     let op = &program.root().ops[op];
@@ -48,7 +48,7 @@ pub(crate) fn reads(program: &Program, op: usize, var: VarId) -> bool {
     program.root().ops[op].reads().any(|v| v == var)
 }
 
-/// The operators of the root block that the wanted variables and the updates need.
+/// Returns the operators of the root block that are needed for the wanted variables and for the updates.
 pub(crate) fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
     let mut needed: HashSet<VarId> = HashSet::new();
     for &id in wanted {

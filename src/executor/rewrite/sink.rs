@@ -1,4 +1,5 @@
-//! Sinking: moves an operator that no memory needs out of a step block, so that it runs over all steps at once at the root.
+//! Sinking: moves an operator out of a step block into the root block, if no memory depends on it; it then runs over all steps
+//! at once.
 
 use std::collections::HashMap;
 
@@ -9,14 +10,14 @@ use crate::program::{OpDesc, Role, SlotVars, StepDesc, StopGradient, VarPair, Va
 
 const ROOT: BlockId = BlockId(0);
 
-/// Variables of a step block, each with the variable of the root that has its rows of all steps.
+/// Maps variables of a step block to variables of the root block that have the rows of all steps.
 type RootVars = HashMap<VarId, VarId>;
-/// A result, or the reason why the operator cannot be moved.
+/// A result, or the reason (as text) why an operator cannot be moved.
 type SinkResult<T> = std::result::Result<T, String>;
 
 impl Draft<'_> {
-    /// Moves an operator of a step block, and its backward operator, to the root; returns the first output of the moved operator,
-    /// or the reason why the operator must stay.
+    /// Moves an operator of a step block, and its backward operator, to the root block. Returns the first output of the moved
+    /// operator, or the reason why it cannot be moved.
     pub(crate) fn sink(&mut self, block: BlockId, number: usize) -> Result<SinkResult<VarId>> {
         let op = self.ops(block)[number].clone();
         let run = |role: Role| {
@@ -120,7 +121,7 @@ impl Draft<'_> {
         Ok(Ok(first))
     }
 
-    /// The reason why an operator must stay in its step block.
+    /// Returns the reason why an operator must stay in its step block; `None` if it can be moved.
     fn stays(
         &self,
         op: &OpDesc,
@@ -163,8 +164,8 @@ impl Draft<'_> {
         self.ops(ROOT).iter().find_map(of)
     }
 
-    /// The variable of the root that has the rows of `inner` at all steps: an existing input or output of the loop, or else a new
-    /// output.
+    /// Returns the variable of the root block that has the rows of `inner` at all steps: an input or output of the loop, or
+    /// else a new output.
     fn outside(&mut self, step: &mut StepDesc, inner: VarId) -> Result<VarId> {
         let pairs = step.inputs.iter().chain(&step.outputs);
         if let Some(pair) = pairs.into_iter().find(|pair| pair.inner == inner) {
@@ -186,14 +187,14 @@ impl Draft<'_> {
     }
 }
 
-/// Replaces variables of the block by variables of the root.
+/// Replaces the operator's variables of the step block by the corresponding variables of the root block.
 fn moved(op: &mut OpDesc, outside: &RootVars) {
     for var in op.inputs.iter_mut().chain(&mut op.outputs).flat_map(|bound| &mut bound.vars) {
         *var = outside.get(var).copied().unwrap_or(*var);
     }
 }
 
-/// Updates the outer variables in the slots of a `recurrent`, after its step changed.
+/// Updates the slots of a `recurrent` after the inputs or outputs of its step block changed.
 fn bind(op: &mut OpDesc) {
     let Some(step) = op.step.as_deref() else { return };
     let outers = |pairs: &[VarPair]| pairs.iter().map(|p| p.outer).collect::<Vec<_>>();

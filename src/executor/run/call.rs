@@ -1,4 +1,4 @@
-//! One call of an operator: its operands, and its division over threads.
+//! One call of an operator in a run: finds its operands, and divides its work over threads.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -19,7 +19,7 @@ use crate::operator::{Cost, Extent, Reach};
 use crate::program::Role;
 
 impl RunState<'_> {
-    /// The context of a call, without its operands.
+    /// Returns the context of a call, without its operands.
     pub(crate) fn call<'a>(&'a self, instr: &'a OpInstr, here: Option<CallRows>) -> Call<'a> {
         let signature = instr.op.signature();
         Call {
@@ -37,15 +37,15 @@ impl RunState<'_> {
         }
     }
 
-    /// The sequences on which a sequence-wise call in a lane works; `None` means all. The levels are bound for all sequences of
-    /// the block.
+    /// Returns the range of sequences on which a sequence-wise call in a lane works; `None` means all sequences. The range is
+    /// needed because the levels are bound for all sequences of the block, not only for the lane.
     fn lane_sequences(&self, instr: &OpInstr, here: Option<CallRows>) -> Option<Range<usize>> {
         let here = here.filter(|_| instr.reach == Reach::Sequence)?;
         let (_, above) = instr.sequences()?;
         self.frames[here.block.0 as usize].sequences_at(here.at, above.last().copied())
     }
 
-    /// Calls an operator on the current rows of the run.
+    /// Calls an operator on the rows that its block computes now.
     pub(crate) fn exec(
         &self,
         instr: &OpInstr,
@@ -74,7 +74,8 @@ impl RunState<'_> {
             Some(units) => {
                 let range = 0..units.count();
                 if divide(instr, call, &mut operands, &units, range, scratch, others).is_err() {
-                    // Run the whole call, so that the error names the same row on any number of threads.
+                    // If a part fails, the whole call runs again, so that the error names the same row with any number of
+                    // threads.
                     let (call, operands) = (self.call(instr, here), lane.operands(room, reads, writes));
                     run(instr, call, operands, pool, scratch).map_err(|e| self.named(instr, here, e))?;
                 }
@@ -91,33 +92,36 @@ impl RunState<'_> {
         Ok(())
     }
 
-    /// The estimated effort of a call on its rows.
+    /// Returns the estimated effort of a call on its current rows.
     fn effort_of(&self, instr: &OpInstr, here: Option<CallRows>) -> usize {
         instr.effort.row.saturating_mul(self.count(instr.effort.rows, here))
     }
 
-    /// The units by which the rows of a call can be divided; `None` if they cannot, or if the call divides its columns.
+    /// Returns the units (rows or sequences) by which a call can be divided over threads; `None` if it cannot be divided, or if
+    /// the operator divides its columns instead.
     fn units(&self, instr: &OpInstr, here: Option<CallRows>, writes: &[Region]) -> Option<Units<'_>> {
         let views = instr.reads.iter().chain(&instr.writes);
-        // A lane with several threads has few rows in each step.
+        // A lane has several threads only if few sequences are left; then each step has few rows, so columns are divided.
         let columns = here.is_some() && instr.divides_columns;
         if instr.reach == Reach::Row && !columns {
             let rows = instr.writes.first()?.rows;
             let alike = views.clone().all(|v| v.rows == rows || v.rows.known().is_some());
-            // Count the rows that the call writes: a level may count the rows of another step while a block has no sequence.
+            // The rows of the written region are counted: if a block has no sequence, a level may still count the rows of
+            // another step.
             return alike.then(|| Units::Rows(writes.first().map_or(0, |region| region.extent.rows)));
         }
-        // A chain divides rows only.
+        // Calls in a chain are divided only by rows.
         if here.is_some_and(|here| here.only.is_some()) || instr.divides_columns {
             return None;
         }
         let lods = instr.inputs.iter().flatten().map(|spec| &spec.lod);
         let (last, upper) = instr.sequences()?;
         let above = upper.last().map_or(instr.top, |&level| Extent::Rows(level));
-        // The extent of rows and the offsets of each input that has the same sequences, perhaps of other lengths.
+        // For each extent of the inputs' rows: the offsets of the sequences (all inputs have the same sequences, but their
+        // lengths may differ).
         let mut below = ArrayVec::<_, 3>::new();
         let all = self.levels.get(last)?.offsets();
-        // The sequences of the lane; outside of lanes, all sequences.
+        // In a lane, the sequences of the lane; otherwise all sequences.
         let own_sequences = self.lane_sequences(instr, here).unwrap_or(0..all.len() - 1);
         let offsets = |level| self.levels.get(level)?.offsets().get(own_sequences.start..=own_sequences.end);
         below.push((Extent::Rows(last), offsets(last)?));
@@ -136,7 +140,7 @@ impl RunState<'_> {
         (views.clone().all(known) && writes.iter().zip(&instr.writes).all(fits)).then_some(units)
     }
 
-    /// The version of each constant of a call: 0 if the scope does not keep the constant.
+    /// Returns the version of each constant that a call reads; 0 for a constant that the scope does not keep.
     fn versions(&self, op: &OpInstr, lane: &Lane<'_>) -> impl Iterator<Item = u64> {
         let constants = op.reads.iter().enumerate().filter(|(i, _)| is_constant(op, *i));
         constants.map(|(_, read)| match read.access {
@@ -145,7 +149,8 @@ impl RunState<'_> {
         })
     }
 
-    /// Lets operators pack their constant inputs before many calls, unless they have packed the same values in an earlier run.
+    /// Lets operators pack their constant inputs (such as weights) before many calls. Packed values of an earlier run are used
+    /// again if the constants have not changed.
     pub(crate) fn prepare(&mut self, instr: &Instr, lane: &mut Lane<'_>, worker: &mut Worker) -> Result<()> {
         match instr {
             Instr::Levels(_) | Instr::Zero(..) | Instr::Reorder { .. } => Ok(()),
@@ -162,7 +167,7 @@ impl RunState<'_> {
                 }
                 let Worker { room, reads, recorder, .. } = worker;
                 reads.clear();
-                // Only the constants are read; the other operands may not have a region yet.
+                // Packing reads only the constants; the other operands may not have memory yet.
                 let region = |(i, r): (usize, &Ref)| {
                     if is_constant(op, i) {
                         self.region(r, None)
@@ -185,7 +190,7 @@ impl RunState<'_> {
                 op.op.prepare(&mut prepare).map_err(|e| op.err(e))?;
                 of.clear();
                 of.extend(self.versions(op, lane));
-                // A constant that the program computes may have another value in each run.
+                // A constant that the program computes can change from run to run, so it is packed in every run.
                 if of.contains(&0) {
                     of.clear();
                 }
@@ -202,31 +207,31 @@ impl RunState<'_> {
     }
 }
 
-/// Returns whether a read of a call is the same in all of its calls.
+/// Returns whether operand `read` of a call is a constant, which is the same in every call of the operator.
 fn is_constant(op: &OpInstr, read: usize) -> bool {
     op.constants.iter().any(|reads| reads.contains(&read))
 }
 
-/// Returns whether an operator can be called on some of its rows.
+/// Returns whether the work of an operator can be divided, so that each call works on some of the rows.
 fn divisible(instr: &OpInstr) -> bool {
-    // A constant that is written is a sum over all rows, which must not be divided.
+    // A call that writes a constant computes a sum over all rows, which must not be divided.
     let constant = |r: &Ref| r.rows.known().is_some();
     instr.reach != Reach::Batch
         && instr.role != Role::Update
         && !instr.writes.is_empty()
         && !instr.writes.iter().any(constant)
-        // A value that is not dense is not cut: such an operator divides its work itself.
+        // An operator with a value that is not dense divides its work itself.
         && !instr.selects()
         && instr.writes.iter().all(|r| !matches!(r.rows, Extent::Data(_)))
 }
 
-/// The units of a call that can run separately.
+/// The parts of a call that can run separately: rows, or whole sequences.
 enum Units<'a> {
     Rows(usize),
-    /// Whole sequences: `below` has the offsets of each extent that counts rows of these sequences. The first extent decides how
-    /// the work is divided.
+    /// Whole sequences: `below` holds the offsets of these sequences for each extent that counts their rows. The offsets of the
+    /// first extent decide how the work is divided.
     Sequences {
-        /// The number of the first sequence.
+        /// The number of the first sequence of the call.
         first: usize,
         below: ArrayVec<(Extent, &'a [usize]), 3>,
         above: Extent,
@@ -241,7 +246,8 @@ impl<'a> Units<'a> {
         }
     }
 
-    /// The offsets of the sequences to which a view's rows belong; `None` if the view has other rows.
+    /// Returns the offsets of the sequences to which the rows of a view belong; `None` if the rows do not belong to the
+    /// sequences.
     fn offsets(&self, view: &Ref) -> Option<&'a [usize]> {
         match self {
             Units::Rows(_) => None,
@@ -251,7 +257,7 @@ impl<'a> Units<'a> {
         }
     }
 
-    /// The position at which a range is cut so that `left` of `parts` threads have their share of the rows.
+    /// Returns the position at which a range is cut, so that `left` of `parts` threads get their share of the rows.
     fn middle(&self, range: &Range<usize>, left: usize, parts: usize) -> usize {
         match self {
             Units::Rows(_) => range.start + range.len() * left / parts,
@@ -264,7 +270,7 @@ impl<'a> Units<'a> {
         }
     }
 
-    /// The row at which a view is cut when the units are cut at `middle`; `None` for a constant, which is not cut.
+    /// Returns the row at which a view is cut if the units are cut at `middle`; `None` for a constant, which is not cut.
     fn cut(&self, view: &Ref, range: &Range<usize>, middle: usize) -> Option<usize> {
         if view.rows.known().is_some() {
             return None;
@@ -294,8 +300,8 @@ fn run(
     outcome.map_err(|e| instr.err(e))
 }
 
-/// Halves a call until each thread has a part. The bits do not depend on the cuts: that is the definition of row-wise and
-/// sequence-wise.
+/// Halves a call repeatedly until each thread has a part. The results do not depend on where the call is cut: row-wise and
+/// sequence-wise operators guarantee this.
 fn divide(
     instr: &OpInstr,
     call: Call<'_>,
@@ -313,7 +319,7 @@ fn divide(
     let Some((worker, theirs)) = theirs.split_first_mut() else {
         return Err(Error::of(ErrorKind::Program, "threads", "one for each part", "none"));
     };
-    // Each cut belongs to another worker, so each cut has memory for the operands of its two halves.
+    // Each cut uses the memory of another worker, which has room for the operands of two halves.
     let Worker { halves: (left_room, right_room), scratch: their_scratch, .. } = worker;
     let (a, b) = operands.split(|i| units.cut(view(i), &range, middle), (left_room, right_room));
     let part = |range: &Range<usize>| match units {

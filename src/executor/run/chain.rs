@@ -1,9 +1,9 @@
-//! Chains: consecutive row-wise calls, at the root or in a step block, run chunk by chunk: all of them on the first rows,
-//! then all on the next rows, so that the result of a call is still in the cache when the next call reads it.
+//! Runs chains: consecutive row-wise calls that run chunk by chunk. All calls run on the first chunk of rows, then all calls on
+//! the next chunk, so that the result of a call is still in the cache when the next call reads it.
 //!
-//! Outside a loop the threads share the rows; in a loop a lane has rows of its own, and divides them only if they are too
-//! many for the cache. The bits equal the bits of whole calls: that is the definition of row-wise. A gradient that sums over
-//! all rows cannot be computed in chunks, and need not run between two calls that can: it waits until the chain is done.
+//! Outside a loop, the threads divide the rows of a chain. In a loop, each lane runs the chain on its own rows, in chunks only
+//! if the rows do not fit into the cache. A chain gives bit-identical results to whole calls, because row-wise operators
+//! compute each row alone. A gradient that sums over all rows cannot be computed in chunks; such a sum runs after the chain.
 
 use crate::error::Result;
 use crate::executor::plan::{Chain, Instr};
@@ -15,7 +15,7 @@ use crate::kernels::helpers;
 use crate::operator::{BlockId, Extent};
 
 impl<'p> RunState<'p> {
-    /// Runs a chain outside a loop, on all rows of the block.
+    /// Runs a chain outside a loop, on all rows of its block.
     pub(crate) fn chain(
         &self,
         block: BlockId,
@@ -62,7 +62,7 @@ impl<'p> RunState<'p> {
         let steps = StepRows { starts: &[0, rows], shares: &lists.shares, bounds: &[] };
         let done = lane.split(&lists.cuts, steps, &mut tools.workers[..threads], &run);
         if done.is_err() {
-            // Run whole calls, so that the error names the call that fails first, and the row.
+            // If a chunk fails, the calls run again as whole calls, so that the error names the first failing call and its row.
             for op in ops() {
                 self.exec(op, lane, None, tools.workers, tools.pool)?;
             }
@@ -70,7 +70,7 @@ impl<'p> RunState<'p> {
         done
     }
 
-    /// Runs a chain of a step for the sequences of a lane.
+    /// Runs a chain in one step of a loop, on the rows of a lane's sequences.
     pub(crate) fn chain_step(
         &self,
         calls: &'p [Instr],
@@ -82,7 +82,7 @@ impl<'p> RunState<'p> {
         let FrameRows::Step { t, from, to } = here.at else { return Ok(()) };
         let alive = self.frames[here.block.0 as usize].rank.alive(t).min(to);
         let mut chunk = chain.rows.min(self.worth.chunk);
-        // A lane is cut by sequences, which may have several rows each: convert the chunk to a number of sequences.
+        // A lane is cut by sequences, which may have several rows each, so the chunk size is converted from rows to sequences.
         let first = calls.iter().find_map(|i| if let Instr::Op(op) = i { op.writes.first() } else { None });
         if let Some(view) = first.filter(|view| matches!(view.rows, Extent::Rows(_))) {
             let rows = self.region(view, Some(here)).extent.rows;

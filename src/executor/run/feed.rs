@@ -1,4 +1,5 @@
-//! Feeds: checks feeds against their specs, binds their levels, copies their values, and computes the bytes of a batch.
+//! Feeds: checks the fed values against their specs, binds the levels of sequences, copies the values, and computes the memory
+//! size of a batch.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use crate::program::{Program, StepDesc, VarRole};
 use crate::tensor::Variable;
 
 impl Machine {
-    /// Checks and binds the feeds of a run and copies their values, except feeds that [`Self::place`] has copied.
+    /// Checks the feeds of a run, binds their levels and copies their values, except feeds that [`Self::place`] has already
+    /// copied.
     pub(crate) fn bind_feeds(
         &mut self,
         program: &Program,
@@ -38,7 +40,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Checks a feed and copies its value; returns its number of sequences, if its rows are the rows of the batch.
+    /// Checks a feed and copies its value. Returns the number of sequences if the feed's rows are rows of the batch; else
+    /// `None`.
     pub(crate) fn place(
         &mut self,
         program: &Program,
@@ -54,7 +57,8 @@ impl Machine {
         Ok(sequences)
     }
 
-    /// The bytes that the buffers will take for a batch: see [`Executor::bytes_for`](crate::executor::Executor::bytes_for).
+    /// Returns how many bytes the buffers will take for a batch: see
+    /// [`Executor::bytes_for`](crate::executor::Executor::bytes_for).
     pub(crate) fn bytes_for(
         &mut self,
         program: &Program,
@@ -76,7 +80,7 @@ impl Machine {
         Ok(most.iter().sum())
     }
 
-    /// Checks the feeds against their descriptions and binds their levels; returns the number of sequences.
+    /// Checks all feeds against their descriptions, binds their levels, and returns the number of sequences in the batch.
     fn check_feeds(
         &mut self,
         program: &Program,
@@ -135,7 +139,7 @@ impl Machine {
     }
 }
 
-/// The counts that are known before a batch runs, once the levels of its feeds are bound.
+/// The row counts that are known before a batch runs, once the levels of its feeds are bound.
 struct Counts<'a> {
     program: &'a Program,
     levels: &'a LevelTable,
@@ -143,7 +147,7 @@ struct Counts<'a> {
 }
 
 impl Counts<'_> {
-    /// The number of rows that an extent counts over a whole batch.
+    /// Returns the number of rows that an extent counts over the whole batch.
     fn rows(&self, extent: Extent) -> usize {
         match extent {
             Extent::Known(n) => n,
@@ -151,7 +155,7 @@ impl Counts<'_> {
             Extent::Data(_) => 0,
             Extent::Rows(level) => match self.levels.get(level) {
                 Some(lod) => lod.rows(),
-                // A level of a step block has the rows of the outer level from which it is made.
+                // A level of a step block has as many rows as the outer level from which it comes.
                 None => {
                     let outer = self.steps().flat_map(|s| &s.levels).find(|(_, inner)| *inner == level);
                     outer
@@ -166,7 +170,7 @@ impl Counts<'_> {
         }
     }
 
-    /// The number of sequences that a step block runs over.
+    /// Returns the number of sequences over which the loop of a step block runs.
     fn sequences(&self, block: BlockId) -> usize {
         let step = self.steps().find(|s| s.block == block);
         let above = step.and_then(|s| self.levels.get(s.level)).map(|lod| lod.last_len());
@@ -178,7 +182,7 @@ impl Counts<'_> {
     }
 }
 
-/// Checks a feed; returns its number of top-level sequences, if its rows are the rows of the batch.
+/// Checks a feed. Returns its number of top-level sequences if its rows are rows of the batch; else `None`.
 fn check_feed(spec: &Spec, value: &Variable) -> Result<Option<usize>> {
     if value.storage().kind() != spec.storage || value.dtype() != spec.dtype {
         let got = format!("{} {}", value.dtype(), value.storage().kind());
@@ -187,7 +191,7 @@ fn check_feed(spec: &Spec, value: &Variable) -> Result<Option<usize>> {
     let shape = value.shape();
     let fits = |(&n, extent): (&usize, &Extent)| extent.known().is_none_or(|known| known == n);
     let alike = shape.len() == spec.shape.len() && shape.iter().zip(&spec.shape).all(fits);
-    // A feed of one number per row may have the shape `[rows]` or `[rows, 1]`.
+    // A feed with one number per row may have shape `[rows]` instead of `[rows, 1]`.
     let one_a_row =
         spec.batched() && spec.width() == 1 && matches!(shape, [_] | [_, 1]) && spec.shape.len() <= 2;
     if !alike && !one_a_row {
@@ -200,7 +204,8 @@ fn check_feed(spec: &Spec, value: &Variable) -> Result<Option<usize>> {
     Ok(spec.batched().then(|| value.lod().map_or(shape[0], |lod| lod.sequences())))
 }
 
-/// Binds the levels of a feed, and checks levels that an earlier feed has bound; `before` names that feed.
+/// Binds the levels of a feed; a level that an earlier feed has bound must have equal offsets. `before` finds the name of that
+/// earlier feed.
 fn bind_levels<'a>(
     table: &mut LevelTable,
     spec: &Spec,
@@ -223,8 +228,8 @@ fn bind_levels<'a>(
     Ok(())
 }
 
-/// The error of a feed whose offsets differ from the offsets of the feed `first`, with which it shares its levels. It names
-/// the first sequence of another length.
+/// Returns the error about a feed whose offsets differ from the offsets of the feed `first`, although the two feeds share their
+/// levels. The message names the first sequence whose lengths differ.
 fn other_lengths(known: &Lod, lod: &Lod, numbers: &[u64], first: &str) -> Error {
     let Some((level, i, [expected, got])) = known.first_difference(lod) else {
         return Error::new("LoD of a feed", format!("{known:.8}, as `{first}` has"), format!("{lod:.8}"));

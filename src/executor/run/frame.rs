@@ -1,4 +1,4 @@
-//! Frames: a step block in a run, with its rank table, its levels, and the rows that are being computed.
+//! Frames: the state of a step block in a run, with its rank table, its levels, and the rows that it computes now.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,75 +12,79 @@ use crate::operator::keys::RowKey;
 use crate::operator::levels::LevelTable;
 use crate::operator::{Extent, LevelId};
 
-/// The rows of a step block that are being computed.
+/// The rows of a step block that the current calls compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum FrameRows {
-    /// The rows of all steps.
+    /// The calls work on the rows of all steps.
     #[default]
     All,
-    /// One row per sequence.
+    /// The calls work on one row per sequence.
     Sequences,
-    /// The rows of step `t`, for the sequences `from..to` of the rank order that have such a step.
+    /// The calls work on the rows of step `t`, for the sequences at positions `from..to` of the rank order that have a step
+    /// `t`.
     Step { t: usize, from: usize, to: usize },
 }
 
-/// A level inside a step block.
+/// The state of one level of sequences in a step block.
 #[derive(Debug, Default)]
 pub(crate) struct FrameLevel {
     pub(crate) level: Option<LevelId>,
     /// Whether the level belongs to a static input, which has the same rows at every step.
     pub(crate) statics: bool,
-    /// The number of the frame's level above this level; `None` if this level has one sequence per entry (of a static input: per
-    /// sequence of the loop).
+    /// The index in `Frame::levels` of the level above this level. `None` for a top level, which has one sequence per entry
+    /// (for a static input: one per sequence of the loop).
     pub(super) above: Option<usize>,
-    /// Whether the offsets are known. The offsets of a level that an operator makes become known when the operator has computed
-    /// them.
+    /// Whether the offsets of the level are known. The offsets of a level that an operator makes are known only after the
+    /// operator has computed them for all steps.
     known: bool,
-    /// Whether the rows of all steps, or of all sequences, have a LoD.
+    /// Whether the rows of all steps together (of a static level: of all sequences) have a LoD with this level.
     over_all: bool,
-    /// For a made level: the length of each sequence, at the position of the entry or row from which it is made. Each visit (run
-    /// of a loop inside a loop) has positions of its own, so that the backward pass finds the lengths again.
+    /// For a level that an operator makes: the length of each sequence. The index is the position of the entry or row from
+    /// which the sequence is made. In a loop inside a loop, each visit (run of the inner loop) uses other positions, so that
+    /// the backward pass finds the lengths.
     lengths: Vec<usize>,
-    /// The first row of step 0 in step-major buffers.
+    /// The row in step-major buffers at which step 0 of this level begins.
     pub(crate) base: usize,
-    /// The start of each step's rows, relative to `base`, then the number of rows of all steps.
+    /// The first row of each step, relative to `base`, followed by the number of rows of all steps.
     pub(crate) starts: Vec<usize>,
-    /// The offsets of all steps (of a static level: of all sequences, in rank order).
+    /// The offsets over all steps; for a static level, over all sequences in rank order.
     pub(super) whole: Option<Arc<Lod>>,
-    /// For a static level: the first row of each sequence, in rank order, then the number of rows.
+    /// For a static level: the first row of each sequence, in rank order, followed by the number of rows.
     pub(crate) bounds: Vec<usize>,
-    /// The offsets of the step that is being computed.
+    /// The offsets in the step that is computed now.
     pub(crate) step: Option<Arc<Lod>>,
-    /// For each row of the level, in the frame's order (step-major; of a static level, by the ranks of the sequences): the number
-    /// of its row around the block. Empty for a level that an operator makes.
+    /// For each row of the level, in step-major order (for a static level, in rank order of the sequences): the number of the
+    /// corresponding row outside the block. Empty for a level that an operator makes.
     pub(crate) map: Vec<usize>,
     pub(super) keys: Vec<RowKey>,
 }
 
-/// A step block in a run. Its memory is reused from run to run.
+/// The state of a step block in a run: the order of its sequences, and its levels. The memory of a frame is reused from run to
+/// run.
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
     pub(crate) rank: RankTable,
-    /// The first row of step 0 in step-major buffers. It is not 0 in a loop inside a loop: the buffers have the rows of all
-    /// visits, one visit after the other.
+    /// The row in step-major buffers at which step 0 begins. In a loop inside a loop it can be above 0: the buffers hold the
+    /// rows of all visits (runs of the inner loop), one after another.
     pub(crate) base: usize,
     pub(crate) at: FrameRows,
     pub(crate) levels: Vec<FrameLevel>,
-    /// The position of each outer row in step-major order: the inverse of the rank table's rows.
+    /// For each row outside the block, its position in step-major order (the inverse of the rank table's rows).
     inverse_rows: Vec<usize>,
-    /// The position of each sequence in rank order: the inverse of the rank table's order.
+    /// For each sequence, its position in rank order (the inverse of the rank table's order).
     inverse_order: Vec<usize>,
-    /// The keys of the entries, in step-major order.
+    /// The row keys of the entries, in step-major order.
     pub(super) keys: Vec<RowKey>,
-    /// The keys of the sequences, in rank order.
+    /// The row keys of the sequences, in rank order.
     pub(super) sequence_keys: Vec<RowKey>,
-    /// The number of levels that come from around the block; in `levels`, the levels that operators of the block make come after
-    /// them.
+    /// The number of levels that come from outside the block; in `levels`, these come before the levels that operators of the
+    /// block make.
     given: usize,
-    /// For a loop inside a loop: the start of a level's rows, by the number of the level and the frame's base in this visit. Each
-    /// visit has rows of its own, which the backward pass finds again.
+    /// For a loop inside a loop: the first row of a level in a visit (run of the inner loop). The key is the index of the level
+    /// and the frame's `base` in that visit. Each visit has its own rows, so that the backward pass finds the values of the
+    /// visit.
     visits: HashMap<(usize, usize), usize>,
-    /// The number of rows in all visits so far, by level.
+    /// For each level, the number of rows in all visits so far.
     taken: Vec<usize>,
 }
 
@@ -93,9 +97,9 @@ fn invert(map: &[usize], inverse: &mut Vec<usize>) {
 }
 
 impl Frame {
-    /// Sets the frame up for a loop over the sequences of `lod`.
+    /// Sets up the frame for a loop over the sequences of `lod`.
     pub(crate) fn build(&mut self, instr: &Loop, lod: &Lod, levels: &mut LevelTable) -> Result<()> {
-        // The table drops the old offsets first, so that their memory can be reused.
+        // The level table drops its references to the old offsets first, so that their memory can be reused.
         instr.inner.iter().for_each(|inner| levels.set(inner.inner, None));
         instr.levels.iter().for_each(|made| levels.set(made.level, None));
         self.rank.rebuild(lod.offsets(), instr.desc.reverse);
@@ -106,7 +110,7 @@ impl Frame {
         if self.levels.len() < instr.inner.len() + instr.levels.len() {
             self.levels.resize_with(instr.inner.len() + instr.levels.len(), FrameLevel::default);
         }
-        // Release lower levels first: they refer to the levels above them.
+        // Lower levels are released first, since they refer to the levels above.
         for level in self.levels.iter_mut().rev() {
             Lod::release(&mut level.whole);
             Lod::release(&mut level.step);
@@ -127,7 +131,7 @@ impl Frame {
         Ok(())
     }
 
-    /// Sets up the level `i`, which is made from the level `outer` around the block.
+    /// Sets up level `i` of the frame from the level `outer` outside the block.
     fn build_inner(&mut self, i: usize, inner: &InnerLevel, outer: Option<&Arc<Lod>>) -> Result<()> {
         let (before, rest) = self.levels.split_at_mut(i);
         let this = &mut rest[0];
@@ -163,7 +167,7 @@ impl Frame {
             }
         }
         for t in 0..self.rank.steps() {
-            // The position at which step `t` starts: a row of the level above, or an entry if no level is above.
+            // Returns the position at which step `t` starts: a row of the level above, or an entry if there is no level above.
             let end = |t: usize| above.map_or(self.rank.starts()[t], |a| a.starts[t]);
             let rows = if inner.statics {
                 this.bounds[self.rank.alive(t)]
@@ -175,13 +179,13 @@ impl Frame {
         Ok(())
     }
 
-    /// Forgets the visits of the last run.
+    /// Forgets the visits (runs of inner loops) of the last run.
     pub(crate) fn restart(&mut self) {
         self.visits.clear();
         self.taken.clear();
     }
 
-    /// Sets the starts of static levels' rows in this visit, once the frame's own base is known.
+    /// Sets the first row of each static level in this visit, once the `base` of the frame is known.
     pub(crate) fn place_statics(&mut self) {
         for i in 0..self.given {
             if self.levels[i].statics {
@@ -190,12 +194,12 @@ impl Frame {
         }
     }
 
-    /// Sets the start of a level's rows in this visit.
+    /// Sets the first row of level `i` in this visit.
     fn place_rows(&mut self, i: usize) {
         self.taken.resize(self.taken.len().max(self.levels.len()), 0);
         let (level, taken) = (&mut self.levels[i], &mut self.taken[i]);
         let rows = level.starts.last().copied().unwrap_or(0);
-        // A visit without rows may have the same base as the next visit.
+        // Two visits can have the same `base` if the first has no rows, so a visit without rows is not recorded.
         level.base = match rows {
             0 => 0,
             _ => *self.visits.entry((i, self.base)).or_insert_with(|| {
@@ -206,12 +210,12 @@ impl Frame {
         };
     }
 
-    /// The frame's level of this id; `None` if the frame does not have the level.
+    /// Returns the level with this id; `None` if the frame does not have the level.
     pub(super) fn level(&self, level: LevelId) -> Option<&FrameLevel> {
         self.levels.iter().find(|l| l.level == Some(level))
     }
 
-    /// The start of a level's rows of step 0, and the starts of its rows of each step relative to it.
+    /// Returns the first row of step 0 of some rows, and the first row of each step relative to it.
     pub(super) fn rows(&self, rows: Extent) -> (usize, &[usize]) {
         match rows {
             Extent::Rows(level) => self.level(level).map_or((0, &[0][..]), |l| (l.base, &l.starts)),
@@ -219,8 +223,8 @@ impl Frame {
         }
     }
 
-    /// For a static level: the first row of step 0, and the positions of the level's sequence bounds and step bounds in the joint
-    /// list of the bounds of all static levels; `None` for any other level.
+    /// For a static level, returns the first row of step 0, and where the level's sequence bounds and step bounds begin in the
+    /// joint list of all static levels' bounds. `None` for any other level.
     pub(super) fn runs(&self, level: LevelId) -> Option<(usize, usize, usize)> {
         let mut first = 0;
         for this in self.levels.iter().filter(|this| this.statics) {
@@ -232,7 +236,8 @@ impl Frame {
         None
     }
 
-    /// The range of a static level's rows in the sequences of a step; `None` for other levels, and if `at` is no step.
+    /// Returns the range of a static level's rows for the sequences of a step; `None` for other levels, and if `at` is not a
+    /// step.
     fn run(&self, at: FrameRows, rows: Extent) -> Option<Range<usize>> {
         let (FrameRows::Step { t, from, to }, Extent::Rows(level)) = (at, rows) else { return None };
         let level = self.level(level).filter(|level| level.statics)?;
@@ -240,13 +245,13 @@ impl Frame {
         Some(level.bounds[from.min(end)]..level.bounds[end])
     }
 
-    /// The number of a static level's rows in a step; `None` for any other level.
+    /// Returns how many rows a static level has in a step; `None` for any other level.
     pub(super) fn static_rows(&self, at: FrameRows, level: LevelId) -> Option<usize> {
         self.run(at, Extent::Rows(level)).map(|run| run.len())
     }
 
-    /// The range of sequences on which a call works at a step: counted by the rows of the static level `above`, or by the block's
-    /// own rank order. `None` means all.
+    /// Returns the range of sequences on which a call works at a step: rows of the static level `above`, or else positions in
+    /// rank order. `None` means that the call works on all sequences.
     pub(super) fn sequences_at(&self, at: FrameRows, above: Option<LevelId>) -> Option<Range<usize>> {
         match (at, above) {
             (_, Some(level)) => self.run(at, Extent::Rows(level)),
@@ -258,7 +263,7 @@ impl Frame {
         }
     }
 
-    /// The first row and the number of rows of `at`, in a buffer with the rows of all steps.
+    /// Returns the first row and the number of rows of `at`, in a buffer that holds the rows of all steps.
     pub(crate) fn stepped(&self, at: FrameRows, rows: Extent) -> (usize, usize) {
         let (base, starts) = self.rows(rows);
         if let (FrameRows::Step { t, .. }, Some(run)) = (at, self.run(at, rows)) {
@@ -273,7 +278,8 @@ impl Frame {
         }
     }
 
-    /// The first row and the number of rows of `at`, in a buffer with the rows of all sequences or of one step at a time.
+    /// Returns the first row and the number of rows of `at`, in a buffer that holds one row per sequence, or the rows of one
+    /// step at a time.
     pub(crate) fn sequence(&self, at: FrameRows, rows: Extent) -> (usize, usize) {
         if let Some(run) = self.run(at, rows) {
             return (run.start, run.len());
@@ -286,7 +292,7 @@ impl Frame {
         }
     }
 
-    /// The number of rows that a buffer needs: the rows of all steps, of the largest step, or of all sequences.
+    /// Returns the number of rows that a buffer needs: the rows of all steps, of the largest step, or of all sequences.
     pub(crate) fn room(&self, home: Home, rows: Extent) -> usize {
         let (base, starts) = self.rows(rows);
         if let Home::Stepped(_) = home {
@@ -301,8 +307,8 @@ impl Frame {
         }
     }
 
-    /// For each row in the frame's order, the number of its row around the block: for the rows of all steps, or for one row per
-    /// sequence.
+    /// Returns, for each row in the frame's order, the number of the corresponding row outside the block. The rows are the rows
+    /// of all steps, or one row per sequence.
     pub(crate) fn map(&self, rows: Extent, at: FrameRows) -> &[usize] {
         match rows {
             Extent::Rows(level) => self.level(level).map_or(&[], |l| &l.map),
@@ -311,7 +317,7 @@ impl Frame {
         }
     }
 
-    /// Sets the rows that are being computed, and binds the frame's levels to the offsets of these rows.
+    /// Sets the rows that the block computes now, and binds its levels to the offsets of these rows.
     pub(crate) fn go(&mut self, at: FrameRows, table: &mut LevelTable) -> Result<()> {
         self.at = at;
         if let FrameRows::Step { .. } = at {
@@ -329,7 +335,7 @@ impl Frame {
                 continue;
             };
             let whole = this.whole.as_ref().map_or(&[0][..], |lod| lod.offsets());
-            // If this level is below another level of the frame, that level was bound just before.
+            // A level above has a lower index, so it is already bound.
             let above = this.above.map(|a| &before[a]);
             let (first, last) = if this.statics {
                 (0, above.map_or(self.rank.alive(t), |a| a.starts[t + 1] - a.starts[t]))
@@ -348,7 +354,7 @@ impl Frame {
         Ok(())
     }
 
-    /// The inverse of [`Self::map`]: for each row around the block, its position in the frame's order.
+    /// Computes the inverse of [`Self::map`]: for each row outside the block, its position in the frame's order.
     pub(crate) fn inverse(&self, rows: Extent, at: FrameRows, out: &mut Vec<usize>) {
         if let Extent::Rows(level) = rows {
             return invert(self.level(level).map_or(&[], |l| &l.map), out);
@@ -361,18 +367,18 @@ impl Frame {
         });
     }
 
-    /// The numbers of the levels that are made in the step.
+    /// Returns the indices of the levels that operators of the step block make.
     pub(crate) fn made(&self) -> Range<usize> {
         self.given..self.levels.len()
     }
 
-    /// The number of a level that is made in the step; `None` if the level comes from around the block.
+    /// Returns the index of a level that an operator of the step block makes; `None` for any other level.
     pub(crate) fn made_index(&self, level: LevelId) -> Option<usize> {
         self.made().find(|&i| self.levels[i].level == Some(level))
     }
 
-    /// For the entries or rows above a made level: the start of step 0 in step-major order, and the starts of all steps relative
-    /// to it.
+    /// For the entries or rows above level `i`: returns the first position of step 0, and the first position of each step
+    /// relative to it.
     fn above(&self, i: usize) -> (usize, &[usize]) {
         match self.levels[i].above {
             Some(above) => (self.levels[above].base, &self.levels[above].starts),
@@ -380,10 +386,10 @@ impl Frame {
         }
     }
 
-    /// Records the sequences that an operator makes in step `t`, after the sequences of the previous steps.
+    /// Records the lengths of the sequences that an operator makes in step `t`; the previous steps must be recorded before.
     ///
     /// # Errors
-    /// If there is not exactly one sequence for each entry or row above the level.
+    /// If the operator did not make exactly one sequence for each entry or row above the level.
     pub(crate) fn add_made(&mut self, i: usize, t: usize, offsets: &[usize]) -> Result<()> {
         let (base, starts) = self.above(i);
         let (from, to) = (base + starts[t], base + starts[t + 1]);
@@ -398,13 +404,13 @@ impl Frame {
         for (length, pair) in level.lengths[from..to].iter_mut().zip(offsets.windows(2)) {
             *length = pair[1].saturating_sub(pair[0]);
         }
-        // The same operator may make deeper levels, whose sequences these starts count.
+        // The starts are updated at once, since the same operator may make a deeper level below these rows.
         let rows: usize = level.lengths[from..to].iter().sum();
         level.starts[t + 1] = level.starts[t] + rows;
         Ok(())
     }
 
-    /// Completes a made level whose lengths are known for all steps.
+    /// Completes a level that an operator makes, once the lengths of its sequences are known for all steps.
     pub(crate) fn close_made(&mut self, i: usize) -> Result<()> {
         let (before, rest) = self.levels.split_at_mut(i);
         let level = &mut rest[0];

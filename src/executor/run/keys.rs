@@ -1,5 +1,5 @@
-//! Row keys: random operators draw numbers by the key of a row, and messages name a sample by it. A row in a step block has the
-//! key of its row around the block.
+//! Row keys: a row key identifies a row of the data; random operators draw numbers by it, and messages name a sample by it. A
+//! row in a step block has the key of the corresponding row outside the block.
 
 use crate::error::Error;
 use crate::executor::plan::{Loop, OpInstr};
@@ -10,7 +10,7 @@ use crate::operator::levels::LevelTable;
 use crate::operator::{BlockId, Extent, LevelId};
 
 impl Frame {
-    /// Builds the keys of all rows of the frame; `outside` returns the key of a row around the block.
+    /// Computes the keys of all rows of the frame; `outside` returns the key of a row outside the block.
     pub(super) fn build_keys(&mut self, instr: &Loop, outside: &dyn Fn(Extent, usize) -> RowKey) {
         self.keys.clear();
         self.keys.extend(self.rank.rows().iter().map(|&row| outside(Extent::Rows(instr.desc.level), row)));
@@ -23,7 +23,7 @@ impl Frame {
                 level.keys.extend(level.map.iter().map(|&row| outside(rows, row)));
                 continue;
             }
-            // The rows of a static sub-sequence recur at every step: the step distinguishes them.
+            // A static sub-sequence has the same rows at every step, so the step becomes part of the key.
             for t in 0..self.rank.steps() {
                 let count = level.starts[t + 1] - level.starts[t];
                 level.keys.extend(level.map[..count].iter().map(|&row| {
@@ -34,7 +34,7 @@ impl Frame {
         }
     }
 
-    /// The keys of the rows of a call at `at`.
+    /// Returns the keys of the rows of a call that works on `at`.
     pub(super) fn keys(&self, at: FrameRows, rows: Extent) -> &[RowKey] {
         if at == FrameRows::Sequences && !matches!(rows, Extent::Rows(_)) {
             return &self.sequence_keys;
@@ -48,13 +48,14 @@ impl Frame {
         keys.get(first - base..first - base + count).unwrap_or(&[])
     }
 
-    /// Returns the row around the step block that belongs to row `row` of a call at `at`: the extent that counts rows there, and
-    /// the row's number.
+    /// Returns the row outside the step block that belongs to row `row` of a call on `at`. Returned are the extent that counts
+    /// the outer rows, and the number of the outer row.
     fn outside(&self, instr: &Loop, at: FrameRows, rows: Extent, row: usize) -> Option<(Extent, usize)> {
         if let Extent::Rows(id) = rows
             && let Some((above, row)) = self.above_made(at, id, row)
         {
-            // A row of sequences that are made in the step has the key of its sequence's row.
+            // For sequences that an operator makes in the step, a row has the outer row of the entry or row from which its
+            // sequence is made.
             return self.outside(instr, FrameRows::All, above, row);
         }
         let Extent::Rows(id) = rows else {
@@ -67,14 +68,15 @@ impl Frame {
         let (level, inner) =
             self.levels.iter().zip(&instr.inner).find(|(level, _)| level.level == Some(id))?;
         let place = self.stepped(at, rows).0 - level.base + row;
-        // The rows of a static sub-sequence recur at every step.
+        // A static sub-sequence has the same rows at every step, so the position is counted from the start of the step.
         let step = level.starts.partition_point(|&start| start <= place).saturating_sub(1);
         let place = if inner.statics { place - level.starts.get(step)? } else { place };
         Some((Extent::Rows(inner.outer), *level.map.get(place)?))
     }
 
-    /// Returns the entry or row from which the sequence of row `row` of a made level was made: the extent that counts such
-    /// entries or rows over all steps, and the number. `None` if no operator of the step makes the level.
+    /// For a level that an operator makes, returns the entry or row from which the sequence of row `row` is made. Returned are
+    /// the extent that counts such entries or rows over all steps, and the number of the entry or row. `None` if no operator of
+    /// the step makes the level.
     fn above_made(&self, at: FrameRows, id: LevelId, row: usize) -> Option<(Extent, usize)> {
         let level = &self.levels[self.made_index(id)?];
         let place = self.stepped(at, Extent::Rows(id)).0 - level.base + row;
@@ -82,7 +84,7 @@ impl Frame {
         let sequence = offsets.partition_point(|&offset| offset <= place).checked_sub(1)?;
         let above = match level.above {
             Some(above) => Extent::Rows(self.levels[above].level?),
-            // `Frame::outside` does not read the block of the extent: the entries are entries of this frame.
+            // `Frame::outside` does not read the block id in this extent, so any id is correct.
             None => Extent::Alive(BlockId::default()),
         };
         Some((above, sequence))
@@ -90,12 +92,12 @@ impl Frame {
 }
 
 impl RunState<'_> {
-    /// The identity of the batch's sequences.
+    /// Returns the identity of the batch's sequences: their numbers in the data, and the positions of their first rows.
     fn names(&self) -> Names<'_> {
         Names { numbers: &self.numbers, places: &self.places }
     }
 
-    /// The key of row `row` among the rows that `extent` counts in a block (`None`: the root block), at the block's current step.
+    /// Returns the key of row `row`, counted by `extent` in a block at the block's current step (`None`: the root block).
     pub(super) fn key(&self, block: Option<BlockId>, extent: Extent, row: usize) -> RowKey {
         match block {
             None => root_key(&self.levels, self.names(), extent, row),
@@ -106,7 +108,7 @@ impl RunState<'_> {
         }
     }
 
-    /// The keys of a call's rows, for random operators.
+    /// Returns the keys of the rows of a call, for random operators.
     pub(super) fn keys(&self, instr: &OpInstr, here: Option<CallRows>) -> Keys<'_> {
         let spec = instr.outputs.first().and_then(|s| s.first());
         let block = instr.place.block.map(|_| instr.top);
@@ -114,7 +116,7 @@ impl RunState<'_> {
             return listed(self.frames[block.0 as usize].keys(FrameRows::All, rows), here);
         }
         match (block, spec) {
-            // The rows of a constant are not sequences.
+            // The rows of a constant do not belong to sequences, so their keys do not depend on the batch.
             (_, Some(spec)) if !spec.batched() => {
                 Keys::Natural { names: Names::default(), lod: None, first: 0 }
             }
@@ -130,7 +132,7 @@ impl RunState<'_> {
         }
     }
 
-    /// Adds the sample of the row to an error about a row of a call.
+    /// If an error names a row of a call, adds the row's sample.
     pub(super) fn named(&self, instr: &OpInstr, here: Option<CallRows>, error: Error) -> Error {
         error.of_sample(|row| {
             let row = row + here.and_then(|here| here.only).map_or(0, |(from, _)| from);
@@ -153,13 +155,13 @@ impl RunState<'_> {
     }
 }
 
-/// The key of a row of the root block.
+/// Returns the key of a row of the root block.
 fn root_key(levels: &LevelTable, names: Names<'_>, rows: Extent, row: usize) -> RowKey {
     let lod = if let Extent::Rows(level) = rows { levels.get(level) } else { None };
     names.key(lod, row)
 }
 
-/// The keys of the rows on which a call works.
+/// Returns the keys of the rows on which a call works, as a list.
 fn listed(keys: &[RowKey], here: Option<CallRows>) -> Keys<'_> {
     let (from, to) = here.and_then(|here| here.only).unwrap_or((0, keys.len()));
     Keys::Listed(keys.get(from..to.min(keys.len())).unwrap_or(&[]))

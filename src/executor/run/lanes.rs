@@ -1,5 +1,5 @@
-//! Lanes: groups of sequences for threads that share the steps of a loop. A lane runs from the first step to the last without
-//! waiting for the other lanes; if few sequences are left, one lane has all sequences and all threads.
+//! Lanes: threads share the steps of a loop by sequences; each lane is a group of sequences. A lane runs from the first to the
+//! last step without waiting for other lanes. If few sequences are left, one lane has all sequences and all threads.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ use crate::kernels::arena::{Lane, LanePart, Share, StepRows};
 use crate::kernels::{cpu, helpers};
 use crate::operator::Extent;
 
-/// Some steps of a loop, and the number of lanes that run them, each for its own sequences.
+/// Some steps of a loop, and the number of lanes that run these steps.
 struct LaneSteps<'p> {
     instr: &'p Loop,
     steps: Range<usize>,
     lanes: usize,
-    /// The nesting depth of loops on the first thread before the lanes start.
+    /// The nesting depth of loops on the first thread, before the lanes start.
     depth: usize,
 }
 
@@ -32,8 +32,8 @@ impl<'p> RunState<'p> {
         let starts = frame.rank.starts();
         let effort = instr.body.iter().map(|i| i.effort(starts[steps])).fold(0, usize::saturating_add);
         let threads = helpers(effort, self.worth.steps, tools.workers.len());
-        // If few sequences are left, the threads share columns instead; they do so sooner if each thread would read weights that
-        // do not fit into its own cache.
+        // If few sequences are left, threads share columns instead of sequences. If the weights do not fit into a thread's own
+        // cache, this happens with more sequences left.
         let cpu = cpu();
         let few = |rows: usize| {
             rows <= threads / 2 || threads > 1 && cpu.streams(instr.weights, rows.div_ceil(threads))
@@ -65,14 +65,14 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// Sets the share of each buffer that a lane has: for buffers in an order of the loop, the rows of the lane's sequences; for
-    /// all other buffers, the right to read.
+    /// Sets the part of each buffer that a lane may write: in buffers with the loop's order, the rows of the lane's sequences.
+    /// All other buffers are read-only.
     fn share(&self, instr: &Loop, frame: &Frame, lists: &mut Lists) {
         let Lists { shares, bounds, .. } = lists;
         shares.clear();
         shares.resize(self.plan.buffers.len(), Share::Frozen);
         bounds.clear();
-        // The bounds of each static level: of its sequences, then of the steps.
+        // For each static level: the first row of each sequence, then the first row of each step.
         for level in frame.levels.iter().filter(|level| level.statics) {
             bounds.extend(level.bounds.iter().chain(&level.starts));
         }
@@ -85,7 +85,7 @@ impl<'p> RunState<'p> {
                         Share::SteppedRuns { base, starts, first, stride }
                     }
                     (Some((_, first, _)), _) => Share::Runs { first, stride },
-                    // No call in a lane has rows of a level that is not static.
+                    // Calls in a lane have no rows of levels that are not static.
                     (None, _) => Share::Frozen,
                 },
                 (_, Home::Stepped(_)) => Share::Stepped { base: frame.base, stride },
@@ -94,7 +94,7 @@ impl<'p> RunState<'p> {
         }
     }
 
-    /// Runs the steps of a lane, which has all of the workers.
+    /// Runs the steps of one lane on the threads `workers`.
     fn lane(&self, part: &LaneSteps<'_>, mut lane: Lane<'_>, workers: &mut [Worker]) -> Result<()> {
         let Some(LanePart { from, to, steps: StepRows { starts, .. } }) = lane.part() else { return Ok(()) };
         let &LaneSteps { instr, ref steps, lanes, depth } = part;
@@ -103,7 +103,8 @@ impl<'p> RunState<'p> {
         for i in 0..steps.len() {
             let t = if instr.backward { steps.end - 1 - i } else { steps.start + i };
             if starts[t + 1] - starts[t] <= from {
-                // Later steps have even fewer sequences; earlier steps, in a backward loop, may have more.
+                // The lane has no sequence at this step. In a forward loop later steps have even fewer sequences; in a backward
+                // loop, steps that follow may have more.
                 if instr.backward { continue } else { break }
             }
             let here =
@@ -112,7 +113,7 @@ impl<'p> RunState<'p> {
                 let calls = &instr.body[calls];
                 match (chain, &mut *workers) {
                     (Some(chain), [worker]) => self.chain_step(calls, chain, &mut lane, here, worker)?,
-                    // Threads that share a call divide its rows, and so need no chunks.
+                    // If several threads share the calls of the lane, each call is divided by rows, and no chunks are needed.
                     _ => calls.iter().try_for_each(|instr| match instr {
                         Instr::Op(op) => self.exec(op, &mut lane, Some(here), workers, &mut []),
                         _ => Ok(()),
@@ -125,8 +126,8 @@ impl<'p> RunState<'p> {
     }
 }
 
-/// Divides the rank order into lanes of about equal work. A step costs a lane its rows, and a constant for the step itself,
-/// which matters if few rows are left.
+/// Divides the sequences, in rank order, into lanes of about equal work. The cost of a step for a lane is its number of rows
+/// plus a constant, which matters if few rows are left.
 fn cut(starts: &[usize], sequences: usize, lanes: usize, cuts: &mut Vec<usize>) {
     const STEP: usize = 3;
     cuts.clear();
@@ -138,7 +139,7 @@ fn cut(starts: &[usize], sequences: usize, lanes: usize, cuts: &mut Vec<usize>) 
     };
     for lane in 1..lanes {
         let from = cuts[lane - 1];
-        // The first cut at which this lane costs its share of the rest.
+        // Binary search for the first cut at which this lane has its share of the remaining cost.
         let rest = cost(from, sequences);
         let (mut low, mut high) = (from, sequences);
         while low < high {

@@ -1,11 +1,11 @@
-//! Levels that operators make: a call of its own computes their offsets before the operator runs, since the size of the
-//! operator's output depends on the offsets.
+//! Levels that operators make: a separate call computes the offsets before the operator runs, since the offsets determine the
+//! size of the operator's output.
 //!
-//! At the root, one call computes the offsets. In a step block, one call per step does, and all these calls run before the loop,
-//! so that the rows of every step are counted before the first step runs: the values that decide the offsets are computed by
-//! then, if necessary step by step (`LoopRows::Steps`). From then on a level that is made in the step is like a level of a step
-//! input: its sequences of all steps are consecutive, and operators that depend on no memory run over all these sequences at
-//! once. The backward pass reads the lengths that the forward pass recorded.
+//! In the root block, one call computes the offsets. In a step block, one call per step computes the offsets. All these calls
+//! run before the loop, so the rows of every step are known before the first step runs. Values that decide the offsets are
+//! computed before the loop too, step by step if necessary (`LoopRows::Steps`). After these calls, a level that is made in the
+//! step behaves like a level of a step input: the sequences of all steps are consecutive, and operators that depend on no
+//! memory run over all these sequences at once. The backward pass uses the sequence lengths that the forward pass recorded.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Instr, OpInstr, Plan};
@@ -21,7 +21,7 @@ use crate::operator::shapes::{InputSlots, Phase};
 use crate::operator::{BlockId, Extent, LevelId};
 
 impl<'p> RunState<'p> {
-    /// Makes the levels of a call: at the root for all rows, in a step block for the rows of every step.
+    /// Makes the levels of a call: in the root block for all rows, in a step block for the rows of every step.
     pub(crate) fn make_levels(
         &mut self,
         instr: &'p OpInstr,
@@ -45,7 +45,7 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// Binds the levels of a call for the current rows of the run.
+    /// Computes and binds the levels of a call for the rows that its block computes now.
     fn make(&mut self, instr: &OpInstr, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         if instr.op.facts().lod.deciding().is_none() {
             let phase = Phase::Run { made: &instr.made, table: &mut self.levels };
@@ -66,7 +66,7 @@ impl<'p> RunState<'p> {
         bind_made(&mut self.levels, &instr.made, &tools.lists.offsets, top).map_err(|e| instr.err(e))
     }
 
-    /// Makes the levels of a call for every step, and reserves room for their rows.
+    /// Makes the levels of a call for every step, and then reserves memory for the rows of these levels.
     fn make_in_step(
         &mut self,
         block: BlockId,
@@ -93,7 +93,7 @@ impl<'p> RunState<'p> {
                 let offsets = self.levels.get(level).map_or(&[][..], |lod| lod.offsets());
                 self.frames[at].add_made(i, t, offsets).map_err(|e| instr.err(e))?;
             }
-            // The levels above are bound again at the next step, in the same memory.
+            // At the next step, the upper levels are bound again in this memory.
             for &(level, _) in instr.made.iter().rev() {
                 let i = index(self, level)?;
                 let mut made = self.levels.slot(level).take();
@@ -113,7 +113,7 @@ impl<'p> RunState<'p> {
 }
 
 impl RunMemory {
-    /// Keeps the levels that the last run made, for the next run to reuse their memory.
+    /// Moves the levels that the last run made to `spare`, so that the next run can reuse their memory.
     pub(super) fn set_aside(&mut self, plan: &Plan) {
         for instr in &plan.code {
             let Instr::Levels(op) = instr else { continue };
@@ -124,7 +124,7 @@ impl RunMemory {
                 }
             }
         }
-        // The levels above can be reused too, once no level below refers to them.
+        // Once no lower level refers to the upper levels, their memory can be reused, too.
         for instr in plan.code.iter().rev() {
             let Instr::Levels(op) = instr else { continue };
             op.made.iter().rev().for_each(|&(level, _)| Lod::release(self.spare.slot(level)));

@@ -1,4 +1,5 @@
-//! The machine that runs a compiled program: its buffers and threads, and everything that is kept from run to run.
+//! The machine that runs a compiled program: it owns the buffers, the threads, and all other memory that is kept from run to
+//! run.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,10 +24,10 @@ use crate::operator::{Extent, Size, Spec, VarId};
 use crate::program::{OpDesc, Program};
 use crate::tensor::{DType, Dense, Element, Storage, with_element};
 
-/// The memory and the threads of a plan.
+/// The memory and the threads with which a plan runs.
 pub(crate) struct Machine {
     arena: Arena,
-    /// The values that are not dense, by their numbers in the pool.
+    /// The values that are not dense, by pool number.
     pool: Vec<PooledStorage>,
     intake: Intake,
     workers: Vec<Worker>,
@@ -35,25 +36,25 @@ pub(crate) struct Machine {
     pub(super) kept: RunMemory,
     lists: Lists,
     persistent: Vec<Persistent>,
-    /// For each variable, whether it is among the feeds of the run.
+    /// For each variable, whether it is a feed of the current run.
     pub(super) fed: Vec<bool>,
 }
 
-/// A variable that is kept in a scope from run to run.
+/// A variable that a scope keeps from run to run.
 struct Persistent {
     var: VarId,
-    /// The variable's buffer in the arena, which has the scope's numbers during a run. A row-sparse variable has `pool` instead:
-    /// its number in the pool.
+    /// The number of the variable's buffer in the arena; during a run, it holds the numbers from the scope. A row-sparse
+    /// variable has a pool number in `pool` instead of a buffer.
     buffer: usize,
     pool: Option<usize>,
-    /// The first stage with an operator that writes the variable; `None` if no operator writes it.
+    /// The first stage in which an operator writes the variable; `None` if no operator writes it.
     written: Option<Stage>,
-    /// The variable's location in the scope of the run.
+    /// The location of the variable in the scope of the current run.
     theirs: InScope,
 }
 
 impl Machine {
-    /// Makes the machine for the plan of a program: its buffers, and memory for each of the threads.
+    /// Makes the machine for a plan: its buffers, and the memory of each thread.
     pub(crate) fn new(program: &Program, plan: &Plan, threads: Threads) -> Self {
         let mut arena = Arena::new();
         for &dtype in &plan.buffers {
@@ -85,43 +86,44 @@ impl Machine {
         }
     }
 
-    /// Wakes all threads for any run, however small, from the next run on.
+    /// From the next run on, wakes all threads for every run, however small.
     pub(crate) fn wake_all_threads(&mut self) {
         self.worth = Worth { run: 0, ..Worth::default() };
     }
 
-    /// Divides all work that can be divided, however small, from the next run on.
+    /// From the next run on, divides all work that can be divided, however small.
     pub(crate) fn divide_everything(&mut self) {
         self.worth = Worth::EVERYTHING;
     }
 
-    /// The current bytes of all buffers.
+    /// Returns the current size of all buffers in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.arena.bytes()
     }
 
-    /// Begins a run of a program. The feeds of the run must be bound before.
+    /// Begins a run of a program. The feeds of the run must be bound before this call.
     pub(crate) fn begin(&mut self, program: &Program, run: &Run<'_>) {
         self.kept.begin(run, program.seed);
         self.workers.iter_mut().filter_map(|worker| worker.recorder.as_mut()).for_each(|r| r.restart());
     }
 
-    /// Runs some stages with the variables of a scope that was [checked](Self::check_scope). Returns a panic of an operator
-    /// as an error value.
+    /// Runs some stages with the variables of a scope that was [checked](Self::check_scope). If an operator panics, the panic
+    /// is returned as the outer error.
     pub(crate) fn run(
         &mut self,
         plan: &Plan,
         stages: Stages,
         scope: &mut Scope,
     ) -> std::thread::Result<Result<()>> {
-        // Values that these stages only read are unchanged: shared values stay shared, and packed values stay valid.
+        // Only variables that these stages write are made writable: other variables stay shared with clones of the scope, and
+        // their packed values stay valid.
         let write = |variable: &&Persistent| variable.written.is_some_and(|first| stages.end_behind(first));
         for variable in self.persistent.iter().filter(write) {
             scope.own(variable.theirs);
         }
         self.exchange(scope);
-        // From here to the second exchange nothing may return early, not even by a panic: the machine has the parameters, and the
-        // scope does not.
+        // Until the second exchange, this function must not return early, not even by a panic: the machine holds the
+        // parameters, and the scope does not.
         let Self { arena, pool, workers, threads, kept, lists, worth, .. } = self;
         let mut state = kept.lend(plan, *worth);
         let together = state.effort(stages) >= worth.run;
@@ -132,15 +134,15 @@ impl Machine {
             catch_unwind(AssertUnwindSafe(|| if together { threads.run(&mut work) } else { work() }));
         kept.take_back(state);
         self.exchange(scope);
-        // Packed values are outdated once their variables are written.
+        // The variables that were written get new versions, so that their packed values are outdated.
         for variable in self.persistent.iter().filter(write) {
             scope.own(variable.theirs);
         }
         outcome
     }
 
-    /// Finds every persistent variable in a scope, and checks that it fits. All variables are checked before the first one is
-    /// exchanged, so that a failed run leaves the scope whole.
+    /// Finds every persistent variable of the program in a scope, and checks its shape and dtype. All variables are checked
+    /// before any buffer is exchanged, so that an error leaves the scope unchanged.
     ///
     /// # Errors
     /// If a variable is missing, or has another shape or dtype.
@@ -152,7 +154,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Exchanges the buffers of persistent variables with the buffers of the scope.
+    /// Swaps the buffers of persistent variables with the buffers of the scope.
     fn exchange(&mut self, scope: &mut Scope) {
         for variable in &self.persistent {
             match variable.pool {
@@ -162,12 +164,12 @@ impl Machine {
         }
     }
 
-    /// The LoD of a variable in the last run.
+    /// Returns the LoD of a variable in the last run.
     pub(crate) fn lod(&self, spec: &Spec) -> Option<Arc<Lod>> {
         self.kept.levels.lod(&spec.lod).cloned()
     }
 
-    /// The number of rows of a variable of the root block in the last run.
+    /// Returns the number of rows of a root block variable in the last run.
     pub(crate) fn rows(&self, spec: &Spec) -> usize {
         match spec.rows() {
             Extent::Known(n) => n,
@@ -176,10 +178,10 @@ impl Machine {
         }
     }
 
-    /// The value of a variable of the root block, in the order of the batch.
+    /// Returns the value of a root block variable, with its rows in the batch's order.
     ///
     /// # Errors
-    /// If a row or column number of a sparse value is out of range.
+    /// If a sparse value has a row or column number that is out of range.
     pub(crate) fn value(&mut self, slot: &Slot, spec: &Spec) -> Result<Storage> {
         if let Some(pool) = slot.pool {
             return stored(&self.pool[pool], spec);
@@ -197,7 +199,7 @@ impl Machine {
         })
     }
 
-    /// Passes the numbers of a dense variable of the root block, in the order of the batch, to a function; `None` if the variable
+    /// Calls a function with the numbers of a dense root block variable, in the batch's order. Returns `None` if the variable
     /// is not dense or has another dtype.
     pub(crate) fn numbers<T: Element + Plain, R>(
         &mut self,
@@ -215,7 +217,7 @@ impl Machine {
         Some(show(operands.read::<T>(0).and_then(|v| v.contiguous()).unwrap_or(&[])))
     }
 
-    /// The bytes of the value of a variable of the root block.
+    /// Returns the size in bytes of a root block variable's value.
     pub(crate) fn bytes_of(&self, slot: &Slot, spec: &Spec) -> usize {
         match slot.pool {
             Some(pool) => self.pool[pool].bytes(),
@@ -223,7 +225,7 @@ impl Machine {
         }
     }
 
-    /// The first number of a variable of the root block; the error describes a value that is no float.
+    /// Returns the first number of a root block variable; an error if the variable is not a float tensor.
     pub(crate) fn first_number(&mut self, slot: &Slot, spec: &Spec) -> std::result::Result<f64, String> {
         let rows = self.rows(spec);
         if slot.pool.is_some() || spec.width() == 0 || spec.batched() && rows == 0 {
@@ -239,10 +241,10 @@ impl Machine {
         number.ok_or_else(|| slot.dtype.to_string())
     }
 
-    /// Sets the value of a variable of the root block, after it was checked.
+    /// Sets the value of a root block variable; the value must have been checked before.
     ///
     /// # Errors
-    /// If a sparse value has another storage than the slot, or its numbers are not f32 or f64.
+    /// If a sparse value has another storage than the slot, or its numbers are neither f32 nor f64.
     pub(crate) fn set_value(&mut self, slot: &Slot, value: &Storage, repeated: DuplicateRows) -> Result<()> {
         match value {
             Storage::Dense(dense) => {
@@ -265,7 +267,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Records the calls of a plan's instructions on every thread, from the next run on.
+    /// From the next run on, records the calls of the plan's instructions on every thread.
     pub(crate) fn start_recording(&mut self, plan: &Plan) {
         let origin = Instant::now();
         for worker in &mut self.workers {
@@ -273,20 +275,20 @@ impl Machine {
         }
     }
 
-    /// Records the duration of a run.
+    /// Records a run with its start and its duration.
     pub(crate) fn record(&mut self, start: Instant, length: Duration) {
         if let Some(recorder) = self.workers.first_mut().and_then(|worker| worker.recorder.as_mut()) {
             recorder.run(start, length);
         }
     }
 
-    /// Returns the records, thread by thread, and stops recording.
+    /// Stops recording, and returns the records of each thread.
     pub(crate) fn stop_recording(&mut self) -> Vec<Recorder> {
         self.workers.iter_mut().filter_map(|worker| worker.recorder.take().map(|r| *r)).collect()
     }
 }
 
-/// The first numbers of a slot, as one row.
+/// Returns the region of the first `count` numbers of a slot, as one row.
 fn first_numbers(slot: &Slot, count: usize) -> Region {
     let extent = Extent2 { rows: 1, width: count, stride: count };
     Region { buffer: slot.buffer, extent, ..Region::default() }

@@ -1,4 +1,5 @@
-//! The machine: runs the instructions of a plan. It knows plans, but not the compiler or the callers.
+//! The machine: runs the instructions of a plan. The machine depends on the plan, but neither on the compiler nor on the code
+//! that calls the executor.
 
 mod call;
 mod chain;

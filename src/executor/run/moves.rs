@@ -1,5 +1,5 @@
-//! The moves of rows by a loop: from the order of the batch to the order of its steps and back, and at the first and last values
-//! of memories.
+//! The rows that a loop moves: from the batch's order to the loop's order and back, and for the first and last values of
+//! memories.
 
 use std::ops::AddAssign;
 
@@ -15,7 +15,8 @@ use crate::operator::{BlockId, Extent};
 use crate::tensor::{DType, with_element};
 
 impl RunState<'_> {
-    /// Moves rows of the batch into the block's order: the rows of all steps, or one row (or sub-sequence) per sequence.
+    /// Gathers rows from the batch's order into the block's order: the rows of all steps, or one row (or sub-sequence) per
+    /// sequence.
     pub(super) fn gather(
         &self,
         block: BlockId,
@@ -33,7 +34,7 @@ impl RunState<'_> {
         }));
     }
 
-    /// Moves rows of the block's order back to the order of the batch, written or added.
+    /// Scatters rows from the block's order back to the batch's order; the rows are written or added.
     pub(super) fn scatter(
         &self,
         block: BlockId,
@@ -61,7 +62,7 @@ impl RunState<'_> {
         }
     }
 
-    /// Moves rows of the root from a block's order, in which `rows` counts them, into the order of the batch.
+    /// Moves rows in the root block from the order of a step block (`rows` counts them in that block) into the batch's order.
     pub(super) fn reorder(
         &self,
         block: BlockId,
@@ -80,12 +81,12 @@ impl RunState<'_> {
         }));
     }
 
-    /// The number of threads that move rows into a region.
+    /// Returns the number of threads that move the rows of a region.
     fn movers(&self, to: Region, tools: &Tools<'_>) -> usize {
         helpers(to.extent.rows * to.extent.width, self.worth.call, tools.workers.len())
     }
 
-    /// Copies the previous values of all steps into one array, for instructions before or after the loop.
+    /// Copies the previous values of all steps into one array, for instructions outside the loop.
     pub(super) fn spread(&mut self, instr: &Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) {
         let block = instr.desc.block;
         for &m in &instr.spread {
@@ -104,7 +105,7 @@ impl RunState<'_> {
         }
     }
 
-    /// Copies each sequence's value after its last step; for a sequence without steps, its initial value.
+    /// For each sequence, copies the memory's value after the last step; for a sequence without steps, the initial value.
     pub(super) fn last_values(
         &self,
         block: BlockId,
@@ -134,8 +135,8 @@ impl RunState<'_> {
         });
     }
 
-    /// Starts the gradient of a memory's next value before the loop: the gradient of the last value at each sequence's last
-    /// step, and zero at all other rows.
+    /// Starts the gradient of a memory's next value before the loop. At each sequence's last step it is the gradient of the
+    /// last value; all other rows are zero.
     pub(super) fn begin_gradient(
         &mut self,
         instr: &Loop,
@@ -153,7 +154,7 @@ impl RunState<'_> {
             next: self.region(&plan.next, Some(CallRows::new(block, FrameRows::All))),
             start: self.region(&plan.start, Some(CallRows::new(block, FrameRows::Sequences))),
             last: plan.last.as_ref().map(|last| self.region(last, None)),
-            // After earlier contributions the last value's gradient is added; else it is the only contribution to these rows.
+            // If the gradient already has contributions, the last value's gradient is added; otherwise it is written.
             assign: if plan.filled { Assign::Add } else { Assign::Write },
         };
         let rank = &self.frames[block.0 as usize].rank;
@@ -164,7 +165,7 @@ impl RunState<'_> {
         Ok(())
     }
 
-    /// Copies the gradient of a memory's initial value out of the loop.
+    /// Moves the gradient of a memory's initial value out of the loop.
     pub(super) fn end_gradient(
         &self,
         block: BlockId,
@@ -179,21 +180,21 @@ impl RunState<'_> {
     }
 }
 
-/// The regions of the gradients of a memory's first and last values.
+/// The memory regions of the gradients with which a backward loop starts.
 struct Ends {
-    /// The gradients of the next values of all steps.
+    /// The gradients of the memory's next values at all steps.
     next: Region,
-    /// The gradients that the first steps pass back, one row per sequence.
+    /// The gradients of the memory's initial values, one row per sequence.
     start: Region,
-    /// The gradient of the last values, one row per sequence.
+    /// The gradients of the memory's last values, one row per sequence; `None` if the last values have no gradient.
     last: Option<Region>,
-    /// Whether the gradient of the last values is written or added to the rows of the last steps.
+    /// Whether the gradient of the last values is written to the rows of the last steps, or added.
     assign: Assign,
 }
 
 impl Ends {
-    /// Fills the gradients at each sequence's last step, and the gradients of the start values. For a sequence without steps, the
-    /// gradient of its last value is the gradient of its initial value.
+    /// Fills the gradient rows of each sequence's last step, and the gradients of the initial values. For a sequence without
+    /// steps, the initial value is the last value, so it gets the last value's gradient.
     fn fill<T: Plain + AddAssign + Default>(
         &self,
         rank: &RankTable,
@@ -221,7 +222,7 @@ impl Ends {
     }
 }
 
-/// Lends a region to read and a region to write.
+/// Calls a function with the view of a region to read and the view of a region to write.
 fn two<T: Plain, R: Default>(
     lane: &mut Lane<'_>,
     room: &mut OperandRoom,
@@ -236,7 +237,7 @@ fn two<T: Plain, R: Default>(
     }
 }
 
-/// Gathers rows on several threads.
+/// Gathers the rows `map` of `from` into `to`, on several threads.
 fn gather_on<T: Plain>(from: View<'_, T>, map: &[usize], to: ViewMut<'_, T>, threads: usize) {
     let rows = to.rows().min(map.len());
     if threads < 2 || rows < 2 {
@@ -248,7 +249,7 @@ fn gather_on<T: Plain>(from: View<'_, T>, map: &[usize], to: ViewMut<'_, T>, thr
     join(|| gather_on(from, &map[..middle], a, left), || gather_on(from, &map[middle..], b, threads - left));
 }
 
-/// Adds to each row of `to` the row of `from` that `map` names.
+/// Adds row `map[i]` of `from` to row `i` of `to`, for each row.
 fn add_rows<T: Plain + AddAssign>(from: View<'_, T>, map: &[usize], mut to: ViewMut<'_, T>) {
     for (row, &place) in to.iter_mut().zip(map) {
         add(from.row(place), row);

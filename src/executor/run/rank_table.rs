@@ -1,9 +1,9 @@
-//! The rank table: sequences by length, longest first, and the step-major order of their entries.
+//! The rank table: sorts sequences by length, longest first, and gives the step-major order of their entries.
 //!
-//! In step-major order the entries of step *t* are contiguous, and the sequences that still run are a prefix of the
-//! sequences of the previous step, so nothing is padded and nothing moves from step to step.
+//! In step-major order, the entries of step *t* are contiguous, and the sequences that have step *t* are a prefix of the
+//! sequences that have step *t* − 1. Therefore no sequence is padded, and no row is moved from step to step.
 
-/// The order in which the sequences of one level run.
+/// The order in which a loop processes the sequences of one level and their entries.
 ///
 /// For lengths 4, 5, 3 the order is 1, 0, 2; the steps start at 0, 3, 6, 9, 11, 12; and entry *i* of the step-major
 /// order is entry 4, 0, 9, 5, 1, 10, 6, 2, 11, 7, 3, 8 of the batch.
@@ -16,7 +16,8 @@ pub(crate) struct RankTable {
 }
 
 impl RankTable {
-    /// The table of the sequences that `offsets` delimit; each runs from its own end if `reverse`.
+    /// Returns the table of the sequences that `offsets` delimits; if `reverse`, each sequence runs from its last entry to its
+    /// first.
     #[cfg(test)]
     pub(crate) fn new(offsets: &[usize], reverse: bool) -> Self {
         let mut table = Self::default();
@@ -24,13 +25,13 @@ impl RankTable {
         table
     }
 
-    /// Rebuilds the table for the sequences that `offsets` delimit, in its own memory.
+    /// Rebuilds the table for the sequences that `offsets` delimits, and reuses its memory.
     pub(crate) fn rebuild(&mut self, offsets: &[usize], reverse: bool) {
         let count = offsets.len().saturating_sub(1);
         let length = |i: usize| offsets[i + 1] - offsets[i];
         self.order.clear();
         self.order.extend(0..count);
-        // The sequence's number breaks ties, so this is the stable order without the extra memory of a stable sort.
+        // Equal lengths are ordered by sequence number, which gives a stable sort without the extra memory of `sort_by`.
         self.order.sort_unstable_by_key(|&i| (usize::MAX - length(i), i));
         let steps = self.order.first().map_or(0, |&i| length(i));
         self.starts.clear();
@@ -48,39 +49,39 @@ impl RankTable {
         }
     }
 
-    /// The sequences in rank order.
+    /// Returns the sequence numbers in rank order (longest first).
     pub(crate) fn order(&self) -> &[usize] {
         &self.order
     }
 
-    /// The start of each step in step-major order, then the number of entries.
+    /// Returns the first position of each step in step-major order, followed by the number of entries.
     pub(crate) fn starts(&self) -> &[usize] {
         &self.starts
     }
 
-    /// For each entry in step-major order, its number in the order of the batch.
+    /// Returns, for each entry in step-major order, its number in the batch's order.
     pub(crate) fn rows(&self) -> &[usize] {
         &self.rows
     }
 
-    /// The number of steps of the longest sequence.
+    /// Returns the number of steps of the longest sequence.
     pub(crate) fn steps(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// The number of sequences that run at step `t`.
+    /// Returns the number of sequences that have a step `t`.
     pub(crate) fn alive(&self, t: usize) -> usize {
         self.starts[t + 1] - self.starts[t]
     }
 
-    /// The number of sequences, including sequences without steps.
+    /// Returns the number of sequences, including sequences without steps.
     pub(crate) fn sequences(&self) -> usize {
         self.order.len()
     }
 
-    /// The number of steps of the sequence at position `rank` of the order.
+    /// Returns the number of steps of the sequence at position `rank` in rank order.
     pub(crate) fn length(&self, rank: usize) -> usize {
-        // Alive counts never grow with the step.
+        // The number of sequences that have step `t` never increases with `t`, so a binary search works.
         let (mut low, mut high) = (0, self.steps());
         while low < high {
             let middle = (low + high) / 2;

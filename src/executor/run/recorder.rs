@@ -1,68 +1,68 @@
-//! Recorders: the record of a profiled run, one per thread.
+//! Recorders: each thread records the times of its calls while runs are profiled.
 
 use std::time::{Duration, Instant};
 
 use crate::operator::Cost;
 
-/// The maximum number of trace events that a thread keeps; the totals continue.
+/// The maximum number of trace events that a thread keeps; events beyond it are dropped, but the totals still count them.
 pub(crate) const MOST_EVENTS: usize = 1 << 16;
 
-/// Sums over calls.
+/// The totals of the calls of one instruction.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Totals {
     pub(crate) calls: u64,
     pub(crate) rows: u64,
-    /// Time on this thread.
+    /// The time of the calls on this thread.
     pub(crate) busy: Duration,
-    /// The part of `busy` during which other threads ran the same loop or chain.
+    /// The part of `busy` in which other threads ran the same loop or chain.
     pub(crate) side_by_side: Duration,
-    /// The share of the wall-clock time, in seconds: if `n` threads run a loop together, the time of each counts as an `n`th.
+    /// The share of the wall-clock time, in seconds: if `n` threads run a loop together, each thread counts 1/n of its time.
     pub(crate) clock: f64,
     pub(crate) cost: Cost,
 }
 
-/// The subject of an event, with the instruction's number.
+/// The kind of a trace event, with the number of the instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventKind {
     Run,
     Call(usize),
     Pack(usize),
-    /// A whole step loop, with the instructions before and after it.
+    /// A whole loop, including the instructions before and after its steps.
     Loop(usize),
-    /// The steps of a loop.
+    /// All steps of a loop.
     Body(usize),
-    /// All calls of an instruction in the steps of a loop, as if they followed one another directly.
+    /// All calls of one instruction in the steps of a loop, joined into one event.
     InBody(usize),
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Event {
     pub(crate) kind: EventKind,
-    /// Time since the profile was started.
+    /// The time from the start of the profile to the start of the event.
     pub(crate) start: Duration,
     pub(crate) length: Duration,
     pub(crate) calls: u64,
 }
 
-/// A thread's record.
+/// The record of one thread.
 pub(crate) struct Recorder {
     origin: Instant,
-    /// The calls of each instruction; of a loop, the moves of its rows.
+    /// The totals of each instruction's calls; for a loop, the totals of its moved rows.
     pub(crate) calls: Vec<Totals>,
-    /// The preparations of each instruction.
+    /// The totals of each instruction's packing of constants.
     pub(crate) packs: Vec<Totals>,
-    /// The steps of each loop, by the loop's number among the instructions.
+    /// The totals of each loop's steps, by the loop's instruction number.
     pub(crate) bodies: Vec<Totals>,
     pub(crate) events: Vec<Event>,
-    /// The number of events that were dropped.
+    /// The number of events that were dropped because the list was full.
     pub(crate) dropped: u64,
-    /// The nesting depth of loops on this thread; a chain outside a loop counts as one.
+    /// The nesting depth of loops on this thread; a chain outside a loop counts as a loop.
     depth: usize,
-    /// The share of the thread's time that counts as wall-clock time: an `n`th, if `n` threads run a loop together.
+    /// The share of the thread's time that counts as wall-clock time: 1/n if `n` threads run a loop together.
     share: f64,
-    /// The time at which the outermost loop began.
+    /// The time at which the outermost loop began its steps.
     opened: Instant,
-    /// The totals of `calls` at the time `opened`.
+    /// A copy of `calls` at the time `opened`.
     before: Vec<Totals>,
 }
 
@@ -83,13 +83,14 @@ impl Recorder {
         }
     }
 
-    /// Starts a run. The previous run may have ended with an error in a loop.
+    /// Starts a run: resets the nesting depth and the share. The reset is needed if the previous run ended with an error inside
+    /// a loop.
     pub(crate) fn restart(&mut self) {
         self.depth = 0;
         self.share = 1.0;
     }
 
-    /// Records a run that has ended.
+    /// Records an event for a run that has ended.
     pub(crate) fn run(&mut self, start: Instant, length: Duration) {
         self.event(EventKind::Run, start, length, 1);
     }
@@ -103,7 +104,7 @@ impl Recorder {
         self.events.push(Event { kind, start, length, calls });
     }
 
-    /// Records a call that ends now.
+    /// Records a call that ends at this moment.
     pub(crate) fn call(&mut self, index: usize, start: Instant, rows: usize, cost: Cost) {
         let busy = start.elapsed();
         add(&mut self.calls[index], busy, self.share, rows, cost);
@@ -112,26 +113,26 @@ impl Recorder {
         }
     }
 
-    /// Records a preparation that ends now.
+    /// Records that packing an instruction's constants ends at this moment.
     pub(crate) fn pack(&mut self, index: usize, start: Instant, cost: Cost) {
         let busy = start.elapsed();
         add(&mut self.packs[index], busy, self.share, 0, cost);
         self.event(EventKind::Pack(index), start, busy, 1);
     }
 
-    /// Records a loop that ends: the time for moving rows, and the time of its steps.
+    /// Records a loop that has ended: the time of its moved rows, and the time of its steps.
     pub(crate) fn spent(&mut self, index: usize, moving: Duration, steps: Duration, moved: Cost) {
         add(&mut self.calls[index], moving, self.share, 0, moved);
         add(&mut self.bodies[index], steps, self.share, 0, Cost::default());
     }
 
-    /// The nesting depth of loops on this thread.
+    /// Returns the nesting depth of loops on this thread.
     pub(crate) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// Begins the steps of a loop, on `threads` threads at once; `depth` is the nesting depth on the first thread. The steps
-    /// of a loop in a loop have no events. Returns the value for [`Self::leave`].
+    /// Begins the steps of a loop that `threads` threads run together; `depth` is the nesting depth on the first thread. The
+    /// steps of an inner loop get no events. Pass the result to [`Self::leave`].
     pub(crate) fn enter(&mut self, threads: usize, depth: usize) -> usize {
         let around = self.depth;
         self.depth = around.max(depth) + 1;
@@ -143,8 +144,8 @@ impl Recorder {
         around
     }
 
-    /// Ends the steps of loop `index`, or a chain outside a loop (`None`); `around` is the result of [`Self::enter`]. Unless
-    /// another loop is around it, the calls of each instruction in `within` become one event of the trace.
+    /// Ends the steps of the loop `index`, or a chain outside a loop (`None`); `around` is the result of [`Self::enter`]. At
+    /// the end of an outermost loop, the calls of each instruction in `within` become one event of the trace.
     pub(crate) fn leave(&mut self, index: Option<usize>, within: impl Iterator<Item = usize>, around: usize) {
         let outermost = self.depth == 1;
         self.depth = around;

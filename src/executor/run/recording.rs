@@ -1,4 +1,4 @@
-//! The recording of a run: the cost of calls, and the time of a step loop's phases.
+//! Records a profiled run: the cost of its calls, and the time of each phase of a loop.
 
 use std::time::Instant;
 
@@ -14,18 +14,18 @@ use crate::operator::entries::PooledStorage;
 use crate::operator::{Cost, RowTable, Work};
 
 impl Worker {
-    /// The nesting depth of loops on the thread; 0 if nothing is recorded.
+    /// Returns the nesting depth of loops on the thread; 0 if nothing is recorded.
     pub(crate) fn depth(&self) -> usize {
         self.recorder.as_ref().map_or(0, |recorder| recorder.depth())
     }
 
-    /// Begins the steps of a loop, on `threads` threads; `depth` is the nesting depth on the first thread. Pass the result
-    /// to [`Self::close`].
+    /// Begins the steps of a loop that `threads` threads run together; `depth` is the nesting depth on the first thread. Pass
+    /// the result to [`Self::close`].
     pub(crate) fn open(&mut self, threads: usize, depth: usize) -> usize {
         self.recorder.as_mut().map_or(0, |recorder| recorder.enter(threads, depth))
     }
 
-    /// Ends the steps of a loop.
+    /// Ends the steps of a loop, which [`Self::open`] began.
     pub(crate) fn close(&mut self, instr: &Loop, opened: usize) {
         if let Some(recorder) = &mut self.recorder {
             let first = instr.index + 1 + instructions(&instr.before);
@@ -41,7 +41,7 @@ impl Worker {
     }
 }
 
-/// The number of instructions, including the instructions of loops.
+/// Returns the number of instructions in a list, including the instructions in loops.
 fn instructions(code: &[Instr]) -> usize {
     let inside = |instr: &Instr| match instr {
         Instr::Loop(inner) => {
@@ -52,7 +52,8 @@ fn instructions(code: &[Instr]) -> usize {
     code.iter().map(|instr| 1 + inside(instr)).sum()
 }
 
-/// The times at which the phases of a loop begin and end: before the loop, its steps, after the loop.
+/// The times at which the three phases of a loop begin and end: the instructions before it, its steps, the instructions after
+/// it.
 pub(crate) struct Laps {
     wanted: bool,
     at: ArrayVec<Instant, 7>,
@@ -63,14 +64,14 @@ impl Laps {
         Self { wanted: worker.recorder.is_some(), at: worker.clock().into_iter().collect() }
     }
 
-    /// Marks the begin or the end of a phase.
+    /// Records the current time as the beginning or the end of a phase.
     pub(crate) fn mark(&mut self) {
         if self.wanted {
             self.at.push(Instant::now());
         }
     }
 
-    /// Ends the loop. Time that belongs to no phase counts as moves of rows.
+    /// Ends the loop, and adds up the times of its phases. The time between the phases counts as time for moving rows.
     pub(crate) fn end(self, instr: &Loop, moved: impl FnOnce() -> Cost, worker: &mut Worker) {
         let (Ok([start, before, steps, step, stepped, after, done]), Some(recorder)) =
             (self.at.into_inner(), &mut worker.recorder)
@@ -87,7 +88,7 @@ impl Laps {
 }
 
 impl RunState<'_> {
-    /// Records a call that ends now.
+    /// Records a call that ends at this moment.
     #[cold]
     pub(crate) fn record(
         &self,
@@ -119,13 +120,13 @@ impl RunState<'_> {
             _ => None,
         };
         let selected = || instr.wiring.inputs.iter().flatten().filter_map(pooled);
-        // If a call has selected rows, only these rows of a table with their height are touched.
+        // If a call has selected rows, only the selected rows count of an operand that is a table of equal height.
         let numbers = |region: &Region| {
             let tables = selected().filter_map(PooledStorage::rows);
             let rows = tables.filter(|s| s.height() == region.extent.rows).map(|s| s.ids().len()).next();
             rows.unwrap_or(usize::MAX).min(region.extent.rows) * region.extent.width
         };
-        // A row-sparse table has all rows that were ever touched, but the call touches only the selected rows.
+        // A row-sparse table holds all rows that were ever touched, but only the selected rows count.
         let rows_of = |table: &RowTable| {
             selected()
                 .filter_map(PooledStorage::rows)
@@ -172,7 +173,7 @@ impl RunState<'_> {
         instr.op.cost(&work)
     }
 
-    /// The bytes that a loop moves between the batch's order and the loop's order.
+    /// Returns the number of bytes that a loop moves between the batch's order and the loop's order.
     pub(crate) fn moved(&self, instr: &Loop) -> Cost {
         let bytes =
             |m: &Move| self.count(m.outer.rows, None) * m.outer.width * self.dtype(&m.outer).size_of();

@@ -1,4 +1,4 @@
-//! The request of a run: the batch, the mode, the step and the last stage.
+//! The request of a run: the batch, the mode (train or infer), the step number, and the last stage.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use crate::operator::context::Mode;
 use crate::program::Role;
 use crate::tensor::Variable;
 
-/// The last stage of a run.
+/// The stage after which a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Stage {
     /// Forward only.
     Forward,
-    /// Forward and backward; nothing is updated until [`Executor::update`](crate::executor::Executor::update).
+    /// Forward and backward pass; [`Executor::update`](crate::executor::Executor::update) can then apply the updates.
     Gradients,
-    /// Forward, backward and the updates.
+    /// Forward pass, backward pass and updates.
     Updates,
 }
 
 impl Stage {
-    /// The stage in which the operators of a role run.
+    /// Returns the stage in which operators of a role run.
     pub(crate) fn of(role: Role) -> Self {
         match role {
             Role::Forward | Role::Settle => Stage::Forward,
@@ -34,55 +34,56 @@ impl Stage {
 /// Feeds that were [placed](crate::executor::Executor::place) before this run, or before an earlier run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlacedFeeds<'a> {
-    /// The number of sequences of the batch.
+    /// The number of sequences in the batch.
     pub(crate) batch: usize,
-    /// The LoD of each feed.
+    /// The LoD of each feed, or `None` for a feed without levels.
     pub(crate) feeds: &'a [(VarId, Option<Arc<Lod>>)],
 }
 
-/// The arguments of a run.
+/// The arguments of a run, without the scope.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Run<'a> {
-    /// The batch: each feed's variable.
+    /// The batch: each feed with its value.
     pub feeds: &'a [(VarId, &'a Variable)],
-    /// Train or infer.
+    /// The mode of the run: train or infer.
     pub mode: Mode,
-    /// The number of the training step, from 0.
+    /// The number of the training step, counted from 0.
     pub step: u64,
-    /// The numbers of the batch's sequences in the data; 0, 1, … if empty. Random operators depend on these numbers, and so
-    /// not on how the data is divided into batches.
+    /// The number of each of the batch's sequences in the data; empty means 0, 1, …. Random operators draw by these numbers, so
+    /// their results do not depend on how the data is divided into batches.
     pub numbers: &'a [u64],
-    /// If the fed sequences are windows: the position of each window's first row in its whole sequence; all 0 if empty.
+    /// For sequences that are windows of longer sequences: the position of each window's first row in its whole sequence. Empty
+    /// means that all positions are 0.
     pub places: &'a [u64],
-    /// The last stage of the run.
+    /// The stage after which the run ends.
     pub stage: Stage,
 }
 
 impl<'a> Run<'a> {
-    /// Returns a training step: forward, backward, updates.
+    /// Returns the request of a training step: forward pass, backward pass and updates.
     pub fn train(feeds: &'a [(VarId, &'a Variable)], step: u64) -> Self {
         Run { feeds, mode: Mode::Train, step, numbers: &[], places: &[], stage: Stage::Updates }
     }
 
-    /// Returns a forward pass in inference mode.
+    /// Returns the request of a forward pass in inference mode.
     pub fn infer(feeds: &'a [(VarId, &'a Variable)]) -> Self {
         Run { feeds, mode: Mode::Infer, step: 0, numbers: &[], places: &[], stage: Stage::Forward }
     }
 
-    /// Sets the numbers of the sequences in the data.
+    /// Sets the number of each of the batch's sequences in the data.
     #[must_use]
     pub fn numbers(self, numbers: &'a [u64]) -> Self {
         Run { numbers, ..self }
     }
 
-    /// Sets the position of each window's first row in its sequence.
+    /// Sets the position of each window's first row in its whole sequence.
     #[must_use]
     pub fn places(self, places: &'a [u64]) -> Self {
         Run { places, ..self }
     }
 
-    /// Sets the last stage.
+    /// Sets the stage after which the run ends.
     #[must_use]
     pub fn until(self, stage: Stage) -> Self {
         Run { stage, ..self }

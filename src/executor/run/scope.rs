@@ -1,4 +1,4 @@
-//! Scopes: parameters and optimizer state, which live from run to run.
+//! Scopes: hold the parameters and the optimizer state, which are kept from run to run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::program::description::initialize;
 use crate::program::{Program, VarDesc, VarKind};
 use crate::tensor::{DType, Dense, Element, Storage, StorageKind, with_element};
 
-/// The persistent variables of programs, by name. Several programs (a program that trains, a program that infers) may share
-/// a scope. A clone has copies of the values.
+/// The persistent variables of programs, by name. Several programs may share a scope, for example a training program and an
+/// inference program. A clone of a scope has its own copy of the values.
 #[derive(Default, Clone)]
 pub struct Scope {
     arena: Arena,
-    /// Row-sparse variables; clones share their memory until a clone writes them.
+    /// The row-sparse variables; clones of a scope share the memory of a variable until one of them writes it.
     tables: Vec<PooledStorage>,
     entries: BTreeMap<String, Entry>,
 }
@@ -25,9 +25,9 @@ pub struct Scope {
 /// The location of a variable in a scope.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum InScope {
-    /// A dense variable: its buffer.
+    /// The location of a dense variable: its buffer.
     Buffer(usize),
-    /// A row-sparse variable: its number among the tables.
+    /// The location of a row-sparse variable: its number among the tables of the scope.
     Table(usize),
 }
 
@@ -46,28 +46,28 @@ impl Entry {
         }
     }
 
-    /// The spec that the entry takes, as messages print it.
+    /// Returns the dtype, shape and storage of the entry as text, for messages.
     fn told(&self) -> String {
         told(self.storage(), self.dtype, &self.dims)
     }
 }
 
-/// A spec as text, such as `f32[5, 2]` or `f32[5, 2] selected_rows`.
+/// Returns a spec as text, such as `f32[5, 2]` or `f32[5, 2] selected_rows`.
 fn told(storage: StorageKind, dtype: DType, dims: &[usize]) -> String {
     let storage = if storage == StorageKind::Dense { String::new() } else { format!(" {storage}") };
     format!("{dtype}{dims:?}{storage}")
 }
 
 impl Scope {
-    /// An empty scope.
+    /// Returns a scope without variables.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns a scope with every persistent variable of `program`, initialised.
+    /// Returns a scope with every persistent variable of `program`, each with its initial value.
     ///
     /// # Errors
-    /// If an initialiser is unknown or does not fit.
+    /// If an initialiser is not registered, or does not fit the variable.
     #[track_caller]
     pub fn of(program: &Program) -> Result<Self> {
         let mut scope = Self::new();
@@ -75,10 +75,11 @@ impl Scope {
         Ok(scope)
     }
 
-    /// Adds and initialises the persistent variables of `program` that the scope lacks.
+    /// Adds the persistent variables of `program` that the scope does not have yet, each with its initial value.
     ///
     /// # Errors
-    /// If an initialiser is unknown or does not fit, or a variable exists with another shape or dtype.
+    /// If an initialiser is not registered or does not fit the variable, or if the scope has a variable of this name with
+    /// another shape or dtype.
     #[track_caller]
     pub fn initialize(&mut self, program: &Program) -> Result<()> {
         let mut kept = program.vars().filter(|(_, var)| var.persistable);
@@ -93,8 +94,8 @@ impl Scope {
         }
         match spec.storage {
             StorageKind::Dense => {
-                // The first values are computed in the variable's final buffer: memory may not suffice for a second copy of a
-                // large table.
+                // The initial values are computed in the variable's final buffer, since memory may be too small for a second
+                // copy of a large table.
                 if let Some(how) = &var.initializer {
                     initialize::check(how, &dims).map_err(|e| e.variable(&var.name))?;
                 }
@@ -124,7 +125,7 @@ impl Scope {
         }
     }
 
-    /// Sets a variable of a program; the variable need not exist in the scope yet.
+    /// Sets the value of a program's variable; the scope need not have the variable yet.
     ///
     /// # Errors
     /// As [`Self::set`].
@@ -138,7 +139,7 @@ impl Scope {
         self.set(name, value)
     }
 
-    /// The names of the variables, in ascending order.
+    /// Returns the names of all variables, in ascending order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }
@@ -146,7 +147,7 @@ impl Scope {
     /// Returns a copy of the value of a dense variable; [`Self::value`] works for any variable.
     ///
     /// # Errors
-    /// If there is no variable of that name, or it is row-sparse.
+    /// If the scope has no variable of this name, or the variable is row-sparse.
     #[track_caller]
     pub fn get(&mut self, name: &str) -> Result<Dense> {
         match self.value(name).at_caller()? {
@@ -159,11 +160,11 @@ impl Scope {
         }
     }
 
-    /// Returns a copy of a variable's value. For a row-sparse parameter, and for the optimizer's state for such a parameter, the
-    /// value is the touched rows, by ascending numbers; every other row has its first value.
+    /// Returns a copy of a variable's value. The value of a row-sparse parameter, or of its optimizer state, contains only the
+    /// touched rows, by ascending row number; every other row still has its initial value.
     ///
     /// # Errors
-    /// If there is no variable of that name.
+    /// If the scope has no variable of this name.
     #[track_caller]
     pub fn value(&mut self, name: &str) -> Result<Storage> {
         let entry = self.entry(name).at_caller()?.clone();
@@ -185,12 +186,12 @@ impl Scope {
         })
     }
 
-    /// Sets a variable's value. An existing variable keeps its shape, dtype and storage. For a row-sparse variable, give the
-    /// rows that differ from their first values; repeated rows are added.
+    /// Sets a variable's value. An existing variable keeps its shape, dtype and storage. A row-sparse variable takes selected
+    /// rows: the rows that differ from their initial values. Rows with equal numbers are added up.
     ///
     /// # Errors
-    /// If the variable exists with another shape, dtype or storage; if it does not exist and the value is not dense, since a
-    /// program ([`Self::initialize`]) defines the first values of a row-sparse variable.
+    /// If the variable exists with another shape, dtype or storage. If it does not exist and the value is not dense: only a
+    /// program ([`Self::initialize`]) defines the initial values of a row-sparse variable.
     #[track_caller]
     pub fn set(&mut self, name: &str, value: impl Into<Storage>) -> Result<()> {
         self.set_value(name, value.into()).map_err(|e| e.variable(name)).at_caller()
@@ -230,10 +231,10 @@ impl Scope {
         self.entries.insert(name.to_owned(), Entry { place: InScope::Buffer(buffer), dtype, dims });
     }
 
-    /// Passes the numbers of a dense variable to a function, without a copy.
+    /// Calls a function with the numbers of a dense variable, without a copy.
     ///
     /// # Errors
-    /// If there is no variable of that name and dtype.
+    /// If the scope has no dense variable of this name and dtype.
     pub(crate) fn read<T: Plain + Element, R>(
         &mut self,
         name: &str,
@@ -246,10 +247,10 @@ impl Scope {
         Ok(look(operands.read::<T>(0).and_then(|v| v.contiguous()).unwrap_or(&[])))
     }
 
-    /// Passes the numbers of a dense variable to a function that changes them in place.
+    /// Calls a function that changes the numbers of a dense variable in place.
     ///
     /// # Errors
-    /// If there is no variable of that name and dtype.
+    /// If the scope has no dense variable of this name and dtype.
     pub(crate) fn write<T: Plain + Element, R>(
         &mut self,
         name: &str,
@@ -281,11 +282,11 @@ impl Scope {
         })
     }
 
-    /// Finds a variable and checks that it fits; returns its location for [`Self::own`] and [`Self::lend`], valid for the
-    /// life of the scope.
+    /// Finds a variable and checks its shape and dtype. Returns its location for [`Self::own`] and [`Self::lend`], which stays
+    /// valid as long as the scope exists.
     ///
     /// # Errors
-    /// If the variable is missing, or has another shape or dtype.
+    /// If the scope lacks the variable, or has it with another shape or dtype.
     pub(crate) fn find(&self, name: &str, spec: &Spec) -> Result<InScope> {
         let entry = self.entry(name)?;
         let known = spec.shape.iter().map(|e| e.known());
@@ -297,28 +298,28 @@ impl Scope {
         Ok(entry.place)
     }
 
-    /// Makes clones of this scope share the current values in memory, until a clone writes a value.
+    /// Lets later clones of this scope share the current values in memory, until a clone writes a value.
     pub(crate) fn make_common(&mut self) {
         self.arena.make_common();
     }
 
-    /// Makes a variable's value writable by a run; the value is copied first if clones share it.
+    /// Makes the value of a variable writable for a run; if clones share the value, it is copied first.
     pub(crate) fn own(&mut self, variable: InScope) {
         match variable {
             InScope::Buffer(buffer) => self.arena.own(buffer),
-            // A table is copied when it is written.
+            // A shared table is copied later, when a row is written.
             InScope::Table(_) => {}
         }
     }
 
-    /// Exchanges a dense variable's buffer with a buffer of an executor.
+    /// Swaps the buffer of a dense variable with a buffer of an executor.
     pub(crate) fn lend(&mut self, variable: InScope, arena: &mut Arena, buffer: usize) {
         if let InScope::Buffer(theirs) = variable {
             arena.exchange(buffer, &mut self.arena, theirs);
         }
     }
 
-    /// Exchanges a row-sparse variable with the executor's value for it.
+    /// Swaps a row-sparse variable with the value that an executor holds for it.
     pub(crate) fn lend_table(&mut self, variable: InScope, place: &mut PooledStorage) {
         if let InScope::Table(theirs) = variable {
             std::mem::swap(place, &mut self.tables[theirs]);

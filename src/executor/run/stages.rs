@@ -1,4 +1,5 @@
-//! The stages of a run: the instructions of each stage, and the check of every gradient before the first update.
+//! The stages of a run: which instructions run in each stage, and the check that every gradient is finite before the first
+//! update.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Access, Home, Instr, OpInstr, Plan, Ref, Slot, parts};
@@ -13,17 +14,17 @@ use crate::operator::{BlockId, Extent};
 use crate::program::Role;
 use crate::tensor::DType;
 
-/// The stages to run now.
+/// The stages that a call of the machine runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Stages {
-    /// All stages up to this one.
+    /// All stages up to and including this stage.
     Until(Stage),
-    /// The updates of a run that stopped at its gradients.
+    /// Only the updates, after a run that stopped at its gradients.
     Updates,
 }
 
 impl Stages {
-    /// Returns whether operators of `stage`, or of a later stage, run.
+    /// Returns whether operators of `stage`, or of a later stage, run in these stages.
     pub(super) fn end_behind(self, stage: Stage) -> bool {
         match self {
             Stages::Until(last) => stage <= last,
@@ -39,7 +40,7 @@ impl Stages {
         }
     }
 
-    /// Returns whether gradients are computed now.
+    /// Returns whether the backward pass is among these stages.
     fn compute_gradients(self) -> bool {
         matches!(self, Stages::Until(last) if last > Stage::Forward)
     }
@@ -55,20 +56,21 @@ fn role_of(instr: &Instr) -> Role {
     }
 }
 
-/// Returns whether an instruction is skipped in a run that computes gradients, since another instruction then computes the same
+/// Returns whether an instruction is skipped in runs with a backward pass, because another instruction then computes its
 /// results.
 fn superseded(instr: &Instr) -> bool {
     matches!(instr, Instr::Op(op) if op.stands_for.as_ref().is_some_and(|note| note.superseded))
 }
 
-/// The position of the updates in a plan.
+/// Where the updates are in a plan, relative to the other instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Updates {
-    /// There are no updates.
+    /// The plan has no updates.
     None,
-    /// The updates run after all other instructions. Every gradient that an update reads is then still in its buffer.
+    /// The updates run after all other instructions. Each gradient that an update reads is therefore still in its buffer at the
+    /// end.
     Last,
-    /// Another instruction runs after the first update, and may use the buffer of a gradient that is no longer needed.
+    /// Another instruction runs after the first update, and may overwrite the buffer of a gradient that no later update reads.
     Between,
 }
 
@@ -84,7 +86,7 @@ impl Updates {
 }
 
 impl<'p> RunState<'p> {
-    /// Runs the instructions of some stages.
+    /// Runs the instructions of some stages, in the order of the plan.
     pub(super) fn run_stages(
         &mut self,
         stages: Stages,
@@ -92,7 +94,8 @@ impl<'p> RunState<'p> {
         tools: &mut Tools<'_>,
     ) -> Result<()> {
         let plan = self.plan;
-        // Slots whose life begins after the last instruction of the stages take no memory: gradients, in an evaluation.
+        // A slot whose lifetime begins after the last instruction of these stages gets no memory; for example, gradients get no
+        // memory in an evaluation.
         let end = plan.code.iter().rposition(|i| stages.have(i)).map_or(0, |last| last + 1);
         let mut lane = arena.lane();
         self.reserve(&mut lane, end)?;
@@ -112,7 +115,7 @@ impl<'p> RunState<'p> {
             }
             self.prepare(instr, &mut lane, &mut tools.workers[0])?;
             self.instruction(instr, &mut lane, tools)?;
-            // A level that an operator makes determines how many rows the operator will write.
+            // The level that was just made determines how many rows later slots have, so memory is reserved again.
             if matches!(instr, Instr::Levels(_)) {
                 self.reserve(&mut lane, end)?;
             }
@@ -120,25 +123,25 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// The estimated effort of some stages, counted in numbers that they write; `usize::MAX` if the effort is not known before
-    /// the run.
+    /// Returns the estimated effort of some stages, counted in numbers that their calls write; `usize::MAX` if it is unknown
+    /// before the run.
     pub(super) fn effort(&self, stages: Stages) -> usize {
         let code = self.plan.code.iter().filter(|instr| stages.have(instr));
-        // The data decides how many rows a new level has, and how many rows an update changes.
+        // The data determines how many rows a made level has, and how many rows an update changes.
         let unknown = |instr: &Instr| matches!(instr, Instr::Levels(_));
         if matches!(stages, Stages::Updates) || code.clone().any(unknown) {
             return usize::MAX;
         }
-        // Use the number of rows of the largest level for all: the rows of some levels are known only during the run.
+        // All rows are estimated by the level with the most rows, since the rows of some levels are known only during the run.
         let rows = self.levels.most_rows().max(self.batch);
         code.map(|instr| instr.effort(rows)).fold(0, usize::saturating_add)
     }
 
-    /// Reserves room for every slot of the root block whose rows are known, and whose life begins before instruction `end`
-    /// has run.
+    /// Reserves memory for the root block slots whose number of rows is known and whose lifetime begins at or before
+    /// instruction `end`.
     ///
     /// # Errors
-    /// If memory does not suffice for a slot.
+    /// If there is not enough memory for a slot.
     fn reserve(&self, lane: &mut Lane<'_>, end: usize) -> Result<()> {
         let whole = |s: &&Slot| s.home == Home::Whole && s.pool.is_none() && s.life.0 <= end;
         for slot in self.plan.slots.iter().filter(whole) {
@@ -155,7 +158,7 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// Checks that the loss, and every gradient that an update reads, is finite, before the first update.
+    /// Checks, before the first update, that the loss and all gradients that updates read are finite.
     fn check_finite(&self, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         let room = &mut tools.workers[0].room;
         for op in self.plan.code.iter().filter_map(updating) {
@@ -189,7 +192,7 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// The slot that has a number in the pool last: if an update reads a gradient, the gradient lives to the end.
+    /// Returns the last slot with this pool number: the gradient that an update reads lives to the end.
     fn pooled_last(&self, place: usize) -> Option<&Slot> {
         let slots = self.plan.slots.iter().filter(|slot| slot.pool == Some(place));
         slots.max_by_key(|slot| slot.life.0)
@@ -217,8 +220,8 @@ fn updating(instr: &Instr) -> Option<&OpInstr> {
     }
 }
 
-/// Returns whether an update writes a slot that it does not read: a learning rate or a norm, say, which updates compute for
-/// updates. Such a slot has no value yet when the gradients are checked.
+/// Returns whether an update operator writes a slot without reading it first, such as a learning rate or a norm that later
+/// updates use. A slot that updates only write has no value yet when the gradients are checked.
 fn writes_anew(op: &OpInstr, slot: usize) -> bool {
     let anew = |(i, r): (usize, &Ref)| {
         r.access == Access::Slot(slot) && !op.op.signature().outputs.get(i).is_some_and(|s| s.updated)

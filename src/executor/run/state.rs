@@ -1,4 +1,4 @@
-//! The state of a run in progress: the data shared by its threads, and the regions of each view's rows.
+//! The state of a run in progress: the data that its threads share, and the memory region of each view.
 
 use crate::error::Result;
 use crate::executor::plan::{Access, Home, Loop, Plan, Ref};
@@ -16,7 +16,7 @@ use crate::tensor::{DType, with_element};
 /// The data that all threads of a run share.
 pub(crate) struct RunState<'p> {
     pub(crate) plan: &'p Plan,
-    /// For each step block, the loop that runs the block now, or that ran it last; `None` if no loop has run it.
+    /// For each step block, the loop that runs the block now or ran it last; `None` if no loop has run the block yet.
     pub(crate) loops: Vec<Option<&'p Loop>>,
     pub(crate) frames: Vec<Frame>,
     pub(crate) levels: LevelTable,
@@ -29,33 +29,33 @@ pub(crate) struct RunState<'p> {
     pub(crate) worth: Worth,
 }
 
-/// The prepared value of a call.
+/// The values that an operator has prepared for its calls, such as packed weights.
 #[derive(Default)]
 pub(crate) struct Preparation {
     pub(super) made: CallCache,
-    /// The versions of the constants from which the value was prepared; empty if it must be prepared in each run.
+    /// The versions of the constants that were prepared; empty if they must be prepared again in every run.
     pub(super) of: Vec<u64>,
 }
 
-/// The parts of a [`RunState`] that are kept between runs: its memory, and the data of a run's first half that the second
-/// half needs.
+/// The parts of a [`RunState`] that are kept between runs: memory to reuse, and the data that
+/// [`Executor::update`](crate::executor::Executor::update) needs after a run until the gradients.
 #[derive(Default)]
 pub(crate) struct RunMemory {
     loops: Vec<Option<&'static Loop>>,
     frames: Vec<Frame>,
     pub(super) levels: LevelTable,
-    /// Levels that operators of the root have made, kept so that the next run reuses their memory.
+    /// Old levels that operators of the root block have made; the next run reuses their memory.
     pub(super) spare: LevelTable,
     prepared: Vec<Preparation>,
     numbers: Vec<u64>,
     places: Vec<u64>,
-    /// The number of sequences of the batch.
+    /// The number of sequences in the batch.
     pub(super) batch: usize,
     facts: RunFacts,
 }
 
 impl RunMemory {
-    /// The state before any run, for a plan of a program with `blocks` blocks.
+    /// Returns the state before the first run, for a plan of a program with `blocks` blocks.
     pub(super) fn new(plan: &Plan, blocks: usize) -> Self {
         let mut kept = Self::default();
         kept.frames.resize_with(blocks, Frame::default);
@@ -63,7 +63,7 @@ impl RunMemory {
         kept
     }
 
-    /// Begins a run. The feeds of the run must be bound before.
+    /// Begins a run: sets its batch, mode and step. The feeds of the run must be bound before this call.
     pub(super) fn begin(&mut self, run: &Run<'_>, seed: u64) {
         self.facts = RunFacts { mode: run.mode, step: run.step, seed, threads: 1 };
         self.numbers.clear();
@@ -73,7 +73,7 @@ impl RunMemory {
         self.frames.iter_mut().for_each(Frame::restart);
     }
 
-    /// Lends the kept parts to a run, until [`Self::take_back`].
+    /// Lends the kept parts to a run; [`Self::take_back`] takes them back after the run.
     pub(super) fn lend<'p>(&mut self, plan: &'p Plan, worth: Worth) -> RunState<'p> {
         let mut loops = emptied(std::mem::take(&mut self.loops));
         loops.resize(self.frames.len(), None);
@@ -92,7 +92,7 @@ impl RunMemory {
         }
     }
 
-    /// Takes back the lent parts.
+    /// Takes back the parts that [`Self::lend`] has lent to a run.
     pub(super) fn take_back(&mut self, state: RunState<'_>) {
         self.loops = emptied(state.loops);
         self.frames = state.frames;
@@ -104,43 +104,44 @@ impl RunMemory {
     }
 }
 
-/// An empty list that reuses the memory of a list with references of another run.
+/// Returns an empty list that reuses the memory of a list of references with another lifetime.
 fn emptied<'p>(mut loops: Vec<Option<&Loop>>) -> Vec<Option<&'p Loop>> {
     loops.clear();
-    // `collect` reuses the memory between types of one layout.
+    // `collect` reuses the memory of a `Vec`, because the two element types have equal layouts.
     loops.into_iter().map(|_| None).collect()
 }
 
-/// The rows of a step block on which a call works. Without a `CallRows`, a call works on the current rows of the block's frame.
+/// The rows of a step block on which one call works. A call without a `CallRows` works on the rows that the block's frame
+/// computes now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallRows {
     pub(crate) block: BlockId,
     pub(crate) at: FrameRows,
-    /// The number of threads that the call may use: more than one only if the lane has all sequences.
+    /// The number of threads that the call may use; above 1 only if one lane has all sequences.
     pub(crate) threads: usize,
-    /// Restricts the call to some of these rows: from the first number to before the second.
+    /// Restricts the call to some of the rows `at`: the first row, and the row after the last one; `None` for all rows.
     pub(crate) only: Option<(usize, usize)>,
 }
 
 impl CallRows {
-    /// All rows of `at`, on one thread.
+    /// Returns the rows `at`, without restriction, for one thread.
     pub(crate) fn new(block: BlockId, at: FrameRows) -> Self {
         Self { block, at, threads: 1, only: None }
     }
 }
 
-/// The views in which a step finds the values of the previous step.
+/// The three views with which a call reads the values of the previous step.
 struct Neighbour<'a> {
-    /// The view for the first step, which has the start values.
+    /// The view for the first step: it contains the initial values.
     start: &'a Ref,
-    /// The view for a later step, which reads the rows of the previous step.
+    /// The view for a later step: it contains the next values, from which the rows of the previous step are read.
     next: &'a Ref,
-    /// The view for a call on all steps at once.
+    /// The view for a call on all steps at once: it contains the previous values of all steps.
     all: &'a Ref,
 }
 
 impl RunState<'_> {
-    /// The rows of a block on which a call works.
+    /// Returns the rows of a block on which a call works.
     pub(super) fn at(&self, block: BlockId, here: Option<CallRows>) -> FrameRows {
         match here {
             Some(here) if here.block == block => here.at,
@@ -148,7 +149,7 @@ impl RunState<'_> {
         }
     }
 
-    /// The number of rows that an extent counts for a call.
+    /// Returns the number of rows that an extent counts for a call.
     pub(crate) fn count(&self, extent: Extent, here: Option<CallRows>) -> usize {
         match extent {
             Extent::Known(n) => n,
@@ -166,7 +167,7 @@ impl RunState<'_> {
         }
     }
 
-    /// The region of a view's rows on which a call works.
+    /// Returns the memory region of the rows of a view on which a call works.
     pub(crate) fn region(&self, view: &Ref, here: Option<CallRows>) -> Region {
         match view.access {
             Access::Slot(slot) => self.slot_region(slot, view, here),
@@ -190,7 +191,7 @@ impl RunState<'_> {
         }
     }
 
-    /// The region of the previous step's values or, at the first step, of the start values.
+    /// Returns the region of the previous step's values; at the first step, the region of the initial values.
     fn neighbour(&self, block: BlockId, at: FrameRows, of: &Neighbour<'_>, here: Option<CallRows>) -> Region {
         match at {
             FrameRows::Step { t: 0, .. } => self.region(of.start, here),
@@ -229,7 +230,7 @@ impl RunState<'_> {
         Region { buffer: slot.buffer, row, column: view.column, extent, step }
     }
 
-    /// The dtype of a view.
+    /// Returns the dtype of the numbers in a view.
     pub(crate) fn dtype(&self, view: &Ref) -> DType {
         let slot = match view.access {
             Access::Slot(slot) => Some(slot),
@@ -246,12 +247,12 @@ impl RunState<'_> {
         slot.map_or(DType::F32, |s| self.plan.slots[s].dtype)
     }
 
-    /// Sets the rows of a block that are being computed, and binds the levels of these rows.
+    /// Sets the rows that a block computes now, and binds the block's levels to the offsets of these rows.
     pub(crate) fn go(&mut self, block: BlockId, at: FrameRows) -> Result<()> {
         self.frames[block.0 as usize].go(at, &mut self.levels)
     }
 
-    /// Reserves room for slots of a loop whose rows are known.
+    /// Reserves memory for the slots of a loop, once the numbers of rows are known.
     pub(crate) fn make_room(&self, block: BlockId, slots: &[usize], lane: &mut Lane<'_>) {
         let frame = &self.frames[block.0 as usize];
         for &s in slots {
@@ -260,7 +261,7 @@ impl RunState<'_> {
         }
     }
 
-    /// Sets very small numbers to zero, in a value that passes from step to step.
+    /// Sets very small numbers to zero in a value that is passed from step to step.
     pub(crate) fn flush(&self, view: &Ref, lane: &mut Lane<'_>, room: &mut OperandRoom) {
         let region = self.region(view, None);
         let mut operands = lane.operands(room, &[], &[region]);
@@ -280,7 +281,7 @@ impl RunState<'_> {
         if let Access::Slot(s) = view.access
             && let Some(p) = self.plan.slots[s].pool
         {
-            // Contributions append rows to the buffer, so it starts without rows.
+            // A gradient of selected rows is empty at first: contributions append their rows.
             let height = self.plan.slots[s].rows.known().unwrap_or(0);
             match self.plan.slots[s].dtype {
                 DType::F64 => pool[p].reset::<f64>(height, view.width),
@@ -298,7 +299,7 @@ impl RunState<'_> {
     }
 }
 
-/// The block around a loop, if it is a step block.
+/// Returns the step block that contains a loop; `None` if the loop is in the root block.
 pub(crate) fn step_parent(instr: &Loop) -> Option<BlockId> {
     (instr.parent.0 > 0).then_some(instr.parent)
 }

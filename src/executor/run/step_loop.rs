@@ -1,11 +1,12 @@
-//! The step executor: runs any step block over sequences of any lengths, unpadded, forward and backward.
+//! The step executor: runs any step block over sequences of any lengths without padding, forward and backward.
 //!
-//! The input is gathered once into step-major order. Operators that depend on no memory run before the loop, over all steps at
-//! once; so do operators on which no memory depends, after the loop. The loop runs each step on the rows of the sequences that
-//! have not ended, which are at the front. No value is copied from step to step: a memory's previous value *is* the rows that the
-//! previous step wrote, and the gradient that a step passes back is written into the gradient of these rows.
+//! The rows of the loop's inputs are gathered once into step-major order. Operators that depend on no memory run before the
+//! loop, over all steps at once. Operators on which no memory depends run after the loop, over all steps at once. Each step of
+//! the loop works on the rows of the sequences that have not ended; in step-major order, these sequences come first. No value
+//! is copied from step to step: the previous value of a memory *is* the rows that the previous step wrote. In the backward
+//! pass, a step writes the gradient for the previous step directly into the gradient of those rows.
 //!
-//! An instruction may be a loop, and a loop runs instructions: this recursion is inside this file.
+//! An instruction may be a loop, and a loop runs instructions; this recursion is only in this file.
 
 use crate::error::{Error, Result};
 use crate::executor::plan::{Chain, Instr, Loop, LoopRows, Move, parts};
@@ -18,7 +19,7 @@ use crate::kernels::arena::Lane;
 use crate::operator::{BlockId, Cost, Extent};
 
 impl<'p> RunState<'p> {
-    /// Runs an instruction on the current rows of the run.
+    /// Runs an instruction on the rows that its block computes now.
     pub(super) fn instruction(
         &mut self,
         instr: &'p Instr,
@@ -76,7 +77,7 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// Builds the block's frame: the rank table, the levels, and the starts of its rows.
+    /// Builds the frame of a loop's block: the rank table, the levels, and the position of the first row in buffers.
     fn build_frame(&mut self, instr: &'p Loop) -> Result<()> {
         let block = instr.desc.block;
         let index = block.0 as usize;
@@ -104,14 +105,15 @@ impl<'p> RunState<'p> {
         if (instr.random || self.plan.keyed.contains(&block)) && built.is_ok() {
             frame.build_keys(instr, &|extent, row| self.key(parent, extent, row));
         }
-        // The forward pass recorded the lengths of the sequences that are made in the step.
+        // For a backward loop, the lengths of the sequences that operators make in the step are known from the forward pass.
         let known = frame.made().filter(|_| instr.backward && built.is_ok());
         let built = known.into_iter().try_for_each(|i| frame.close_made(i)).and(built);
         self.frames[index] = frame;
         built
     }
 
-    /// Moves values into a loop: the rows of its inputs in its own order, and the start values of its memories and sums.
+    /// Moves values into a loop: the rows of its inputs in the loop's order, and the initial values of memories and of
+    /// gradients that are summed.
     fn bring_in(&mut self, instr: &'p Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         let block = instr.desc.block;
         self.go(block, FrameRows::All)?;
@@ -141,12 +143,13 @@ impl<'p> RunState<'p> {
         whole.into_iter().try_for_each(|plan| self.begin_gradient(instr, plan, lane, tools))
     }
 
-    /// Moves values out of a loop: gradients of first values, the rows of its outputs in the order of the batch, and the
-    /// last values of its memories.
+    /// Moves values out of a loop: the gradients of initial values, the rows of outputs in the batch's order, and the last
+    /// values of memories.
     fn bring_out(&mut self, instr: &'p Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         let block = instr.desc.block;
         self.go(block, FrameRows::All)?;
-        // Keep this order: by it, the compiler determined the first writer of each gradient.
+        // Gradients must be moved out of the loop in exactly this order, because the compiler has decided by it which
+        // contribution to a gradient is written first.
         for plan in &instr.gradients {
             self.end_gradient(block, plan, lane, tools);
         }
@@ -169,7 +172,7 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// Runs the instructions before or after a loop, and the chains among them.
+    /// Runs the instructions before or after a loop, with their chains.
     fn outside(
         &mut self,
         block: BlockId,
@@ -199,7 +202,8 @@ impl<'p> RunState<'p> {
         self.go(block, FrameRows::All)
     }
 
-    /// Runs the steps of a loop that lanes cannot divide: each step on the rows of all sequences that have not ended.
+    /// Runs the steps of a loop that cannot be divided into lanes; each step works on the rows of all sequences that have not
+    /// ended.
     fn all_together(&mut self, instr: &'p Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         let block = instr.desc.block;
         let steps = self.frames[block.0 as usize].rank.steps();

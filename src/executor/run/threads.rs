@@ -1,4 +1,4 @@
-//! The threads that executors run on.
+//! The thread pool on which executors run.
 
 use std::sync::Arc;
 
@@ -6,23 +6,23 @@ use rayon::prelude::*;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// The maximum number of threads: more than any machine has cores, so that a larger number is a mistake.
+/// The maximum number of threads. No machine has more cores, so a larger number is a mistake.
 pub(crate) const MOST_THREADS: usize = 1024;
 
-/// Threads that several executors may share: each executor divides its work for all of them.
+/// A thread pool that several executors may share; each executor divides its work for all threads.
 #[derive(Clone)]
 pub(crate) struct Threads {
     /// The number of threads for which work is divided.
     pub(super) number: usize,
-    /// The thread pool; `None` for one thread, which is the caller's.
+    /// The pool of system threads; `None` if all work runs on the caller's thread.
     pub(super) pool: Option<Arc<rayon::ThreadPool>>,
 }
 
 impl Threads {
-    /// Starts `threads` threads (0: one per core), on no more system threads than there are cores.
+    /// Starts a pool for `threads` threads (0: one per core), with at most one system thread per core.
     ///
     /// # Errors
-    /// If the threads cannot be started, or there are more than [`MOST_THREADS`].
+    /// If the threads cannot be started, or `threads` is above [`MOST_THREADS`].
     #[track_caller]
     pub(crate) fn new(threads: usize) -> Result<Self> {
         if threads > MOST_THREADS {
@@ -30,7 +30,8 @@ impl Threads {
         }
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let number = if threads == 0 { cores } else { threads };
-        // Work is divided for the requested number of threads; more system threads than cores would only wake each other.
+        // The work is divided for the requested number of threads, but more system threads than cores would only slow each
+        // other down.
         let pool = (number > 1)
             .then(|| rayon::ThreadPoolBuilder::new().num_threads(number.min(cores)).build())
             .transpose()
@@ -39,21 +40,21 @@ impl Threads {
         Ok(Self { number, pool: pool.map(Arc::new) })
     }
 
-    /// Runs some work on these threads, and waits for it.
+    /// Runs a closure on these threads, and waits for its end.
     pub(super) fn run<T: Send>(&self, work: &mut (impl FnMut() -> T + Send)) -> T {
         let Some(pool) = &self.pool else { return work() };
         if rayon::current_thread_index().is_none() {
             return pool.install(work);
         }
-        // While it waits, a thread of another pool would execute that pool's other tasks, which may call this function and wait
-        // again, until the thread's stack overflows. A new thread only waits.
+        // If a thread of another pool waited here, it would run other tasks of that pool while waiting. The other tasks may
+        // also call this function and wait, until the stack of the thread overflows. A new thread does nothing but wait.
         let done = std::thread::scope(|scope| scope.spawn(|| pool.install(work)).join());
         done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// Calls `each` with every item, its number, and memory that no other call uses at that time. Items are divided into one
-    /// range per element of `rooms`, which must not be empty, and a thread runs each range; with one element the caller runs
-    /// everything.
+    /// Calls `each` with every item, the number of the item, and an element of `rooms` that no other call uses at the same
+    /// time. The items are divided into one range per element of `rooms` (which must not be empty), and one thread handles each
+    /// range. With one element, the caller's thread handles all items.
     pub(crate) fn divide<T: Send, R: Send>(
         &self,
         items: &mut [T],

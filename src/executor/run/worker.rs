@@ -1,4 +1,4 @@
-//! The memory of a thread of a run, and the lists that the calls of a run share.
+//! The memory that one thread of a run uses, and the lists that the calls of a run share.
 
 use std::time::Instant;
 
@@ -12,40 +12,40 @@ use crate::operator::entries::PooledStorage;
 pub(crate) struct Worker {
     pub(crate) scratch: Scratch,
     pub(crate) room: OperandRoom,
-    /// The operands of the two halves of a divided call.
+    /// Memory for the operands of the two halves of a divided call.
     pub(crate) halves: (OperandRoom, OperandRoom),
     pub(crate) reads: Vec<Region>,
     pub(crate) writes: Vec<Region>,
-    /// The recorder of a profile, while a profile is wanted.
+    /// The thread's recorder; `None` if no profile is recorded.
     pub(crate) recorder: Option<Box<Recorder>>,
 }
 
 impl Worker {
-    /// The current time, if it is recorded.
+    /// Returns the current time if a profile is recorded; else `None`.
     pub(crate) fn clock(&self) -> Option<Instant> {
         self.recorder.as_ref().map(|_| Instant::now())
     }
 }
 
-/// Lists that loops fill; their memory is kept from run to run.
+/// Temporary lists for the calls of a loop; their memory is kept from run to run.
 #[derive(Default)]
 pub(crate) struct Lists {
-    /// For each row around a block, its position in the order of the block's frame.
+    /// For each row outside a block, its position in the order of the block's frame.
     pub(crate) index: Vec<usize>,
-    /// Offsets that an operator computes from data.
+    /// The offsets that an operator has just computed, one list per level that it makes.
     pub(crate) offsets: Vec<Vec<usize>>,
-    /// The positions at which rows or sequences are divided over threads.
+    /// The rows or sequences at which work is divided over threads.
     pub(crate) cuts: Vec<usize>,
-    /// The bounds of static levels, by sequence and by step.
+    /// For each static level: the first row of each sequence, then the first row of each step.
     pub(crate) bounds: Vec<usize>,
-    /// The share of each buffer that a lane has.
+    /// For each buffer, the part that a lane may use.
     pub(crate) shares: Vec<Share>,
 }
 
-/// The memory that an instruction uses, beside the data that all threads share.
+/// The memory that an instruction uses in addition to the data that all threads share.
 pub(crate) struct Tools<'a> {
     pub(crate) workers: &'a mut [Worker],
-    /// The values that are not dense, by their numbers in the pool.
+    /// The values that are not dense, by pool number.
     pub(crate) pool: &'a mut [PooledStorage],
     pub(crate) lists: &'a mut Lists,
 }

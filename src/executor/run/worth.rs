@@ -1,24 +1,26 @@
-//! Thresholds from which threads share work: waking threads takes time, too.
+//! Thresholds of effort above which threads share work, since waking threads takes time.
 //!
-//! An idle thread sleeps after some twenty microseconds. Waking it costs the waking thread some ten microseconds, and the woken
-//! thread begins thirty microseconds later. A run that enters the pool waits until one thread wakes, and is woken itself at its
-//! end (measured on two cores of a virtual machine). So a small amount of work stays on its thread.
+//! An idle thread falls asleep after about 20 µs. Waking it costs the waking thread about 10 µs, and the woken thread starts
+//! about 30 µs later. A run that uses the thread pool waits for one thread to wake, and its caller must be woken at the end.
+//! (The times were measured on two cores of a virtual machine.) Therefore a small amount of work stays on the thread that has
+//! it.
 
-/// The [effort](crate::executor::plan::Effort) from which work is divided.
+/// The minimum [effort](crate::executor::plan::Effort) at which work is divided over threads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Worth {
-    /// The least effort of a run that is divided: a smaller run stays on the caller's thread. About a millisecond of one thread.
+    /// The minimum effort of a run that uses several threads; a smaller run stays on the caller's thread. Work of this effort
+    /// takes about one millisecond on one thread.
     pub(crate) run: usize,
-    /// The least effort of all steps of a loop together for which threads share the steps.
+    /// The minimum effort of a loop, summed over its steps, at which threads share the steps.
     pub(crate) steps: usize,
-    /// The least effort of a call, or of a move of rows, that is divided.
+    /// The minimum effort of a call, or of a move of rows, that threads share.
     pub(crate) call: usize,
-    /// The maximum number of rows of a chunk, even if the caches could hold more.
+    /// The maximum number of rows in a chunk of a chain, even if more rows would fit into the cache.
     pub(crate) chunk: usize,
 }
 
 impl Worth {
-    /// Divides work of any size, so that tests of small programs cover divided runs.
+    /// Thresholds for tests that divide work of any size, so that small programs cover the division over threads.
     pub(crate) const EVERYTHING: Self = Self { run: 0, steps: 1, call: 1, chunk: 4 };
 }
 

@@ -1,4 +1,4 @@
-//! Reader of a safetensors file: the head is checked against the file's size before it is trusted.
+//! Reads a safetensors file: checks the head against the file size before any tensor is read.
 //!
 //! ```text
 //! file = length of head u64 | head, JSON: name -> dtype, shape, [first byte, last byte + 1] of the numbers | numbers
@@ -17,19 +17,19 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::{DType, Dense};
 
-/// The most bytes of a head, by the format.
+/// The maximum size in bytes of a head, as the safetensors format defines it.
 const LONGEST: u64 = 100_000_000;
-/// The bytes of the head's length.
+/// The size in bytes of the field with the head's length.
 const LENGTH: u64 = 8;
-/// The key of the file's metadata in the head.
+/// The key in the head under which the file's metadata is stored.
 pub(super) const METADATA: &str = "__metadata__";
 
-/// An open file and its parsed head.
+/// An open safetensors file and its parsed head.
 pub(super) struct File {
-    /// The file's name in errors.
+    /// The name of the file for error messages.
     shown: String,
     input: BufReader<fs::File>,
-    /// The offset at which the numbers begin.
+    /// The position in the file, in bytes, at which the numbers begin.
     begin: u64,
     pub(super) tensors: BTreeMap<String, TensorInfo>,
 }
@@ -38,7 +38,7 @@ impl File {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let shown = format!("file `{}`", path.display());
         let failed = |e: std::io::Error| Error::io(&shown, "read", &e);
-        // The path is checked before it is opened: opening a pipe would wait for the pipe's writer.
+        // The path must be a regular file: opening a pipe would wait for a writer.
         if !fs::metadata(path).map_err(failed)?.is_file() {
             return Err(Error::of(ErrorKind::Io, shown, "a file", "a folder or a device"));
         }
@@ -69,7 +69,7 @@ impl File {
         if let Some(name) = listed.twice {
             return wrong("head", "each tensor once".into(), format!("`{name}` twice"));
         }
-        // Tensors are sorted by the offsets of their numbers, as the library requires.
+        // Tensors are sorted by the position of their numbers, because the safetensors library requires this order.
         let mut tensors = listed.tensors;
         tensors.sort_by(|(a, left), (b, right)| (left.data_offsets, a).cmp(&(right.data_offsets, b)));
         let metadata = match Metadata::new(None, tensors.clone()) {
@@ -87,12 +87,12 @@ impl File {
         Ok(Self { shown, input, begin, tensors: tensors.into_iter().collect() })
     }
 
-    /// The file's name in errors.
+    /// Returns the name of the file for error messages.
     pub(super) fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// Reads the numbers of a tensor of the file, in the file's shape and dtype.
+    /// Reads the numbers of one tensor, in the shape and dtype that it has in the file.
     pub(super) fn read(&mut self, name: &str) -> Result<Dense> {
         let missing = || Error::new(&self.shown, "a tensor", format!("none called `{name}`"));
         let info = self.tensors.get(name).ok_or_else(missing)?;
@@ -108,7 +108,7 @@ impl File {
     }
 }
 
-/// Describes the library's error about a head: the text of what was found in the file.
+/// Returns text for an error of the safetensors library about a head: what was found in the file.
 fn told(error: &SafeTensorError) -> String {
     match error {
         SafeTensorError::InvalidOffset(name) => format!("a gap or an overlap before `{name}`"),
@@ -118,12 +118,12 @@ fn told(error: &SafeTensorError) -> String {
     }
 }
 
-/// Returns this crate's dtype for a safetensors dtype; `None` if there is none.
+/// Returns this crate's dtype for a safetensors dtype; `None` if this crate has no such dtype.
 pub(super) fn dtype(dtype: Dtype) -> Option<DType> {
     DTYPES.iter().find(|(theirs, _)| *theirs == dtype).map(|(_, ours)| *ours)
 }
 
-/// Returns the safetensors dtype for this crate's dtype; `None` if there is none.
+/// Returns the safetensors dtype for a dtype of this crate; `None` if the format has no such dtype.
 pub(super) fn stored(dtype: DType) -> Option<Dtype> {
     DTYPES.iter().find(|(_, ours)| *ours == dtype).map(|(theirs, _)| *theirs)
 }
@@ -140,8 +140,8 @@ const DTYPES: [(Dtype, DType); 9] = [
     (Dtype::BOOL, DType::Bool),
 ];
 
-/// The tensors of a head, in the order of the head, to detect duplicate names: the library silently keeps the last tensor of a
-/// name.
+/// The tensors of a head in the order of the file. The list is used to detect duplicate names, since the library silently keeps
+/// only the last tensor of a name.
 struct Listed {
     tensors: Vec<(String, TensorInfo)>,
     twice: Option<String>,

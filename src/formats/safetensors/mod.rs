@@ -1,4 +1,4 @@
-//! Safetensors files: weights under PyTorch's names and in PyTorch's layout.
+//! Safetensors files: weights with the names and the layout of PyTorch.
 //!
 //! | in a program | in the file |
 //! |---|---|
@@ -11,15 +11,16 @@
 //! | `norm_0.gain`, `norm_0.bias` | as in `nn.LayerNorm`: `norm_0.weight`, `norm_0.bias` |
 //! | any other parameter | the same name and layout |
 //!
-//! Stacked recurrent layers, in one direction or both, are one module, as in PyTorch: the weights of
+//! Stacked recurrent layers, in one or both directions, become one module, as in PyTorch. For example, the weights of
 //! `Stacked::new(Lstm::new(16), 2).bidirectional()` are `lstm_0.weight_ih_l0`, `lstm_0.weight_ih_l0_reverse`,
-//! `lstm_0.weight_ih_l1` and so on. Modules are detected in the program: two layers of one kind and size over the same input,
-//! the second one backwards, are the two directions of a level; a layer of the same kind and size over their output, with or without
-//! dropout between, is the next level. A layer that PyTorch does not have (an LSTM with peepholes or a clipped cell state, a GRU
-//! that resets before its product, a layer with other activations) keeps its own names and layout, so that no module loads its
-//! weights by mistake.
+//! `lstm_0.weight_ih_l1` and so on. The import and the export detect stacked and bidirectional layers in the program. Two
+//! layers of one kind and size over one input, of which the second runs backwards, are the two directions of a level. A layer
+//! of this kind and size over the outputs of the level, with or without dropout between, is the next level. A layer that
+//! PyTorch does not have keeps its own names and layout, so that no PyTorch module loads its weights by mistake. Examples are
+//! an LSTM with peepholes or a clipped cell state, a GRU that resets before its product, and a layer with other activations.
 //!
-//! In PyTorch, names come from the attributes of the user's module: [`Names`] maps layers to them.
+//! In PyTorch, the names of weights come from the attributes of the user's module; [`Names`] maps the names of layers to these
+//! names.
 //!
 //! ```
 //! use unpadded::checkpoint::Checkpoint;
@@ -52,10 +53,10 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 //!
-//! `Trainer::load_safetensors` starts a training from such a file. In Python, `safetensors.torch.load_file` and
-//! `module.load_state_dict` read a file of [`export`], and [`import`] reads a file of
-//! `safetensors.torch.save_file(module.state_dict(), …)`. A table that is [tied](crate::layers::Linear::tied) to a linear layer
-//! is stored once, under the embedding's name, as by `safetensors.torch.save_model`.
+//! `Trainer::load_safetensors` starts a training from a safetensors file. In Python, `safetensors.torch.load_file` and
+//! `module.load_state_dict` read a file that [`export`] wrote; [`import`] reads a file that
+//! `safetensors.torch.save_file(module.state_dict(), …)` wrote. An embedding table that is [tied](crate::layers::Linear::tied)
+//! to a linear layer is stored once, under the name of the embedding, as `safetensors.torch.save_model` does.
 
 mod file;
 mod modules;

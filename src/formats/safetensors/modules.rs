@@ -1,11 +1,12 @@
-//! Detection of PyTorch modules among the layers of a program, by the operators that read their parameters.
+//! Detects PyTorch modules among the layers of a program, by the operators that read the layers' parameters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::operator::{BlockId, Literal, VarId};
 use crate::program::{Block, OpDesc, Program, RECURRENT, Role, VarDesc};
 
-/// The PyTorch module of a parameter, named after the layer of the program, and the parameter's tensors in that module.
+/// For one parameter: the PyTorch module that it belongs to (named after the program's layer), and the parameter's tensors in
+/// the module.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TorchModule {
     pub(super) module: String,
@@ -13,19 +14,19 @@ pub(super) struct TorchModule {
     pub(super) form: Form,
 }
 
-/// How a parameter's tensors relate to the parameter.
+/// How the PyTorch tensors of a parameter are computed from the parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// One tensor, equal to the parameter.
+    /// One tensor, which is equal to the parameter.
     Same,
-    /// One tensor, the transpose of the matrix.
+    /// One tensor, which is the transpose of the parameter.
     Turned,
-    /// Two tensors whose sum is the parameter.
+    /// Two tensors, whose sum is the parameter.
     Sum,
 }
 
-/// Returns the PyTorch module of each parameter that a module of PyTorch has, by the parameter's name. A layer for which
-/// `begins` is true begins a module of its own.
+/// Returns, by parameter name, the PyTorch module of each parameter that belongs to one. If `begins` is true for a layer, the
+/// layer begins a new module.
 pub(super) fn places(program: &Program, begins: impl Fn(&str) -> bool) -> BTreeMap<String, TorchModule> {
     let mut found = BTreeMap::new();
     for (_, op) in forward(program) {
@@ -35,7 +36,7 @@ pub(super) fn places(program: &Program, begins: impl Fn(&str) -> bool) -> BTreeM
     found
 }
 
-/// Returns the forward operators of all blocks.
+/// Returns the forward operators of all blocks of the program.
 fn forward(program: &Program) -> impl Iterator<Item = (BlockId, &OpDesc)> {
     let ops = |(id, block): (BlockId, &'_ Block)| (id, block.ops.len());
     let blocks: Vec<_> = program.blocks().map(ops).collect();
@@ -45,12 +46,12 @@ fn forward(program: &Program) -> impl Iterator<Item = (BlockId, &OpDesc)> {
         .filter(|(_, op)| op.role == Role::Forward)
 }
 
-/// Divides a parameter's name into its layer and its last part.
+/// Divides the name of a parameter into the name of its layer and the last part.
 fn cut(name: &str) -> (&str, &str) {
     name.rsplit_once('.').unwrap_or(("", name))
 }
 
-/// Adds the parameters of layers that compute row by row.
+/// Adds the parameters of layers that are not recurrent, such as linear layers.
 fn rows(program: &Program, op: &OpDesc, found: &mut BTreeMap<String, TorchModule>) {
     let slots: &[(&str, &str, &str, Form)] = match op.kind.as_str() {
         "linear" if op.attributes.get("transposed") == Some(&Literal::Bool(true)) => {
@@ -69,7 +70,7 @@ fn rows(program: &Program, op: &OpDesc, found: &mut BTreeMap<String, TorchModule
                 continue;
             }
             let place = TorchModule { module: layer.to_owned(), tensors: vec![theirs.to_owned()], form };
-            // A table that is looked up counts as an embedding, even if a linear layer multiplies by it, too.
+            // A table that is looked up is an embedding, even if a linear layer uses it, too.
             if form == Form::Same || !found.contains_key(&desc.name) {
                 found.insert(desc.name.clone(), place);
             }
@@ -77,7 +78,7 @@ fn rows(program: &Program, op: &OpDesc, found: &mut BTreeMap<String, TorchModule
     }
 }
 
-/// The cells of recurrent layers that PyTorch has.
+/// The kinds of recurrent cells that PyTorch has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cell {
     Lstm,
@@ -86,7 +87,8 @@ enum Cell {
     Relu,
 }
 
-/// The properties that all layers of one module share: the cell, the shape of the state's weight, and which other parameters exist.
+/// The properties that all layers of a module share: the cell, the shape of the recurrent weight, and the names of the layer's
+/// parameters.
 #[derive(Debug, Clone, PartialEq)]
 struct Kind<'p> {
     cell: Cell,
@@ -94,7 +96,7 @@ struct Kind<'p> {
     parts: BTreeSet<&'p str>,
 }
 
-/// A recurrent layer at its first call.
+/// A recurrent layer of the program, at its first call.
 struct Layer<'p> {
     name: &'p str,
     kind: Kind<'p>,
@@ -104,15 +106,15 @@ struct Layer<'p> {
     reverse: bool,
 }
 
-/// Layers that run side by side in a module.
+/// A level of a module: one layer, or two layers that run in opposite directions over one input.
 struct Level<'p> {
     module: &'p str,
     number: usize,
     kind: Kind<'p>,
     reverse: bool,
-    /// The outputs of the layers, the forward direction first.
+    /// The outputs of the level's layers; the forward direction comes first.
     outputs: Vec<Option<VarId>>,
-    /// Whether the module has a level above this level.
+    /// Whether the module already has a level above this level.
     covered: bool,
 }
 
@@ -164,7 +166,8 @@ fn recurrent(program: &Program, begins: impl Fn(&str) -> bool, found: &mut BTree
     }
 }
 
-/// Returns the sources of a variable, past dropout: itself, or the variables whose columns it concatenates.
+/// Returns the variables from which a variable comes: dropout is skipped, and a concatenation is replaced by the variables that
+/// it concatenates.
 fn source(mut id: VarId, writers: &BTreeMap<VarId, &OpDesc>) -> Vec<VarId> {
     while let Some(op) = writers.get(&id) {
         match (op.kind.as_str(), op.input("x")) {
@@ -176,7 +179,7 @@ fn source(mut id: VarId, writers: &BTreeMap<VarId, &OpDesc>) -> Vec<VarId> {
     vec![id]
 }
 
-/// Returns the layer that an operator runs; `None` if PyTorch has no such layer.
+/// Returns the recurrent layer that an operator runs; `None` if PyTorch has no such layer.
 fn layer<'p>(program: &'p Program, block: BlockId, op: &'p OpDesc) -> Option<Layer<'p>> {
     let step = op.step.as_ref().filter(|step| op.kind == RECURRENT && step.gradient.is_none())?;
     let ops = &program.block(step.block).ops;
@@ -189,7 +192,7 @@ fn layer<'p>(program: &'p Program, block: BlockId, op: &'p OpDesc) -> Option<Lay
         .collect();
     let mut names = read.keys().filter_map(|name| name.strip_suffix(".weight_ih"));
     let (name, other) = (names.next()?, names.next());
-    // A block with parameters of several layers is a cell of the user's own.
+    // A step block that reads parameters of several layers is a cell that the user wrote.
     let parts: BTreeSet<&str> =
         read.keys().filter_map(|of| of.strip_prefix(name)?.strip_prefix('.')).collect();
     if other.is_some() || !parts.contains("weight_hh") {
@@ -216,7 +219,7 @@ fn layer<'p>(program: &'p Program, block: BlockId, op: &'p OpDesc) -> Option<Lay
     Some(Layer { name, kind, block, input, output, reverse: step.reverse })
 }
 
-/// Returns the extents of a parameter.
+/// Returns the extents of a parameter's shape.
 fn dims(desc: &VarDesc) -> Vec<Option<usize>> {
     desc.spec().map(|spec| spec.shape.iter().map(|extent| extent.known()).collect()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The names of a program's parameters in a file.
+//! Maps the names of a program's parameters to names of tensors in a file.
 
 use std::collections::BTreeMap;
 
@@ -7,50 +7,52 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::program::{Program, VarDesc, VarRole};
 use crate::tensor::{DType, StorageKind};
 
-/// The mapping from layers of a program to modules of a file, with the parameters and tensors to leave out. By default, a
-/// module has its layer's name.
+/// The mapping from layers of a program to modules of a file, and the parameters and tensors to leave out. By default, a module
+/// has the name of its layer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
-    /// Pairs of prefixes: of names in the program, and of names in the file.
+    /// Pairs of name prefixes: the prefix in the program, and the prefix in the file.
     renamed: Vec<(String, String)>,
-    /// Prefixes of the names of parameters that are left out.
+    /// Prefixes of parameter names; such parameters are left out.
     without: Vec<String>,
-    /// Prefixes of the names of the file's tensors that are ignored.
+    /// Prefixes of tensor names in the file; such tensors are ignored.
     ignored: Vec<String>,
 }
 
 impl Names {
-    /// The mapping that keeps every name.
+    /// Returns the mapping that changes no name.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Maps the prefix `ours` in the program to `theirs` in the file: a layer (`lstm_0` is `encoder.rnn`), a scope with all its
-    /// parameters, or a parameter. The longest matching prefix counts. An empty `theirs` removes the prefix, as in the file of a bare
-    /// `nn.LSTM`; an empty `ours` puts `theirs` before every name. A recurrent layer that is renamed is a module of its own, even over
-    /// a layer of the same kind and size.
+    /// Maps the name prefix `ours` in the program to `theirs` in the file. The prefix can be a layer (`lstm_0` to
+    /// `encoder.rnn`), a scope with all its parameters, or one parameter. If several prefixes match a name, the longest one is
+    /// used. An empty `theirs` removes the prefix, which fits the file of a bare `nn.LSTM`; an empty `ours` adds the prefix
+    /// `theirs` to every name. A renamed recurrent layer becomes a separate module, even if it is stacked on a layer of its
+    /// kind and size.
     #[must_use]
     pub fn rename(mut self, ours: &str, theirs: &str) -> Self {
         self.renamed.push((ours.to_owned(), theirs.to_owned()));
         self
     }
 
-    /// Leaves out the parameters whose names begin with `ours`, such as a last layer to be trained anew: they are neither
-    /// written nor read.
+    /// Leaves out the parameters whose names begin with `ours`, so that they are neither exported nor imported. An example is a
+    /// last layer that will be trained anew.
     #[must_use]
     pub fn without(mut self, ours: &str) -> Self {
         self.without.push(ours.to_owned());
         self
     }
 
-    /// Ignores the file's tensors whose names begin with `theirs`.
+    /// Ignores the tensors of the file whose names begin with `theirs`.
     #[must_use]
     pub fn ignore(mut self, theirs: &str) -> Self {
         self.ignored.push(theirs.to_owned());
         self
     }
 
-    /// Returns the names of the tensors of each parameter of a program: one, or the two biases whose sum the parameter is.
+    /// Returns, for each parameter of a program, the names of its tensors in the file: one name, or the two biases whose sum is
+    /// the parameter.
     ///
     /// ```
     /// use unpadded::formats::safetensors::Names;
@@ -67,20 +69,20 @@ impl Names {
     /// ```
     ///
     /// # Errors
-    /// If a given prefix matches no parameter, two parameters get the same name, or a parameter is row-sparse: a file has whole
-    /// tables.
+    /// If a given prefix matches no parameter, or two parameters get equal names. If a parameter is row-sparse, since a file
+    /// stores only whole tables.
     #[track_caller]
     pub fn table(&self, program: &Program) -> Result<BTreeMap<String, Vec<String>>> {
         let entries = self.entries(program, &parameters(program)).at_caller()?;
         Ok(entries.into_iter().map(|entry| (entry.parameter.name.clone(), entry.tensors)).collect())
     }
 
-    /// Returns whether a tensor of a file is ignored.
+    /// Returns whether a tensor with this name in the file is ignored.
     pub(super) fn ignores(&self, tensor: &str) -> bool {
         self.ignored.iter().any(|prefix| rest(tensor, prefix).is_some())
     }
 
-    /// Returns the entry of each parameter: its tensors in the file.
+    /// Returns the entry of each parameter: the names and shapes of its tensors in the file.
     pub(super) fn entries<'p>(
         &self,
         program: &Program,
@@ -128,7 +130,7 @@ impl Names {
         }
     }
 
-    /// Returns the file's name for a name of the program.
+    /// Returns the name in the file for a name in the program.
     fn renamed(&self, name: &str) -> String {
         let fits = |(ours, theirs): &'_ (String, String)| {
             let rest = rest(name, ours)?;
@@ -139,26 +141,26 @@ impl Names {
     }
 }
 
-/// A parameter and its tensors in a file.
+/// A parameter of the program, and its tensors in a file.
 pub(super) struct Entry<'p> {
     pub(super) parameter: &'p VarDesc,
     pub(super) tensors: Vec<String>,
     pub(super) form: Form,
-    /// Whether a module of PyTorch has the parameter.
+    /// Whether the parameter belongs to a PyTorch module.
     pub(super) known: bool,
-    /// The parameter's dtype.
+    /// The dtype of the parameter.
     pub(super) dtype: DType,
-    /// The shape of each of its tensors in the file.
+    /// The shape of each of the parameter's tensors in the file.
     pub(super) shape: Vec<usize>,
 }
 
-/// The parameters of a program: its persistent variables without the optimizer's state.
+/// Returns the parameters of a program: its persistent variables without the optimizer state.
 pub(super) fn parameters(program: &Program) -> Vec<&VarDesc> {
     let vars = program.vars().map(|(_, desc)| desc);
     vars.filter(|desc| desc.persistable && desc.role != VarRole::State && desc.spec().is_some()).collect()
 }
 
-/// Returns dtype and shape of a parameter.
+/// Returns the dtype and the shape of a parameter.
 fn layout(parameter: &VarDesc) -> Result<(DType, Vec<usize>)> {
     let dense = parameter.spec().filter(|spec| spec.storage == StorageKind::Dense);
     let shape = dense.and_then(|spec| spec.shape.iter().map(|extent| extent.known()).collect());
@@ -170,7 +172,7 @@ fn layout(parameter: &VarDesc) -> Result<(DType, Vec<usize>)> {
     })
 }
 
-/// Returns the rest of a name after a prefix that ends at a dot, without the dot; `None` if the name does not begin with the prefix.
+/// Returns the part of a name after a prefix and its dot; `None` if the name does not begin with the prefix.
 fn rest<'n>(name: &'n str, prefix: &str) -> Option<&'n str> {
     match name.strip_prefix(prefix)? {
         behind if prefix.is_empty() || behind.is_empty() => Some(behind),

@@ -1,4 +1,4 @@
-//! Import of weights from a safetensors file: all weights, or none.
+//! Imports weights from a safetensors file; if the import fails, no weight is changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,29 +12,31 @@ use crate::layers::{added, turned};
 use crate::program::{Program, VarDesc};
 use crate::tensor::{DType, Dense, Storage};
 
-/// The report of an [`import`]: which parameters and tensors were read, left out, ignored or converted.
+/// The report of an [`import`]: the parameters that were read, left out or converted, and the tensors that were ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ImportReport {
-    /// The parameters that now have the file's values, sorted.
+    /// The names of the parameters that were read from the file, sorted.
     pub parameters: Vec<String>,
-    /// The parameters that were left out, sorted ([`Names::without`]).
+    /// The names of the parameters that were left out by [`Names::without`], sorted.
     pub left_out: Vec<String>,
-    /// The file's tensors that were ignored, sorted ([`Names::ignore`]).
+    /// The names of the tensors in the file that were ignored by [`Names::ignore`], sorted.
     pub ignored: Vec<String>,
-    /// The parameters whose values had another dtype in the file, sorted: floats of 64, 32 and 16 bits are converted to the
-    /// parameter's dtype, rounded to the nearest.
+    /// The names of the parameters that have another dtype in the file, sorted. Floats of 64, 32 and 16 bits are converted to
+    /// the parameter's dtype, rounded to the nearest value.
     pub converted: Vec<String>,
 }
 
-/// Imports a file's values into the parameters of a checkpoint. Floats are converted to the parameter's dtype.
+/// Imports the values of a safetensors file into the parameters of a checkpoint. Floats are converted to the parameter's dtype.
 ///
-/// The checkpoint is [for inference](Checkpoint::for_inference), or of a training before its first step: after steps, the optimizer's
-/// state and the best epoch belong to other values. Parameters without a value in the checkpoint get one, too.
+/// The checkpoint must be [for inference](Checkpoint::for_inference), or of a training before its first step. After the first
+/// step, the optimizer state and the best epoch would not fit the imported values. A parameter that has no value in the
+/// checkpoint gets one, too.
 ///
 /// # Errors
-/// If the file cannot be read, is damaged, or holds a number that is not finite; if its tensors do not match the program's: the
-/// message then lists all tensors that are missing, additional, or of another shape or dtype. Nothing is changed on an error.
+/// If the file cannot be read, is damaged, or contains a number that is not finite. If its tensors do not match the program:
+/// the message then lists all tensors that are missing, unexpected, or of another shape or dtype. After an error, the
+/// checkpoint is unchanged.
 #[track_caller]
 pub fn import(path: impl AsRef<Path>, names: &Names, checkpoint: &mut Checkpoint) -> Result<ImportReport> {
     import_file(path.as_ref(), names, checkpoint).at_caller()
@@ -53,8 +55,8 @@ fn import_file(path: &Path, names: &Names, checkpoint: &mut Checkpoint) -> Resul
     Ok(imported)
 }
 
-/// Reads the values of a program's parameters, in the shapes and dtypes of the program; for inference, only the parameters that
-/// the program reads.
+/// Reads the values of a program's parameters, in the shapes and dtypes of the program. For inference, only parameters that the
+/// program reads are read.
 pub(crate) fn read(
     path: &Path,
     names: &Names,
@@ -82,7 +84,7 @@ pub(crate) fn read(
     Ok((values, imported))
 }
 
-/// Returns the names of the parameters in `all` without an entry, sorted.
+/// Returns the names of the parameters in `all` that have no entry, sorted.
 fn left_out(all: &[&VarDesc], entries: &[Entry<'_>]) -> Vec<String> {
     let kept: BTreeSet<&str> = entries.iter().map(|entry| entry.parameter.name.as_str()).collect();
     let mut left: Vec<String> =
@@ -108,13 +110,13 @@ fn read_one(file: &mut File, entry: &Entry<'_>, imported: &mut ImportReport) -> 
     }
     let value = if entry.form == Form::Turned { turned(&value)? } else { value };
     let value = value.cast(entry.dtype);
-    // A number that is finite in 64 bits may be infinite in 16.
+    // A number that is finite in 64 bits may become infinite when it is converted to 16 bits.
     let what = format!("value of {}, as {}", file.shown(), entry.dtype);
     value.check_finite(&what).map_err(|e| e.variable(name))?;
     Ok(value.into())
 }
 
-/// Compares all tensors of a file with the parameters of a program, before any tensor is read.
+/// Compares the tensors of a file with the parameters of a program, before any tensor is read.
 fn compared(file: &File, names: &Names, entries: &[Entry<'_>]) -> Result<ImportReport> {
     let (mut missing, mut shapes, mut dtypes) = (Vec::new(), Vec::new(), Vec::new());
     let mut wanted: BTreeSet<&str> = BTreeSet::new();
@@ -165,7 +167,7 @@ fn compared(file: &File, names: &Names, entries: &[Entry<'_>]) -> Result<ImportR
     Err(error.noted_in_code("`Names` says what layers are called there, and what to leave out"))
 }
 
-/// Returns whether numbers of dtype `stored` convert to `ours`: floats convert to floats.
+/// Returns whether numbers of dtype `stored` can be converted to dtype `ours`: they can if the two are float dtypes.
 fn becomes(stored: DType, ours: DType) -> bool {
     stored == ours || (stored.is_float() && ours.is_float())
 }

@@ -1,4 +1,4 @@
-//! Export of weights to a safetensors file, whole or not at all.
+//! Exports weights to a safetensors file; if the export fails, no file is changed.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -18,29 +18,29 @@ use crate::layers::turned;
 use crate::tensor::{Dense, Storage};
 use crate::wire::Target;
 
-/// The report of an [`export`]: the tensors that were written.
+/// The report of an [`export`]: the names of what was written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ExportReport {
-    /// The names of the file's tensors, sorted.
+    /// The names of the tensors in the file, sorted.
     pub tensors: Vec<String>,
-    /// The parameters that were written under their own names and layout, sorted, because no module of PyTorch has them.
+    /// The names of the parameters that belong to no PyTorch module, and were written with their own names and layout; sorted.
     pub as_they_are: Vec<String>,
 }
 
-/// Exports the parameters of a checkpoint, in their own dtypes: the parameters of the best epoch if the checkpoint has them, else the
-/// current ones. The file is written whole or not at all; equal weights give equal bytes. Its metadata is `format: pt`, which other
-/// libraries require, and the version of this crate.
+/// Exports the parameters of a checkpoint, in their own dtypes: the parameters of the best epoch if the checkpoint has them,
+/// else the current parameters. If the export fails, an existing file is not changed; equal weights give equal bytes. The
+/// metadata in the file is `format: pt` (which other libraries require) and the version of this crate.
 ///
 /// # Errors
-/// If a parameter has no value in the checkpoint or is row-sparse, a name does not fit ([`Names::table`]), or the file cannot be
-/// written.
+/// If a parameter has no value in the checkpoint or is row-sparse, if a name is invalid ([`Names::table`]), or if the file
+/// cannot be written.
 #[track_caller]
 pub fn export(checkpoint: &Checkpoint, names: &Names, path: impl AsRef<Path>) -> Result<ExportReport> {
     export_file(checkpoint, names, path.as_ref()).at_caller()
 }
 
-/// The head of a file.
+/// Returns the head of a safetensors file.
 #[derive(Serialize)]
 struct Head<'a> {
     #[serde(rename = "__metadata__")]
@@ -57,7 +57,7 @@ fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Ex
     let value = |name: &str| checkpoint.best.get(name).or_else(|| checkpoint.tensors.get(name));
     let mut all = parameters(&checkpoint.program);
     if checkpoint.purpose == Purpose::Inference {
-        // A checkpoint for inference has only the parameters that its outputs need.
+        // A checkpoint for inference has only the parameters that its outputs and metrics need.
         all.retain(|desc| value(&desc.name).is_some());
     }
     let entries = names.entries(&checkpoint.program, &all)?;
@@ -65,7 +65,7 @@ fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Ex
     for entry in &entries {
         tensors.extend(entry.tensors.iter().enumerate().map(|(k, tensor)| (tensor.as_str(), k, entry)));
     }
-    // Tensors with wider numbers come first, so that the numbers of all tensors are aligned.
+    // Tensors with wider numbers come first, so that all numbers are aligned.
     tensors.sort_by_key(|(name, _, entry)| (Reverse(entry.dtype.size_of()), *name));
     let mut at = 0;
     let mut infos = BTreeMap::new();
@@ -82,7 +82,7 @@ fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Ex
     let metadata = [("format", "pt"), ("unpadded", env!("CARGO_PKG_VERSION"))].into();
     let mut head = serde_json::to_vec(&Head { metadata, tensors: infos })
         .map_err(|e| Error::of(ErrorKind::Format, "head of a safetensors file", "JSON", e.to_string()))?;
-    // The head is padded so that the numbers after it are aligned.
+    // The head is padded, so that the numbers that follow it are aligned.
     head.resize(head.len().next_multiple_of(8), b' ');
 
     let missing =
@@ -102,7 +102,8 @@ fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Ex
             let name = &entry.parameter.name;
             let value = value(name).ok_or_else(|| missing(name))?.as_dense()?;
             let value = match entry.form {
-                // The whole bias is in the first tensor.
+                // The parameter is one bias, but PyTorch has two: the first tensor holds the parameter, and the second tensor
+                // is zero.
                 Form::Sum if k > 0 => Cow::Owned(Dense::zeros(entry.dtype, &entry.shape)?),
                 Form::Turned => Cow::Owned(turned(value)?.cast(entry.dtype)),
                 Form::Same | Form::Sum => Cow::Borrowed(value),
@@ -120,7 +121,8 @@ fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Ex
     Ok(exported)
 }
 
-/// Checks that a value has the program's shape and dtype: the fields of a checkpoint are public, so a caller may have changed them.
+/// Checks that a value has the shape and dtype of the program's variable; the fields of a checkpoint are public, so callers may
+/// have changed them.
 fn fits(entry: &Entry<'_>, value: &Storage) -> Result<()> {
     let mut shape = value.shape().to_vec();
     if entry.form == Form::Turned {

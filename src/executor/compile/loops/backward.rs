@@ -1,7 +1,7 @@
-//! The analysis of a gradient block: when its operators run, and the homes of the gradients.
+//! The analysis of a gradient block: decides when its operators run, and where the gradients are stored.
 //!
-//! The gradient block is divided as the step block is: the gradient of a weight that the loop does not change leaves the
-//! loop, and is one product over all steps.
+//! The gradient block is divided like the step block: the gradient of a weight is computed after the loop, as one product over
+//! all steps.
 
 use std::collections::HashSet;
 
@@ -49,7 +49,8 @@ pub(crate) fn backward(
     Ok(Backward { units, same, columns, overwrites: slots, homes, memories })
 }
 
-/// The maps from a variable to the variable in whose memory it is.
+/// Finds the variable in whose memory another variable is stored: a part of a split, or a gradient that equals another
+/// gradient.
 struct Names<'a> {
     forward: &'a Forward,
     same: &'a EqualGradients,
@@ -57,13 +58,13 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// The variable whose memory holds a forward value or a gradient.
+    /// Returns the variable whose memory holds a forward value or a gradient.
     fn whole_of(&self, var: VarId) -> VarId {
         self.forward.columns.whole_of(self.columns.whole_of(var))
     }
 }
 
-/// The unit of a loop inside the loop.
+/// Returns the scheduling unit of a loop inside the loop.
 fn loop_unit(block: &GradientBlock<'_>, names: &Names<'_>, id: OpId, op: &OpDesc) -> Unit {
     let reads: Vec<VarId> = op.reads().map(|v| names.whole_of(names.same.resolve(v))).collect();
     let writes: Vec<VarId> = op.writes().collect();
@@ -80,8 +81,8 @@ fn loop_unit(block: &GradientBlock<'_>, names: &Names<'_>, id: OpId, op: &OpDesc
     Unit::new(id.number, reads, writes, pinned)
 }
 
-/// The units of a backward operator: one for each gradient, so that gradients of weights can wait until after the loop,
-/// unless several gradients share work at the same time.
+/// Returns the scheduling units of a backward operator: one unit per gradient, so that gradients of weights can be computed
+/// after the loop. Gradients that share work at the same time are one unit.
 fn units_of(
     block: &GradientBlock<'_>,
     names: &Names<'_>,
@@ -112,8 +113,8 @@ fn units_of(
             (foreign, Pin::Foreign),
         ]);
         let unit = Unit { wrt: slots, ..Unit::new(id.number, reads, writes, pinned) };
-        // An operator that reads static sub-sequences at every step computes all its gradients at every step, and may share work
-        // between them.
+        // An operator that reads static sub-sequences at every step computes all its gradients at every step, so these
+        // gradients may share work.
         let shares = parsed.facts.reach == Reach::Sequence && !parsed.hints.separate_gradients;
         let at_every_step = |unit: &Unit| unit.pinned == Some(Pin::Mixed);
         match units.last_mut().filter(|last| last.op == id.number && shares && at_every_step(last)) {
@@ -128,8 +129,8 @@ fn units_of(
     Ok(())
 }
 
-/// The input slots of a backward operator whose gradients are computed together. Gradients of rows that share work are
-/// computed in one call, since two calls would do the work twice.
+/// Groups the input slots of a backward operator: the gradients of one group are computed by one call. Gradients with rows that
+/// share work are one group, since two calls would do the shared work twice.
 fn together(
     block: &GradientBlock<'_>,
     same: &EqualGradients,
@@ -157,23 +158,23 @@ fn together(
     groups
 }
 
-/// Returns whether some variables have a row per sequence and others a row per step.
+/// Returns whether some of the variables have one row per sequence and others have one row per step.
 fn mixed(block: &GradientBlock<'_>, vars: impl Iterator<Item = VarId>) -> bool {
     let classes: Vec<Class> = vars.map(|v| block.class(v)).collect();
     classes.contains(&Class::Sequence) && classes.contains(&Class::Step)
 }
 
-/// Returns whether a gradient is passed to the previous step.
+/// Returns whether an operator writes a gradient that is passed to the previous step.
 fn passes(block: &GradientBlock<'_>, writes: &[VarId]) -> bool {
     block.gradient.memories.iter().filter_map(|m| m.previous).any(|previous| writes.contains(&previous))
 }
 
-/// The first reason whose condition is true.
+/// Returns the first pin (a reason to stay in the loop) whose condition is true.
 fn first(reasons: &[(bool, Pin)]) -> Option<Pin> {
     reasons.iter().find(|(holds, _)| *holds).map(|(_, pin)| *pin)
 }
 
-/// The homes of the block's gradients, except gradients with a home elsewhere.
+/// Returns the homes (places in memory) of the block's gradients, without the gradients in `elsewhere`.
 fn own_homes(
     block: &GradientBlock<'_>,
     units: &[Unit],
@@ -198,7 +199,7 @@ fn own_homes(
     vars.into_iter().map(|var| (var, GradientHome::Own(home(var)))).collect()
 }
 
-/// The accesses to the previous value of each memory.
+/// Returns, for each memory, how the backward loop reads the memory's previous value.
 fn memories(step: &StepDesc, units: &[Unit]) -> Vec<MemoryReads> {
     let reads = |unit: &Unit, var| unit.reads.contains(&var);
     let how = |previous: VarId| {

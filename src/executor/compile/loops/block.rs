@@ -12,19 +12,19 @@ use crate::executor::rewrite::classes::{Class, Classes};
 use crate::operator::{BlockId, VarId};
 use crate::program::{OpDesc, StepDesc, StepGradient, VarPair};
 
-/// The number of visits of a step block's loop in a run.
+/// How often the loop of a step block runs in one run of the program: once or many times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Visits {
     Once,
-    /// The loop is inside the loop of another block, and runs at each step of the outer loop.
+    /// The loop is inside another recurrent loop, and runs at each step of the outer loop.
     Many,
 }
 
-/// A step block.
+/// A step block (the body of a recurrent loop) as the input of its analysis.
 pub(crate) struct StepBlock<'a> {
     pub(crate) source: &'a Source<'a>,
     pub(crate) step: &'a StepDesc,
-    /// The variables that leave a step: to the next step, or out of the block.
+    /// The variables that the next step or a variable outside the block receives.
     pub(crate) leaving: HashSet<VarId>,
 }
 
@@ -44,39 +44,40 @@ impl<'a> StepBlock<'a> {
 /// The results of analysing a step block.
 pub(crate) struct Forward {
     pub(crate) visits: Visits,
-    /// The classes of the block's variables.
+    /// The class of each variable of the block: constant, one row per sequence, or one row per step.
     pub(crate) classes: Classes,
-    /// The levels of the block, and the levels that its operators make.
+    /// The levels of sequences in the block, and the levels that the operators of the block make.
     pub(crate) levels: StepLevels,
-    /// The units, each with the time at which it runs and the reason.
+    /// The scheduling units of the block; each unit has its time (before, in or after the loop) and the reason.
     pub(crate) units: Vec<Unit>,
     pub(crate) columns: Columns,
-    /// The numbers of the operators that add their output to the contents of the buffer.
+    /// The numbers of the operators that add their output to the existing contents of the buffer.
     pub(crate) adds: HashSet<usize>,
-    /// The variables that the backward pass reads; if columns of a variable are read, the whole variable is among them.
+    /// The variables that the backward pass reads; if it reads columns of a variable, the whole variable is listed.
     pub(crate) saved: SavedValues,
-    /// The home of each variable that the block computes, in the order in which they are first written.
+    /// The place in memory (home) of each variable that the block computes, in the order in which the variables are first
+    /// written.
     pub(crate) homes: Vec<(VarId, Home)>,
-    /// The memories whose previous values are read as one array by operators outside the loop.
+    /// The memories with previous values that operators outside the loop read as one array over all steps.
     pub(crate) spread: HashSet<VarId>,
-    /// Blocks whose loops run inside this loop, step by step.
+    /// Step blocks whose loops run inside this loop, once per step.
     pub(crate) stepwise: HashSet<BlockId>,
 }
 
 impl Forward {
-    /// The class of a variable, or of the variable of a gradient.
+    /// Returns the class of a variable; for a gradient, the class of its forward variable.
     pub(crate) fn class(&self, source: &Source<'_>, var: VarId) -> Class {
         self.classes.get(source.program, source.program.var(var).gradient_of.unwrap_or(var))
     }
 }
 
-/// The gradient block of a step block.
+/// The gradient block of a step block as the input of its analysis.
 pub(crate) struct GradientBlock<'a> {
     pub(crate) source: &'a Source<'a>,
     pub(crate) step: &'a StepDesc,
     pub(crate) gradient: &'a StepGradient,
     pub(crate) forward: &'a Forward,
-    /// The gradients that leave a step, or enter it from outside the step.
+    /// The gradients that leave a step of the gradient block, or enter a step from outside.
     pub(crate) leaving: HashSet<VarId>,
 }
 
@@ -98,23 +99,24 @@ impl<'a> GradientBlock<'a> {
         self.source.ops(self.gradient.block)
     }
 
-    /// The class of a gradient or of a forward value.
+    /// Returns the class of a forward value, or of the forward value of a gradient.
     pub(crate) fn class(&self, var: VarId) -> Class {
         self.forward.class(self.source, var)
     }
 
-    /// Returns whether a gradient belongs to this block and stays in its step.
+    /// Returns whether a gradient belongs to this gradient block and does not leave its step.
     pub(crate) fn is_inside(&self, var: VarId) -> bool {
         self.source.program.var(var).block == self.gradient.block && !self.leaving.contains(&var)
     }
 }
 
-/// Maps a gradient to another gradient that it equals, number for number. The other gradient equals no further gradient.
+/// Maps each gradient that equals another gradient, number for number, to that other gradient. A gradient that is a value of
+/// the map is never a key of the map.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EqualGradients(pub(crate) HashMap<VarId, VarId>);
 
 impl EqualGradients {
-    /// The variable that holds the numbers of `var`.
+    /// Returns the gradient in whose memory the numbers of `var` are; `var` itself if it has its own memory.
     pub(crate) fn resolve(&self, var: VarId) -> VarId {
         self.0.get(&var).copied().unwrap_or(var)
     }
@@ -126,33 +128,33 @@ impl EqualGradients {
 
 /// The results of analysing a gradient block.
 pub(crate) struct Backward {
-    /// The units, each with the time at which it runs and the reason.
+    /// The scheduling units of the gradient block; each unit has its time (before, in or after the loop) and the reason.
     pub(crate) units: Vec<Unit>,
     pub(crate) same: EqualGradients,
-    /// The gradients that are columns of another gradient.
+    /// The gradients that are stored as columns of another gradient.
     pub(crate) columns: Columns,
-    /// The numbers of backward operators, each with an input slot whose gradient overwrites the slot's value.
+    /// Pairs of a backward operator's number and an input slot: the gradient of that input overwrites the value of that input.
     pub(crate) overwrites: HashSet<(usize, usize)>,
-    /// The home of each gradient of the block, in the order of the gradients' numbers.
+    /// The place in memory (home) of each gradient of the block, sorted by variable number.
     pub(crate) homes: Vec<(VarId, GradientHome)>,
     /// How the backward loop reads the previous values of each memory.
     pub(crate) memories: Vec<MemoryReads>,
 }
 
-/// The home of a gradient.
+/// The place in memory of a gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GradientHome {
-    /// In memory of its own.
+    /// The gradient has memory of its own.
     Own(Home),
-    /// In the memory of the forward value, which no later call reads.
+    /// The gradient overwrites this forward value, which no later call reads.
     Over(VarId),
 }
 
-/// The accesses of a backward loop to the previous values of a memory.
+/// How a backward loop reads the previous values of a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemoryReads {
     Not,
     AtEachStep,
-    /// Outside the loop, as one array; perhaps at each step, too.
+    /// Operators outside the loop read the previous values as one array; operators in the loop may read them, too.
     AsOneArray,
 }

@@ -1,25 +1,26 @@
-//! Columns: variables of step blocks that are columns of other variables, and so have no memory of their own.
+//! Columns: variables of step blocks that are columns of other variables, and therefore have no memory of their own.
 
 use std::collections::HashMap;
 
 use crate::executor::plan::Views;
 use crate::operator::VarId;
 
-/// Variables that are columns of another variable, or all of it.
+/// The variables that are some or all columns of another variable.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Columns {
     of: Views,
-    /// Variables that were made columns of a variable; some may be columns of another variable by now.
+    /// For each variable, the variables that were made columns of it. A later call of `view` may have moved such a part to
+    /// another variable.
     parts: HashMap<VarId, Vec<VarId>>,
 }
 
 impl Columns {
-    /// The variable whose memory holds `var`.
+    /// Returns the variable whose memory holds `var`.
     pub(crate) fn whole_of(&self, var: VarId) -> VarId {
         self.place_of(var).0
     }
 
-    /// The variable whose memory holds `var`, and the first column of `var` in that variable.
+    /// Returns the variable whose memory holds `var`, and the column of that variable at which `var` begins.
     pub(crate) fn place_of(&self, var: VarId) -> (VarId, usize) {
         self.of.get(&var).copied().unwrap_or((var, 0))
     }
@@ -34,13 +35,13 @@ impl Columns {
         self.parts.entry(whole).or_default().push(part);
     }
 
-    /// The variables that are columns of a variable, or are all of it.
+    /// Returns the variables that are some or all columns of a variable.
     pub(crate) fn parts_of(&self, whole: VarId) -> impl Iterator<Item = VarId> {
         let of = move |part: &VarId| self.of.get(part).is_some_and(|(of, _)| *of == whole);
         self.parts.get(&whole).into_iter().flatten().copied().filter(of)
     }
 
-    /// All views, each with the whole variable and the first column in it.
+    /// Returns all variables that are columns of another variable, each with that variable and the first column.
     pub(crate) fn all(&self) -> &Views {
         &self.of
     }

@@ -1,4 +1,4 @@
-//! The analysis of a step block: when its operators run, and the homes of their results.
+//! The analysis of a step block: decides when its operators run, and where their results are stored.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ use crate::program::{StepDesc, decided_late};
 /// Analyses a step block, whose loop runs once or many times in a run.
 ///
 /// # Errors
-/// If an operator cannot run in a step block, or if a memory decides the rows of sequences.
+/// If an operator cannot run in a step block, or if the offsets of sequences depend on a memory.
 pub(crate) fn forward(
     source: &Source<'_>,
     saved: &SavedValues,
@@ -53,8 +53,8 @@ pub(crate) fn forward(
     Ok(found)
 }
 
-/// Determines the class of an operator's rows, whether the operator has a call at all, and the reason why it must stay in the
-/// loop, if any.
+/// Analyses one operator: the class of its rows, whether it needs a call, and the reason why it must stay in the loop (`None`
+/// if it need not).
 fn classify(block: &StepBlock<'_>, id: OpId, found: &mut Forward) -> Result<()> {
     let source = block.source;
     let op = source.desc(id);
@@ -75,9 +75,10 @@ fn classify(block: &StepBlock<'_>, id: OpId, found: &mut Forward) -> Result<()> 
     Ok(())
 }
 
-/// The reason why an operator with one row per sequence is still called at every step; `None` if it is not. A loop inside a
-/// loop runs many times, so that a result computed once per sequence would be lost for the backward pass. A variable that
-/// leaves the step has a row for each entry. Random numbers differ from step to step.
+/// Returns the reason why an operator with one row per sequence runs at every step all the same; `None` if it can run once. A
+/// loop inside a loop runs many times, so the backward pass would lose a result that is computed once per sequence. A variable
+/// that leaves the step has one row for each entry of a sequence, not one per sequence. An operator that draws random numbers
+/// must draw new numbers at each step.
 fn again(block: &StepBlock<'_>, id: OpId, class: Class, visits: Visits) -> Option<Pin> {
     if class != Class::Sequence {
         return None;
@@ -91,15 +92,16 @@ fn again(block: &StepBlock<'_>, id: OpId, class: Class, visits: Visits) -> Optio
     draws(block.source, id).then_some(Pin::Random)
 }
 
-/// Decides when each unit runs.
+/// Decides whether each scheduling unit of a step block runs before, in or after the loop.
 fn times(block: &StepBlock<'_>, found: &mut Forward) -> Result<()> {
     let StepBlock { source, step, .. } = *block;
     let carried: Vec<VarId> = step.memories.iter().map(|m| m.previous).collect();
     let nexts: Vec<VarId> = step.memories.iter().map(|m| m.next).collect();
     let ops = &source.program.block(step.block).ops;
     decide(&mut found.units, &carried, &nexts);
-    // A loop inside the loop runs for all steps at once or for each step separately, forward and backward alike: else the
-    // backward pass would not find its values. The gradient of a memory that it reads requires each step separately.
+    // An inner loop runs either once for all steps or once per step, and the backward pass must do as the forward pass did.
+    // If the two passes differed, the backward pass would not find the saved values. If the inner loop reads a memory of the
+    // outer loop, the gradient of that memory forces it to run once per step.
     for unit in found.units.iter_mut().filter(|unit| unit.when == Timing::After) {
         if ops[unit.op].step.is_some() {
             unit.pinned = unit.pinned.or(Some(Pin::Stepwise));
@@ -112,8 +114,8 @@ fn times(block: &StepBlock<'_>, found: &mut Forward) -> Result<()> {
     })
 }
 
-/// The home of each variable that the block computes. A variable that only the loop uses, and the backward pass does not
-/// read, needs the rows of one step only.
+/// Decides the place in memory (home) of each variable that the block computes. A variable that is used only in the loop, and
+/// not by the backward pass, needs the rows of one step only.
 fn homes(block: &StepBlock<'_>, found: &mut Forward) {
     let outside: HashSet<VarId> =
         found.units.iter().filter(|unit| unit.when != Timing::Body).flat_map(Unit::touches).collect();

@@ -1,8 +1,8 @@
-//! Values of a step block that are computed in the array of another value: `x·W + h·U` is one array, to which the second
-//! product is added step by step, and the gradient of a cell's inputs may overwrite these inputs.
+//! Computes values of a step block in the array of another value. For example, `x·W + h·U` is one array, to which each step
+//! adds the second product; and the gradient of a cell's inputs may overwrite the inputs.
 //!
-//! Both names then refer to one array, as the parts of a split and the whole do (the module `views`). The bits equal the
-//! bits of two arrays: a sum that is added to a value is that value plus the finished sum.
+//! A value and the value that is added to it share one array, like a split and its parts (the module `views`). The results are
+//! bit-identical to results in two arrays: the product is summed completely before it is added to the first term.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -16,13 +16,13 @@ use crate::executor::rewrite::classes::Class;
 use crate::operator::{BlockId, VarId};
 use crate::program::grad_name;
 
-/// The numbers of units, by variable.
+/// Unit numbers, by variable.
 type Numbers = HashMap<VarId, Vec<usize>>;
 
-/// A unit: its time, the number of its operator, and its own number.
+/// A unit that uses a variable: the time of the unit, the number of its operator, and the number of the unit.
 type User = (Timing, usize, usize);
 
-/// The units that read and write each variable, in the order in which they run.
+/// An index of the units that read and of the units that write each variable, in the order in which the units run.
 struct Users {
     reads: HashMap<VarId, BTreeSet<User>>,
     writes: HashMap<VarId, BTreeSet<User>>,
@@ -51,7 +51,8 @@ impl Users {
         self.writes.get(&var).into_iter().flatten()
     }
 
-    /// Updates the index: a unit is removed, another unit reads `whole` too, and two variables become `whole`.
+    /// Updates the index after an addition was merged: the addition's unit is removed, the unit that adds also reads `whole`,
+    /// and two variables are renamed to `whole`.
     fn renamed(
         &mut self,
         units: &mut [Unit],
@@ -79,15 +80,15 @@ impl Users {
     }
 }
 
-/// An addition: its terms and the sum.
+/// The two terms of an addition, and the sum.
 struct Sum {
     terms: [VarId; 2],
     out: VarId,
 }
 
-/// Lets operators whose result is only added to another value add it in the buffer of that value, and removes the additions from
-/// the units. The times of the other units stay as decided: a reader of a value before the addition must not move behind the
-/// addition, as it would if the times were decided anew for the one array.
+/// Merges additions into the operators that compute their terms: such an operator adds its result to the buffer of the other
+/// term, and the addition's unit is removed. The times of the remaining units (before, in or after the loop) are not decided
+/// again: otherwise a unit that reads a value before the addition could move behind the addition.
 pub(super) fn add_in_place(block: &StepBlock<'_>, found: &mut Forward) {
     let mut done: HashSet<usize> = HashSet::new();
     let mut users = Users::of(&found.units, &done);
@@ -99,7 +100,7 @@ pub(super) fn add_in_place(block: &StepBlock<'_>, found: &mut Forward) {
             let Some(adder) = adder(block, found, &users, addition, Sum { terms: [term, to], out }) else {
                 continue;
             };
-            // Columns of the sum are columns of the whole.
+            // Variables that are columns of the sum become columns of the whole variable.
             for part in found.columns.parts_of(out).collect::<Vec<_>>() {
                 let (_, column) = found.columns.place_of(part);
                 found.columns.view(part, (whole, column));
@@ -131,7 +132,7 @@ pub(super) fn add_in_place(block: &StepBlock<'_>, found: &mut Forward) {
     found.units.retain(|_| !number.next().is_some_and(|i| done.contains(&i)));
 }
 
-/// The unit that computes the first term and can add it to the second term; `None` if another unit prevents it.
+/// Returns the unit that computes the first term and can add it to the second term; `None` if another unit prevents this.
 fn adder(
     block: &StepBlock<'_>,
     found: &Forward,
@@ -168,7 +169,7 @@ fn adder(
     fits.then_some(adder)
 }
 
-/// The terms and the sum of an addition; `None` if the operator is no addition.
+/// Returns the terms and the sum of an addition; `None` if the operator is not an addition.
 fn sum(source: &Source<'_>, id: OpId) -> Option<Sum> {
     let (op, parsed) = (source.desc(id), source.parsed(id)?);
     let (inputs, outputs): (Vec<VarId>, Vec<VarId>) = (op.reads().collect(), op.writes().collect());
@@ -177,21 +178,20 @@ fn sum(source: &Source<'_>, id: OpId) -> Option<Sum> {
     (parsed.hints.sums && alike && x != y).then_some(Sum { terms: [x, y], out })
 }
 
-/// Returns whether an operator can add its one output to the contents of the buffer.
+/// Returns whether an operator has one output and can add it to the existing contents of a buffer.
 fn accumulates(source: &Source<'_>, id: OpId) -> bool {
     let parsed = source.parsed(id).filter(|_| source.desc(id).writes().count() == 1);
     parsed.is_some_and(|parsed| parsed.hints.accumulates)
 }
 
-/// Backward operators, with the input slot whose gradient overwrites the value; and these gradients, each with the value's
-/// variable.
+/// The gradients that overwrite forward values: pairs of operator and input slot, and the home of each such gradient.
 #[derive(Default)]
 pub(super) struct Overwrites {
     pub(super) slots: HashSet<(usize, usize)>,
     pub(super) homes: HashMap<VarId, GradientHome>,
 }
 
-/// Lets backward operators write a gradient over the value that only they read.
+/// Lets a backward operator write a gradient over a forward value that no other backward operator reads.
 pub(super) fn overwrite(
     block: &GradientBlock<'_>,
     same: &EqualGradients,

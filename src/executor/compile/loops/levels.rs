@@ -1,4 +1,4 @@
-//! The levels of sequences inside a step block: levels from around it, and levels that its operators make.
+//! The levels of sequences in a step block: levels that come from outside the block, and levels that its operators make.
 
 use super::columns::Columns;
 use crate::error::{Error, ErrorKind, Result};
@@ -8,19 +8,19 @@ use crate::executor::rewrite::classes::Class;
 use crate::operator::{LevelId, VarId};
 use crate::program::StepDesc;
 
-/// The levels of a step block.
+/// The levels of sequences in a step block.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StepLevels {
-    /// The levels of step inputs and static inputs, upper levels first.
+    /// The levels of step inputs and static inputs; an upper level comes before the levels below it.
     pub(crate) inner: Vec<InnerLevel>,
-    /// Levels that operators make.
+    /// The levels that operators of the block make.
     pub(crate) made: Vec<MadeLevel>,
-    /// The levels of step inputs: the rows of all steps have a LoD with these levels.
+    /// The levels of step inputs: the rows of all steps together have a LoD with these levels.
     over_all: Vec<LevelId>,
 }
 
 impl StepLevels {
-    /// The levels that come from around a step block.
+    /// Collects the levels that come from outside a step block.
     pub(crate) fn new(source: &Source<'_>, step: &StepDesc) -> Result<Self> {
         let mut inner: Vec<InnerLevel> = Vec::new();
         let pairs = step.inputs.iter().map(|p| (p, false)).chain(step.statics.iter().map(|p| (p, true)));
@@ -42,7 +42,8 @@ impl StepLevels {
         Ok(Self { inner, made: Vec::new(), over_all })
     }
 
-    /// Adds the levels that an operator makes, and returns the variables that decide their offsets; `None` if it makes none.
+    /// Adds the levels that an operator makes, and returns the variables that decide the offsets of these levels; `None` if the
+    /// operator makes no levels.
     pub(crate) fn make(
         &mut self,
         source: &Source<'_>,
@@ -68,7 +69,7 @@ impl StepLevels {
         Ok(Some(vars.map(|&var| columns.whole_of(var)).collect()))
     }
 
-    /// The number of a level among the levels of the block.
+    /// Returns the position of a level in the list of outer levels followed by made levels.
     fn position(&self, level: LevelId) -> Result<usize> {
         let outside = self.inner.iter().position(|inner| inner.inner == level);
         let here = self.made.iter().position(|made| made.level == level).map(|i| self.inner.len() + i);
@@ -78,13 +79,13 @@ impl StepLevels {
         })
     }
 
-    /// Returns whether the rows of all steps have a LoD with a level: a step input's level, or a level made from such a
-    /// level in the step.
+    /// Returns whether the rows of all steps together have a LoD with this level. The rows of all steps have a LoD if the level
+    /// comes from a step input, or if an operator makes the level below a level of a step input.
     fn is_over_all(&self, level: LevelId) -> bool {
         self.over_all.contains(&level) || self.made.iter().any(|made| made.level == level && made.over_all)
     }
 
-    /// Returns whether a variable has levels without a LoD over all steps.
+    /// Returns whether a variable has a level that exists only in one step, not over all steps together.
     pub(crate) fn foreign(&self, source: &Source<'_>, var: VarId) -> bool {
         let levels = source.program.var(var).spec().map_or(&[][..], |spec| &spec.lod);
         !levels.iter().all(|&level| self.is_over_all(level))

@@ -1,5 +1,5 @@
-//! Step blocks: the operators that leave the loop, with the reasons; the variables without memory of their own; the homes of all
-//! other variables.
+//! Analyses of step blocks: which operators leave the loop and why, which variables have no memory of their own, and where all
+//! other variables are stored.
 
 pub(crate) mod backward;
 pub(crate) mod block;

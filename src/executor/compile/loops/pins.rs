@@ -1,4 +1,4 @@
-//! Pins: operators of a step block that must stay in its loop, whatever their dependencies.
+//! Pins: the reasons why an operator of a step block must stay in the loop even if its dependencies would let it leave.
 
 use super::levels::StepLevels;
 use crate::error::{Error, ErrorKind, Result};
@@ -7,7 +7,7 @@ use crate::executor::plan::{OpId, Pin};
 use crate::executor::rewrite::classes::Class;
 use crate::operator::Reach;
 
-/// Returns whether an operator, or an operator of a `recurrent`'s step block, draws random numbers.
+/// Returns whether an operator draws random numbers; for a `recurrent`, whether an operator of its step block does.
 pub(super) fn draws(source: &Source<'_>, id: OpId) -> bool {
     match &source.desc(id).step {
         Some(step) => source.ops(step.block).any(|(inner, _)| draws(source, inner)),
@@ -15,10 +15,10 @@ pub(super) fn draws(source: &Source<'_>, id: OpId) -> bool {
     }
 }
 
-/// The reason why an operator must stay in the loop regardless of dependencies; `None` if it need not.
+/// Returns the pin of an operator (the reason to stay in the loop); `None` if the dependencies alone decide.
 pub(super) fn stays(source: &Source<'_>, levels: &StepLevels, id: OpId, class: Class) -> Result<Option<Pin>> {
     let op = source.desc(id);
-    // Whole sub-sequences of static inputs have no LoD over all steps at once.
+    // Sub-sequences of static inputs exist in each step only, with no LoD over all steps.
     let foreign = || {
         let mut vars = op.reads().chain(op.writes());
         class == Class::Step && vars.any(|var| levels.foreign(source, var))

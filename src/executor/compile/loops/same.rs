@@ -1,13 +1,13 @@
-//! Gradients that equal another gradient, number for number: the gradients of a sum's operands. They are not copied; both
-//! names refer to one array.
+//! Finds gradients that equal another gradient, number for number: for example, the gradients of a sum's operands. Equal
+//! gradients are not copied: both variables refer to one array.
 
 use super::block::{EqualGradients, GradientBlock};
 use super::views::counts;
 use crate::error::Result;
 use crate::program::{Role, grad_name};
 
-/// The gradients of a step block that equal another gradient: a backward operator returns that gradient unchanged as the gradient
-/// of an input, no other operator adds to it, and it stays inside the block.
+/// Finds the gradients of a step block that equal another gradient. A backward operator returns the other gradient unchanged,
+/// no other operator adds to the result, and the result stays inside the block.
 pub(super) fn same(block: &GradientBlock<'_>) -> Result<EqualGradients> {
     let program = block.source.program;
     let written = counts(block.ops().flat_map(|(_, op)| op.writes()));
@@ -20,7 +20,7 @@ pub(super) fn same(block: &GradientBlock<'_>) -> Result<EqualGradients> {
             let alike = program.spec(*var)? == program.spec(*of)? && block.class(*var) == block.class(*of);
             let passes = parsed.op.gradient(slot, &parsed.inputs).passes;
             if passes && alike && block.is_inside(*var) && written.get(var) == Some(&1) {
-                // A gradient that is read was written before, so it is in the map already if it equals another gradient.
+                // Gradients are visited after they are written, so a gradient that equals another one is already in the map.
                 same.0.insert(*var, same.resolve(*of));
             }
         }

@@ -1,5 +1,5 @@
-//! Views: variables of a step block that are columns of another variable, as the parts of a split. They are not copied; a
-//! part is read in the memory of the whole, and its gradient is written into its columns of the whole's gradient.
+//! Views: variables of a step block that are columns of another variable, such as the parts of a split. A part is not copied:
+//! operators read it in the memory of the whole variable, and write its gradient into columns of the whole variable's gradient.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,8 +12,8 @@ use crate::executor::rewrite::classes::Class;
 use crate::operator::VarId;
 use crate::program::{Role, grad_name};
 
-/// Makes the outputs of an operator of a step block views, if they are columns of its input; then the operator has no call.
-/// A variable that leaves the step, or enters a loop inside it, has rows of its own.
+/// Makes the outputs of an operator views of its input, if the outputs are columns of the input; the operator then has no call.
+/// A variable that leaves the step, or that a loop inside the step reads, cannot be a view.
 pub(super) fn view_outputs(
     block: &StepBlock<'_>,
     id: OpId,
@@ -42,8 +42,8 @@ pub(super) fn view_outputs(
     true
 }
 
-/// Makes the gradients of columns views of the gradient of the whole variable, if no other operator writes that gradient and all
-/// its columns are written. Returns the numbers of the operators that then have no call.
+/// Makes the gradients of parts views of the gradient of the whole variable, if only the split writes the whole gradient and
+/// all columns are written. Returns the numbers of the backward operators that then have no call.
 pub(super) fn view_gradients(
     block: &GradientBlock<'_>,
     same: &EqualGradients,
@@ -52,7 +52,7 @@ pub(super) fn view_gradients(
     let written = counts(block.ops().flat_map(|(_, op)| op.writes()));
     let writers = |var: VarId| written.get(&var).copied().unwrap_or(0);
     let mut without_call = HashSet::new();
-    // The last split first, so that a part that is split again finds its whole.
+    // The last split is handled first, so that the parts of a part find their whole variable.
     for (id, op) in block.ops().rev() {
         let Some(parsed) = block.source.parsed(id).filter(|_| op.role == Role::Backward) else { continue };
         let Some(parts_columns) = &parsed.hints.columns else { continue };
@@ -85,7 +85,7 @@ pub(super) fn view_gradients(
     Ok(without_call)
 }
 
-/// The number of occurrences of each variable.
+/// Returns how often each variable occurs.
 pub(crate) fn counts(vars: impl Iterator<Item = VarId>) -> HashMap<VarId, usize> {
     let mut counts = HashMap::new();
     vars.for_each(|var| *counts.entry(var).or_default() += 1);

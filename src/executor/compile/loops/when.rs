@@ -1,7 +1,7 @@
 //! Decides which operators of a step block leave the loop.
 //!
-//! An operator runs before the loop if it depends on no memory, after the loop if no memory depends on it, and in the loop
-//! otherwise. This module does not know the kind of any operator or cell.
+//! An operator runs before the loop if it depends on no memory, after the loop if no memory depends on the operator, and in the
+//! loop otherwise. The decision uses only dependencies: this module has no rule for a kind of operator or cell.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,68 +11,69 @@ use crate::operator::VarId;
 /// The time at which an operator of a step block runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timing {
-    /// Once, before the loop.
+    /// The operator runs before the loop: once, or step by step ([`Unit::steps`]).
     Before,
-    /// At every step.
+    /// The operator runs at every step of the loop.
     Body,
-    /// Once, after the loop.
+    /// The operator runs once, after the loop.
     After,
 }
 
-/// A unit of scheduling: an operator of a step block, or, for a backward operator, some of its gradients.
+/// A unit of scheduling: an operator of a step block; a backward operator can have several units, each for some of its
+/// gradients.
 #[derive(Debug, Clone)]
 pub(crate) struct Unit {
-    /// The operator's number in the block.
+    /// The number of the unit's operator in the block.
     pub(crate) op: usize,
-    /// The input slots whose gradients it computes.
+    /// The input slots whose gradients the unit computes; empty for a forward operator.
     pub(crate) wrt: Vec<usize>,
     pub(crate) reads: Vec<VarId>,
     pub(crate) writes: Vec<VarId>,
     pub(crate) does: UnitWork,
-    /// Whether the unit runs before the loop, once for each step.
+    /// Whether the unit runs before the loop but step by step, once for each step.
     pub(crate) steps: bool,
-    /// The reason why it must run at every step, whatever its dependencies.
+    /// The reason why the unit must run at every step, whatever its dependencies; `None` if the dependencies decide.
     pub(crate) pinned: Option<Pin>,
-    /// The time at which it runs, with the reason, set by [`decide`].
+    /// The time at which the unit runs, and the reason; [`decide`] sets both.
     pub(crate) when: Timing,
     pub(crate) why: TimingReason,
 }
 
-/// The part of its operator's work that a unit does.
+/// The work of a unit: the call of its operator, or the levels that the operator makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnitWork {
-    /// The call of the operator.
+    /// The unit is the call of the operator.
     Computes,
-    /// The offsets of the levels that the operator makes. They are computed before the call, since the size of its output depends
-    /// on them.
+    /// The unit computes the offsets of the levels that the operator makes. The offsets are computed before the call, since the
+    /// size of the call's output depends on them.
     MakesLevels,
 }
 
 impl Unit {
-    /// The unit of a forward operator, or of a whole loop.
+    /// Makes the unit of a forward operator, or of a whole inner loop.
     pub(crate) fn new(op: usize, reads: Vec<VarId>, writes: Vec<VarId>, pinned: Option<Pin>) -> Self {
         let (does, when, why) = (UnitWork::Computes, Timing::Before, TimingReason::Apart);
         Self { op, wrt: Vec::new(), reads, writes, does, steps: false, pinned, when, why }
     }
 
-    /// The unit of the call that computes offsets from `reads`.
+    /// Makes the unit that computes an operator's offsets from the variables `reads`.
     pub(crate) fn of_levels(op: usize, reads: Vec<VarId>) -> Self {
         Self { does: UnitWork::MakesLevels, ..Self::new(op, reads, Vec::new(), None) }
     }
 
-    /// The variables that it reads and writes.
+    /// Returns the variables that the unit reads or writes.
     pub(crate) fn touches(&self) -> impl Iterator<Item = VarId> {
         self.reads.iter().chain(&self.writes).copied()
     }
 }
 
-/// Decides when each unit runs, and records the reason. `carried` are the variables that come from another step, `wanted`
-/// the variables that another step needs.
+/// Decides whether each unit runs before, in or after the loop, and records the reason. `carried` holds the variables that come
+/// from another step, and `wanted` the variables that another step needs.
 pub(crate) fn decide(units: &mut [Unit], carried: &[VarId], wanted: &[VarId]) {
-    // Each variable with the variable that makes it depend on other steps.
+    // Maps each variable that depends on another step to the variable through which it depends on that step.
     let mut dependent: HashMap<VarId, VarId> = carried.iter().map(|&v| (v, v)).collect();
     let mut depends = vec![None; units.len()];
-    // A gradient may be written by several units, so one pass in order is not enough.
+    // Several units may write one gradient, so the loop repeats until nothing changes.
     loop {
         let before = dependent.len();
         for (i, unit) in units.iter().enumerate() {
@@ -115,16 +116,18 @@ pub(crate) fn decide(units: &mut [Unit], carried: &[VarId], wanted: &[VarId]) {
     }
 }
 
-/// The error that offsets depend on a memory: the operator that makes the offsets, and the memory's previous value.
+/// The error that the offsets of a level depend on a memory: the operator that makes the level, and the previous value of the
+/// memory.
 pub(crate) struct ReachedOffsets {
     pub(crate) op: usize,
     pub(crate) by: VarId,
 }
 
-/// Moves the units that decide the offsets of levels before the loop, where they run step by step if they cannot run at once.
+/// Moves the units that compute offsets of levels, and the units that they depend on, before the loop. Before the loop, such a
+/// unit runs step by step if it cannot run for all steps at once.
 ///
 /// # Errors
-/// If such a unit depends on a variable from another step, one of `carried`.
+/// If a unit that offsets depend on reads a variable from another step (one of `carried`).
 pub(crate) fn early(units: &mut [Unit], carried: &[VarId]) -> Result<(), ReachedOffsets> {
     if !units.iter().any(|unit| unit.does == UnitWork::MakesLevels) {
         return Ok(());
@@ -165,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_input_projection_leaves_and_so_does_the_output_projection() {
-        // 0 = x, 1 = h_prev, 2 = x·W, 3 = h_prev·U, 4 = h, 5 = h·V
+        // The variables are 0 = x, 1 = h_prev, 2 = x·W, 3 = h_prev·U, 4 = h, 5 = h·V.
         let unit = |op, reads: &[u32], write| {
             Unit::new(op, reads.iter().map(|&v| VarId(v)).collect(), vec![VarId(write)], None)
         };
