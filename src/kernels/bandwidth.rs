@@ -1,4 +1,4 @@
-//! The peak read bandwidth of this machine's caches and memory, as a yardstick for profiles.
+//! The peak read bandwidth of this machine's caches and memory, as an upper limit for the speed of kernels in profiles.
 //!
 //! The measurement runs none of this crate's kernels. Each thread reads and sums contiguous numbers repeatedly, with the
 //! widest vector instructions of the CPU, from a block of memory that fits into the measured cache level. Only reading is

@@ -18,7 +18,7 @@ pub struct Transitions {
     /// the last tag. Minus infinity marks a forbidden pair, and fills the padding columns.
     pub(super) scores: Vec<f64>,
     /// The factors e^score, each divided by the largest factor of its table. `forth` has one row per preceding tag, and
-    /// `back` is the transpose of `forth`. `first` has the factors of the first tag, and `last` those for the last tag.
+    /// `back` is the transpose of `forth`. `first` and `last` have the factors of the first and of the last tag.
     pub(super) forth: Vec<f64>,
     pub(super) back: Vec<f64>,
     pub(super) first: Vec<f64>,
