@@ -10,8 +10,8 @@ const OPERATORS: usize = 12;
 /// The maximum length of an operator name that is shown whole, in characters.
 const NAME: usize = 36;
 
-/// Returns the histogram of text lengths as a figure. The caption has the share of rows that padded batches would waste on
-/// padding.
+/// Returns the histogram of text lengths as a figure. The note below the histogram has the share of padding rows
+/// that padded batches would have.
 pub(super) fn lengths(told: &Lengths) -> String {
     let mut sorted = told.lengths.clone();
     sorted.sort_unstable();
