@@ -187,8 +187,8 @@ impl<'a> Lane<'a> {
     /// Calls `run` for each lane, on the threads of the current rayon pool.
     ///
     /// # Panics
-    /// If this lane is already a part of a split loop; unless there is one more cut than `states`; if `cuts`, `starts` or the bounds of runs decrease; or if a buffer
-    /// has no share.
+    /// If this lane is already a part of a split loop; unless there is one more cut than `states`; if `cuts`, `starts` or the
+    /// bounds of runs decrease; or if a buffer has no share.
     pub fn split<S: Send, E: Send>(
         &mut self,
         cuts: &[usize],
@@ -214,7 +214,7 @@ impl<'a> Lane<'a> {
     /// Grows a buffer as [`Arena::reserve`] does, but through a lane.
     ///
     /// # Panics
-    /// If this lane is a part of a split loop.
+    /// If this lane is a part of a split loop: only a lane of the whole arena may grow buffers.
     pub fn reserve(&mut self, buffer: usize, elements: usize) {
         assert!(self.part.is_none() && buffer < self.count, "only a whole lane makes room");
         // SAFETY: a lane that is no part of a split loop is the only borrow of the arena, and `&mut self` rules out lent

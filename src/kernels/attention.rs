@@ -189,7 +189,7 @@ pub struct AttentionGradients<'a, T> {
     pub bias: Option<&'a mut [T]>,
 }
 
-/// Computes the gradients of [`attention`].
+/// Computes the requested gradients of the inputs of [`attention`].
 ///
 /// # Panics
 /// If a gradient does not have the shape of its input.

@@ -42,7 +42,7 @@ const AHEAD: usize = 12;
 /// The number of rows that are added in one block of columns before the kernel moves to the next block. The numbers of these
 /// rows in the block stay in the nearest cache.
 const BLOCK: usize = 16;
-/// The number of columns of a block.
+/// The number of columns in a block of columns.
 const WIDEST: usize = 64;
 
 impl<T: Float> Bags<'_, T> {
@@ -100,7 +100,7 @@ pub fn bag_forward<T: Float>(pool: BagPool, bags: Bags<'_, T>, table: View<'_, T
 }
 
 /// Finds, for each column j of each bag b, the first row that has the maximum: `which[b · width + j]` is the row's index in
-/// [`Bags::rows`]. The entries of an empty bag are left unchanged. `best` is scratch for the maxima.
+/// [`Bags::rows`]. The entries of an empty bag are left unchanged. `best` is scratch for the maximum of each column of each bag.
 ///
 /// # Panics
 /// If [`bag_forward`] would panic for these bags, if `which` is shorter than bags · width, or if `rows` has 2^32 entries or

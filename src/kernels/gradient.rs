@@ -1,6 +1,6 @@
 //! The gradients of a weight and of a bias: sums over the rows of a batch.
 //!
-//! The order of summation depends only on the shapes, not on the number of threads.
+//! The order of summation depends only on the shapes of the operands, not on the number of threads.
 
 use std::ops::Range;
 

@@ -79,7 +79,7 @@ pub use rows::{RowMerge, gather_rows};
 pub use view::{Extent2, View, ViewMut};
 
 /// Returns how many of `threads` threads should share the work; 1 if `work` is below `worth`. Each thread gets at least
-/// `worth` / 2, so that threads that are not needed stay asleep.
+/// `worth` / 2 units of work, so that threads that are not needed stay asleep.
 pub fn helpers(work: usize, worth: usize, threads: usize) -> usize {
     if work < worth { 1 } else { (work / worth).saturating_mul(2).clamp(1, threads.max(1)) }
 }

@@ -1,8 +1,8 @@
 //! Normalisation of rows to mean 0 and variance 1 (layer norm) or to mean square 1 (root mean square norm), and the gradients.
 //!
-//! A row is read from memory once, and stays in the nearest cache for all passes over the row. Sums over a row are computed in
-//! a fixed number of partial sums, and sums over rows in blocks of [`SUM_ROWS`] rows, so that the order of summation depends
-//! only on the shapes.
+//! A row is read from memory once, and stays in the nearest cache for all passes over the row. A sum over a row has a
+//! fixed number of partial sums, and a sum over rows is computed in blocks of [`SUM_ROWS`] rows. The order of summation thus
+//! depends only on the shapes.
 
 use super::float::{Assign, Float};
 use super::fork::join;
@@ -13,9 +13,9 @@ use super::view::{View, ViewMut};
 
 /// The number of independent partial sums: enough vectors that no addition waits for the previous addition.
 const LANES: usize = 32;
-/// The distance from the summed row to the prefetched row, in bytes; at least one row.
+/// The distance in bytes from the row that is summed to the row that is prefetched; at least the next row is prefetched.
 const AHEAD: usize = 8192;
-/// Below this many numbers a second thread costs more than it gains.
+/// Below this number of elements, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 16;
 
 /// The number that is subtracted from a row before the row is scaled.

@@ -106,7 +106,7 @@ pub fn sweep<S: Sweep>(kernel: S) -> S::Output {
 /// Runs a loop on the given path; a [portable](Sweep::PORTABLE) loop always runs on the portable path.
 ///
 /// # Panics
-/// If this CPU cannot run the path.
+/// If this CPU does not have the instructions of the path.
 #[inline]
 pub fn sweep_on<S: Sweep>(path: Path, kernel: S) -> S::Output {
     // The condition is a constant, so that the compiler generates no other path for a portable loop.

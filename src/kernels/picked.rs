@@ -13,7 +13,7 @@ pub(super) struct PickedRows<'a, T> {
     pub(super) beside: Option<View<'a, T>>,
     /// The row of zeros: at least one zero per column of `x`.
     pub(super) zeros: &'a [T],
-    /// The number of each picked row.
+    /// The numbers of the picked rows, in the order of the operand's rows.
     pub(super) index: &'a [usize],
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Page {
     pub(crate) epochs: Vec<Epoch>,
     /// The scores of the test set; `None` without a test set.
     pub(crate) tested: Option<TestScores>,
-    /// The confusion counts of the held-out texts.
+    /// The confusion of the classes of the held-out texts; `None` for tasks without classes.
     pub(crate) confusion: Option<Confusion>,
     /// The errors of held-out texts by length; `None` if there is a test set or if texts have no right answer.
     pub(crate) errors: Option<Errors>,
@@ -84,12 +84,12 @@ impl Score {
     }
 }
 
-/// Precision, recall and F1 of each class.
+/// A table of the precision, recall and F1 of each class.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ClassTable {
     /// The kind of the classes: `label`, `tag` or `chunk type`.
     pub(crate) of: String,
-    /// One row per class, the most frequent class first.
+    /// The scores of each class, with the most frequent class first.
     pub(crate) rows: Vec<ClassRow>,
 }
 

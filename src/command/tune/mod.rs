@@ -227,7 +227,7 @@ impl Search<'_> {
         })
     }
 
-    /// Trains the trial at index `at` up to rung `rung`. Returns whether a signal interrupted the trial.
+    /// Trains the trial at index `at` up to rung `rung`. Returns whether a signal interrupted the training of the trial.
     fn train(&mut self, at: usize, rung: usize) -> Outcome<bool> {
         let Some(trial) = self.state.trials.get_mut(at) else { return Ok(false) };
         trial.toward = rung;

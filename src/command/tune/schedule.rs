@@ -10,7 +10,7 @@ use super::state::{State, Trial};
 
 /// The best third advances: one of `ONE_IN` trials is trained from a rung to the next rung.
 const ONE_IN: usize = 3;
-/// The most trials that a search draws: each trial has files of its own, so the number is limited.
+/// The maximum number of trials that a search draws: each trial has files of its own, so the number is limited.
 const MOST: usize = 1_000;
 /// The number of failed trials in a row after which a search ends.
 const ALL_FAILED: usize = 10;

@@ -54,12 +54,12 @@ pub enum Share {
     Stepped {
         /// The number of the first buffer row of step 0.
         base: usize,
-        /// Width of the buffer's rows.
+        /// The width of the buffer's rows, in numbers.
         stride: usize,
     },
     /// Row `i` of the buffer belongs to sequence `i`; each row has `stride` numbers.
     Sequence {
-        /// Width of the buffer's rows.
+        /// The width of the buffer's rows, in numbers.
         stride: usize,
     },
     /// Each sequence has a run of successive rows: the run of sequence `i` begins at row `bounds[first + i]` of
@@ -67,7 +67,7 @@ pub enum Share {
     Runs {
         /// The index in [`StepRows::bounds`] of the first row of sequence 0.
         first: usize,
-        /// Width of the buffer's rows.
+        /// The width of the buffer's rows, in numbers.
         stride: usize,
     },
     /// At each step, each sequence that has not ended has a run of successive rows. The runs of step `t` begin at row `base
@@ -79,7 +79,7 @@ pub enum Share {
         starts: usize,
         /// The index in [`StepRows::bounds`] of the first row of sequence 0.
         first: usize,
-        /// Width of the buffer's rows.
+        /// The width of the buffer's rows, in numbers.
         stride: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! The forward pass of a convolution, one block of rows at a time.
+//! The forward pass of a convolution, computed for one block of rows at a time.
 
 use crate::kernels::cpu::cpu;
 use crate::kernels::float::{Assign, Float};
