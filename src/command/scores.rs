@@ -130,7 +130,7 @@ impl Table {
         Self { caption: caption.to_owned(), head, ..Self::default() }
     }
 
-    /// Prints a blank line, the headings and the rows of the table; with `--quiet`, prints only the rows.
+    /// Prints a blank line and the whole table; with `--quiet`, prints only the rows.
     pub(crate) fn print(&self, console: Console) -> Outcome<()> {
         let lines = || std::iter::once(&self.head).chain(&self.rows);
         let width = |at: usize| lines().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();

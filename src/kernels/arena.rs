@@ -276,7 +276,7 @@ impl<'a> Lane<'a> {
         if !fits || !self.part.as_ref().is_none_or(|part| part.has(region, write)) {
             self.refuse(region, write);
         }
-        // SAFETY: the assertions above checked that `end` is not beyond the buffer.
+        // SAFETY: the checks above established that `end` is not beyond the buffer.
         Raw { start: unsafe { start.add(first * buffer.size) }, ..raw }
     }
 

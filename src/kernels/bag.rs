@@ -142,7 +142,7 @@ pub enum BagShare<'a, T> {
     /// Each occurrence receives the gradient of the bag times the occurrence's factor.
     Factors(&'a [T]),
     /// Each occurrence receives the gradient in the columns in which it is the first maximum, and 0 in the other columns.
-    /// [`bag_first_maximum`] computes these numbers.
+    /// The slice has the indices that [`bag_first_maximum`] computes.
     Maxima(&'a [u32]),
 }
 

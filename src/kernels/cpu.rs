@@ -53,8 +53,8 @@ pub(super) struct Block {
 }
 
 impl Cpu {
-    /// Returns the block size of a product of `rows` rows and panels of `width` columns. For each block of rows, the panels are read
-    /// again. So a block has enough rows that reading the panels from memory takes about an eighth of the time of the
+    /// Returns the block size of a product of `rows` rows and panels of `width` columns. For each block of rows, the panels are
+    /// read again. So a block has enough rows that reading the panels from memory takes about an eighth of the time of the
     /// block's multiply-adds, and few enough rows that the block's results stay in cache. The rows of a block are read again
     /// for each panel, and each number of a row is then used in `width` multiply-adds. If `width` multiply-adds are too few
     /// to stream the rows, sums are cut into shorter partial sums, so that the rows and the panel stay in half of the core's
