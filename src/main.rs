@@ -1,4 +1,4 @@
-//! The command `unpadded`: trains, measures and asks models without a line of Rust.
+//! The program `unpadded`: trains, evaluates and runs models from the command line, without any Rust code of the user.
 
 mod command;
 

@@ -1,4 +1,4 @@
-//! `unpadded predict` and `unpadded generate`: answers of a trained model.
+//! The commands `unpadded predict` and `unpadded generate`, which print the answers of a trained model.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ struct Lines {
     strict: bool,
 }
 
-/// Counts of the lines so far: answered lines and lines without an answer.
+/// The numbers of answered lines and of lines without an answer, so far.
 struct Tally<'a> {
     how: &'a Lines,
     lines: u64,
@@ -33,8 +33,8 @@ struct Tally<'a> {
 }
 
 impl Lines {
-    /// Answers the lines of standard input, up to `most` at a time. The answer of a failing line is an empty line, or with
-    /// `--json` an object with `error`.
+    /// Answers the lines of standard input, at most `most` lines at a time. A line without an answer gets an empty line, or,
+    /// with `--json`, an object with the field `error`.
     fn answer(
         &self,
         most: usize,
@@ -43,7 +43,7 @@ impl Lines {
     ) -> Outcome<Ending> {
         let mut done = Tally { how: self, lines: 0, failed: 0 };
         terminal::lines(most, |lines| {
-            // The lines between two unreadable lines are answered together.
+            // Each run of lines between unreadable lines is one batch.
             for part in lines.chunk_by(|one, next| one.text.is_ok() && next.text.is_ok()) {
                 let texts: Result<Vec<&str>, &String> =
                     part.iter().map(|line| line.text.as_deref()).collect();
@@ -61,15 +61,15 @@ impl Lines {
                         answered.try_for_each(|(text, found)| done.found(text, found, &show))?;
                         continue;
                     }
-                    // A single line is not tried again, since the beginning of its answer may already be printed.
+                    // A batch of one line is not tried again, since the beginning of its answer may already be printed.
                     (Err(e), [text]) => {
                         done.failed(first, Some(text), &super::outcome::plain(&e))?;
                         continue;
                     }
                     _ => {}
                 }
-                // After an error, lines are answered one by one, so that the error names the failing line and all other lines are
-                // answered.
+                // After an error, the lines of the batch are answered one by one, so that the error names the failing line
+                // and all other lines are answered.
                 for (number, text) in (first..).zip(&texts) {
                     match predict(number, &[text]).map(|found| found.into_iter().next()) {
                         Ok(Some(found)) => done.found(text, &found, &show)?,
@@ -154,7 +154,8 @@ pub(crate) struct Predict {
 }
 
 impl Predict {
-    /// Loads the model, or several models as one. Also returns the file of records; `None` for standard input.
+    /// Loads the model; with `--ensemble`, loads several models as one. Also returns the path of the file of records; `None`
+    /// if the records are lines of standard input.
     fn model(&self) -> Outcome<(Model, Option<String>)> {
         let text = |file: &PathBuf| file.to_string_lossy().into_owned();
         if !self.ensemble {
@@ -213,7 +214,7 @@ impl Predict {
     }
 }
 
-/// Returns a text with its answer as a JSON object.
+/// Returns a text and the model's answer as a JSON object.
 fn of(text: &str, answer: &Answer) -> Value {
     let x = |x: f32| json::number(f64::from(x));
     match answer {
@@ -302,7 +303,7 @@ impl Generate {
             for text in texts {
                 let mut written = String::new();
                 if !json {
-                    // Text is printed as soon as it is drawn.
+                    // The command prints each piece of text as soon as the model has drawn it.
                     terminal::print_piece(text);
                 }
                 model.write_each(text, sampling, seed, length as usize, &mut |piece| match json {

@@ -1,4 +1,5 @@
-//! `unpadded bench`: the speed of training and prediction, and the peak rates of the machine. It writes no file.
+//! The command `unpadded bench`: measures the speed of training and prediction, and the peak rates of the machine. The
+//! command writes no file.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +15,15 @@ use unpadded::executor::Rates;
 use unpadded::recipes::{Model, Preparation, Task, prepare};
 use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 
-/// The number of repetitions of each measurement; the median is printed.
+/// The number of repetitions of each measurement; the command prints the median.
 const ROUNDS: usize = 5;
-/// The warm-up steps before measurements.
+/// The number of warm-up steps before the measurements.
 const WARM: u64 = 5;
-/// The most held-out texts that are predicted together; `ALONE` texts are predicted one by one.
+/// The maximum number of held-out texts for the measurement of joint prediction (`ASKED`), and of prediction one by one
+/// (`ALONE`).
 const ASKED: usize = 1_000;
 const ALONE: usize = 200;
-/// The most operators in the table.
+/// The maximum number of operators in the printed table.
 const NAMED: usize = 8;
 
 #[derive(Args)]
@@ -45,7 +47,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     got.ok_or_else(|| "expected a number of seconds above 0".into())
 }
 
-/// Result of several measurements: the median, the lowest and the highest.
+/// The median, the lowest and the highest result of several measurements.
 struct Measured([f64; 3]);
 
 impl Measured {
@@ -68,7 +70,7 @@ impl std::fmt::Display for Measured {
     }
 }
 
-/// An interrupt by Ctrl-C.
+/// The error for an interrupt by Ctrl-C.
 #[derive(Debug)]
 struct Stopped;
 
@@ -90,7 +92,7 @@ impl Bench {
 
     fn measured(self) -> Outcome<Ending> {
         let mut config = self.wanted.config()?;
-        // Early stopping would end the measurement.
+        // Early stopping is switched off, since it would end the measurement.
         config.training.patience = 0;
         config.check().usage()?;
         let Preparation { trainer, train, dev, held_out, said, name, .. } = prepare(&config).usage()?;
@@ -108,7 +110,7 @@ impl Bench {
             }
         };
         fit(&mut trainer, WARM)?;
-        // With little data, the timed steps include evaluations at the ends of epochs.
+        // The time of a step includes evaluations at the ends of epochs, which are frequent if there is little data.
         let begun = Instant::now();
         fit(&mut trainer, WARM)?;
         let step = begun.elapsed().as_secs_f64() / WARM as f64;
@@ -127,7 +129,7 @@ impl Bench {
 
         let model = Model::new(trainer.for_inference()?)?;
         let texts: Vec<&str> = held_out.cases.iter().take(ASKED).map(|case| case.text.as_str()).collect();
-        // Answers of a language model are not measured.
+        // The prediction speed of a language model is not measured.
         let texts = if model.task() == Task::Lm { Vec::new() } else { texts };
         let (together, alone) = answer_speed(&model, &texts)?;
 
@@ -184,8 +186,8 @@ impl Bench {
     }
 }
 
-/// Measures the texts per second of one joint prediction, and the milliseconds of the prediction of one text; `None` without
-/// texts.
+/// Measures the number of texts per second in joint prediction, and the milliseconds for one text alone; `None` if there are
+/// no texts.
 fn answer_speed(model: &Model, texts: &[&str]) -> Outcome<(Option<Measured>, Option<Measured>)> {
     if texts.is_empty() {
         return Ok((None, None));

@@ -1,4 +1,4 @@
-//! `unpadded report`: several runs on one page.
+//! The command `unpadded report`: compares several runs on one page.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl Report {
         let mut folders = Vec::new();
         for path in &self.runs {
             match run::several(path) {
-                // A run folder in which no training has begun has nothing to show.
+                // Run folders in which no training has begun are skipped, since they contain no results.
                 true => folders.extend(run::members(path)?.into_iter().filter(|path| run::is_run(path))),
                 false => folders.push(path.clone()),
             }
@@ -62,8 +62,8 @@ impl Report {
     }
 }
 
-/// Returns the settings that differ between configs, each with its value in every config. The setting of the test file is left
-/// out.
+/// Returns the settings that differ between the configs; each setting has its value in every config. The path of the test
+/// file (`data.test`) is left out.
 pub(crate) fn settings(configs: &[&Config]) -> Vec<(String, Vec<String>)> {
     let mut keys: Vec<String> = Vec::new();
     for key in configs.iter().flat_map(|config| Config::keys(config.run.task)).map(|key| key.to_string()) {
@@ -81,7 +81,7 @@ pub(crate) fn settings(configs: &[&Config]) -> Vec<(String, Vec<String>)> {
     keys.into_iter().filter_map(values).collect()
 }
 
-/// Reads the config and the scores of a run folder.
+/// Reads the config and the scores from a run folder.
 fn read(folder: &Path) -> Outcome<(Config, Run)> {
     if !run::is_run(folder) {
         let got = if folder.is_dir() { "one without its files" } else { "no folder" };
@@ -107,7 +107,8 @@ fn read(folder: &Path) -> Outcome<(Config, Run)> {
     Ok((config, run))
 }
 
-/// Returns the units of the metrics of a run, from its checkpoint; empty, with a warning, if no checkpoint can be read.
+/// Returns the units of a run's metrics, from its checkpoint. If no checkpoint can be read, prints a warning and returns no
+/// units.
 fn units(folder: &Path) -> Vec<(String, Unit)> {
     let Some(checkpoint) = run::checkpoint(folder).ok().and_then(|path| Checkpoint::load(path).ok()) else {
         let run = folder.display();
@@ -130,7 +131,8 @@ fn scores(path: &Path) -> Outcome<TestScores> {
     TestScores::of(&object).or_else(|e| bad(format!("{}: {e}; `train --test` writes it", path.display())))
 }
 
-/// Parses the epochs of a metrics.jsonl. A last line without a line end is skipped: a training is still writing it.
+/// Parses the epochs from the file metrics.jsonl. A last line without a line end is skipped, since a training may still be
+/// writing the line.
 fn epochs(path: &Path) -> Outcome<Vec<Epoch>> {
     let text = text(path)?;
     let whole = text.rfind('\n').and_then(|end| text.get(..end)).unwrap_or_default();
@@ -150,7 +152,7 @@ fn epochs(path: &Path) -> Outcome<Vec<Epoch>> {
 }
 
 fn epoch(of: &Value) -> Option<Epoch> {
-    // NaN and infinity, which JSON cannot hold, are null in the file.
+    // The file has null for NaN and infinity, which JSON cannot represent.
     let numbers = |name: &str| -> Option<Vec<(String, f64)>> {
         let all = of.get(name)?.as_object()?;
         Some(all.iter().map(|(name, value)| (name.clone(), value.as_f64().unwrap_or(f64::NAN))).collect())

@@ -1,4 +1,4 @@
-//! `unpadded data`: checks and statistics of texts before a training.
+//! The command `unpadded data`: checks texts and computes statistics of texts before a training.
 
 use clap::{Args, Subcommand};
 
@@ -85,7 +85,7 @@ fn check(texts: &Texts) -> Outcome<()> {
     let Preview { said: shown, how, records, .. } = preview(&config).usage()?;
     let how: Value = serde_json::from_str(&how).unwrap_or_default();
     let console = texts.console;
-    // The parsed records are shown even if there are too few to train on.
+    // The command shows the parsed records even if they are too few for a training.
     shown.iter().try_for_each(|line| console.more(line))?;
     if !records.is_empty() {
         console.more(format!("the first {} records:", records.len()))?;
@@ -95,11 +95,11 @@ fn check(texts: &Texts) -> Outcome<()> {
     }
     let prepared = match &config.data.window {
         None if config.run.task == Task::Classify && how["format"] != FileFormat::Libsvm.name() => {
-            // A window of one text reads each text once and keeps none in memory.
+            // With a shuffle window of one text, the check reads each text once and keeps no text in memory.
             let mut windowed = config.clone();
             windowed.data.window = Some(1);
-            // An error may come from the window, since the encoding is then detected from fewer bytes: the check is repeated as a
-            // training reads.
+            // The small window may cause an error, since the encoding is then detected from fewer bytes. The check is
+            // therefore repeated with the window of a training.
             prepare(&windowed).or_else(|error| prepare(&config).map_err(|_| error))
         }
         _ => prepare(&config),
@@ -125,7 +125,7 @@ fn check(texts: &Texts) -> Outcome<()> {
     })
 }
 
-/// Returns the count of each label; empty if texts have no labels.
+/// Returns each label with its number of texts; empty if the texts have no labels.
 fn counts(prepared: &Preparation) -> Vec<(String, u64)> {
     let labels = prepared.trainer.vocabularies().find(|(name, _)| *name == "labels");
     let Some((_, labels)) = labels else { return Vec::new() };
@@ -133,7 +133,7 @@ fn counts(prepared: &Preparation) -> Vec<(String, u64)> {
     labels.tokens().enumerate().map(count).collect()
 }
 
-/// Returns labels with their counts as JSON.
+/// Returns the labels with their counts as JSON.
 fn labelled(counts: Vec<(String, u64)>) -> Value {
     Value::Object(counts.into_iter().map(|(label, count)| (label, count.into())).collect())
 }

@@ -1,4 +1,4 @@
-//! `unpadded eval`: evaluation of trained models.
+//! The command `unpadded eval`: evaluates trained models on a test set.
 
 use std::path::PathBuf;
 
@@ -16,9 +16,9 @@ use unpadded::recipes::{
     Config, Disagreement, Evaluation, Model, ModelComparison, ModelDifference, compare, scores,
 };
 
-/// The name of the significance test of the difference between two models.
+/// The name of the test that decides whether the difference between two models is significant.
 const METHOD: &str = "paired bootstrap, 1,000 samples, two-sided";
-/// The most characters of a text that the output shows.
+/// The maximum number of characters of a text in the output.
 const TEXT: usize = 200;
 
 #[derive(Args)]
@@ -48,12 +48,12 @@ pub(crate) struct Eval {
     console: Console,
 }
 
-/// A model with its name and its configs.
+/// An evaluated model with its name and its configs.
 struct Run {
     name: String,
-    /// The config with which the texts are read.
+    /// The config that determines how the test texts are read.
     config: Config,
-    /// The config of the training, whose columns may differ from the columns of the evaluated texts.
+    /// The config of the training; its columns may differ from the columns of the test file.
     trained: Config,
     model: Model,
 }
@@ -97,7 +97,7 @@ fn settings(runs: &[Run]) -> Vec<(String, Vec<String>)> {
 
 fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> Outcome<()> {
     let ModelComparison { scored, against_first, .. } = compared;
-    // Lines about the file are printed once if they are the same for every model.
+    // The lines about the test file are printed once if they are equal for all models.
     for (at, of) in scored.iter().enumerate() {
         if at == 0 || scored.first().is_some_and(|first| first.said != of.said || first.unseen != of.unseen) {
             show::say(of, console);
@@ -171,7 +171,7 @@ fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> O
     Ok(())
 }
 
-/// Adds a row per count (texts, tokens, unknown tokens) to a table with one column per run.
+/// Adds one row per count (texts, tokens, unknown tokens) to a table that has one column per run.
 fn counts(mut table: Table, scored: &[Evaluation]) -> Table {
     let mut names: Vec<&'static str> = Vec::new();
     for (name, _) in scored.iter().flat_map(|of| &of.counts) {
@@ -187,7 +187,7 @@ fn counts(mut table: Table, scored: &[Evaluation]) -> Table {
     table
 }
 
-/// Returns a text as one line, shortened if it is long.
+/// Returns a text as one line, shortened if the text is long.
 fn cut(text: &str) -> String {
     let text = terminal::shown(text);
     match text.char_indices().nth(TEXT) {
@@ -196,7 +196,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Returns the comparison of several runs as a JSON object.
+/// Returns the comparison of several models as a JSON object.
 fn several(
     data: &str,
     runs: &[Run],

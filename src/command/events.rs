@@ -1,37 +1,37 @@
-//! Event files for TensorBoard: the numbers and texts of a training, by step.
+//! Event files for TensorBoard: the numbers and texts of a training, each with its step.
 //!
-//! An event file is a list of records. Each record is
-//! `length: u64, masked CRC-32C of the length: u32, bytes, masked CRC-32C of the bytes: u32`, little endian (TensorFlow's
-//! `record_writer.cc`); the bytes are a message `Event` of Protocol Buffers (`tensorflow/core/util/event.proto`,
-//! `framework/summary.proto`, `framework/tensor.proto`). The first event has the version of the format. Scalars are written as
-//! `simple_value`, which every reader supports; TensorBoard converts them to tensors.
+//! An event file is a list of records. A record is `length: u64, masked CRC-32C of the length: u32, bytes, masked CRC-32C of
+//! the bytes: u32`, little endian (TensorFlow's `record_writer.cc`). The bytes are a Protocol Buffers message `Event`
+//! (`tensorflow/core/util/event.proto`, `framework/summary.proto`, `framework/tensor.proto`). The first event of a file
+//! contains the version of the format. Scalars are written as `simple_value`, which every reader supports; TensorBoard
+//! converts a `simple_value` to a tensor.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Writer of an event file. Events stay in memory until [`Events::flush`], or until the buffer is full.
+/// A writer of one event file. Events stay in memory until [`Events::flush`] is called or the buffer is full.
 #[derive(Debug)]
 pub(crate) struct Events {
     out: BufWriter<File>,
 }
 
 impl Events {
-    /// The suffix of the file names.
+    /// The suffix of the names of event files that this program writes.
     pub(crate) const ENDING: &str = ".unpadded";
 
-    /// Creates an event file in `folder`, and the folder if it is missing. Existing files are kept: TensorBoard reads all files
-    /// of a folder as one training.
+    /// Creates an event file in `folder`; creates the folder if it does not exist. Existing event files are kept:
+    /// TensorBoard reads all event files of a folder as one training.
     ///
     /// # Errors
-    /// If the folder or the file cannot be made or written.
+    /// If the folder or the file cannot be created or written.
     pub(crate) fn create(folder: &Path) -> io::Result<Events> {
         fs::create_dir_all(folder)?;
         let (now, host, process) = (since_1970(), host(), std::process::id());
         let mut count = 0;
         let file = loop {
-            // TensorBoard reads the files of a folder in the order of their names.
+            // TensorBoard reads the files of a folder in the order of their names, so the name contains the time.
             let name =
                 format!("events.out.tfevents.{:010}.{host}.{process}.{count}{}", now.as_secs(), Self::ENDING);
             let path = folder.join(name);
@@ -46,8 +46,8 @@ impl Events {
         Ok(events)
     }
 
-    /// Writes a number at a step, shown under Scalars. A tag with `/` (`loss/train`) is grouped by the text before it. The file
-    /// holds numbers as f32.
+    /// Writes a number for a step; TensorBoard shows the number in its tab Scalars. TensorBoard groups tags such as
+    /// `loss/train` by the text before the `/`. The file stores the number as f32.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -55,7 +55,7 @@ impl Events {
         self.value(step, tag, |entry| entry.f32(2, value as f32))
     }
 
-    /// Writes a text in Markdown at a step, shown under Text.
+    /// Writes a Markdown text for a step; TensorBoard shows the text in its tab Text.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -75,7 +75,7 @@ impl Events {
         })
     }
 
-    /// Writes buffered events to the file; TensorBoard then shows them within seconds.
+    /// Writes the buffered events to the file; TensorBoard shows the events within seconds.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -83,7 +83,7 @@ impl Events {
         self.out.flush()
     }
 
-    /// Writes an event with one value of a summary.
+    /// Writes an event whose summary has one value.
     fn value(&mut self, step: u64, tag: &str, fill: impl FnOnce(&mut Message)) -> io::Result<()> {
         self.event(|event| {
             event.number(2, step);
@@ -112,7 +112,7 @@ fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Returns the machine's name without characters that a file name may not have.
+/// Returns the name of the machine, without characters that are not allowed in file names.
 fn host() -> String {
     let told = fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let told =
@@ -122,7 +122,7 @@ fn host() -> String {
     if name.is_empty() { "localhost".into() } else { name }
 }
 
-/// Encoder of a Protocol Buffers message: fields, each with its number and wire type.
+/// An encoder of a Protocol Buffers message; each field has a number and a wire type.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -163,7 +163,8 @@ impl Message {
     }
 }
 
-/// Computes CRC-32C (Castagnoli), bit order reversed. The crate `crc32fast`, which checkpoints use, has another polynomial.
+/// Computes the checksum CRC-32C (Castagnoli) with reversed bit order. The crate `crc32fast`, which checkpoints use,
+/// computes a CRC with another polynomial.
 fn crc32c(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];
@@ -182,7 +183,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, &byte| TABLE[(crc as u8 ^ byte) as usize] ^ crc >> 8)
 }
 
-/// Masks a checksum as records store it: a CRC of data that contains unmasked CRCs would be unreliable.
+/// Computes the masked checksum that records contain: a CRC over data that contains unmasked CRCs would be unreliable.
 fn masked(bytes: &[u8]) -> u32 {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -231,7 +232,7 @@ mod tests {
         events.flush().unwrap();
         let bytes = fs::read(&files[0]).unwrap();
         let mut rest = bytes.as_slice();
-        // The bytes of each event after the time of the event (field 1, 8 bytes).
+        // The expected bytes of each event begin after the time of the event (field 1, 8 bytes).
         assert_eq!(&record(&mut rest)[9..], b"\x1a\x0dbrain.Event:2");
         assert_eq!(&record(&mut rest)[9..], b"\x10\xac\x02\x2a\x13\x0a\x11\x0a\x0aloss/train\x15\0\0\0\x3f");
         let text = record(&mut rest);

@@ -1,4 +1,4 @@
-//! Config files of run folders, with flags over them.
+//! The config files of run folders, and the flags `--set` that override their settings.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use toml::de::DeTable;
 use super::outcome::{Outcome, UsageError, bad, plain};
 use unpadded::recipes::{Config, Model, Value};
 
-/// Loads the config of a run folder. An empty or truncated file is an error, since the training would continue with other
-/// settings.
+/// Loads the config of a run folder, to resume its training. An empty or truncated config is an error, since the training
+/// would continue with other settings.
 pub(crate) fn resumed(folder: &Path) -> Outcome<Config> {
     let path = super::run::config(folder);
     let config = Config::load(&path).usage()?;
@@ -28,11 +28,12 @@ pub(crate) fn resumed(folder: &Path) -> Outcome<Config> {
     ))
 }
 
-/// Returns the config that a model was trained with, with the flags `--set name=value`.
+/// Returns the config of a model's training, changed by the flags `--set name=value`.
 pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
     let config = Config::from_toml(model.config()).map_err(|e| e.noted("in the config of the checkpoint"));
     let mut config = config.usage()?;
-    // A note of the checkpoint has the columns of the training files, so the config keeps only columns that a flag sets.
+    // The checkpoint has a note with the columns of the training files, so the config keeps only the columns that a flag
+    // sets.
     if model.predictor().note("read as").is_some() {
         (config.data.text, config.data.label) = (Vec::new(), None);
     }
@@ -51,15 +52,16 @@ pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
     Ok(config)
 }
 
-/// The data settings that determine the target and the texts of a training.
+/// The data settings that determine the target and the texts of a training; a trained model keeps these settings.
 const OF_TRAINING: [&str; 7] = ["train", "dev", "test", "hold_out", "fold", "target", "phrases"];
 
-/// Sets the value of a flag `--set name=value`; a value that is neither a number nor true or false is a text.
+/// Sets the value of a flag `--set name=value` in a config. A value that is neither a number nor a list nor true or false is
+/// a text.
 pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
     let Some((name, text)) = flag.split_once('=') else {
         return bad(format!("--set {flag}: expected name=value, as model.hidden=256, got no `=`"));
     };
-    // A separator may be a space.
+    // The value of a separator setting may be a space, so a value of only spaces is not trimmed.
     let (name, text) = (name.trim(), if text.trim().is_empty() { text } else { text.trim() });
     if name == "task" {
         return bad(format!("--set {flag}: expected a setting of the task, got the task: --task sets it"));
@@ -84,14 +86,14 @@ pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
     if matches!(value, Value::List(_)) && takes_lists(config, name) {
         return bad(format!("--set {flag}: {}", plain(&e)));
     }
-    // A value that is a number may still be a text, such as a column with the name 2: a shell removes quotation marks.
+    // A value that is a number may be meant as a text, such as a column with the name 2: the shell removes quotation marks.
     match config.set(name, &Value::Text(text.to_owned())) {
         Ok(()) => Ok(()),
         Err(_) => bad(format!("--set {flag}: {}", plain(&e))),
     }
 }
 
-/// Returns whether a setting may be a list.
+/// Returns whether the value of a setting may be a list.
 fn takes_lists(config: &Config, name: &str) -> bool {
     config.clone().set(name, &Value::List(vec![String::new()])).is_ok()
 }

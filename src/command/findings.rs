@@ -1,4 +1,4 @@
-//! The contents of a report, computed from a trained model and the held-out texts.
+//! The contents of a report, computed from a trained model and its held-out texts.
 
 use super::outcome::Outcome;
 use super::ranks;
@@ -14,12 +14,12 @@ use unpadded::recipes::{
 };
 use unpadded::train::Report;
 
-/// The most errors, and the most examples, in a report.
+/// The maximum number of errors, and of examples, in a report.
 const SHOWN: usize = 12;
-/// The most held-out texts that are translated.
+/// The maximum number of held-out texts that are translated for a report.
 const TRANSLATED: usize = 100;
 
-/// Results of a training, from which the report is made.
+/// The results of a training, from which the report is computed.
 pub(crate) struct Findings<'a> {
     pub(crate) config: &'a Config,
     pub(crate) model: &'a Model,
@@ -36,7 +36,7 @@ pub(crate) struct Findings<'a> {
 }
 
 impl Findings<'_> {
-    /// Computes the contents of the report.
+    /// Computes the contents of the report's page.
     pub(crate) fn page(self) -> Outcome<Page> {
         let Self { config, model, name, metric, unit, report, .. } = self;
         let task = config.run.task.name();
@@ -84,7 +84,7 @@ impl Findings<'_> {
         let cases = &self.held_out.cases[..];
         let most = match cases.first().map(|case| &case.truth) {
             Some(Truth::Label(_) | Truth::Labels(_) | Truth::Number(_) | Truth::Tags(..)) => cases.len(),
-            // Beam search is slow, so fewer texts are translated.
+            // Beam search is slow, so at most `TRANSLATED` texts are translated.
             Some(Truth::Texts(_)) if page.tested.is_none() => TRANSLATED,
             _ => SHOWN,
         };
@@ -109,7 +109,7 @@ impl Findings<'_> {
                 None => format!("The first {} held-out texts.", page.examples.len()),
             };
             let aligned = Aligner::new(config, self.checkpoint, config.run.threads);
-            // If the attention cannot be computed, the report is written without it.
+            // If the attention cannot be computed, the report contains the reason instead of the attention.
             if let Err(e) = aligned.and_then(|aligner| align(&mut page, aligner)) {
                 page.examples_of += &format!(" Their attention is not shown: {}", super::outcome::plain(&e));
             }
@@ -121,7 +121,7 @@ impl Findings<'_> {
     }
 }
 
-/// Returns the best of several translations as a single one; other answers unchanged.
+/// Returns the best translation of a ranked answer; returns any other answer unchanged.
 fn best(answer: Answer) -> Answer {
     match answer {
         Answer::Ranked(mut texts) if !texts.is_empty() => Answer::Text(texts.swap_remove(0).0),
@@ -129,7 +129,7 @@ fn best(answer: Answer) -> Answer {
     }
 }
 
-/// Adds to each translated example the attention of its tokens to the source.
+/// Adds the attention of each target token to the source tokens, for each translated example.
 fn align(page: &mut Page, mut aligner: Aligner) -> unpadded::Result<()> {
     for example in &mut page.examples {
         if let Example::Pair { source, target, attention, .. } = example {
@@ -139,7 +139,8 @@ fn align(page: &mut Page, mut aligner: Aligner) -> unpadded::Result<()> {
     Ok(())
 }
 
-/// Returns the errors of held-out texts by length; `None` for a language model, whose texts have no right answer.
+/// Returns the errors of held-out texts by length; `None` without texts, and for a language model, whose texts have no right
+/// answer.
 fn errors(model: &Model, cases: &[Case], answers: &[Answer]) -> Option<ByLength> {
     let mut found = match cases.first()?.truth {
         Truth::Label(_) => ByLength::new("wrong texts", Unit::Share),
@@ -147,7 +148,7 @@ fn errors(model: &Model, cases: &[Case], answers: &[Answer]) -> Option<ByLength>
         Truth::Number(_) => ByLength::new("mean absolute error", Unit::Number),
         Truth::Tags(..) => ByLength::new("wrong tags", Unit::Share).by("length in words"),
         Truth::Texts(_) => ByLength::new("chrF", Unit::Share),
-        // Beginnings for a language model have no right answer.
+        // The texts of a language model are beginnings, which have no right answer.
         _ => return None,
     };
     for (case, answer) in cases.iter().zip(answers) {
@@ -188,7 +189,7 @@ fn parameters(checkpoint: &Checkpoint) -> usize {
         .sum()
 }
 
-/// Returns the total time of each kind of operator, the longest time first.
+/// Returns the total time of each kind of operator in each pass, the longest time first.
 fn operators(profile: &Profile) -> Vec<OperatorTime> {
     let mut found: Vec<OperatorTime> = Vec::new();
     for entry in &profile.entries {
@@ -208,7 +209,7 @@ fn operators(profile: &Profile) -> Vec<OperatorTime> {
     found
 }
 
-/// Returns the confusion of the labels of tagged texts; `None` without labels.
+/// Returns the confusion of the labels of whole texts in a tagging task; `None` if the texts have no labels.
 fn intents(cases: &[Case], answers: &[Answer]) -> Option<Confusion> {
     let mut confusion = Confusion::new("label");
     for (case, answer) in cases.iter().zip(answers) {
@@ -221,7 +222,7 @@ fn intents(cases: &[Case], answers: &[Answer]) -> Option<Confusion> {
     (!confusion.labels.is_empty()).then_some(confusion)
 }
 
-/// Adds the confusion of labels, the calibration and the worst errors to the page.
+/// Adds the confusion of labels, the calibration and the worst errors of a classifier to the page.
 fn labels(
     page: &mut Page,
     cases: &[Case],
@@ -263,7 +264,7 @@ fn labels(
     page.calibration = Some(sums.iter().filter(|(.., count)| *count > 0).map(bin).collect());
     page.confusion = Some(confusion);
     wrong.sort_by(|a, b| b.0.total_cmp(&a.0));
-    // Attribution needs words, which rows of features lack.
+    // The weights of words need words; a model of rows of features has no words.
     let mut weigher = match model.tokenizer() {
         Some(_) => Some(Weigher::new(checkpoint, threads)?),
         None => None,
@@ -283,7 +284,7 @@ fn labels(
     Ok(())
 }
 
-/// Returns a text with the model's answer as an example for the report; `None` if this kind of answer has no example.
+/// Returns a text and the model's answer as an example for the report; `None` if this kind of answer has no examples.
 fn example(case: &Case, answer: &Answer) -> Option<Example> {
     match (&case.truth, answer) {
         (Truth::Tags(truth, _), Answer::Tags { words, tags, .. }) => {

@@ -6,7 +6,7 @@ use super::outcome::{Ending, Outcome, UsageError};
 use super::terminal;
 use unpadded::recipes::{Config, Space, Task};
 
-/// The comment above the table `[space]`.
+/// The comment that the config file has above the table `[space]`.
 const SPACE: &str = "\
 # Search space: the settings that `tune` varies; a drawn value replaces the value above. The values of a list are equally
 # likely; from and to are the ends of a range; log = true draws evenly on a logarithmic scale. Any setting of [text],
@@ -30,7 +30,7 @@ pub(crate) struct Init {
     space: bool,
 }
 
-/// Parses the name of a task.
+/// Parses the name of a task from a flag.
 pub(crate) fn task(name: &str) -> Result<Task, String> {
     let names: Vec<&str> = Task::ALL.iter().map(|task| task.name()).collect();
     Task::from_name(name).ok_or_else(|| format!("expected one of `{}`", names.join("`, `")))

@@ -1,4 +1,4 @@
-//! `unpadded inspect`: the contents of a checkpoint.
+//! The command `unpadded inspect`: shows the contents of a checkpoint.
 
 use clap::Args;
 use serde_json::Value;
@@ -31,7 +31,8 @@ pub(crate) struct Inspect {
     console: Console,
 }
 
-/// Returns the kinds of update operators in the program, each with its count, and the total size of their state variables.
+/// Returns the kinds of update operators in the program with their counts, and the total size of the optimizer's state
+/// variables.
 fn optimizer(checkpoint: &Checkpoint) -> (Vec<(&str, usize)>, usize) {
     let mut kinds: Vec<(&str, usize)> = Vec::new();
     for op in checkpoint.program.blocks().flat_map(|(_, block)| &block.ops) {
@@ -49,7 +50,7 @@ fn optimizer(checkpoint: &Checkpoint) -> (Vec<(&str, usize)>, usize) {
     (kinds, sizes.sum())
 }
 
-/// Returns numbers as a line of block characters, whose heights show the values.
+/// Returns numbers as a line of block characters; the height of each character shows a number.
 fn sparkline(numbers: &[f64]) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let finite = || numbers.iter().copied().filter(|x| x.is_finite());
@@ -72,13 +73,14 @@ impl Inspect {
                     "--config: expected a checkpoint of `unpadded train`, got `{name}`, which has no config"
                 ));
             };
-            // A config of another version may have settings that no longer exist.
+            // A config that another version wrote may have settings that no longer exist.
             let config =
                 Config::from_toml(config).map_err(|e| e.noted("in the config of the checkpoint")).usage()?;
             terminal::print(config.to_toml().trim_end())?;
             return Ok(Ending::Done);
         }
-        // A checkpoint for inference has no history of epochs; in a run folder, the training checkpoint has it.
+        // A checkpoint for inference has no history of epochs. In a run folder, the history is read from the training
+        // checkpoint.
         let beside = self.which.path.is_dir().then(|| super::run::last(&self.which.path));
         let training = match beside {
             Some(path) if path.is_file() => Some(Checkpoint::load(path)?),

@@ -1,4 +1,4 @@
-//! The command line: subcommands, their flags, and exit codes. Each subcommand has a file of its own here.
+//! The command line: subcommands, their flags, and exit codes. Each subcommand has its own file in this folder.
 
 mod ask;
 mod bench;
@@ -102,8 +102,8 @@ enum Command {
     },
 }
 
-/// Turns a write beyond the file-size limit (`ulimit -f`) into an error of the write, as with a full disk; by default, its signal
-/// ends the program.
+/// Makes a write beyond the file-size limit (`ulimit -f`) fail with an error, like a write to a full disk. By default, the
+/// signal for this limit ends the program.
 #[cfg(unix)]
 fn catch_file_limit() -> std::io::Result<()> {
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default()).map(drop)
@@ -151,7 +151,7 @@ pub(crate) fn main() -> ExitCode {
                 return ExitCode::SUCCESS;
             }
             let said = error.render().to_string();
-            // Arguments may be file names, and clap prints them unescaped.
+            // The message is escaped here: arguments may be file names, and clap prints arguments unescaped.
             if Printable(&said).to_string() == said {
                 error.exit()
             }
@@ -165,7 +165,7 @@ pub(crate) fn main() -> ExitCode {
     match run(cli.command) {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Interrupted) => ExitCode::from(130),
-        // Shells report the end by a signal as exit code 128 plus the number of the signal.
+        // If a signal ended the command, the exit code is 128 plus the number of the signal, as in shells.
         Ok(Ending::Signal(signal)) => ExitCode::from(128 + signal),
         Err(error) => {
             let asked = error.downcast_ref::<BadInput>().is_some();

@@ -1,4 +1,4 @@
-//! The flags for the model that a command loads.
+//! The flags that choose the model for a command.
 
 use std::path::PathBuf;
 
@@ -18,12 +18,12 @@ pub(crate) struct ModelChoice {
 }
 
 impl ModelChoice {
-    /// Loads the model in a run folder or a checkpoint.
+    /// Loads the model from a run folder or a checkpoint.
     pub(crate) fn load(&self) -> Outcome<Model> {
         Model::load(run::checkpoint(&self.path)?).usage()
     }
 
-    /// Loads the checkpoint.
+    /// Loads the checkpoint from a run folder or a file.
     pub(crate) fn checkpoint(&self) -> Outcome<Checkpoint> {
         Checkpoint::load(run::checkpoint(&self.path)?).usage()
     }

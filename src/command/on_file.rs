@@ -1,4 +1,4 @@
-//! `unpadded predict RUN FILE`: answers the records of a file; each answer is written with the whole record.
+//! The command `unpadded predict RUN FILE`: answers the records of a file, and writes each record with its answer.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -14,27 +14,29 @@ use unpadded::Error;
 use unpadded::data::{Question, Questions};
 use unpadded::recipes::{Answer, Config, Model, Task};
 
-/// Text limit of taggers and translators, in characters: the whole text is in memory, at some kilobytes per character.
+/// The maximum length of a text for taggers and translators, in characters: the model keeps the whole text in memory, at
+/// some kilobytes per character.
 const MOST_CHARACTERS: usize = 1 << 18;
-/// The most failing records that are reported one by one.
+/// The maximum number of failing records that are reported one by one.
 const SHOWN: u64 = 20;
-/// The most bytes of text in the records that are answered together: a whole batch is in memory.
+/// The maximum number of bytes of text in a batch of records, since the whole batch is in memory.
 const BYTES_TOGETHER: usize = 1 << 16;
-/// The same limit for taggers, which also read the characters of each word, and for translators.
+/// The maximum number of bytes of text in a batch for translators, and for taggers, which also read the characters of each
+/// word.
 const WORDS_TOGETHER: usize = 1 << 14;
 
-/// The file to answer, and the output of the answers.
+/// The file of records to answer, and the output of the answers.
 pub(super) struct OnFile<'a> {
     pub(super) model: &'a Model,
     pub(super) config: &'a Config,
     pub(super) path: &'a str,
-    /// The output file; without it, standard output.
+    /// The path of the output file; `None` for standard output.
     pub(super) output: Option<&'a Path>,
     pub(super) overwrite: bool,
-    /// Whether to stop at the first record without an answer.
+    /// Whether the command stops at the first record without an answer.
     pub(super) strict: bool,
     pub(super) quiet: bool,
-    /// The number of records that are answered together.
+    /// The maximum number of records that are answered together.
     pub(super) batch: usize,
 }
 
@@ -63,8 +65,8 @@ impl OnFile<'_> {
             (true, Some(path)) => check_ending(path, self.path, questions.read_as())?,
             _ => {}
         }
-        // Only an output file catches signals: for standard output there is no temporary file to remove, and a signal ends the
-        // command at once.
+        // Signals are caught only for an output file. For standard output there is no temporary file to remove, so a signal
+        // ends the command at once.
         let interrupts = self.output.map(|_| Interrupts::catch()).transpose()?;
         let signal = || interrupts.as_ref().and_then(Interrupts::signal);
         let output = Output::open(self.output, self.path, self.overwrite)?;
@@ -90,7 +92,7 @@ impl OnFile<'_> {
             size += question.as_ref().map_or(0, |question| question.text.as_ref().map_or(0, String::len));
             waiting.extend(question);
             if ended || waiting.len() >= self.batch || size >= most {
-                // The answers to records before an error are still written.
+                // If reading fails later, the answers to the records before the error are already written.
                 done.answer(&mut questions, &waiting)?;
                 waiting.clear();
                 size = 0;
@@ -107,7 +109,7 @@ impl OnFile<'_> {
         done.end()
     }
 
-    /// Adds advice to an error about two files with parallel lines: give only the file of source texts.
+    /// Adds advice to an error if the path names two files with parallel lines: give only the file of source texts.
     fn advised(&self, error: Error) -> Error {
         let parts = self.path.split_once('{').zip(self.path.rsplit_once('}'));
         let Some(((before, _), (inside, behind))) = parts else { return error };
@@ -124,13 +126,13 @@ impl OnFile<'_> {
     }
 }
 
-/// Progress through the records.
+/// The progress of answering the records of a file.
 struct AnswerProgress<'a> {
     how: &'a OnFile<'a>,
     records: u64,
     failed: u64,
     begun: Instant,
-    /// The time of the last progress line; `None` if no progress is shown.
+    /// The time of the last progress line; `None` if progress is not shown.
     shown: Option<Instant>,
 }
 
@@ -150,8 +152,8 @@ impl<'a> AnswerProgress<'a> {
             let answer = match (&question.text, &mut found) {
                 (Err(why), _) => Err(plain(why)),
                 (Ok(_), Some(found)) => found.next().ok_or_else(|| "expected an answer, got none".to_owned()),
-                // After an error, records are answered one by one, so that the error names the failing record and all other
-                // records are answered.
+                // After an error, the records of the batch are answered one by one, so that the error names the failing
+                // record and all other records are answered.
                 (Ok(text), None) => answers(self.how.model, &[text])
                     .map_err(|e| format!("{}:{}: {}", questions.name(), question.line, plain(&e)))
                     .and_then(|found| {
@@ -201,7 +203,7 @@ impl<'a> AnswerProgress<'a> {
         }
     }
 
-    /// Reports an interrupt. The temporary file is removed when the caller drops the output.
+    /// Reports that a signal interrupted the command. The caller drops the output, which removes the temporary file.
     fn interrupted(&self, signal: u8) -> Ending {
         if self.shown.is_some() {
             eprint!("\r");
@@ -225,12 +227,12 @@ impl<'a> AnswerProgress<'a> {
     }
 }
 
-/// Returns whether a model computes rows for all words or characters of a text at once.
+/// Returns whether the model computes all words or characters of a text at once, so that long texts need much memory.
 fn reads_whole(model: &Model) -> bool {
     matches!(model.task(), Task::Tag | Task::Translate)
 }
 
-/// Answers each text; a text that is too long is an error.
+/// Returns the model's answer to each text; an error if a text is too long for the model.
 pub(super) fn answers(model: &Model, texts: &[&str]) -> unpadded::Result<Vec<Answer>> {
     let whole = reads_whole(model);
     let sizes = texts.iter().map(|text| text.chars().count());

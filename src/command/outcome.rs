@@ -1,18 +1,18 @@
-//! Results, errors and exit codes of the command.
+//! The results, errors and exit codes of the command.
 
-/// The result of a subcommand; its error is an error of the library or a message.
+/// The result of a subcommand; the error is an error of the library or a message.
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Ending of a command without an error.
+/// How a command ended without an error.
 pub(crate) enum Ending {
     Done,
-    /// An interrupt ended the training, which is saved.
+    /// An interrupt ended the training; the training is saved and can be resumed.
     Interrupted,
-    /// A signal ended the command, and nothing is saved.
+    /// A signal ended the command, and the command has saved nothing.
     Signal(u8),
 }
 
-/// Invalid request: an error before any work has begun.
+/// The error for an invalid request, found before any work has begun.
 #[derive(Debug)]
 pub(crate) struct BadInput(pub(crate) String);
 
@@ -24,12 +24,12 @@ impl std::fmt::Display for BadInput {
 
 impl std::error::Error for BadInput {}
 
-/// Returns the error of an invalid request.
+/// Returns the error for an invalid request.
 pub(crate) fn bad<T>(message: impl Into<String>) -> Outcome<T> {
     Err(Box::new(BadInput(message.into())))
 }
 
-/// Checks that a new file does not exist yet.
+/// Checks that no file exists yet at the path of a new file.
 pub(crate) fn fresh(path: &std::path::Path) -> Outcome<()> {
     match path.exists() {
         true => bad(format!("{}: expected the name of a new file, got an existing file", path.display())),
@@ -37,14 +37,14 @@ pub(crate) fn fresh(path: &std::path::Path) -> Outcome<()> {
     }
 }
 
-/// Conversion of a library error into an invalid request.
+/// A conversion of library errors into errors for invalid requests.
 pub(crate) trait UsageError<T> {
     fn usage(self) -> Outcome<T>;
 }
 
 impl<T> UsageError<T> for unpadded::Result<T> {
     fn usage(self) -> Outcome<T> {
-        // The source line in this program does not help the user.
+        // The message omits the error's source line in this program, since the line does not help the user.
         self.map_err(|error| BadInput(plain(&error)).into())
     }
 }
@@ -54,7 +54,7 @@ pub(crate) fn said(error: &(dyn std::error::Error + 'static)) -> String {
     error.downcast_ref::<unpadded::Error>().map_or_else(|| error.to_string(), plain)
 }
 
-/// Returns an error of the library without its source line in this program.
+/// Returns the message of a library error without the error's source line in this program.
 pub(crate) fn plain(error: &unpadded::Error) -> String {
     format!("{error:#}")
 }

@@ -1,4 +1,4 @@
-//! The output of answers to a file's records: a file, which gets its name once it is complete, or standard output.
+//! The output of answers to the records of a file: standard output, or a file that gets its name once it is complete.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -13,14 +13,14 @@ use unpadded::data::ReadOptions;
 
 /// File extensions of compressed files.
 const PACKED: [&str; 6] = ["gz", "zip", "zst", "bz2", "xz", "lz4"];
-/// File extensions by format; the first extension of each format is suggested.
+/// File extensions, grouped by format.
 const FORMATS: [&[&str]; 4] = [&["csv"], &["tsv", "tab"], &["jsonl", "json", "ndjson"], &["conll", "conllu"]];
 
 fn ending(path: &Path) -> String {
     path.extension().map(|of| of.to_string_lossy().to_lowercase()).unwrap_or_default()
 }
 
-/// Refuses an output path whose extension belongs to another format than the format of the answers.
+/// Returns an error if the extension of the output path belongs to another format than the format of the answers.
 pub(super) fn check_ending(path: &Path, input: &str, read: &ReadOptions) -> Outcome<()> {
     let (name, output) = (path.display(), ending(path));
     if PACKED.contains(&&*output) {
@@ -29,7 +29,7 @@ pub(super) fn check_ending(path: &Path, input: &str, read: &ReadOptions) -> Outc
             path.with_extension("").display()
         ));
     }
-    // The input may be compressed, or be a file in a zip archive: `some.zip!a.csv`.
+    // The input may be compressed, or a file in a zip archive, as in `some.zip!a.csv`.
     let input = Path::new(input.rsplit('!').next().unwrap_or_default());
     let unpacked =
         if PACKED.contains(&&*ending(input)) { input.with_extension("") } else { input.to_owned() };
@@ -55,20 +55,21 @@ pub(super) fn check_ending(path: &Path, input: &str, read: &ReadOptions) -> Outc
     }
 }
 
-/// Returns the paths of the input: the path as given, and the archive before each `!`, as in `some.zip!a.csv`.
+/// Returns the paths that an input name may refer to: the whole name, and, for a name such as `some.zip!a.csv`, the archive
+/// before each `!`.
 fn read_files(input: &str) -> impl Iterator<Item = &Path> {
     let whole = Path::new(input).exists();
     let before = input.match_indices('!').filter_map(move |(at, _)| input.get(..at).filter(|_| !whole));
     std::iter::once(input).chain(before).map(Path::new)
 }
 
-/// Output: a file that appears once it is complete, or standard output.
+/// The output of a command: standard output, or a file that appears once it is complete.
 pub(super) enum Output {
     Standard,
     File { file: File, path: PathBuf, temporary: Temporary },
 }
 
-/// Standard output without control sequences of terminals.
+/// A writer to standard output that escapes control characters if standard output is a terminal.
 struct Standard {
     waiting: Vec<u8>,
     terminal: bool,
@@ -103,7 +104,7 @@ impl Drop for Standard {
     }
 }
 
-/// Temporary file, removed on drop unless it was renamed.
+/// A temporary file, which is removed on drop unless it was renamed.
 pub(super) struct Temporary(PathBuf);
 
 impl Drop for Temporary {
@@ -137,7 +138,7 @@ impl Output {
                 ));
             }
         }
-        // If the path is a symbolic link, the link is kept and its target is replaced.
+        // If the output path is a symbolic link, the link is kept and the target of the link is replaced.
         let path = real(path).unwrap_or_else(|| path.to_owned());
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(format!(".{}.part", std::process::id()));
@@ -145,7 +146,7 @@ impl Output {
         Ok(Self::File { file, path, temporary: Temporary(temporary.into()) })
     }
 
-    /// Returns the writer of the answers.
+    /// Returns a writer for the answers.
     pub(super) fn writer(&self) -> Outcome<Box<dyn Write + Send>> {
         Ok(match self {
             Self::Standard => {
@@ -158,7 +159,7 @@ impl Output {
         })
     }
 
-    /// Renames the temporary file to its final name.
+    /// Completes the output: renames the temporary file to its final name.
     pub(super) fn end(self) -> Outcome<()> {
         let Self::File { file, path, temporary } = self else { return Ok(()) };
         let wrong = |e: io::Error| format!("{}: {e}", path.display());

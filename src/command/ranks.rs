@@ -1,4 +1,5 @@
-//! The processes that an MPI launcher (`mpirun`, `srun`) starts together: the rank of this process, and the common training.
+//! The processes of a distributed training, which an MPI launcher (`mpirun`, `srun`) starts together, and the rank of this
+//! process.
 
 use std::time::Duration;
 
@@ -7,24 +8,25 @@ use unpadded::parallel::World;
 use unpadded::recipes::Config;
 use unpadded::train::{Process, Report, Trainer};
 
-/// The environment variables of launchers: the number of processes, and the rank of this process.
+/// The environment variables that launchers set: the number of processes, and the rank of this process.
 const LAUNCHERS: [[&str; 2]; 3] = [
     ["OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"], // `mpirun` of Open MPI
     ["PMI_SIZE", "PMI_RANK"],                         // `mpirun` of MPICH, `srun --mpi=pmi2`
     ["SLURM_STEP_NUM_TASKS", "PMIX_RANK"],            // `srun --mpi=pmix`
 ];
 
-/// The time that a rank waits for rank 0 to report the rank's error; then the rank reports the error itself.
+/// The time that a process waits for rank 0 to report the process's error; after this time, the process reports the error
+/// itself.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// One of several processes that a launcher started.
+/// The rank of this process, and the number of processes that a launcher started.
 #[derive(Clone, Copy)]
 pub(super) struct LaunchedProcess {
     pub(super) rank: usize,
     pub(super) size: usize,
 }
 
-/// Returns the rank of this process among the launched processes; `None` if it is the only process.
+/// Returns the rank of this process and the number of launched processes; `None` for a single process.
 pub(super) fn launched() -> Option<LaunchedProcess> {
     let number = |name: &str| std::env::var(name).ok()?.trim().parse().ok();
     let found = LAUNCHERS
@@ -33,7 +35,7 @@ pub(super) fn launched() -> Option<LaunchedProcess> {
     found.filter(|launched| launched.size > 1)
 }
 
-/// Refuses several processes: each would write the same output.
+/// Returns an error if a launcher started several processes, since each process would write the same output.
 pub(super) fn alone() -> Outcome<()> {
     match launched() {
         Some(LaunchedProcess { size, .. }) => bad(format!(
@@ -43,8 +45,8 @@ pub(super) fn alone() -> Outcome<()> {
     }
 }
 
-/// Gives rank 0 time to report an error of this rank, which ends all processes. Returns the prefix for this rank's own report;
-/// empty on rank 0.
+/// Waits, so that rank 0 can report an error of this process first; the report of rank 0 ends all processes. Returns the
+/// prefix of an error message with the rank of this process; empty on rank 0.
 pub(super) fn before_error() -> String {
     match launched() {
         Some(LaunchedProcess { rank, .. }) if rank > 0 => {
@@ -55,7 +57,7 @@ pub(super) fn before_error() -> String {
     }
 }
 
-/// Returns the world of several processes; `None` for a single process.
+/// Returns the communication world of several processes; `None` for a single process.
 #[cfg(feature = "mpi")]
 pub(super) fn world(deadline: u64) -> Outcome<Option<World>> {
     if deadline == 0 {
@@ -82,8 +84,8 @@ pub(super) fn world() -> Outcome<Option<World>> {
     }
 }
 
-/// Returns the config that all processes train with, with its `training.parts`. `own` is the config of this process; `None`: the
-/// process takes the config of rank 0.
+/// Returns the config that all processes train with, including the setting `training.parts`. `own` is the config of this
+/// process; if `own` is `None`, the process uses the config of rank 0.
 pub(super) fn agreed(world: &World, own: Option<Config>, resumed: bool) -> Outcome<Config> {
     let text = own.as_ref().map(Config::to_toml).unwrap_or_default();
     let first = world.broadcast("settings of rank 0", text.as_bytes())?;
@@ -98,7 +100,7 @@ pub(super) fn agreed(world: &World, own: Option<Config>, resumed: bool) -> Outco
         }
     }
     let size = world.size() as u64;
-    // A resumed run without the setting was trained in one part per batch.
+    // A resumed run without the setting `training.parts` was trained with one part per batch.
     let unset = if resumed { 1 } else { size.next_power_of_two() };
     let parts = *config.training.parts.get_or_insert(unset);
     if size > parts {
@@ -111,14 +113,16 @@ pub(super) fn agreed(world: &World, own: Option<Config>, resumed: bool) -> Outco
     Ok(config)
 }
 
-/// Returns a trainer of the world. The signal USR1, which `mpirun` passes to all processes, interrupts the training.
+/// Returns the trainer, connected to the other processes of the world. The signal USR1, which `mpirun` passes on to all
+/// processes, interrupts the training.
 pub(super) fn distributed(trainer: Trainer, world: &World) -> Outcome<Trainer> {
     #[cfg(unix)]
     signal_hook::flag::register(signal_hook::consts::SIGUSR1, trainer.stop_flag())?;
     Ok(trainer.distributed(world.clone()))
 }
 
-/// Describes the time that processes waited, the bytes that they sent and their shares of the tokens; `None` for one process.
+/// Describes the time that the processes waited, the bytes that they sent and their shares of the tokens; `None` if the
+/// training had a single process.
 pub(super) fn shares(report: &Report) -> Option<String> {
     let processes = &report.processes[..];
     if processes.is_empty() {
@@ -137,7 +141,7 @@ pub(super) fn shares(report: &Report) -> Option<String> {
     ))
 }
 
-/// Returns both values of two processes, or the smallest and the largest value of more than two.
+/// Returns a text with both values of two processes, or with the smallest and the largest value of more processes.
 fn span(values: &[f64], shown: impl Fn(f64) -> String) -> String {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(0.0, f64::max);

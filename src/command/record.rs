@@ -1,12 +1,12 @@
-//! Detection of file records in the lines of standard input.
+//! Detection of file records among the lines of standard input, to warn the user.
 
 use serde_json::Value;
 
 use unpadded::recipes::{Model, Task};
 
-/// Returns a warning if a line looks like a record of a training file instead of a text; else `None`.
+/// Returns a warning if a line of standard input looks like a record of a training file instead of a text; else `None`.
 pub(super) fn record(model: &Model, number: u64, line: &str) -> Option<String> {
-    // A row of features may have a label, which the model skips.
+    // A model of rows of features accepts lines with a label and skips the label, so there is no warning.
     if model.task() == Task::Classify && model.tokenizer().is_none() {
         return None;
     }
@@ -20,12 +20,12 @@ pub(super) fn record(model: &Model, number: u64, line: &str) -> Option<String> {
         .or_else(|| columns(model.task(), line, known))
 }
 
-/// Detects a known label beside a separator, or before the text as in fastText files (`__label__spam`).
+/// Detects a label of the model: beside a separator, or before the text as in fastText files (`__label__spam`).
 fn labelled(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     for (separator, name) in [('\t', "tab"), (',', "comma"), (';', "semicolon"), ('|', "bar")] {
         let Some((first, rest)) = line.split_once(separator) else { continue };
         let last = rest.rsplit(separator).next().unwrap_or_default();
-        // A sentence may begin with a label's name and a comma or semicolon.
+        // A label before a comma or semicolon is not detected, since a sentence may begin with the same word.
         let cells = [Some(last), Some(first).filter(|_| matches!(separator, '\t' | '|'))];
         let mut cells = cells.into_iter().flatten().map(|cell| cell.trim().trim_matches('"'));
         if let Some(label) = cells.find(|cell| known(cell)) {
@@ -41,7 +41,8 @@ fn labelled(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     ))
 }
 
-/// Detects a JSON object, or a JSON list that contains a string: a list of numbers, such as `[1]`, may be a text.
+/// Detects a JSON object, or a JSON list that contains a string. A list of numbers such as `[1]` is not detected, since it
+/// may be a text.
 fn json(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     let (kind, cells): (_, Vec<Value>) = match serde_json::from_str(line) {
         Ok(Value::Object(fields)) => ("object", fields.into_iter().map(|(_, value)| value).collect()),
@@ -55,10 +56,10 @@ fn json(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     ))
 }
 
-/// Detects a header line: the names of the columns of the training files.
+/// Detects a header line, which has the names of the columns of the training files.
 fn header(model: &Model, line: &str) -> Option<String> {
     let note: Value = serde_json::from_str(model.predictor().note("read as")?).ok()?;
-    // A column without a name is noted by its number.
+    // The note of the checkpoint has a number instead of a name for a column without a name.
     let named = |keys: [&str; 3]| {
         let name = keys.into_iter().find_map(|key| note[key].as_str())?;
         name.parse::<usize>().is_err().then(|| name.to_owned())
@@ -67,7 +68,7 @@ fn header(model: &Model, line: &str) -> Option<String> {
     for separator in ['\t', ',', ';', '|'] {
         let cells: Vec<&str> = line.split(separator).map(|cell| cell.trim_matches('"')).collect();
         let has = |name: &str| cells.contains(&name);
-        // A header has the name of the label column too, or all its cells are single words.
+        // A line is a header only if it also has the name of the label column, or if all its cells are single words.
         let bare = cells.iter().all(|cell| !cell.is_empty() && !cell.contains(char::is_whitespace));
         if cells.len() > 1 && has(&text) && (bare || label.as_deref().is_some_and(has)) {
             return Some(format!(
@@ -79,7 +80,7 @@ fn header(model: &Model, line: &str) -> Option<String> {
     None
 }
 
-/// Detects columns of words and their tags, or of a text and its translation.
+/// Detects lines with columns: words and their tags, or a text and its translation.
 fn columns(task: Task, line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     let expected = match task {
         Task::Tag => "a sentence a line, without tags",
@@ -89,8 +90,8 @@ fn columns(task: Task, line: &str, known: impl Fn(&str) -> bool) -> Option<Strin
     if line.contains('\t') {
         return Some(format!("all columns of a line with tabs are read as text: expected {expected}"));
     }
-    // A sentence may end with a word that is also a tag, such as `O` or `.`. A tag such as `B-place`, or `NNP` behind a single
-    // word, is rarely a word.
+    // Not every tag at the end of a line is detected: a sentence may end with a word that is also a tag, such as `O` or `.`.
+    // Tags such as `B-place`, or `NNP` after a single word, are detected, since they are rarely words.
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_capital = |word: &str| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
     let tag = match (task, &words[..]) {

@@ -1,4 +1,5 @@
-//! `unpadded train --seeds` and `--folds`: one config trained several times, with the mean and the deviation of its figures.
+//! The flags `--seeds` and `--folds` of `unpadded train`: one config is trained several times, and the command prints the
+//! mean and the standard deviation of the scores.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ use unpadded::metrics::Unit;
 use unpadded::recipes::{Config, Preparation};
 use unpadded::train::StopReason;
 
-/// The setting in which the trainings differ: the seed or the fold.
+/// The setting in which the repeated trainings differ: the seed or the fold.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
     Seeds,
@@ -25,7 +26,7 @@ pub(crate) enum Kind {
 impl Kind {
     const ALL: [Self; 2] = [Self::Seeds, Self::Folds];
 
-    /// Returns the noun, singular and plural.
+    /// Returns the noun for the setting, in the singular and in the plural.
     fn names(self) -> [&'static str; 2] {
         match self {
             Self::Seeds => ["seed", "seeds"],
@@ -33,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// Returns the name of the file with the figures.
+    /// Returns the name of the file that stores the results of the trainings.
     fn file(self) -> &'static str {
         match self {
             Self::Seeds => run::SEEDS,
@@ -42,20 +43,20 @@ impl Kind {
     }
 }
 
-/// Several trainings of one config, with different seeds or folds.
+/// Repeated trainings of one config with different seeds or folds.
 pub(crate) struct RepeatedTraining {
     kind: Kind,
     count: u64,
     config: Config,
-    /// The folder that contains the run folders.
+    /// The folder that contains the run folder of each training.
     path: PathBuf,
-    /// The figures of the finished trainings; `None` before the first training begins.
+    /// The results of the finished trainings; `None` before the first training begins.
     ended: Option<Vec<Value>>,
     console: Console,
 }
 
 impl RepeatedTraining {
-    /// Returns the trainings that the flags request, in a new folder.
+    /// Returns the repeated trainings that the flags request, in a new folder.
     pub(crate) fn new(
         kind: Kind,
         count: u64,
@@ -80,7 +81,8 @@ impl RepeatedTraining {
         Ok(Self { kind, count, config, path, ended: None, console })
     }
 
-    /// Returns the trainings of a folder in which [`Self::run`] began; `config` is the folder's config with flags over it.
+    /// Returns the repeated trainings in a folder where [`Self::run`] has begun. `config` is the config of the folder,
+    /// changed by the flags.
     pub(crate) fn resumed(path: &Path, config: Config, console: Console) -> Outcome<Self> {
         let name = path.display();
         let mut known = file::resumed(path)?;
@@ -117,7 +119,7 @@ impl RepeatedTraining {
         Ok(Self { kind, count, config, path: path.to_owned(), ended: Some(ended.clone()), console })
     }
 
-    /// Returns the config of a training, numbered from 1 on, and the name of its run folder.
+    /// Returns the config of training `number` (from 1 on) and the name of its run folder.
     fn of(&self, number: u64) -> Outcome<(Config, String)> {
         let mut config = self.config.clone();
         let name = match self.kind {
@@ -136,8 +138,8 @@ impl RepeatedTraining {
 
     pub(crate) fn run(mut self) -> Outcome<Ending> {
         let [one, several] = self.kind.names();
-        // Every config is checked before a file is written: the seed of a later training may be too large. Among the folds, the
-        // check of the last suffices for empty folds: if any fold has no text, the last fold has none.
+        // The command checks every config before it writes a file, since the seed of a later training may be too large. For
+        // folds, it is enough to check the last fold: if any fold has no text, the last fold has no text.
         (1..=self.count).try_for_each(|number| self.of(number).map(drop))?;
         let resumes = self.ended.is_some();
         let first = match &self.ended {
@@ -187,7 +189,7 @@ impl RepeatedTraining {
         self.conclude(&ended)
     }
 
-    /// Trains in the run folder `name`, and returns the figures of the training; `None` if the training was interrupted.
+    /// Trains in the run folder `name`, and returns the results of the training; `None` if the training was interrupted.
     fn train(&self, config: &Config, name: &str, prepared: Preparation) -> Outcome<Option<Value>> {
         let folder = Folder::take(self.path.join(name))?;
         let resumes = run::last(folder.path()).is_file();
@@ -221,7 +223,7 @@ impl RepeatedTraining {
         ])))
     }
 
-    /// Returns the figures of a training for people.
+    /// Returns the results of a training as a line for people.
     fn line(&self, number: u64, config: &Config, figures: &Value) -> String {
         let name = match self.kind {
             Kind::Seeds => format!("seed {}", config.run.seed),
@@ -240,7 +242,7 @@ impl RepeatedTraining {
         )
     }
 
-    /// Returns the figures of all finished trainings.
+    /// Returns the results of all finished trainings as a JSON object.
     fn object(&self, ended: &[Value]) -> Value {
         let first = ended.first();
         let known = |name: &str| first.map_or(Value::Null, |of| of[name].clone());
@@ -263,7 +265,7 @@ impl RepeatedTraining {
         Value::Object(object)
     }
 
-    /// Prints the mean and the standard deviation of the figures.
+    /// Prints the mean and the standard deviation of each score over the trainings.
     fn conclude(&self, ended: &[Value]) -> Outcome<Ending> {
         let (console, several) = (self.console, self.kind.names()[1]);
         console.more("")?;
@@ -297,16 +299,16 @@ fn unit(figures: &Value) -> &'static str {
     if figures["share"] == true { " %" } else { "" }
 }
 
-/// The mean and the standard deviation of one figure over several trainings.
+/// The mean and the standard deviation of one score over several trainings.
 struct Spread {
     count: usize,
     mean: f64,
-    /// The sample standard deviation, divided by n − 1; `None` for a single training.
+    /// The sample standard deviation, with the divisor n − 1; `None` for a single training.
     deviation: Option<f64>,
 }
 
 impl Spread {
-    /// Computes the mean and the deviation of the figures with this name; `None` if a training lacks the figure.
+    /// Computes the mean and the deviation of the score with the given name; `None` if a training lacks this score.
     fn of(ended: &[Value], name: &str) -> Option<Self> {
         let values: Vec<f64> = ended.iter().map(|of| of[name].as_f64()).collect::<Option<_>>()?;
         (!values.is_empty()).then(|| {

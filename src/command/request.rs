@@ -1,4 +1,4 @@
-//! The request of a training: a config file, flags, or both.
+//! The request for a training: a config file, flags, or both.
 
 use std::path::PathBuf;
 
@@ -40,16 +40,16 @@ pub(crate) struct TrainingRequest {
     threads: Option<usize>,
 }
 
-/// Parses a whole number of a flag.
+/// Parses the whole number of a flag.
 pub(crate) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
-    // Integers in config files are `i64`.
+    // The number must fit into `i64`, since integers in config files are `i64`.
     let number = text.parse().ok().filter(|number| *number <= i64::MAX as u64);
     let number = number.and_then(|number| T::try_from(number).ok());
     number.ok_or_else(|| format!("expected a whole number from 0 to {}", i64::MAX))
 }
 
-/// Returns the data settings that also apply to other files of the same kind. Columns are detected again, unless several text
-/// columns are set.
+/// Returns the data settings that also apply to other files of the same kind as the training data. The columns of the other
+/// files are detected again, unless the config sets several text columns.
 fn other_data(data: DataConfig) -> DataConfig {
     let DataConfig { hold_out, target, label_separator, binary, text, pair, label, .. } = data;
     let several = pair.is_some() || text.len() > 1;
@@ -61,7 +61,7 @@ fn other_data(data: DataConfig) -> DataConfig {
 }
 
 impl TrainingRequest {
-    /// Returns the config: a file or the task's defaults, then flags.
+    /// Returns the requested config: a config file or the defaults of the task, changed by the flags.
     pub(crate) fn config(&self) -> Outcome<Config> {
         let mut config = match (&self.config, &self.from) {
             (Some(path), _) => Config::load(path).usage()?,
@@ -77,12 +77,13 @@ impl TrainingRequest {
         self.over(config)
     }
 
-    /// Returns whether a flag `--set` sets a setting.
+    /// Returns whether a flag `--set` sets the given setting.
     pub(crate) fn sets(&self, setting: &str) -> bool {
         self.set.iter().any(|flag| flag.split_once('=').is_some_and(|(name, _)| name.trim() == setting))
     }
 
-    /// Adds a note to an error of `prepare` if no flag sets the task: the task is `lm` because `--from` names a language model.
+    /// If no flag sets the task, adds a note to an error of `prepare`: the task is `lm`, because `--from` names a language
+    /// model.
     pub(crate) fn of_task(&self, config: &Config, error: unpadded::Error) -> unpadded::Error {
         match (&self.from, &self.train) {
             (Some(run), Some(_))
@@ -96,7 +97,7 @@ impl TrainingRequest {
         }
     }
 
-    /// Returns the config with the values of the flags.
+    /// Returns the config, changed by the values of the flags.
     pub(crate) fn over(&self, mut config: Config) -> Outcome<Config> {
         if self.train.is_some() {
             config.data.train.clone_from(&self.train);
@@ -136,7 +137,7 @@ pub(crate) struct Course {
 }
 
 impl Course {
-    /// Sets the values of the flags in a config.
+    /// Sets the values of the flags for epochs, seed and development data in a config.
     pub(crate) fn over(&self, config: &mut Config) {
         if self.dev.is_some() {
             config.data.dev.clone_from(&self.dev);

@@ -1,4 +1,5 @@
-//! Run folders: the resolved config, the metrics of each epoch, the checkpoints, TensorBoard events, and the report.
+//! Run folders: a run folder has the resolved config, the metrics of each epoch, the checkpoints, TensorBoard events and the
+//! report of a training.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{Seek, Write};
@@ -12,25 +13,27 @@ use super::outcome::{Outcome, bad};
 use unpadded::checkpoint::EpochScores;
 use unpadded::recipes::Config;
 
-/// The parent folder of runs without `--run`.
+/// The parent folder of the run folders that get a default name, without the flag `--run`.
 const RUNS: &str = "runs";
-/// The name of the file that a training locks while it writes to the folder of this file.
+/// The name of the lock file in a run folder; a training locks this file while it writes to the folder.
 const LOCK: &str = ".lock";
-/// The name of the file with the figures in a folder of several runs: of `train --seeds`, `train --folds` and `tune`.
+/// The names of the files with the results of several trainings: of `train --seeds`, of `train --folds` and of `tune`. Each
+/// file is in the folder that contains the run folders.
 pub(crate) const SEEDS: &str = "seeds.json";
 pub(crate) const FOLDS: &str = "folds.json";
 pub(crate) const TRIALS: &str = "tune.json";
-/// The files that a training writes, except event files.
+/// The names of the files that a training writes to its run folder, except event files.
 const OURS: [&str; 6] =
     ["config.toml", "metrics.jsonl", "last.ckpt", "best.ckpt", "report.html", "test.json"];
 
-/// Run folder, locked by this process until the value is dropped.
+/// A run folder that this process has locked until the value is dropped.
 pub(crate) struct Folder {
     path: PathBuf,
     _lock: File,
 }
 
-/// Returns the path of the training checkpoint in a run folder; the next functions return the paths of other files.
+/// Returns the path of the training checkpoint in a run folder; the next functions return the paths of other files in the
+/// folder.
 pub(crate) fn last(folder: &Path) -> PathBuf {
     folder.join("last.ckpt")
 }
@@ -43,9 +46,9 @@ pub(crate) fn config(folder: &Path) -> PathBuf {
     folder.join("config.toml")
 }
 
-/// Returns the checkpoint of a path; for a run folder, its best checkpoint.
+/// Returns the path of a checkpoint: the given file, or the best checkpoint in the given run folder.
 pub(crate) fn checkpoint(path: &Path) -> Outcome<PathBuf> {
-    // Until a training has ended, its last checkpoint also has the best parameters.
+    // While a training has not ended, there may be no best.ckpt; last.ckpt also contains the best parameters.
     let found = match path.is_dir() {
         true => [best(path), last(path)].into_iter().find(|path| path.is_file()),
         false => path.is_file().then(|| path.to_owned()),
@@ -64,18 +67,18 @@ pub(crate) fn checkpoint(path: &Path) -> Outcome<PathBuf> {
     })
 }
 
-/// Returns the first folder `runs/<task>-<number>` that does not exist.
+/// Returns the first path `runs/<task>-<number>` that does not exist yet.
 pub(crate) fn free(config: &Config) -> PathBuf {
     free_of(config.run.task.name())
 }
 
-/// Returns the first folder `runs/<of>-<number>` that does not exist.
+/// Returns the first path `runs/<of>-<number>` that does not exist yet.
 pub(crate) fn free_of(of: &str) -> PathBuf {
     let name = |number: u64| Path::new(RUNS).join(format!("{of}-{number}"));
     (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
 }
 
-/// Returns whether a training may begin in a folder: it does not exist, or contains at most a lock.
+/// Returns whether a training may begin in a folder: the folder does not exist, is empty, or contains only a lock file.
 pub(crate) fn is_new(path: &Path) -> bool {
     match fs::read_dir(path) {
         Ok(mut entries) => entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == LOCK)),
@@ -83,17 +86,17 @@ pub(crate) fn is_new(path: &Path) -> bool {
     }
 }
 
-/// Returns whether a training has written to a folder.
+/// Returns whether a training has already written results to a folder.
 pub(crate) fn is_run(path: &Path) -> bool {
     ["metrics.jsonl", "last.ckpt", "best.ckpt"].iter().any(|name| path.join(name).is_file())
 }
 
-/// Returns whether a folder holds several runs, which one command trained.
+/// Returns whether a folder contains several run folders of one command, such as `train --seeds` or `tune`.
 pub(crate) fn several(path: &Path) -> bool {
     [SEEDS, FOLDS, TRIALS].iter().any(|name| path.join(name).is_file())
 }
 
-/// Returns the run folders in a folder of several runs, by number.
+/// Returns the run folders in a folder of several runs, in the order of their numbers.
 pub(crate) fn members(path: &Path) -> Outcome<Vec<PathBuf>> {
     let wrong = |e: std::io::Error| format!("{}: {e}", path.display());
     let mut found: Vec<(u64, PathBuf)> = Vec::new();
@@ -110,13 +113,13 @@ pub(crate) fn members(path: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Returns whether a file name in a run folder is an event file that this program wrote.
+/// Returns whether a file name in a run folder belongs to an event file that this program wrote.
 fn is_events(name: &str) -> bool {
     name.starts_with("events.out.tfevents.") && name.ends_with(Events::ENDING)
 }
 
 impl Folder {
-    /// Creates the folder, if it does not exist, and locks it.
+    /// Creates the run folder if it does not exist, and locks the folder.
     pub(crate) fn take(path: PathBuf) -> Outcome<Self> {
         let name = path.display().to_string();
         let io = |e: std::io::Error| super::outcome::BadInput(format!("run folder `{name}`: {e}"));
@@ -130,12 +133,13 @@ impl Folder {
             Err(TryLockError::WouldBlock) => bad(format!(
                 "run folder `{name}`: expected one that is not in use, got one that another training writes to; --run names another"
             )),
-            // If the file system has no locks, the training runs without this lock; its checkpoint has a lock of its own.
+            // If the file system supports no locks, the training runs without this lock; the checkpoint file has its own
+            // lock.
             Err(TryLockError::Error(_)) => Ok(Self { path, _lock: lock }),
         }
     }
 
-    /// Removes the files of an earlier run, and keeps all other files.
+    /// Removes the files that an earlier training wrote to the folder, and keeps all other files.
     pub(crate) fn clear(&self) -> Outcome<()> {
         let wrong = |e: std::io::Error| format!("run folder `{}`: {e}", self.path.display());
         for entry in fs::read_dir(&self.path).map_err(wrong)? {
@@ -153,30 +157,30 @@ impl Folder {
         &self.path
     }
 
-    /// Writes a file atomically.
+    /// Writes a file of the run folder atomically.
     pub(crate) fn write(&self, name: &str, text: &str) -> Outcome<()> {
         let (path, new) = (self.path.join(name), self.path.join(format!(".{name}.new")));
         let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
         written.map_err(|e| {
-            // A partial file is removed: it is useless, and may fill the disk.
+            // The incomplete file is removed, since it is useless and may fill the disk.
             fs::remove_file(&new).ok();
             format!("{}: {e}", path.display()).into()
         })
     }
 }
 
-/// Metrics log of a run, by epoch: metrics.jsonl and TensorBoard events.
+/// The log of a run's metrics for each epoch: the file metrics.jsonl and TensorBoard events.
 pub(crate) struct Log {
     lines: File,
     events: Events,
 }
 
 impl Log {
-    /// Starts the log anew, and writes the epochs of `history` to it.
+    /// Starts a new log, and writes the epochs of `history` to the log.
     pub(crate) fn begin(folder: &Folder, history: &[EpochScores], config: &str) -> Outcome<Self> {
         let path = folder.path.join("metrics.jsonl");
         let wrong = |e: std::io::Error| format!("{}: {e}", path.display());
-        // Event files from before a resume are removed: their epochs are written again.
+        // After a resume, the old event files are removed, since the log writes the events of their epochs again.
         for entry in fs::read_dir(&folder.path).map_err(wrong)?.flatten() {
             if is_events(&entry.file_name().to_string_lossy()) {
                 fs::remove_file(entry.path()).map_err(wrong)?;
@@ -192,7 +196,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Writes the scores of an epoch.
+    /// Writes the scores of an epoch to both logs.
     pub(crate) fn epoch(&mut self, scores: &EpochScores) -> std::io::Result<()> {
         let EpochScores { epoch, step, rate, train, dev, best, .. } = scores;
         let line = json::object([
@@ -205,7 +209,7 @@ impl Log {
         ]);
         let before = self.lines.stream_position()?;
         if let Err(e) = self.lines.write_all(format!("{line}\n").as_bytes()) {
-            // A partial line, which is no JSON, is removed.
+            // An incomplete line is removed, since it is not valid JSON.
             self.lines.set_len(before).ok();
             return Err(e);
         }

@@ -1,4 +1,4 @@
-//! Scores as tables for people, and as JSON.
+//! The scores of an evaluation, as tables for people and as JSON.
 
 use serde_json::{Map, Value};
 
@@ -11,14 +11,14 @@ use unpadded::recipes::{
     TranslatedText,
 };
 
-/// The maximum number of rows of a table of classes.
+/// The maximum number of classes in a table.
 const ROWS: usize = 30;
-/// The most unseen labels that are named.
+/// The maximum number of unseen labels that a message names.
 const UNSEEN: usize = 10;
-/// The most characters of a name in a table.
+/// The maximum number of characters of a class name in a table.
 const NAME: usize = 40;
 
-/// Returns the name of a figure for people, with the usual abbreviation.
+/// Returns the name of a score for people, with the usual abbreviation.
 pub(crate) fn named(figure: &str) -> &str {
     match figure {
         "phoneme error rate" => "phoneme error rate (PER)",
@@ -27,27 +27,27 @@ pub(crate) fn named(figure: &str) -> &str {
     }
 }
 
-/// Returns the unit of a metric; files store only whether the metric is a share.
+/// Returns the unit of a metric; `share` is the field of a file that stores whether the metric is a share.
 pub(crate) fn unit(share: bool) -> Unit {
     if share { Unit::Share } else { Unit::Number }
 }
 
-/// Returns the factor with which values are shown: 100 for percent.
+/// Returns the factor by which values of a unit are multiplied for display: 100 for a share, which is shown in percent.
 pub(crate) fn factor(unit: Unit) -> f64 {
     if unit == Unit::Share { 100.0 } else { 1.0 }
 }
 
-/// Returns the sign of a unit, to be written behind a value.
+/// Returns the sign of a unit, which is written after a value.
 pub(crate) fn sign(unit: Unit) -> &'static str {
     if unit == Unit::Share { " %" } else { "" }
 }
 
-/// Returns a value with its unit.
+/// Returns a value with its unit, for people.
 pub(crate) fn shown(unit: Unit, value: f64) -> String {
     if unit == Unit::Share { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") }
 }
 
-/// Returns an interval with its unit; empty without an interval.
+/// Returns a confidence interval with its unit, for people; empty without an interval.
 pub(crate) fn interval(unit: Unit, interval: Option<[f64; 2]>) -> String {
     match interval {
         Some([low, high]) if unit == Unit::Share => format!("{:.2} to {:.2} %", 100.0 * low, 100.0 * high),
@@ -56,7 +56,8 @@ pub(crate) fn interval(unit: Unit, interval: Option<[f64; 2]>) -> String {
     }
 }
 
-/// Prints to standard error how the file was read, and the labels that training never saw; with `--quiet`, only the warnings.
+/// Prints to standard error how the test file was read, and the labels that do not occur in training. With `--quiet`, prints
+/// only the warnings.
 pub(crate) fn say(scored: &Evaluation, console: Console) {
     if !console.quiet {
         scored.said.iter().for_each(terminal::say);
@@ -79,7 +80,7 @@ pub(crate) fn say(scored: &Evaluation, console: Console) {
     }
 }
 
-/// Returns the scores as tables.
+/// Returns the scores of an evaluation as tables.
 pub(crate) fn tables(scored: &Evaluation) -> Vec<Table> {
     let mut figures = Table::new("", &["score", "value", "95 % interval"]);
     for figure in &scored.figures {
@@ -92,7 +93,7 @@ pub(crate) fn tables(scored: &Evaluation) -> Vec<Table> {
     [figures].into_iter().chain(scored.tables.iter().map(classes)).collect()
 }
 
-/// Returns the most frequent classes with precision, recall and F1.
+/// Returns a table of the most frequent classes with precision, recall and F1.
 fn classes(of: &ScoreTable) -> Table {
     let mut rows: Vec<&ScoreRow> = of.rows.iter().collect();
     rows.sort_by_key(|row| (std::cmp::Reverse(row.support), std::cmp::Reverse(row.found)));
@@ -113,13 +114,13 @@ fn classes(of: &ScoreTable) -> Table {
     table
 }
 
-/// Table with headings: the first column is aligned left, the others right.
+/// A table with headings: the cells of the first column are aligned left, all other cells right.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Table {
     pub(crate) caption: String,
     pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
-    /// The lines below the table.
+    /// The lines of text below the table.
     pub(crate) notes: Vec<String>,
 }
 
@@ -129,7 +130,7 @@ impl Table {
         Self { caption: caption.to_owned(), head, ..Self::default() }
     }
 
-    /// Prints the table as a result after a blank line; with `--quiet`, only the rows.
+    /// Prints a blank line and the whole table; with `--quiet`, prints only the rows.
     pub(crate) fn print(&self, console: Console) -> Outcome<()> {
         let lines = || std::iter::once(&self.head).chain(&self.rows);
         let width = |at: usize| lines().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
@@ -149,14 +150,14 @@ impl Table {
     }
 }
 
-/// Prints the scores as tables; with `--quiet`, only the figures.
+/// Prints the scores of an evaluation as tables; with `--quiet`, prints only the table of scores.
 pub(crate) fn print(scored: &Evaluation, console: Console) -> Outcome<()> {
     let most = if console.quiet { 1 } else { usize::MAX };
     tables(scored).iter().take(most).try_for_each(|table| table.print(console))
 }
 
-/// Returns the scores as a JSON object: shares are from 0 to 1, but `value` and `interval` are in percent if the metric is a
-/// share.
+/// Returns the scores as a JSON object. Shares are from 0 to 1; only the fields `value` and `interval` of a metric that is a
+/// share are in percent.
 pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
     let headline = scored.headline();
     let percent = |figure: &Figure| factor(figure.unit);
@@ -185,7 +186,8 @@ pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
         ])
     };
     let cells = |of: &Confusion| Value::from(of.cells.iter().map(cell).collect::<Vec<_>>());
-    // The confusion of the classes that have a table. Chunk scores also come with a confusion of tags, which has no table.
+    // The main confusion is the confusion of the classes that have a table. For chunks, there is also a confusion of tags,
+    // which has no table.
     let main = scored.confusions.iter().find(|of| scored.tables.iter().any(|table| table.of == of.of));
     let confusions = scored.confusions.iter().map(|of| (of.of.to_owned(), cells(of)));
     let range = |of: &LengthRange| {

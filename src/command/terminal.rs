@@ -1,6 +1,7 @@
-//! Standard input, output and error. A reader that closes the output early, such as `head`, is no error.
+//! Standard input, standard output and standard error of the command. If the reader of standard output, such as `head`,
+//! closes the output early, the command ends without an error.
 //!
-//! All plain text is escaped by [`Printable`], even in a pipe: plain lines are for people, and `--json` writes the exact text.
+//! All plain text is escaped by [`Printable`], even in a pipe: plain lines are for people. `--json` writes the exact text.
 
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Read, Write};
@@ -13,7 +14,7 @@ use unpadded::Printable;
 use unpadded::data::TextFile;
 use unpadded::recipes::Answer;
 
-/// The size limit of a batch of lines that are answered together, in bytes of text.
+/// The maximum number of bytes of text in a batch of lines that are answered together.
 const BYTES_TOGETHER: usize = 1 << 18;
 
 /// Output of a command: the result to standard output, messages to standard error.
@@ -40,28 +41,29 @@ impl Console {
         }
     }
 
-    /// Writes a heading, an example or another line beside the result; nothing under `--quiet`.
+    /// Writes a heading, an example or another line that is not part of the result; writes nothing with `--quiet`.
     pub(crate) fn more(self, text: impl Display) -> Outcome<()> {
         if self.quiet { Ok(()) } else { self.result(text) }
     }
 
-    /// Writes the result as a line of JSON, under `--json`.
+    /// With `--json`, writes the result as one line of JSON.
     pub(crate) fn object(self, value: impl FnOnce() -> Value) -> Outcome<()> {
         if self.json { print(value()) } else { Ok(()) }
     }
 }
 
-/// Writes a line to standard output.
+/// Writes a line of text to standard output.
 pub(crate) fn print(text: impl Display) -> Outcome<()> {
     print_bytes(format!("{}\n", Printable(text)).as_bytes())
 }
 
-/// Writes a part of a line to standard output. An error is ignored here: the call of [`print`] that ends the line reports it.
+/// Writes a part of a line to standard output. The function ignores an error: the call of [`print`] that ends the line
+/// reports the error.
 pub(crate) fn print_piece(text: &str) {
     print_bytes(Printable(text).to_string().as_bytes()).ok();
 }
 
-/// Writes to standard output; ends the command without an error if the reader has closed the output.
+/// Writes bytes to standard output; if the reader has closed the output, ends the command without an error.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Outcome<()> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -71,12 +73,12 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Outcome<()> {
     }
 }
 
-/// Returns a text for use within a line: printable, with escapes for line breaks and tabs too.
+/// Returns a text for use within a line: control characters are escaped, including line breaks and tabs.
 pub(crate) fn shown(text: &str) -> String {
     Printable(text).to_string().replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// Returns the columns of an answer that is printed as text, not as JSON.
+/// Returns the columns of an answer that is printed as a plain line, not as JSON.
 pub(crate) fn columns(answer: &Answer) -> Vec<String> {
     let labelled = |label: &str, p: f32| [shown(label), format!("{p:.3}")];
     match answer {
@@ -101,19 +103,19 @@ pub(crate) fn columns(answer: &Answer) -> Vec<String> {
     }
 }
 
-/// Writes a line to standard error, if it is still open.
+/// Writes a line to standard error; ignores an error, for example if standard error is closed.
 pub(crate) fn say(text: impl Display) {
     drop(writeln!(io::stderr(), "{}", Printable(text)));
 }
 
-/// A line of standard input.
+/// A line of standard input and its number, from 1 on.
 pub(crate) struct Line {
     pub(crate) number: u64,
-    /// The text without the line end, or the error.
+    /// The text without its line end, or the reason why the line cannot be read.
     pub(crate) text: Result<String, String>,
 }
 
-/// Passes the lines of standard input to `each` in batches: all lines that have arrived, at most `most` at a time.
+/// Passes the lines of standard input to `each` in batches of at most `most` lines; a batch has the lines that have arrived.
 pub(crate) fn lines(most: usize, mut each: impl FnMut(&[Line]) -> Outcome<()>) -> Outcome<()> {
     let mut input = BufReader::with_capacity(1 << 16, io::stdin().lock());
     if io::stdin().is_terminal() {
@@ -126,7 +128,7 @@ pub(crate) fn lines(most: usize, mut each: impl FnMut(&[Line]) -> Outcome<()>) -
         let ended = line.is_none();
         size += line.as_ref().map_or(0, |line| line.text.as_ref().map_or(0, String::len));
         waiting.extend(line);
-        // A batch ends when no further line has arrived: a person or a program may wait for the answer.
+        // A batch ends when no further whole line has arrived, since a person or a program may wait for the answer.
         let more = input.buffer().contains(&b'\n') && size < BYTES_TOGETHER;
         if !waiting.is_empty() && (ended || waiting.len() >= most || !more) {
             each(&waiting)?;
@@ -139,10 +141,10 @@ pub(crate) fn lines(most: usize, mut each: impl FnMut(&[Line]) -> Outcome<()>) -
     }
 }
 
-/// Reads the next line; `None` at the end of the input.
+/// Reads the next line of standard input; `None` at the end of the input.
 fn line(input: &mut impl BufRead, number: u64) -> io::Result<Option<Line>> {
     let mut bytes = Vec::new();
-    // The limit leaves room for a line end of two bytes.
+    // The limit on the bytes of a line leaves room for a line end of two bytes.
     let most = TextFile::MAX_LINE as u64 + 2;
     let read = input.by_ref().take(most).read_until(b'\n', &mut bytes)?;
     if read == 0 {
@@ -159,7 +161,7 @@ fn line(input: &mut impl BufRead, number: u64) -> io::Result<Option<Line>> {
             "expected at most {} bytes, got more: split the text into several lines",
             TextFile::MAX_LINE
         )),
-        // A text must not contain the byte 0, in files as in standard input.
+        // A line with the byte 0 is refused, as in files.
         Ok(text) if text.contains('\0') => {
             Err("expected text, got byte 0x00: is it UTF-16? `iconv -f UTF-16 -t UTF-8` converts it"
                 .to_owned())

@@ -1,4 +1,4 @@
-//! `--ensemble`: several runs as one model.
+//! The flag `--ensemble`: several runs are used as one model.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,8 @@ use super::{run, terminal};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::recipes::{Config, Model};
 
-/// Loads the models of these runs and joins them to one model. A folder of seeds or folds adds all its runs.
+/// Loads the models of the given runs and joins them into one model. For a folder of `train --seeds` or `train --folds`, all
+/// runs in the folder are joined.
 pub(crate) fn load(paths: &[PathBuf], threads: usize) -> Outcome<Model> {
     let mut runs = Vec::new();
     for path in paths {
@@ -33,7 +34,7 @@ pub(crate) fn load(paths: &[PathBuf], threads: usize) -> Outcome<Model> {
     }
 }
 
-/// Returns whether a path is a model or a folder of models, rather than a file of records.
+/// Returns whether a path is a checkpoint, a run folder or a folder of several runs, rather than a file of records.
 pub(crate) fn is_model(path: &Path) -> bool {
     match path.is_dir() {
         true => run::several(path) || run::checkpoint(path).is_ok(),
@@ -41,7 +42,7 @@ pub(crate) fn is_model(path: &Path) -> bool {
     }
 }
 
-/// Returns the run folders of a path: for a folder of seeds or folds, all runs with a checkpoint, by number.
+/// Returns the run folders for a path: the path itself, or, for a folder of seeds or folds, all runs that have a checkpoint.
 fn members(path: &Path) -> Outcome<Vec<PathBuf>> {
     if !run::several(path) {
         return Ok(vec![path.to_owned()]);
@@ -70,7 +71,7 @@ fn members(path: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Returns the names of the runs that `train --seeds` or `--folds` writes to a folder.
+/// Returns the names of all run folders that `train --seeds` or `train --folds` writes to a folder; empty for other folders.
 fn planned(path: &Path) -> Outcome<Vec<String>> {
     for (file, count, name) in [(run::SEEDS, "seeds", "seed"), (run::FOLDS, "folds", "fold")] {
         let file = path.join(file);
@@ -80,7 +81,8 @@ fn planned(path: &Path) -> Outcome<Vec<String>> {
         let object: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)
             .or_else(|e| bad(format!("{}: expected JSON, got: {e}", file.display())))?;
         let first = if name == "seed" { Config::load(run::config(path)).usage()?.run.seed } else { 1 };
-        // `train` accepts at most a thousand seeds or folds, so a file with a larger number is damaged.
+        // The number is limited to 1000, the maximum number of seeds or folds of `train`; a file with a larger number is
+        // damaged.
         let count = object[count].as_u64().unwrap_or(0).min(1_000);
         return Ok((0..count).map(|at| format!("{name}-{}", first.saturating_add(at))).collect());
     }

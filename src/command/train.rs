@@ -67,7 +67,7 @@ pub(crate) struct Train {
 }
 
 impl Train {
-    /// Returns the config: a file or the task's defaults, then flags.
+    /// Returns the requested config: a config file or the defaults of the task, changed by the flags.
     fn config(&self) -> Outcome<Config> {
         let mut config = match &self.resume {
             Some(folder) if run::several(folder) => self.wanted.over(file::resumed(folder)?)?,
@@ -90,7 +90,7 @@ impl Train {
         Ok(config)
     }
 
-    /// Returns the repeated training that flags, or the folder to resume, request; `None` for a single training.
+    /// Returns the repeated training that the flags or the resumed folder request; `None` for a single training.
     fn repeated(&self) -> Outcome<Option<RepeatedTraining>> {
         let count = self.seeds.map(|count| (Kind::Seeds, count));
         let count = count.or(self.folds.map(|count| (Kind::Folds, count)));
@@ -115,25 +115,27 @@ impl Train {
         #[cfg(not(feature = "mpi"))]
         let mut world = ranks::world()?;
         let outcome = self.train(&mut world);
-        // Tells the other processes about the error, since they wait for this process.
+        // The other processes wait for this process, so the error is sent to all of them.
         if let (Err(error), Some(world)) = (&outcome, &world) {
             world.leave(&said(&**error));
         }
         outcome
     }
 
-    /// Trains, alone or as a process of a world, and leaves the world once the training has ended.
+    /// Trains a model, alone or as one process of a distributed training. The process leaves the world of processes once the
+    /// training has ended.
     fn train(&self, world: &mut Option<World>) -> Outcome<Ending> {
         let first = world.as_ref().is_none_or(|world| world.rank() == 0);
         let config = match world {
             None => self.config()?,
             Some(world) => {
-                // The run folder exists only on the host of rank 0.
+                // The run folder exists only on the host of rank 0, so the other processes get the config of a resumed
+                // training from rank 0.
                 let own = if first || self.resume.is_none() { Some(self.config()?) } else { None };
                 ranks::agreed(world, own, self.resume.is_some())?
             }
         };
-        // The request is checked completely before a file is written.
+        // The whole request is checked before the command writes a file.
         let prepared = match &self.resume {
             Some(folder) => prepare_resumed(&config, run::last(folder)).usage()?,
             None => prepare(&config).map_err(|e| self.wanted.of_task(&config, e)).usage()?,
@@ -142,7 +144,7 @@ impl Train {
             let trainer = ranks::distributed(prepared.trainer, world)?;
             let until = Until::Epochs(config.training.epochs);
             trainer.progress(Progress::Quiet).fit(&*prepared.train, &*prepared.dev, until)?;
-            // Rank 0 alone reports an interrupt: a nonzero exit code of another rank would make `mpirun` end rank 0.
+            // Only rank 0 reports an interrupt: a nonzero exit code of another rank would make `mpirun` end rank 0.
             return Ok(Ending::Done);
         }
         let path = self.resume.clone().or_else(|| self.run.clone()).unwrap_or_else(|| run::free(&config));
@@ -183,7 +185,7 @@ impl Train {
         }
     }
 
-    /// Prints the results and the paths of the files.
+    /// Prints the results of the training and the paths of its files.
     fn conclude(&self, folder: &Path, finished: &ScoredTraining) -> Outcome<()> {
         let ScoredTraining { report, model, name, metric, unit, value, held_out, tested, .. } = finished;
         let (metric, percent, value, tested) = (*metric, show::factor(*unit), *value, tested.as_ref());
@@ -228,7 +230,7 @@ impl Train {
             let answer = terminal::columns(&answer).join("  ");
             console.more(format!("  {}\n    {answer}{truth}", terminal::shown(&case.text)))?;
         }
-        // If the last epoch is the best, the model was still learning.
+        // If the last epoch is the best epoch, the model was still improving, so more epochs may help.
         if !console.quiet && report.epochs > 1 && report.best.is_some_and(|best| best.epoch == report.epochs)
         {
             terminal::say(format!(

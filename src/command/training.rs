@@ -1,4 +1,4 @@
-//! The training of a run folder: its files and its scores.
+//! One training in its run folder: the files that it writes, and its scores.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -26,60 +26,60 @@ use unpadded::recipes::{
 };
 use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 
-/// Training of a run folder.
+/// A training that writes to a run folder.
 pub(crate) struct Training<'a> {
     pub(crate) config: &'a Config,
     pub(crate) folder: &'a Folder,
-    /// Whether the training continues from the last checkpoint in the folder.
+    /// Whether the training continues from the training checkpoint in the folder.
     pub(crate) resumes: bool,
     pub(crate) quiet: bool,
-    /// The time at which the training is interrupted; `None` without a time limit.
+    /// The time at which the training is interrupted; `None` if there is no time limit.
     pub(crate) deadline: Option<Instant>,
 }
 
-/// Result of a training.
+/// The result of a training, before the test set is scored.
 pub(crate) struct TrainingResult {
     pub(crate) report: Report,
-    /// The model of the best epoch, as in best.ckpt; `None` before the first epoch has ended.
+    /// The model of the best epoch, as in best.ckpt; `None` if no epoch has ended.
     best: Option<Checkpoint>,
     profile: Option<Profile>,
 }
 
-/// Data for the scores and the report after a training.
+/// The data for the scores and the report, which are computed after the training.
 pub(crate) struct Scoring {
     pub(crate) name: String,
     pub(crate) metric: &'static str,
     pub(crate) unit: Unit,
-    /// Whether a higher or a lower value of the metric is better; `None` if the trainer selects by no metric.
+    /// Whether a higher or a lower value of the metric is better; `None` if the trainer selects no best epoch by a metric.
     pub(crate) better: Option<Better>,
     test: Option<PathBuf>,
     lengths: Vec<usize>,
     held_out: HeldOutTexts,
 }
 
-/// Training with its scores.
+/// A finished training with its model and its scores.
 pub(crate) struct ScoredTraining {
     pub(crate) report: Report,
     pub(crate) model: Model,
     pub(crate) name: String,
     pub(crate) metric: &'static str,
     pub(crate) unit: Unit,
-    /// The value of the metric in the best epoch; NaN without a finished epoch.
+    /// The value of the metric in the best epoch; NaN if no epoch was selected.
     pub(crate) value: f64,
     pub(crate) held_out: Vec<Case>,
-    /// The scores of the test set, and the same scores as the object in test.json; `None` without a test set.
+    /// The scores of the test set, and these scores as the JSON object in test.json; `None` without a test set.
     pub(crate) tested: Option<(Evaluation, Value)>,
-    /// The error in scoring the test set, if it failed.
+    /// The error that prevented the scoring of the test set; `None` without such an error.
     pub(crate) untested: Option<unpadded::Error>,
 }
 
-/// Prepares a training that begins in a run folder, or continues from the checkpoint in it.
+/// Prepares a training in a run folder: continues from the training checkpoint if the folder has one, else begins.
 pub(crate) fn prepared(config: &Config, folder: &Path) -> unpadded::Result<Preparation> {
     let last = run::last(folder);
     if last.is_file() { prepare_resumed(config, last) } else { prepare(config) }
 }
 
-/// Divides a prepared training into the trainer, the training and development data, and the data for scores.
+/// Divides a prepared training into the trainer, the training and held-out data, and the data for scores.
 pub(crate) fn parts(prepared: Preparation) -> (Trainer, [Box<dyn Data>; 2], Scoring) {
     let Preparation { trainer, train, dev, test, name, metric, lengths, held_out, .. } = prepared;
     let selected = trainer.selected();
@@ -88,14 +88,15 @@ pub(crate) fn parts(prepared: Preparation) -> (Trainer, [Box<dyn Data>; 2], Scor
 }
 
 impl Scoring {
-    /// Removes the test set.
+    /// Returns the data for scores without the test set.
     pub(crate) fn without_test(self) -> Self {
         Self { test: None, ..self }
     }
 }
 
 impl Training<'_> {
-    /// Trains until `epochs` epochs are finished, and writes the config, the metrics of each epoch and the checkpoints.
+    /// Trains until `epochs` epochs have ended. Writes the config, the metrics of each epoch and the checkpoints to the run
+    /// folder.
     pub(crate) fn fit(
         &self,
         mut trainer: Trainer,
@@ -122,7 +123,7 @@ impl Training<'_> {
             };
             trainer.resume(&last).map_err(anew).usage()?;
             trainer.check_data(&**train, &**dev).map_err(anew).usage()?;
-            // best.ckpt is removed: the resumed training may find a better epoch, and the last checkpoint also has the best
+            // best.ckpt is removed, since the resumed training may find a better epoch; last.ckpt also contains the best
             // parameters.
             std::fs::remove_file(run::best(folder.path())).ok();
         }
@@ -133,7 +134,8 @@ impl Training<'_> {
             let mut to = to.borrow_mut();
             match to.0.epoch(epoch) {
                 Ok(()) => ControlFlow::Continue(()),
-                // An error of the log, such as a full disk, ends the training after its checkpoint is saved.
+                // If the log cannot be written, for example because the disk is full, the training ends after its checkpoint
+                // is saved.
                 Err(e) => {
                     to.1 = Some(e);
                     ControlFlow::Break(())
@@ -165,11 +167,11 @@ impl Training<'_> {
             best.save(run::best(folder.path())).map(|()| Some(best))
         };
         if report.ended == StopReason::Interrupted {
-            // The best checkpoint is saved before MPI is closed: closing may block until `mpirun` kills this process.
+            // The best checkpoint is saved before MPI is closed, since closing may block until `mpirun` kills this process.
             let best = kept(best)?;
             return Ok(TrainingResult { report, best, profile });
         }
-        // Leaving the world here lets the other processes end without waiting for the report.
+        // The process leaves the world of processes here, so that the other processes end without waiting for the report.
         drop((trainer, world.take()));
         if let Some(e) = log.borrow_mut().1.take() {
             return Err(format!("metrics of `{}`: {e}", folder.path().display()).into());
@@ -178,7 +180,7 @@ impl Training<'_> {
         Ok(TrainingResult { report, best, profile })
     }
 
-    /// Scores the best epoch on the test set, if there is one, and writes the report.
+    /// Scores the model of the best epoch on the test set, if there is a test set, and writes the report.
     pub(crate) fn finish(&self, fitted: TrainingResult, scoring: Scoring) -> Outcome<ScoredTraining> {
         let Self { config, folder, .. } = *self;
         let TrainingResult { report, best, profile } = fitted;
@@ -203,7 +205,8 @@ impl Training<'_> {
                         folder.write("test.json", &format!("{object}\n"))?;
                         Some((scored, object))
                     }
-                    // The training itself succeeded: its results are written before this error is reported.
+                    // The training itself has succeeded, so its results are written before the error in scoring the test set
+                    // is reported.
                     Err(e) => {
                         let run = folder.path().display();
                         untested = Some(e.noted(format!(
@@ -235,7 +238,7 @@ impl Training<'_> {
     }
 }
 
-/// Checks that a training may begin in a folder: the folder is new, or its run is to be overwritten.
+/// Checks that a training may begin in a folder: the folder is new, or the user allows to overwrite its run.
 pub(crate) fn check_new(path: &Path, overwrite: bool) -> Outcome<()> {
     if run::is_new(path) {
         return Ok(());
@@ -261,7 +264,7 @@ pub(crate) fn check_new(path: &Path, overwrite: bool) -> Outcome<()> {
     Ok(())
 }
 
-/// Sets a training's stop flag at a given time, unless the returned sender is dropped before.
+/// Sets the stop flag of a training at the time `at`, unless the returned sender is dropped before this time.
 fn alarm(stop: Arc<AtomicBool>, at: Instant) -> Sender<()> {
     let (end, ended) = channel();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! `unpadded export` and `unpadded import`: weights as safetensors, with PyTorch's parameter names.
+//! The commands `unpadded export` and `unpadded import`: weights in safetensors files, with the parameter names of PyTorch.
 
 use std::path::PathBuf;
 

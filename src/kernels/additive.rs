@@ -1,7 +1,7 @@
-//! Additive attention of one query per sequence over the rows of its sequence: a perceptron with one hidden layer computes the
-//! scores, a softmax computes the weights, and the result is the weighted sum of the values. Forward and backward are one pass
-//! each. The hidden layer's hyperbolic tangents would take as much memory as the keys of all steps, so the backward pass
-//! computes them again.
+//! Additive attention of one query per sequence over the keys of the sequence. A perceptron with one hidden layer computes
+//! the score of each key for the query. The softmax of the scores gives the weights, and the result is the weighted sum of
+//! the values. The forward pass is one fused kernel, and the backward pass is another. The backward pass recomputes the
+//! hyperbolic tangents of the hidden layer, since storing them would take as much memory as the keys of all steps.
 
 use std::ops::Range;
 
@@ -13,15 +13,15 @@ use super::view::{View, ViewMut};
 /// The inputs of additive attention, for n sequences whose keys have m rows in total.
 #[derive(Clone, Copy)]
 pub struct Additive<'a, T> {
-    /// One row per sequence, n × a.
+    /// The queries: one row of width a per sequence (n × a).
     pub query: View<'a, T>,
-    /// The weight of each column in the scores, one row per sequence, n × a.
+    /// The weight of each hidden unit in the scores: one row of width a per sequence (n × a).
     pub columns: View<'a, T>,
-    /// One row per key, m × a.
+    /// The keys: one row of width a per key (m × a).
     pub keys: View<'a, T>,
-    /// One row per key, m × e.
+    /// The values: one row of width e per key (m × e).
     pub values: View<'a, T>,
-    /// The first key of each sequence, then the end of the last sequence; the first offset need not be 0.
+    /// The index of the first key of each sequence, then the index after the last key; the first offset need not be 0.
     pub offsets: &'a [usize],
 }
 
@@ -42,11 +42,12 @@ impl<T> Additive<'_, T> {
     }
 }
 
-/// Computes `weights`, m × 1: the softmax, over each sequence, of Σ_c columns_c · tanh(query_c + key_c). Computes `out`, n × e:
-/// the sum of each sequence's values, weighted by `weights`; zeros for a sequence without keys.
+/// Computes the attention `weights` (m × 1): for each sequence, the softmax over its keys of Σ_c columns_c · tanh(query_c +
+/// key_c). Also computes `out` (n × e): for each sequence, the sum of its values, weighted by `weights`; zeros for a
+/// sequence without keys.
 ///
 /// # Panics
-/// If a shape does not fit.
+/// If two arguments do not have matching shapes.
 pub fn additive_attention<T: Float>(inputs: Additive<'_, T>, weights: ViewMut<'_, T>, out: ViewMut<'_, T>) {
     inputs.check();
     assert_eq!((weights.rows(), weights.width()), (inputs.keys.rows(), 1), "the shape of the weights");
@@ -55,25 +56,25 @@ pub fn additive_attention<T: Float>(inputs: Additive<'_, T>, weights: ViewMut<'_
     sweep(Attend { inputs, weights, out });
 }
 
-/// The inputs of [`additive_attention_backward`] beside the inputs of the forward pass.
+/// The inputs of [`additive_attention_backward`] that the forward pass does not have: its results and their gradients.
 #[derive(Clone, Copy)]
 pub struct AdditiveResult<'a, T> {
     /// The weights that [`additive_attention`] computed.
     pub weights: View<'a, T>,
-    /// The gradient of the attended values; `None` for zeros.
+    /// The gradient of the attended values; `None` if this gradient is zero.
     pub dout: Option<View<'a, T>>,
-    /// The gradient of the weights; `None` for zeros.
+    /// The gradient of the attention weights; `None` if this gradient is zero.
     pub dweights: Option<View<'a, T>>,
 }
 
-/// The target of a gradient, and whether the gradient is written or added; `None` if it is not requested.
+/// The view that receives a gradient, and whether the gradient is written or added; `None` if the gradient is not requested.
 type GradientTarget<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
-/// The requested gradients; each has the shape of its input.
+/// The requested gradients of additive attention; each gradient has the shape of its input.
 pub struct AdditiveGradients<'a, T> {
     /// The gradient of the queries.
     pub query: GradientTarget<'a, T>,
-    /// The gradient of the columns' weights.
+    /// The gradient of `columns`, the weights of the hidden units.
     pub columns: GradientTarget<'a, T>,
     /// The gradient of the keys.
     pub keys: GradientTarget<'a, T>,
@@ -81,10 +82,10 @@ pub struct AdditiveGradients<'a, T> {
     pub values: GradientTarget<'a, T>,
 }
 
-/// Computes the gradients of [`additive_attention`]; `room` holds one number per key of the longest sequence.
+/// Computes the gradients of [`additive_attention`]; `room` is scratch for one number per key of the longest sequence.
 ///
 /// # Panics
-/// If a shape does not fit.
+/// If two arguments do not have matching shapes.
 pub fn additive_attention_backward<T: Float>(
     inputs: Additive<'_, T>,
     result: AdditiveResult<'_, T>,
@@ -175,8 +176,7 @@ impl<T: Float> Sweep for Descend<'_, '_, T> {
 }
 
 impl<T: Float> Descend<'_, '_, T> {
-    /// Computes the gradients of the values; and the gradients of the scores, w · (dw − Σ w · dw), which it stores in the
-    /// scratch.
+    /// Computes the gradients of the values, and stores the gradients of the scores, w · (dw − Σ w · dw), in the scratch.
     #[inline(always)]
     fn weights<A: Arithmetic>(&mut self, sequence: usize, rows: Range<usize>) {
         let AdditiveResult { weights, dout, dweights } = self.result;
@@ -214,7 +214,7 @@ impl<T: Float> Descend<'_, '_, T> {
         }
     }
 
-    /// Computes the gradients of the queries, the keys and the columns' weights.
+    /// Computes the gradients of the queries, of the keys and of the weights of the hidden units.
     #[inline(always)]
     fn scores<A: Arithmetic>(&mut self, sequence: usize, rows: Range<usize>) {
         let Additive { query, columns, keys, .. } = self.inputs;
@@ -235,7 +235,7 @@ impl<T: Float> Descend<'_, '_, T> {
                     of_columns[j] = A::mul_add(dscore, x[j], of_columns[j]);
                 }
                 for j in 0..CHUNK {
-                    // 1 − x², times the gradient of the tangent.
+                    // The derivative of the hyperbolic tangent, 1 − tanh², times the gradient of the tangent.
                     x[j] = A::mul_add(-x[j], x[j], T::ONE) * (dscore * v[j]);
                 }
                 for j in 0..CHUNK {
@@ -258,7 +258,7 @@ impl<T: Float> Descend<'_, '_, T> {
 mod tests {
     use super::*;
 
-    /// Two sequences of two and no keys, in plain numbers.
+    /// Compares the results for one sequence of two keys and one sequence without keys with the formula.
     #[test]
     fn weights_and_values_are_those_of_the_formula() {
         let (query, columns) = ([0.5, -1.0, 3.0, 3.0], [2.0, 1.0, 1.0, 1.0]);

@@ -1,11 +1,11 @@
-//! The buffers of a running program. Several regions are lent at a time, after a check that written regions overlap no other
-//! region.
+//! The buffers of a running program: operators borrow regions of the buffers. One call lends several regions, after a check
+//! that no written region overlaps another lent region.
 //!
-//! An operator reads some regions and writes other regions, often of the same buffer: it writes step *t* of a memory and reads
-//! step *t − 1*. The threads of a step loop write disjoint rows of the same buffers. Rust's slices cannot express this, so this
-//! module does: an [`Arena`] owns typed buffers, a [`Lane`] is the right to use all buffers, or only the rows of some
-//! sequences, and [`Lane::operands`] lends regions after checking that they lie inside the lane and that nothing written
-//! overlaps anything else. Code outside of `src/kernels` needs no `unsafe`.
+//! An operator often reads and writes regions of one buffer: it writes step *t* of a memory and reads step *t − 1*. The
+//! threads of a split step loop write disjoint rows of the same buffers. Rust's slices cannot express such borrows. Here, an
+//! [`Arena`] owns typed buffers, and a [`Lane`] is the right to use all buffers, or only the rows of some sequences.
+//! [`Lane::operands`] lends regions after two checks: each region lies inside the lane, and no written region overlaps
+//! another lent region. The code outside of `src/kernels` needs no `unsafe`.
 
 mod memory;
 mod room;
@@ -22,8 +22,8 @@ use memory::Memory;
 use super::fork::join;
 use super::view::{Extent2, View, ViewMut};
 
-/// The element types of buffers: all zeros must be a valid value. The trait is sealed, since a type for which zeros are invalid
-/// would be undefined behaviour.
+/// The element types that a buffer may have: types for which all zero bytes are a valid value. The trait is sealed: a buffer
+/// of a type without valid zeros would be undefined behaviour.
 ///
 /// ```compile_fail
 /// impl unpadded::kernels::arena::Plain for &'static str {}
@@ -56,11 +56,11 @@ struct Buffer {
     memory: Memory,
     element: TypeId,
     size: usize,
-    /// The version of the values ([`Lane::version`]).
+    /// The version of the buffer's values, as [`Lane::version`] returns it.
     version: u64,
 }
 
-/// The number of the next version of a buffer; unique over all buffers of all arenas.
+/// The next version number of a buffer; no two buffers of any arenas ever get the same number.
 static VERSIONS: AtomicU64 = AtomicU64::new(1);
 
 impl Buffer {
@@ -69,13 +69,14 @@ impl Buffer {
     }
 }
 
-/// Typed buffers that grow and never shrink. A clone copies the buffers, except for [common](Self::make_common) buffers.
+/// A list of typed buffers that grow and never shrink. A clone of the arena copies the buffers, except for
+/// [common](Self::make_common) buffers.
 #[derive(Default, Clone)]
 pub struct Arena {
     buffers: Vec<Buffer>,
 }
 
-/// The right to use the buffers of an arena: all of them, or a [`LanePart`].
+/// The right to use the buffers of an arena: all buffers, or the rows of a [`LanePart`].
 pub struct Lane<'a> {
     buffers: *mut Buffer,
     count: usize,
@@ -83,12 +84,12 @@ pub struct Lane<'a> {
     life: PhantomData<&'a mut Arena>,
 }
 
-// SAFETY: a lane is an exclusive borrow of the arena, or of a part that no other lane reaches; the buffers hold
-// `Plain` types, which are Send and Sync.
+// SAFETY: a lane borrows the arena exclusively, or borrows a part that no other lane reaches. The buffers hold `Plain`
+// types, which are Send and Sync.
 unsafe impl Send for Lane<'_> {}
 
-/// A lent region without its type. The region is written only if it is in the `writes` of an [`OperandRoom`]: the address of a
-/// read region may come from a shared slice.
+/// The address, extent and element type of a lent region. Only a region in the `writes` of an [`OperandRoom`] may be
+/// written: the address of a read region may come from a shared slice.
 #[derive(Clone, Copy)]
 struct Raw {
     start: *mut u8,
@@ -97,32 +98,34 @@ struct Raw {
     taken: bool,
 }
 
-/// Scratch for the operands of one call. The caller keeps it from call to call, so that lending allocates nothing.
+/// Scratch for the list of regions that one call of an operator reads and writes. The caller keeps this scratch between
+/// calls, so that lending regions allocates no memory.
 #[derive(Default)]
 pub struct OperandRoom {
     reads: Vec<Raw>,
     writes: Vec<Raw>,
 }
 
-// SAFETY: between calls the room holds stale addresses that nothing reads: every lending clears it first.
+// SAFETY: between calls the room holds stale addresses; nothing reads them, since every lending call clears the room first.
 unsafe impl Send for OperandRoom {}
 
-/// The regions that a call of an operator may read and write. [`Self::write`] returns each written region once.
+/// The regions that a call of an operator may read and write. [`Self::write`] returns each written region at most once.
 pub struct Operands<'a> {
     reads: &'a [Raw],
     writes: &'a mut [Raw],
 }
 
-// SAFETY: the regions are plain data, read-shared or exclusively written, as `Lane::operands` checked.
+// SAFETY: regions are plain data; `Lane::operands` checked that each region is either shared for reading or written by one
+// thread.
 unsafe impl Send for Operands<'_> {}
 
 impl Arena {
-    /// An arena without buffers.
+    /// Returns an arena without buffers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds an empty buffer of `T` and returns its number.
+    /// Adds an empty buffer with elements of type `T` and returns the buffer's number.
     pub fn add<T: Plain>(&mut self) -> usize {
         self.buffers.push(Buffer {
             memory: Memory::new(),
@@ -133,58 +136,59 @@ impl Arena {
         self.buffers.len() - 1
     }
 
-    /// Grows a buffer to at least `elements` elements; existing elements are kept, new elements are zero.
+    /// Grows a buffer to at least `elements` elements; the buffer keeps its existing elements, and new elements are zero.
     pub fn reserve(&mut self, buffer: usize, elements: usize) {
         self.buffers[buffer].reserve(elements);
     }
 
-    /// Exchanges a buffer with a buffer of another arena, without copying.
+    /// Swaps a buffer of this arena with a buffer of another arena, without copying.
     ///
     /// # Panics
-    /// If the buffers hold different types.
+    /// If the two buffers have different element types.
     pub fn exchange(&mut self, buffer: usize, other: &mut Arena, theirs: usize) {
         assert!(self.buffers[buffer].element == other.buffers[theirs].element, "buffers of different types");
         std::mem::swap(&mut self.buffers[buffer], &mut other.buffers[theirs]);
     }
 
-    /// Makes clones of this arena use its buffers' memory without a copy. Such common buffers can be read; before a common
-    /// buffer is written, [`Self::own`] must be called for it.
+    /// Makes later clones of this arena share the memory of its buffers instead of copying the memory. Such common buffers
+    /// are read-only: [`Self::own`] must be called for a common buffer before the buffer is written.
     pub fn make_common(&mut self) {
         for buffer in &mut self.buffers {
             buffer.memory.make_common();
         }
     }
 
-    /// Makes a buffer writable; copies it if another arena shares its memory. The buffer gets a new [version](Lane::version).
+    /// Makes a buffer writable: copies the buffer if another arena shares its memory. The buffer gets a new
+    /// [version](Lane::version).
     pub fn own(&mut self, buffer: usize) {
         let buffer = &mut self.buffers[buffer];
         buffer.memory.make_own();
         buffer.version = VERSIONS.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The bytes of all buffers, common buffers included.
+    /// Returns the size in bytes of all buffers, common buffers included.
     pub fn bytes(&self) -> usize {
         self.buffers.iter().map(|b| b.memory.bytes()).sum()
     }
 
-    /// Returns a lane with the right to use every buffer.
+    /// Returns a lane that may use every buffer.
     pub fn lane(&mut self) -> Lane<'_> {
         Lane { buffers: self.buffers.as_mut_ptr(), count: self.buffers.len(), part: None, life: PhantomData }
     }
 }
 
 impl<'a> Lane<'a> {
-    /// The sequences that this lane runs, if the lane is a part of a split loop; `None` if it may use every buffer.
+    /// The sequences of this lane, if the lane is a part of a split loop; `None` if the lane may use every buffer.
     pub fn part(&self) -> Option<LanePart<'a>> {
         self.part
     }
 
-    /// Splits the lane into lanes of successive sequences, by rank: lane `i` has the sequences `cuts[i]..cuts[i + 1]`. `run` is
-    /// called for each lane, on the threads of the current rayon pool.
+    /// Splits the lane into one lane per range of sequences: lane `i` has the sequences of rank `cuts[i]..cuts[i + 1]`.
+    /// Calls `run` for each lane, on the threads of the current rayon pool.
     ///
     /// # Panics
-    /// If this lane is a part itself, the cuts, the starts or the bounds of runs decrease, or the shares do not cover every
-    /// buffer.
+    /// If this lane is already a part of a split loop; unless there is one more cut than `states`; if `cuts`, `starts` or the
+    /// bounds of runs decrease; or if a buffer has no share.
     pub fn split<S: Send, E: Send>(
         &mut self,
         cuts: &[usize],
@@ -207,13 +211,14 @@ impl<'a> Lane<'a> {
         fork(buffers, self.count, cuts, steps, states, run)
     }
 
-    /// As [`Arena::reserve`], but through a lane.
+    /// Grows a buffer as [`Arena::reserve`] does, but through a lane.
     ///
     /// # Panics
-    /// If this lane is a part of a split loop.
+    /// If this lane is a part of a split loop: only a lane of the whole arena may grow buffers.
     pub fn reserve(&mut self, buffer: usize, elements: usize) {
         assert!(self.part.is_none() && buffer < self.count, "only a whole lane makes room");
-        // SAFETY: a lane that is no part is the only borrow of the arena, and `&mut self` says that nothing is lent.
+        // SAFETY: a lane that is no part of a split loop is the only borrow of the arena, and `&mut self` rules out lent
+        // regions.
         let buffer = unsafe { &mut *self.buffers.add(buffer) };
         buffer.reserve(elements);
     }
@@ -221,8 +226,8 @@ impl<'a> Lane<'a> {
     /// Lends the regions `reads` for reading and the regions `writes` for writing.
     ///
     /// # Panics
-    /// If a region lies outside its buffer or this lane's part, or a written region overlaps another lent region or is in a
-    /// common buffer. Without the panic, such a mistake in the plan would be a data race.
+    /// If a region lies outside its buffer or outside this lane's part; or if a written region overlaps another lent region
+    /// or belongs to a common buffer. Without this panic, a wrong region in the execution plan would cause a data race.
     pub fn operands<'b>(
         &'b mut self,
         room: &'b mut OperandRoom,
@@ -240,18 +245,18 @@ impl<'a> Lane<'a> {
         Operands { reads: &room.reads, writes: &mut room.writes }
     }
 
-    /// Returns the version of a buffer's values; equal versions mean equal values, provided that every writer calls
-    /// [`own`](Arena::own) before it writes. The version is 0 if `own` was never called for the buffer.
+    /// Returns the version of a buffer's values. Equal versions mean equal values if every writer calls [`own`](Arena::own)
+    /// before it writes. The version is 0 if `own` was never called for the buffer.
     ///
     /// # Panics
-    /// If there is no such buffer.
+    /// If the arena has no buffer with this number.
     pub fn version(&self, buffer: usize) -> u64 {
         self.buffer(buffer).version
     }
 
     fn buffer(&self, number: usize) -> &Buffer {
         assert!(number < self.count, "buffer {number} of {}", self.count);
-        // SAFETY: the arena is borrowed for the lane's life and its list of buffers does not change meanwhile.
+        // SAFETY: the arena is borrowed while the lane lives, so the arena's list of buffers does not change.
         unsafe { &*self.buffers.add(number) }
     }
 
@@ -260,7 +265,7 @@ impl<'a> Lane<'a> {
         let (buffer, extent) = (self.buffer(region.buffer), region.extent);
         let start = buffer.memory.start();
         let raw = Raw { start, extent, element: buffer.element, taken: false };
-        // A region without elements needs no memory, so it is accepted in an empty buffer, too.
+        // A region without elements needs no memory, so even an empty buffer can lend such a region.
         if extent.rows == 0 || extent.width == 0 {
             return raw;
         }
@@ -271,7 +276,7 @@ impl<'a> Lane<'a> {
         if !fits || !self.part.as_ref().is_none_or(|part| part.has(region, write)) {
             self.refuse(region, write);
         }
-        // SAFETY: `end` was just checked against the buffer's size.
+        // SAFETY: the checks above established that `end` is not beyond the buffer.
         Raw { start: unsafe { start.add(first * buffer.size) }, ..raw }
     }
 
@@ -290,15 +295,16 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// The address of the buffers, sent to the lanes' threads.
+/// The address of the list of buffers, which is sent to the threads of the lanes.
 #[derive(Clone, Copy)]
 struct Address(*mut Buffer);
-// SAFETY: as for `Lane`: the lanes made from it reach disjoint parts.
+// SAFETY: as for `Lane`, the lanes that use this address reach disjoint parts of the buffers.
 unsafe impl Send for Address {}
-// SAFETY: as above; it is only copied.
+// SAFETY: threads share this address only to copy it.
 unsafe impl Sync for Address {}
 
-/// Halves the list of lanes until one lane is left, which runs. `rayon::join` needs no allocation.
+/// Halves the list of lanes recursively until one lane is left, then calls `run` for that lane. A recursion over
+/// `rayon::join` needs no allocation.
 fn fork<S: Send, E: Send>(
     buffers: Address,
     count: usize,
@@ -326,34 +332,34 @@ fn fork<S: Send, E: Send>(
 }
 
 impl<'a> Operands<'a> {
-    /// Starts operands over slices of the caller's, without an arena.
+    /// Starts a list of operands over slices of the caller, without an arena.
     pub fn lent(room: &'a mut OperandRoom) -> Lender<'a> {
         room.reads.clear();
         room.writes.clear();
         Lender { room, life: PhantomData }
     }
 
-    /// Returns whether read region `i` holds `T`.
+    /// Returns whether the elements of read region `i` have type `T`.
     pub fn read_is<T: Plain>(&self, i: usize) -> bool {
         self.reads[i].element == TypeId::of::<T>()
     }
 
-    /// Returns whether written region `i` holds `T`.
+    /// Returns whether the elements of written region `i` have type `T`.
     pub fn write_is<T: Plain>(&self, i: usize) -> bool {
         self.writes[i].element == TypeId::of::<T>()
     }
 
-    /// Returns read region `i`; `None` if it does not hold `T`.
+    /// Returns read region `i`; `None` if its elements do not have type `T`.
     pub fn read<T: Plain>(&self, i: usize) -> Option<View<'a, T>> {
         let raw = &self.reads[i];
-        // SAFETY: checked when lent: the region lies in its buffer of `T`, and nothing written overlaps it.
+        // SAFETY: lending checked that the region lies in its buffer of `T`, and that no written region overlaps it.
         self.read_is::<T>(i).then(|| unsafe { View::from_raw(raw.start.cast::<T>(), raw.extent) })
     }
 
-    /// Returns written region `i`, only once; `None` if it does not hold `T`.
+    /// Returns written region `i`, at most once; `None` if its elements do not have type `T`.
     ///
     /// # Panics
-    /// If the region was returned before.
+    /// If written region `i` was already returned.
     pub fn write<T: Plain>(&mut self, i: usize) -> Option<ViewMut<'a, T>> {
         if !self.write_is::<T>(i) {
             return None;
@@ -361,16 +367,16 @@ impl<'a> Operands<'a> {
         let raw = &mut self.writes[i];
         assert!(!raw.taken, "written region {i} was handed out before");
         raw.taken = true;
-        // SAFETY: checked when lent: the region lies in its buffer of `T`, nothing overlaps it, and it is handed out
-        // once.
+        // SAFETY: lending checked that the region lies in its buffer of `T` and overlaps no other region; this method
+        // returns it only once.
         Some(unsafe { ViewMut::from_raw(raw.start.cast::<T>(), raw.extent) })
     }
 
-    /// Splits the operands by rows: operand `i` is cut at row `cut(i)`, where `i` counts the reads first and then the writes.
-    /// If `cut(i)` is `None`, both sides have the whole operand, which must be a read.
+    /// Splits the operands by rows into two parts: operand `i` is cut at row `cut(i)`, where `i` counts the reads first,
+    /// then the writes. If `cut(i)` is `None`, both parts get the whole operand, which must be a read.
     ///
     /// # Panics
-    /// If a write has no cut or was returned before, or if a cut lies beyond the rows.
+    /// If a write has no cut or was already returned, or if a cut lies beyond the rows of its operand.
     pub fn split<'b>(
         &'b mut self,
         cut: impl Fn(usize) -> Option<usize>,
@@ -409,7 +415,7 @@ impl Raw {
         assert!(at <= rows, "cut at row {at} of {rows}");
         let size = element_size(self.element);
         let offset = if at == rows || width == 0 { 0 } else { at * stride * size };
-        // SAFETY: a row of the region itself, which was checked when lent.
+        // SAFETY: the address is a row inside the region, and lending checked the region.
         let second = unsafe { self.start.add(offset) };
         (
             Raw { extent: Extent2 { rows: at, ..self.extent }, ..self },
@@ -418,28 +424,28 @@ impl Raw {
     }
 }
 
-/// Collects slices into [`Operands`].
+/// Collects slices of the caller into [`Operands`].
 pub struct Lender<'a> {
     room: &'a mut OperandRoom,
     life: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a> Lender<'a> {
-    /// Adds rows to read.
+    /// Adds a view as the next region to read.
     pub fn read<T: Plain>(&mut self, view: View<'a, T>) {
         let extent = Extent2 { rows: view.rows(), width: view.width(), stride: view.stride() };
         let start = view.as_ptr().cast::<u8>().cast_mut();
         self.room.reads.push(Raw { start, extent, element: TypeId::of::<T>(), taken: false });
     }
 
-    /// Adds rows to write.
+    /// Adds a view as the next region to write.
     pub fn write<T: Plain>(&mut self, mut view: ViewMut<'a, T>) {
         let extent = Extent2 { rows: view.rows(), width: view.width(), stride: view.stride() };
         let start = view.as_mut_ptr().cast::<u8>();
         self.room.writes.push(Raw { start, extent, element: TypeId::of::<T>(), taken: false });
     }
 
-    /// Returns the operands that were added.
+    /// Returns the added views as operands.
     pub fn finish(self) -> Operands<'a> {
         Operands { reads: &self.room.reads, writes: &mut self.room.writes }
     }

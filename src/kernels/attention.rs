@@ -1,8 +1,8 @@
-//! Softmax attention of the queries of one sequence over its keys, without a matrix of all scores. Scores are computed tile by
-//! tile; for each query, a running maximum and a running sum give the softmax.
+//! Softmax attention of the queries of one sequence over its keys, without a matrix of all scores. The scores are computed
+//! tile by tile; the softmax of each query comes from a running maximum and a running sum.
 //!
-//! The forward pass follows Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018); the backward pass
-//! recomputes the weights from the logarithm of the sum of each query's exponentials, as in Dao et al., "FlashAttention"
+//! The forward pass follows Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018). The backward pass
+//! recomputes the attention weights from the log-sum-exp of the scores of each query, as in Dao et al., "FlashAttention"
 //! (2022).
 
 mod single;
@@ -17,29 +17,31 @@ use super::product::product;
 use super::products::{PackedMatrix, Transpose};
 use super::view::{View, ViewMut};
 
-/// The queries of a tile. This number and [`KEYS`] decide the order of summation, and so the bits of results; so they are the
-/// same on every machine.
+/// The number of queries in a tile. The tile sizes, [`KEYS`] and this number, decide the order of summation and so the bits
+/// of results. Both sizes are therefore constants, equal on every machine.
 const QUERIES: usize = 64;
 const KEYS: usize = 128;
-/// The number of partial sums, or maxima, of a row: the elements of the longest vector.
+/// The number of independent partial sums, or partial maxima, per row: the number of elements in the longest vector
+/// register.
 const LANES: usize = 16;
 
-/// The parameters of the scores: the score of query i and key j is scale · (q_i · k_j) + bias, if query i attends to key j.
+/// The parameters of the scores: if query i attends to key j, the score is scale · (q_i · k_j) + bias, else there is no
+/// score.
 #[derive(Debug, Clone, Copy)]
 pub struct AttentionScores<'a, T> {
-    /// The factor of each product of a query and a key.
+    /// The factor by which the dot product of a query and a key is multiplied.
     pub scale: T,
-    /// Query i attends to the keys from i − `before` on …
+    /// The first key that query i attends to is key i − `before`.
     pub before: usize,
-    /// … up to i + `after`.
+    /// The last key that query i attends to is key i + `after`.
     pub after: usize,
-    /// The bias of a score, by j − i from −r to r: 2r + 1 numbers, or empty for no bias. Keys at a larger distance have the
-    /// first or the last number.
+    /// The bias of the score of query i and key j, indexed by j − i from −r to r: 2r + 1 numbers, or empty for no bias. A
+    /// key at a distance beyond r gets the first or the last number.
     pub bias: &'a [T],
 }
 
 impl<T> AttentionScores<'_, T> {
-    /// Returns the keys of a range that at least one query of `queries` attends to.
+    /// Returns the keys in a range that at least one of the `queries` attends to.
     fn seen(&self, queries: &Range<usize>, keys: &Range<usize>) -> Range<usize> {
         if queries.is_empty() {
             return keys.start..keys.start;
@@ -49,7 +51,7 @@ impl<T> AttentionScores<'_, T> {
         first..end.clamp(first, keys.end)
     }
 
-    /// Returns the index of the bias of a query and a key.
+    /// Returns the index in the bias table for a query and a key.
     #[inline(always)]
     fn place(&self, query: usize, key: usize) -> usize {
         let radius = self.bias.len() / 2;
@@ -57,23 +59,24 @@ impl<T> AttentionScores<'_, T> {
     }
 }
 
-/// The scratch of attention: a few tiles, and two numbers per query.
+/// Scratch of attention: a few tiles, and two numbers per query.
 pub struct AttentionRoom<T> {
     keys: PackedMatrix<T>,
     values: PackedMatrix<T>,
-    /// Keys as rows, for the gradient of the queries.
+    /// The keys in row order, for the gradient of the queries.
     rows: PackedMatrix<T>,
     weights: PackedMatrix<T>,
     tile: Vec<T>,
     other: Vec<T>,
     turned: Vec<T>,
-    /// The gradients of a tile's keys and values, transposed, and room to transpose one of the two back.
+    /// The transposed gradients of a tile's keys (`dk`) and values (`dv`), and scratch to transpose one of them back
+    /// (`back`).
     dk: Vec<T>,
     dv: Vec<T>,
     back: Vec<T>,
     most: Vec<T>,
     sums: Vec<T>,
-    /// The scores of a single query.
+    /// The scores of the keys, if the sequence has a single query.
     scores: Vec<T>,
 }
 
@@ -97,22 +100,22 @@ impl<T: Float> Default for AttentionRoom<T> {
     }
 }
 
-/// Queries, keys and values of one sequence and one head: n × d, m × d and m × e.
+/// The queries (n × d), the keys (m × d) and the values (m × e) of one sequence and one head.
 #[derive(Clone, Copy)]
 pub struct AttentionInputs<'a, T> {
-    /// The queries, one row each.
+    /// The queries, one row per query (n × d).
     pub q: View<'a, T>,
-    /// The keys, one row each.
+    /// The keys, one row per key (m × d).
     pub k: View<'a, T>,
-    /// The values, one row per key.
+    /// The values, one row per key (m × e).
     pub v: View<'a, T>,
 }
 
-/// Computes `out` = softmax(scores) · v, and, in `log_sums`, ln Σ e^score of each query. If a query attends to no key, its row
-/// of `out` is zero.
+/// Computes the attended values `out` = softmax(scores) · v, and `log_sums`: for each query, the log-sum-exp of its scores.
+/// If a query attends to no key, the query's rows of `out` and `log_sums` are zero.
 ///
 /// # Panics
-/// Unless the widths and rows fit: `out` is n × e, `log_sums` n × 1.
+/// If the inputs do not have matching shapes, or unless `out` is n × e and `log_sums` is n × 1.
 pub fn attention<T: Float>(
     AttentionInputs { q, k, v }: AttentionInputs<'_, T>,
     scores: AttentionScores<'_, T>,
@@ -160,20 +163,21 @@ pub fn attention<T: Float>(
     sweep(Finish { out, log_sums: log_sums.reborrow(), most: &room.most, sums: &room.sums });
 }
 
-/// The inputs of [`attention_backward`] beside the inputs of the forward pass.
+/// The inputs of [`attention_backward`] that the forward pass does not have: its results and their gradients.
 #[derive(Clone, Copy)]
 pub struct AttentionResult<'a, T> {
     /// The attended values that [`attention`] computed.
     pub out: View<'a, T>,
-    /// The logarithms ln Σ e^score that [`attention`] computed.
+    /// The log-sum-exp of the scores of each query, as [`attention`] computed it.
     pub log_sums: View<'a, T>,
-    /// The gradient of `out`; `None` for zeros.
+    /// The gradient of `out`; `None` if this gradient is zero.
     pub dout: Option<View<'a, T>>,
-    /// The gradient of `log_sums`; `None` for zeros.
+    /// The gradient of `log_sums`; `None` if this gradient is zero.
     pub dlog_sums: Option<View<'a, T>>,
 }
 
-/// The targets of the gradients, and whether each is written or added; `None` for a gradient that is not requested.
+/// The views that receive the gradients of attention, and whether each gradient is written or added; `None` if a gradient is
+/// not requested.
 pub struct AttentionGradients<'a, T> {
     /// The gradient of the queries.
     pub q: Option<(ViewMut<'a, T>, Assign)>,
@@ -181,14 +185,14 @@ pub struct AttentionGradients<'a, T> {
     pub k: Option<(ViewMut<'a, T>, Assign)>,
     /// The gradient of the values.
     pub v: Option<(ViewMut<'a, T>, Assign)>,
-    /// The gradient of the bias, which is always added.
+    /// The gradient of the bias; the kernel always adds to this view.
     pub bias: Option<&'a mut [T]>,
 }
 
-/// Computes the gradients of [`attention`].
+/// Computes the requested gradients of the inputs of [`attention`].
 ///
 /// # Panics
-/// Unless every gradient has the shape of its input.
+/// If a gradient does not have the shape of its input.
 pub fn attention_backward<T: Float>(
     AttentionInputs { q, k, v }: AttentionInputs<'_, T>,
     scores: AttentionScores<'_, T>,
@@ -212,8 +216,8 @@ pub fn attention_backward<T: Float>(
     if let Some((dq, assign)) = &mut gradients.q {
         assign.put_nothing(dq.reborrow());
     }
-    // Σ_c dout_ic · out_ic, which is Σ_j p_ij · ∂loss/∂p_ij, minus the gradient that reaches all scores of a row
-    // through the logarithm of their sum.
+    // For each query i, the term that the gradients of all its scores subtract: Σ_c dout_ic · out_ic (equal to Σ_j p_ij ·
+    // ∂loss/∂p_ij), minus the gradient of the query's log-sum-exp.
     room.sums.clear();
     room.sums.resize(n, T::ZERO);
     if let Some(dout) = dout {
@@ -300,7 +304,7 @@ pub fn attention_backward<T: Float>(
     }
 }
 
-/// The inputs for the special case of a single query without a bias; `None` in other cases.
+/// Returns the inputs of the special kernel for a single query without a bias; `None` in other cases.
 fn single<'a, T: Float>(
     attended: AttentionInputs<'a, T>,
     scores: AttentionScores<'_, T>,
@@ -311,7 +315,7 @@ fn single<'a, T: Float>(
     alone.then(|| Single { query: q.row(0), keys: k, values: v, scale: scores.scale, seen })
 }
 
-/// Returns ranges of `size` that cover `0..len`; the last range may be shorter.
+/// Returns successive ranges of length `size` that cover `0..len`; the last range may be shorter.
 fn tiles(len: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     (0..len).step_by(size).map(move |start| start..len.min(start + size))
 }
@@ -343,7 +347,7 @@ fn turn<'r, T: Float>(x: View<'_, T>, room: &'r mut Vec<T>) -> View<'r, T> {
     View::new(to, width, height)
 }
 
-/// Returns the largest number; −∞ if there are none.
+/// Returns the largest number of a slice; −∞ for an empty slice.
 #[inline(always)]
 fn largest<T: Float>(x: &[T]) -> T {
     let mut lanes = [T::NEG_INFINITY; LANES];
@@ -359,7 +363,7 @@ fn largest<T: Float>(x: &[T]) -> T {
     lanes.iter().fold(T::NEG_INFINITY, |most, &x| if x > most { x } else { most })
 }
 
-/// Replaces each number x by exp(x − less) and returns the sum.
+/// Replaces each number x by exp(x − less), and returns the sum of the new numbers.
 #[inline(always)]
 fn exponentials<T: Float, A: Arithmetic>(x: &mut [T], less: T) -> T {
     let mut lanes = [T::ZERO; LANES];
@@ -378,7 +382,7 @@ fn exponentials<T: Float, A: Arithmetic>(x: &mut [T], less: T) -> T {
 }
 
 impl<T: Float> AttentionScores<'_, T> {
-    /// Converts a query's products with keys into scores; the first product is with key `first`.
+    /// Converts the dot products of a query and successive keys into scores; the first dot product is with key `first`.
     #[inline(always)]
     fn of<A: Arithmetic>(&self, products: &mut [T], query: usize, first: usize) {
         if self.bias.is_empty() {
@@ -391,8 +395,8 @@ impl<T: Float> AttentionScores<'_, T> {
     }
 }
 
-/// Converts products into weights that are not yet divided by their sum; the sum and the weighted values accumulate over the
-/// tiles.
+/// Converts a tile of dot products into exponentials of scores, not yet divided by their sum; the sums and the weighted
+/// values accumulate over the tiles.
 struct OnlineSoftmax<'a, T> {
     tile: ViewMut<'a, T>,
     queries: Range<usize>,
@@ -423,7 +427,7 @@ impl<T: Float> Sweep for OnlineSoftmax<'_, T> {
             let before = self.most[at];
             let found = largest(row);
             let most = if found > before { found } else { before };
-            // All scores are −∞ so far.
+            // If the maximum is still −∞, all scores so far are −∞, and subtracting it would give NaN.
             let less = if most == T::NEG_INFINITY { T::ZERO } else { most };
             let sum = exponentials::<T, A>(row, less);
             if before == most || before == T::NEG_INFINITY {
@@ -452,7 +456,7 @@ impl<T: Float> Sweep for Finish<'_, T> {
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
         for (at, (&most, &sum)) in self.most.iter().zip(self.sums).enumerate() {
-            // No key was seen.
+            // A sum of zero means that the query attended to no key.
             if sum == T::ZERO {
                 self.log_sums.row(at)[0] = T::ZERO;
                 continue;
@@ -464,7 +468,7 @@ impl<T: Float> Sweep for Finish<'_, T> {
     }
 }
 
-/// Recomputes the weights of the forward pass from the products.
+/// Recomputes the attention weights of the forward pass from the dot products of queries and keys.
 struct Recomputation<'a, T> {
     tile: ViewMut<'a, T>,
     queries: Range<usize>,
@@ -492,7 +496,7 @@ impl<T: Float> Sweep for Recomputation<'_, T> {
     }
 }
 
-/// Dot products Σ x · y, row by row.
+/// Computes the dot product Σ x · y of each row of two matrices.
 struct Dots<'a, T> {
     x: View<'a, T>,
     y: View<'a, T>,
@@ -521,7 +525,7 @@ impl<T: Float> Sweep for Dots<'_, T> {
     }
 }
 
-/// Converts weights p and their gradients dp into gradients of scores: p · (dp − Σ p · dp).
+/// Converts attention weights p and their gradients dp into the gradients of the scores, p · (dp − Σ p · dp).
 struct Descend<'a, T> {
     weights: ViewMut<'a, T>,
     dweights: View<'a, T>,

@@ -1,7 +1,9 @@
-//! Bags of rows of a table: the sum, mean or maximum of each bag's rows, without a copy of the rows, and the gradients.
+//! Pooling of bags of table rows, as for embeddings: the sum, mean or maximum of the rows of each bag, and the gradients.
+//! The rows are not copied.
 //!
-//! The rows of a large table lie at random addresses, and waiting for each row would be slow. So while a row is added, a row
-//! that comes some rows later is prefetched. Columns are summed in registers, over a few rows at a time.
+//! The rows of a large table lie at random addresses, so a kernel that waited for each row would be slow. While one row is
+//! added, the kernel prefetches the row that is added `AHEAD` rows later. The kernel sums columns in registers, over a few
+//! rows at a time.
 
 use std::ops::Range;
 
@@ -11,36 +13,36 @@ use super::prefetch::{ask, ask_some};
 use super::rows::RowMerge;
 use super::view::{View, ViewMut};
 
-/// How a bag pools its rows.
+/// The pooling function of a bag: sum, mean or maximum of its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum BagPool {
-    /// The sum of the rows.
+    /// The sum of the bag's rows.
     #[default]
     Sum,
-    /// The mean of the rows.
+    /// The mean of the bag's rows.
     Mean,
-    /// The maximum of each column.
+    /// The maximum of each column over the bag's rows.
     Max,
 }
 
-/// The rows of a table that each bag holds.
+/// The numbers of the table rows in each bag.
 #[derive(Debug, Clone, Copy)]
 pub struct Bags<'a, T> {
-    /// The numbers of the rows, bag after bag.
+    /// The numbers of the table rows, for all bags one after the other.
     pub rows: &'a [i64],
-    /// The start of each bag in `rows`, then the length of `rows`.
+    /// The index in `rows` at which each bag begins, then the length of `rows`.
     pub starts: &'a [usize],
-    /// The factor of each row; `None` for 1. A maximum accepts no factors.
+    /// The factor by which each row is multiplied; `None` if all factors are 1. Pooling by maximum accepts no factors.
     pub factors: Option<&'a [T]>,
 }
 
-/// The number of rows between the row that is added and the row that is prefetched.
+/// The number of rows between the row that is being added and the row that is being prefetched.
 const AHEAD: usize = 12;
-/// The number of rows that are added to one block of columns before the next block of columns; their numbers in these columns
-/// stay in the nearest cache.
+/// The number of rows that are added in one block of columns before the kernel moves to the next block. The numbers of these
+/// rows in the block stay in the nearest cache.
 const BLOCK: usize = 16;
-/// The number of columns of a block.
+/// The number of columns in a block of columns.
 const WIDEST: usize = 64;
 
 impl<T: Float> Bags<'_, T> {
@@ -53,13 +55,13 @@ impl<T: Float> Bags<'_, T> {
         self.starts[bag]..self.starts[bag + 1]
     }
 
-    /// Returns the table's row at position `at` of [`Bags::rows`].
+    /// Returns the table row whose number is at index `at` of [`Bags::rows`].
     #[inline(always)]
     fn row<'t>(&self, table: View<'t, T>, at: usize) -> &'t [T] {
         table.row(self.rows[at] as usize)
     }
 
-    /// Prefetches the row that comes [`AHEAD`] positions after `at`.
+    /// Prefetches the table row whose number is [`AHEAD`] entries after index `at` of [`Bags::rows`].
     #[inline(always)]
     fn ask_ahead(&self, table: View<'_, T>, at: usize) {
         if let Some(&row) = self.rows.get(at + AHEAD) {
@@ -67,7 +69,7 @@ impl<T: Float> Bags<'_, T> {
         }
     }
 
-    /// Prefetches the first rows, which no earlier row prefetches.
+    /// Prefetches the first [`AHEAD`] rows, since no earlier row prefetches them.
     #[inline(always)]
     fn ask_first(&self, table: View<'_, T>) {
         for &row in self.rows.iter().take(AHEAD) {
@@ -82,12 +84,12 @@ impl<T: Float> Bags<'_, T> {
     }
 }
 
-/// Computes `out[b]` = Σ f_e · table\[rows_e\] over the rows e of bag b, in their order, or the mean or the maximum; zeros for
-/// an empty bag. For the maximum, NaN counts as the largest number, so that it reaches the result.
+/// Pools the table rows of each bag b: for the sum, `out[b]` = Σ f_e · table\[rows_e\] over the entries e of bag b, in
+/// order. An empty bag gives zeros. For the maximum, NaN counts as larger than every number, so the result shows the NaN.
 ///
 /// # Panics
-/// If a row is not in the table; if `out` does not have one row per bag, as wide as the table's rows; or if `factors` does not
-/// have one number per row.
+/// If a row number is not in the table; if `out` does not have one row per bag, as wide as the table's rows; or if `factors`
+/// does not have one number per entry of `rows`.
 pub fn bag_forward<T: Float>(pool: BagPool, bags: Bags<'_, T>, table: View<'_, T>, out: ViewMut<'_, T>) {
     bags.check(out.rows());
     assert_eq!(out.width(), table.width(), "the width of a bag");
@@ -97,11 +99,12 @@ pub fn bag_forward<T: Float>(pool: BagPool, bags: Bags<'_, T>, table: View<'_, T
     }
 }
 
-/// Finds, for each column j of each bag b, the first row with the maximum: `which[b · width + j]` is its position in
-/// [`Bags::rows`]. The entries of an empty bag are left unchanged. `best` is scratch for the maxima.
+/// Finds, for each column j of each bag b, the first row that has the maximum: `which[b · width + j]` is the row's index in
+/// [`Bags::rows`]. The entries of an empty bag are left unchanged. `best` is scratch for the maximum of each column of each bag.
 ///
 /// # Panics
-/// As [`bag_forward`]; or if `which` is shorter, or there are 2^32 rows or more.
+/// If [`bag_forward`] would panic for these bags, if `which` is shorter than bags · width, or if `rows` has 2^32 entries or
+/// more.
 pub fn bag_first_maximum<T: Float>(
     bags: Bags<'_, T>,
     table: View<'_, T>,
@@ -115,10 +118,11 @@ pub fn bag_first_maximum<T: Float>(
     sweep(Largest { bags, table, out: best, which: Some(which) });
 }
 
-/// Computes the gradient of each row's factor: `out[e]` = Σ_j dout[b, j] · table[rows_e, j] for the rows e of bag b.
+/// Computes the gradient of each factor: `out[e]` = Σ_j dout[b, j] · table[rows_e, j] for the entries e of bag b.
 ///
 /// # Panics
-/// If a row is not in the table, or unless `dout` has one row per bag, as wide as the table's rows, and `out` one number per row.
+/// If a row number is not in the table; or unless `dout` has one row per bag, as wide as the table's rows, and `out` has one
+/// number per entry of `rows`.
 pub fn bag_factor_gradient<T: Float>(
     bags: Bags<'_, T>,
     table: View<'_, T>,
@@ -130,46 +134,47 @@ pub fn bag_factor_gradient<T: Float>(
     sweep(Dots { bags, table, dout, out });
 }
 
-/// The share of a bag's gradient that each occurrence of a row receives.
+/// The share of a bag's gradient that each occurrence of a table row in the bag receives.
 #[derive(Debug, Clone, Copy)]
 pub enum BagShare<'a, T> {
-    /// The whole gradient.
+    /// Each occurrence receives the whole gradient of the bag.
     Whole,
-    /// The gradient times the occurrence's factor.
+    /// Each occurrence receives the gradient of the bag times the occurrence's factor.
     Factors(&'a [T]),
-    /// The gradient in the columns whose first maximum is this occurrence, else 0. The numbers come from [`bag_first_maximum`].
+    /// Each occurrence receives the gradient in the columns in which it is the first maximum, and 0 in the other columns.
+    /// The slice has the indices that [`bag_first_maximum`] computes.
     Maxima(&'a [u32]),
 }
 
-/// The gradient of the rows of a table.
+/// The inputs for the gradient of a table's rows.
 #[derive(Debug, Clone, Copy)]
 pub struct BagGradient<'a, T> {
-    /// The distinct rows, each with the positions where it occurs.
+    /// The distinct table rows, each with the list of its occurrences in the bags.
     pub plan: &'a RowMerge,
-    /// The bag of each occurrence.
+    /// The number of the bag that contains each occurrence.
     pub bags: &'a [u32],
-    /// The share of its bag's gradient that each occurrence receives.
+    /// The share of a bag's gradient that each occurrence in the bag receives.
     pub share: BagShare<'a, T>,
 }
 
-/// The target of the sums of the distinct rows.
+/// The layout of the output for the gradients of the distinct table rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BagTarget {
-    /// One row for each distinct row, in order.
+    /// The output has one row for each distinct table row, in the order of the plan.
     Listed,
-    /// The table's gradient itself; the given view begins at row `first`.
+    /// The output is the gradient of the table, or a part that begins at table row `first`.
     Table {
-        /// The number of the given view's first row.
+        /// The number of the table row that is the first row of the output.
         first: usize,
     },
 }
 
 impl<T: Float> BagGradient<'_, T> {
-    /// Sums the gradients of the occurrences of each distinct row in `range` of the plan, in their order; the sums are written
-    /// (`Listed`) or added to `out` (`Table`).
+    /// Sums the gradients of all occurrences of each distinct row in `range` of the plan. The sums are written to `out`
+    /// (`Listed`) or added to it (`Table`).
     ///
     /// # Panics
-    /// If a bag is not in `dout`, or there is no row in `out` for a sum.
+    /// If the number of a bag is not a row of `dout`, or if `out` has no row for a sum.
     pub fn put(&self, dout: View<'_, T>, range: Range<usize>, target: BagTarget, out: ViewMut<'_, T>) {
         assert_eq!(out.width(), dout.width(), "the width of a bag");
         sweep(BagBackward { gradient: self, dout, range, target, out });
@@ -212,16 +217,16 @@ impl<T: Float> Sum<'_, T> {
     }
 }
 
-/// The factor of each row. It is a type and not an `Option`, so that the loop over rows has no branch.
+/// The factors of the rows of bags. A generic type instead of an `Option` keeps branches out of the loop over rows.
 trait Weigh<T> {
     fn factor(&self, at: usize) -> T;
 }
 
-/// Factor 1: only the sum is rounded.
+/// The factor 1 for every row.
 #[derive(Clone, Copy)]
 struct Unit;
 
-/// One number for each row of all bags.
+/// One factor for each entry of [`Bags::rows`].
 #[derive(Clone, Copy)]
 struct Factors<'a, T>(&'a [T]);
 
@@ -239,13 +244,13 @@ impl<T: Float> Weigh<T> for Factors<'_, T> {
     }
 }
 
-/// Rows to sum. It is a trait and not a closure, so that its method is always inlined.
+/// The rows that are summed. A trait method is always inlined here; a closure might not be.
 trait Terms<T> {
-    /// Returns `N` columns of row `at`, from `column` on, and the row's factor.
+    /// Returns `N` columns of the row at index `at`, from column `column` on, and the factor of the row.
     fn term<const N: usize>(&self, at: usize, column: usize) -> (T, &[T; N]);
 }
 
-/// The rows of bags.
+/// The table rows of bags, as terms of a sum.
 struct LookedUp<'a, T, W> {
     bags: Bags<'a, T>,
     table: View<'a, T>,
@@ -264,7 +269,7 @@ impl<T: Float, W: Weigh<T>> Terms<T> for LookedUp<'_, T, W> {
     }
 }
 
-/// The gradients that the occurrences of a row receive.
+/// The gradients that the occurrences of one table row receive, as terms of a sum.
 struct Contribution<'a, T, W> {
     occurrences: &'a [u32],
     bags: &'a [u32],
@@ -280,17 +285,17 @@ impl<T: Float, W: Weigh<T>> Terms<T> for Contribution<'_, T, W> {
     }
 }
 
-/// Returns `N` columns of a row. `N` is a constant so that the sums stay in registers. Slicing [`View::row`] would check the
-/// bounds twice.
+/// Returns `N` columns of row `row`, from column `column` on. The length `N` is a constant, so that the sums stay in
+/// registers. A slice of [`View::row`] would check the bounds twice.
 #[inline(always)]
 fn some<'v, T, const N: usize>(view: &View<'v, T>, row: usize, column: usize) -> &'v [T; N] {
     assert!(row < view.rows() && column + N <= view.width(), "row {row} of {}", view.rows());
     let start = view.as_ptr().wrapping_add(row * view.stride() + column);
-    // SAFETY: the row is one of the view's, and has the columns.
+    // SAFETY: the assertion above checked that the view has this row and these columns.
     unsafe { &*start.cast::<[T; N]>() }
 }
 
-/// Stores the sum of rows, each times its factor.
+/// Computes the sum of rows, each times its factor, and writes it or adds it to `out`.
 #[inline(always)]
 fn add_rows<A: Arithmetic, T: Float>(
     rows: Range<usize>,
@@ -319,7 +324,7 @@ fn add_rows<A: Arithmetic, T: Float>(
     }
 }
 
-/// Stores the sum of `N` columns, computed in registers; returns `N`.
+/// Computes the sum of `N` columns in registers, stores it, and returns `N`.
 #[inline(always)]
 fn add_columns<A: Arithmetic, T: Float, const N: usize>(
     rows: Range<usize>,
@@ -415,7 +420,7 @@ impl<T: Float> Sweep for Dots<'_, T> {
     }
 }
 
-/// Returns Σ x_j · y_j, summed in an order that depends only on the width.
+/// Returns the dot product Σ x_j · y_j, summed in an order that depends only on the width.
 #[inline(always)]
 fn dot<A: Arithmetic, T: Float>(x: &[T], y: &[T]) -> T {
     const LANES: usize = 16;
@@ -463,7 +468,7 @@ impl<T: Float> Sweep for BagBackward<'_, T> {
 }
 
 impl<T: Float> BagBackward<'_, T> {
-    /// Returns the row of `out` for distinct row `i`, and whether its sum is written or added.
+    /// Returns the row of `out` for distinct row `i` of the plan, and whether the sum is written to it or added.
     #[inline(always)]
     fn place(&self, i: usize) -> (usize, Assign) {
         match self.target {

@@ -1,7 +1,8 @@
-//! The peak read bandwidth of this machine's caches and memory, as a yardstick for profiles.
+//! The peak read bandwidth of this machine's caches and memory, as an upper limit for the speed of kernels in profiles.
 //!
-//! No kernel of this crate is measured: contiguous numbers are read and summed with the widest instructions available, again
-//! and again, from as much memory as a level holds. Writing is not measured; writing is not faster than reading.
+//! The measurement runs none of this crate's kernels. Each thread reads and sums contiguous numbers repeatedly, with the
+//! widest vector instructions of the CPU, from a block of memory that fits into the measured cache level. Only reading is
+//! measured, since writing is not faster than reading.
 
 use std::hint::black_box;
 use std::num::NonZero;
@@ -11,13 +12,13 @@ use std::time::{Duration, Instant};
 use super::cpu::asked;
 use super::path::{Arithmetic, Sweep, sweep};
 
-/// The number of independent sums: the elements of eight AVX2 vectors, or of four AVX-512 vectors.
+/// The number of independent partial sums: the elements of eight AVX2 vectors, or of four AVX-512 vectors.
 const SUMS: usize = 32;
 const SAMPLES: usize = 5;
-/// The minimum duration of a sample; a sample reads its memory at least once.
+/// The minimum duration of a sample; each sample reads its block of memory at least once.
 const SAMPLE: Duration = Duration::from_micros(800);
-/// The maximum number of bytes for the measurement of memory, so that it stays short. A larger third-level cache holds all of
-/// these bytes; the bandwidth of memory is then measured too high.
+/// The maximum number of bytes that the threads read together to measure main memory, so that the measurement stays short.
+/// If the third-level cache is larger than this maximum, the measured bandwidth of main memory is too high.
 const MOST: usize = 128 << 20;
 
 /// The peak read bandwidth of several threads together, in bytes per second, and the sizes of the caches.
@@ -28,26 +29,26 @@ pub struct Bandwidth {
     pub l2: f64,
     /// Bandwidth of the third-level cache, which the cores share.
     pub l3: f64,
-    /// Bandwidth of memory.
+    /// Bandwidth of main memory.
     pub memory: f64,
     /// The size of one core's second-level cache, in bytes.
     pub l2_size: usize,
-    /// The bytes of the third-level cache that these threads have together; 0 if the CPU has no third level.
+    /// The bytes of third-level cache for all measured threads together; 0 if the CPU has no third-level cache.
     pub l3_size: usize,
 }
 
-/// Measures the read bandwidth of each cache level and of memory, with `threads` threads at once, at most one per core.
+/// Measures the read bandwidth of each cache level and of main memory, with `threads` threads at once, at most one per core.
 ///
-/// The result is the best of 5 samples of contiguous reads, with the instructions that the kernels use on this CPU. The first
-/// call with a number of threads measures on threads of its own, in about a tenth of a second; later calls return the stored
-/// result. The measurement needs memory of twice the third level, but at most 128 MiB; or of eight times each thread's second
-/// level, if that is more.
+/// The result is the best of 5 samples of contiguous reads, with the instructions that the kernels use on this CPU. The
+/// first call for a number of threads takes about a tenth of a second and starts threads of its own; later calls return the
+/// stored result. The measurement allocates twice the size of the third-level cache, but at most 128 MiB. If eight times the
+/// second-level cache per thread is more, the measurement allocates this amount instead.
 pub fn bandwidth(threads: usize) -> Bandwidth {
     static KNOWN: Mutex<Vec<(usize, Bandwidth)>> = Mutex::new(Vec::new());
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let threads = threads.clamp(1, cores);
-    // A panic leaves the list valid, so a poisoned lock is used. Measuring on new threads cannot deadlock: while it waits, a
-    // rayon thread takes no other task that would need this lock.
+    // A panic leaves the list of results valid, so the code ignores a poisoned lock. The measurement runs on new threads, so
+    // it cannot deadlock: a rayon thread that waits here takes no other task that needs this lock.
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, found)) = known.iter().find(|(of, _)| *of == threads) {
         return *found;
@@ -59,19 +60,21 @@ pub fn bandwidth(threads: usize) -> Bandwidth {
 }
 
 fn measure(threads: usize, l2_size: usize, l3_size: usize) -> Bandwidth {
-    // The bytes that each thread reads. Half of the second level fits into it. Three times the second level does not, but fits
-    // into most third levels, for any number of threads. Twice the third level fits into no cache; without a third level, nor
-    // does eight times the second level.
+    // The numbers of bytes that each thread reads to measure the second level (`inner`), the third level (`outer`) and main
+    // memory (`all`). Half of the second-level cache fits into the second level. Three times the second-level cache exceeds
+    // the second level, but fits into most third-level caches, for any number of threads. Twice the third-level cache fits
+    // into no cache, and without a third level, eight times the second-level cache fits into none.
     let inner = l2_size / 2;
     let outer = l2_size * 3;
     let all = (l3_size.saturating_mul(2).min(MOST) / threads).max(l2_size * 8);
-    // Written, not just allocated: pages that were never written all map to one page.
+    // The memory is written, not just allocated: pages that were never written all map to one page.
     let numbers = on_all(threads, &|_| vec![1_u64; all / size_of::<u64>()]);
     let of = |bytes: usize| fastest(&numbers, bytes / size_of::<u64>());
     Bandwidth { l2: of(inner), l3: of(outer), memory: of(all), l2_size, l3_size }
 }
 
-/// Calls a function with each thread's number, on `threads` threads at once, or on fewer if the system does not start as many.
+/// Calls a function with each thread's number, on `threads` threads at once; on fewer threads if the system refuses to start
+/// more.
 fn on_all<T: Send>(threads: usize, run: &(impl Fn(usize) -> T + Sync)) -> Vec<T> {
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads)
@@ -82,7 +85,8 @@ fn on_all<T: Send>(threads: usize, run: &(impl Fn(usize) -> T + Sync)) -> Vec<T>
     })
 }
 
-/// Returns the bytes per second of all threads together; each thread reads the first `words` of its own numbers.
+/// Returns the bytes per second of all threads together, as the best sample; each thread reads the first `words` of its own
+/// numbers.
 fn fastest(numbers: &[Vec<u64>], words: usize) -> f64 {
     let sample = || {
         let rates = on_all(numbers.len(), &|thread| {

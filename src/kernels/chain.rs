@@ -1,9 +1,10 @@
-//! Linear chains: each row of a sequence has a tag; tags and pairs of successive tags have scores; a path is one tag per row.
-//! The module computes sums and maxima over all paths.
+//! Linear chains, as in a conditional random field: each row of a sequence has a tag, and a path is one tag per row. Each
+//! tag of a row and each pair of successive tags has a score. The module computes sums and maxima of scores over all paths
+//! of a sequence.
 //!
-//! Sums run over e^score and not over logarithms: each row is divided by its largest number or by its sum, so that a step needs
-//! a product and no exponential. The probability that underflows is bounded (`vanished.rs`); if it could change the result, the
-//! sequence is computed again with logarithms. All arithmetic is in f64, also for f32 inputs.
+//! The sums are over e^score instead of logarithms. Each row is divided by its largest number or by its sum, so that a step
+//! needs a matrix product and no exponential. `vanished.rs` bounds the probability that underflows; if underflow could
+//! change the result, the sequence is computed again with logarithms. All arithmetic is in f64, even if the scores are f32.
 
 mod best;
 mod marginals;

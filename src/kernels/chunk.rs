@@ -1,16 +1,17 @@
-//! Chunked access for pointwise cells: rows are read from views and written back in chunks of constant length.
+//! Chunked access for pointwise recurrent cells: rows are read from views and written back in chunks of constant length.
 
 use super::float::{Assign, Float};
 use super::path::Arithmetic;
 use super::prefetch;
 use super::view::{View, ViewMut};
 
-/// The number of elements computed at once. They are read into local arrays of this length, so that the compiler knows that the
-/// arrays do not overlap and keeps each array in vector registers.
+/// The number of elements that a pointwise kernel computes at once. The kernel copies the elements into local arrays of this
+/// constant length. The compiler then knows that the arrays do not overlap, and keeps each array in vector registers.
 pub(super) const CHUNK: usize = 32;
 
-/// Some columns of a row: a whole chunk, or the `len` columns that are left at the row's end. `WHOLE` distinguishes the two at
-/// compile time, so that whole chunks are copied by plain vector loads and stores.
+/// Some successive columns of a row: a whole chunk, or the `len` columns that are left at the end of the row. The constant
+/// `WHOLE` distinguishes whole chunks from shorter ones at compile time, so that whole chunks are copied by plain vector
+/// loads and stores.
 #[derive(Clone, Copy)]
 pub(super) struct Columns<const WHOLE: bool> {
     row: usize,
@@ -20,10 +21,10 @@ pub(super) struct Columns<const WHOLE: bool> {
 
 /// A pointwise kernel that runs chunk by chunk.
 pub(super) trait Chunks {
-    /// Computes the columns `at` of a row.
+    /// Computes the columns `at` of one row.
     fn chunk<A: Arithmetic, const WHOLE: bool>(&mut self, at: Columns<WHOLE>);
 
-    /// Computes all columns of all rows.
+    /// Computes all columns of all rows, chunk by chunk.
     #[inline(always)]
     fn each<A: Arithmetic>(&mut self, rows: usize, width: usize) {
         let whole = width - width % CHUNK;
@@ -39,19 +40,19 @@ pub(super) trait Chunks {
 }
 
 impl<const WHOLE: bool> Columns<WHOLE> {
-    /// Returns the columns of a view, filled up with zeros.
+    /// Returns these columns of a view, padded with zeros to a whole chunk.
     #[inline(always)]
     pub(super) fn of<T: Float>(self, view: View<'_, T>) -> [T; CHUNK] {
         self.part(view, 0)
     }
 
-    /// Returns the columns of a view, filled up with zeros; all zeros if the view is missing.
+    /// Returns these columns of a view, padded with zeros to a whole chunk; all zeros if the view is `None`.
     #[inline(always)]
     pub(super) fn take<T: Float>(self, view: Option<View<'_, T>>) -> [T; CHUNK] {
         view.map_or([T::ZERO; CHUNK], |view| self.of(view))
     }
 
-    /// Returns the columns of gate number `gate`, filled up with zeros; gates are `width` columns apart.
+    /// Returns these columns of gate number `gate`, padded with zeros; the gates are `width` columns apart.
     #[inline(always)]
     pub(super) fn gate<T: Float>(self, view: View<'_, T>, gate: usize, width: usize) -> [T; CHUNK] {
         self.part(view, gate * width)
@@ -68,9 +69,10 @@ impl<const WHOLE: bool> Columns<WHOLE> {
         out
     }
 
-    /// Prefetches the same columns of the next row, for each of `gates` gates, which are `width` columns apart. The backward
-    /// pass reads from memory, and computing a row takes long enough for the next row to arrive. No row beyond the last row is
-    /// prefetched: another thread may be writing that row, and would have to wait.
+    /// Prefetches the same columns of the next row for each of `gates` gates; the gates are `width` columns apart. The
+    /// prefetch pays in the backward pass, which reads from main memory: the next row arrives while the current row is
+    /// computed. Nothing after the last row is prefetched: another thread may be writing the row after it, and would have to
+    /// wait.
     #[inline(always)]
     pub(super) fn ask<T: Float>(self, view: View<'_, T>, gates: usize, width: usize) {
         if WHOLE && self.row + 1 < view.rows() {
@@ -83,7 +85,7 @@ impl<const WHOLE: bool> Columns<WHOLE> {
         }
     }
 
-    /// Stores the columns in a view, `first` columns further to the right.
+    /// Stores a chunk in these columns of a view, `first` columns further to the right.
     #[inline(always)]
     pub(super) fn write<T: Float>(self, out: &mut ViewMut<'_, T>, first: usize, chunk: &[T; CHUNK]) {
         let out = &mut out.row(self.row)[first + self.from..];
@@ -94,7 +96,7 @@ impl<const WHOLE: bool> Columns<WHOLE> {
         }
     }
 
-    /// Stores the columns in an output that may be missing.
+    /// Stores a chunk in these columns of an output; does nothing if the output is `None`.
     #[inline(always)]
     pub(super) fn put<T: Float>(self, output: &mut Output<'_, T>, first: usize, chunk: &[T; CHUNK]) {
         let Some((out, assign)) = output else { return };
@@ -108,8 +110,8 @@ impl<const WHOLE: bool> Columns<WHOLE> {
     }
 }
 
-/// Returns the rows that hold the gates: the given array, or, if `None`, the buffer of the gates' gradient, which still holds
-/// the gates.
+/// Returns the rows that hold the gates. If the given view is `None`, these rows are the buffer of the gates' gradient,
+/// which still holds the gates.
 #[inline(always)]
 pub(super) fn lies<'a, T: Float>(apart: Option<View<'a, T>>, there: &'a Output<'_, T>) -> View<'a, T> {
     match (apart, there) {
@@ -119,12 +121,12 @@ pub(super) fn lies<'a, T: Float>(apart: Option<View<'a, T>>, there: &'a Output<'
     }
 }
 
-/// An output, and whether it is written or added to; `None` if it is not requested.
+/// The view that receives an output, and whether the output is written or added; `None` if the output is not requested.
 pub(super) type Output<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
-/// Computes the denominators of `sigmoid`. This loop and [`tangents`] are so short that a CPU overlaps several rounds. In a
-/// loop that computes a whole cell, a round has more instructions than the CPU's reorder buffer, so each round would wait for
-/// its own results.
+/// Replaces each element by the denominator of its `sigmoid`. The loops of this function and of [`tangents`] are short, so
+/// the CPU overlaps several iterations. An iteration of a loop over a whole cell has more instructions than the CPU's
+/// reorder buffer, so each iteration would wait for its own results.
 #[inline(always)]
 pub(super) fn logistics<A: Arithmetic, T: Float>(x: &mut [T; CHUNK]) {
     for x in x {
@@ -132,7 +134,7 @@ pub(super) fn logistics<A: Arithmetic, T: Float>(x: &mut [T; CHUNK]) {
     }
 }
 
-/// Replaces `x` by the numerators of `tanh`; returns the denominators.
+/// Replaces each element of `x` by the numerator of its `tanh`, and returns the denominators.
 #[inline(always)]
 pub(super) fn tangents<A: Arithmetic, T: Float>(x: &mut [T; CHUNK]) -> [T; CHUNK] {
     let mut denominators = [T::ZERO; CHUNK];
@@ -142,7 +144,7 @@ pub(super) fn tangents<A: Arithmetic, T: Float>(x: &mut [T; CHUNK]) -> [T; CHUNK
     denominators
 }
 
-/// Some columns of a row, filled up with zeros.
+/// Returns a chunk of a row from column `from` on, padded with zeros at the end of the row.
 #[inline(always)]
 pub(super) fn part<T: Float>(row: &[T], from: usize) -> [T; CHUNK] {
     let (row, mut out) = (&row[from..], [T::ZERO; CHUNK]);
@@ -153,7 +155,7 @@ pub(super) fn part<T: Float>(row: &[T], from: usize) -> [T; CHUNK] {
     out
 }
 
-/// Writes the columns of a row, without the zeros that fill the last chunk.
+/// Writes or adds a chunk to a row from column `from` on, without the padding beyond the end of the row.
 #[inline(always)]
 pub(super) fn put<T: Float>(row: &mut [T], from: usize, numbers: &[T; CHUNK], assign: Assign) {
     let row = &mut row[from..];
@@ -164,7 +166,7 @@ pub(super) fn put<T: Float>(row: &mut [T], from: usize, numbers: &[T; CHUNK], as
     }
 }
 
-/// Returns the sum of the partial sums, added in order.
+/// Returns the sum of the partial sums, added in the order of the lanes.
 #[inline(always)]
 pub(super) fn total<T: Float>(lanes: &[T; CHUNK]) -> T {
     lanes.iter().fold(T::ZERO, |sum, &x| sum + x)

@@ -1,7 +1,7 @@
-//! Columns normalised to mean 0 and variance 1 over all rows, and the gradients.
+//! Normalisation of columns to mean 0 and variance 1 over all rows, as in batch normalisation, and the gradients.
 //!
-//! Sums over rows are computed in blocks of [`SUM_ROWS`] rows, so that the order of summation depends only on the shapes:
-//! threads divide the columns of sums, and the rows of all row-wise results.
+//! Sums over rows are computed in blocks of [`SUM_ROWS`] rows, so that the order of summation depends only on the shapes.
+//! Threads divide the columns when they compute sums, and the rows when they compute results row by row.
 
 use super::float::{Assign, Float};
 use super::fork::join;
@@ -9,17 +9,17 @@ use super::gradient::SUM_ROWS;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::{View, ViewMut};
 
-/// The number of columns that are summed at once.
+/// The number of columns that are summed at the same time.
 const COLUMNS: usize = 128;
-/// Below this many numbers a second thread costs more than it gains.
+/// Below this number of elements, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 16;
 
-/// The mean and the scale by which each column is normalised.
+/// The mean and the scale with which each column is normalised.
 #[derive(Debug, Clone, Copy)]
 pub struct ColumnNorm<'a, T> {
-    /// The number that is subtracted from each column.
+    /// The mean of each column, which is subtracted from the column.
     pub mean: &'a [T],
-    /// The factor of each centred column.
+    /// The factor by which each column is multiplied after its mean is subtracted.
     pub scale: &'a [T],
 }
 
@@ -45,10 +45,11 @@ pub fn column_moments<T: Float>(x: View<'_, T>, mean: &mut [T], variance: &mut [
     );
 }
 
-/// Computes `out = (x − mean) · scale · gain + bias`, column by column; a missing gain is 1, a missing bias 0.
+/// Computes `out = (x − mean) · scale · gain + bias`, column by column; a `gain` of `None` means 1, and a `bias` of `None`
+/// means 0.
 ///
 /// # Panics
-/// If the shapes differ.
+/// If two arguments do not have matching shapes.
 pub fn norm_columns<T: Float>(
     x: View<'_, T>,
     norm: ColumnNorm<'_, T>,
@@ -77,7 +78,7 @@ pub fn norm_columns<T: Float>(
 /// threads of rayon's pool divide the work; the bits do not depend on the number of threads.
 ///
 /// # Panics
-/// If the shapes differ.
+/// If two arguments do not have matching shapes.
 pub fn norm_columns_sums<T: Float>(
     x: View<'_, T>,
     dout: View<'_, T>,
@@ -110,11 +111,11 @@ pub fn norm_columns_sums<T: Float>(
     );
 }
 
-/// Computes the gradient of the rows, `dx = (dout − all − (x − mean) · scale · along) · scale · gain`. `along` and `all` are
-/// means over the rows, or 0 if mean and scale do not depend on the rows.
+/// Computes the gradient of the input, `dx = (dout − all − (x − mean) · scale · along) · scale · gain`. `along` and `all`
+/// are the means over the rows of the sums in the gradients of gain and bias; they are 0 if mean and scale are constants.
 ///
 /// # Panics
-/// If the shapes differ.
+/// If two arguments do not have matching shapes.
 pub fn norm_columns_gradient<T: Float>(
     x: View<'_, T>,
     dout: View<'_, T>,

@@ -2,34 +2,37 @@
 //! the labels (Graves et al., "Connectionist temporal classification: labelling unsegmented sequence data with recurrent neural
 //! networks", 2006).
 //!
-//! The states of a sequence are its labels with a blank before, between and after them. Sums run over probabilities, which are
-//! divided by the sum of each frame; if underflow could change the result, the sequence is computed again with logarithms. All
-//! arithmetic is in f64.
+//! The states of a sequence are its labels, with a blank before the first label, between labels and after the last label.
+//! The sums are over probabilities, divided by their sum in each frame; if underflow could change the result, the sequence
+//! is computed again with logarithms. All arithmetic is in f64.
 
 use super::chain::{SMALL, VanishedMass, log_sum_exp};
 use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::View;
 
-/// Scratch of [`ctc`] and [`ctc_gradient`], reused for the next sequence.
+/// Scratch of [`ctc`] and [`ctc_gradient`], which the caller reuses for the next sequence.
 #[derive(Debug, Default)]
 pub struct CtcRoom {
     /// The probability of each class in each frame.
     classes: Vec<f64>,
-    /// The logarithm of Σ e^logit of each frame.
+    /// The logarithm of Σ e^logit over the classes, for each frame.
     totals: Vec<f64>,
-    /// The class of each state.
+    /// The class of each state: a label or the blank.
     states: Vec<usize>,
-    /// For each state `s`: 1 if it may follow state `s − 2`, else 0. As in all arrays by state, two entries precede state 0.
+    /// For each state `s`, 1 if state `s` may directly follow state `s − 2`, else 0. As in all arrays by state, two entries
+    /// of padding precede the entry of state 0.
     skips: Vec<f64>,
-    /// The probability of each state's class in a frame.
+    /// The probability of each state's class in the current frame.
     own: Vec<f64>,
-    /// By frame and state: sums over the paths up to the state (`alpha`), and over the paths from the state on (`beta`).
+    /// For each frame and state, two sums over partial alignments: from the first frame to the state (`alpha`), and from the
+    /// state to the last frame (`beta`).
     alpha: Vec<f64>,
     beta: Vec<f64>,
 }
 
-/// The number of entries before the states of a frame: state 0 has no two predecessors, so their entries are 0.
+/// The number of padding entries before the states of a frame. State 0 has no two predecessors, so the padding counts as
+/// predecessors with probability 0.
 const BEFORE: usize = 2;
 
 impl CtcRoom {
@@ -46,7 +49,7 @@ impl CtcRoom {
             self.skips.push(f64::from(u8::from(skips)));
         }
         let (frames, width) = (logits.rows(), self.width());
-        // The entries in front stay 0.
+        // The padding entries before the states stay 0.
         for sums in [&mut self.alpha, &mut self.beta] {
             sums.clear();
             sums.resize(frames * width, 0.0);
@@ -57,14 +60,14 @@ impl CtcRoom {
         self.totals.resize(frames.max(self.totals.len()), 0.0);
     }
 
-    /// Returns the entries of a frame.
+    /// Returns the number of array entries per frame: the states and the padding before them.
     fn width(&self) -> usize {
         self.states.len() + BEFORE
     }
 }
 
-/// Returns −ln of the probability that the frames of a sequence give its labels. The result is infinite if no alignment exists,
-/// and NaN if a logit is NaN.
+/// Returns the CTC loss: −ln of the total probability of all alignments of the labels to the frames of a sequence. The loss
+/// is infinite if no alignment exists, and NaN if a logit is NaN.
 pub fn ctc<T: Float>(
     logits: View<'_, T>,
     labels: impl Iterator<Item = usize>,
@@ -75,8 +78,8 @@ pub fn ctc<T: Float>(
     -sweep(CtcForward { logits, room }).0
 }
 
-/// Returns the loss as [`ctc`] does, and passes its gradient to `each`, frame by frame, one number per class. The gradient is
-/// zero where the loss is infinite, and NaN where the loss is NaN.
+/// Returns the loss as [`ctc`] does, and passes the gradient of the logits to `each`, frame by frame, one number per class.
+/// The gradient is zero if the loss is infinite, and NaN if the loss is NaN.
 pub fn ctc_gradient<T: Float>(
     logits: View<'_, T>,
     labels: impl Iterator<Item = usize>,
@@ -105,13 +108,13 @@ pub fn ctc_gradient<T: Float>(
     -total
 }
 
-/// Fills in the probability of each state's class.
+/// Writes the probability of each state's class to `own`.
 #[inline(always)]
 fn gather(own: &mut [f64], states: &[usize], classes: &[f64]) {
     own.iter_mut().zip(states).for_each(|(own, &class)| *own = classes[class]);
 }
 
-/// Returns the smallest number above 0, and the largest number.
+/// Returns the smallest number above 0 (infinity if there is none) and the largest number of a slice.
 #[inline(always)]
 fn bounds(x: &[f64]) -> (f64, f64) {
     x.iter().fold((f64::INFINITY, 0.0), |(least, most), &x| {
@@ -119,7 +122,7 @@ fn bounds(x: &[f64]) -> (f64, f64) {
     })
 }
 
-/// Divides the numbers by their sum, and returns the sum.
+/// Divides the numbers of a slice by their sum, and returns the sum.
 #[inline(always)]
 fn normalise(x: &mut [f64]) -> f64 {
     const LANES: usize = 8;
@@ -140,7 +143,8 @@ struct CtcForward<'a, T> {
 }
 
 impl<T: Float> Sweep for CtcForward<'_, T> {
-    /// The logarithm of the probability, and the bound on underflow; `None` if the scratch holds logarithms.
+    /// The logarithm of the total probability, and the bound on underflow; the bound is `None` if the scratch holds
+    /// logarithms.
     type Output = (f64, Option<VanishedMass>);
     const PORTABLE: bool = T::PORTABLE;
 
@@ -209,7 +213,8 @@ impl<T: Float> Sweep for CtcForward<'_, T> {
             if grown < SMALL {
                 return log_forth(logits, room);
             }
-            // The states that may follow a state have different classes, whose probabilities sum to at most 1.
+            // A sum grows at most by the probabilities of the three states that may follow a state. Their classes differ, so
+            // the probabilities add up to at most 1.
             let most_grown = (3.0 * most_own).min(1.0).ln();
             let grown = grown.ln();
             vanished.step(most_grown, grown);
@@ -224,7 +229,7 @@ impl<T: Float> Sweep for CtcForward<'_, T> {
     }
 }
 
-/// Computes the forward sums with logarithms.
+/// Computes `alpha`, the sums over alignments from the first frame to each state, with logarithms.
 #[inline(never)]
 fn log_forth<T: Float>(logits: View<'_, T>, room: &mut CtcRoom) -> (f64, Option<VanishedMass>) {
     let width = room.width();
@@ -251,7 +256,7 @@ fn log_forth<T: Float>(logits: View<'_, T>, room: &mut CtcRoom) -> (f64, Option<
     (total, None)
 }
 
-/// Returns the predecessors of a state, or, if `on` is set, its successors.
+/// Returns the states that may precede a state; if `on` is set, the states that may follow it.
 fn from(room: &CtcRoom, state: usize, on: bool) -> impl Iterator<Item = usize> + Clone {
     let count = room.states.len();
     let at = move |step: usize| if on { Some(state + step) } else { state.checked_sub(step) };
@@ -260,8 +265,8 @@ fn from(room: &CtcRoom, state: usize, on: bool) -> impl Iterator<Item = usize> +
     [at(0), at(1), at(2).filter(|_| far)].into_iter().flatten().filter(move |&other| other < count)
 }
 
-/// Computes the gradients from the probabilities; returns whether it is certain that underflow did not change them. If not, the
-/// caller computes them again with logarithms.
+/// Computes the gradients from probabilities, and returns whether underflow certainly did not change them. If underflow may
+/// have changed the gradients, the caller computes them again with logarithms.
 struct CtcBackward<'a> {
     room: &'a mut CtcRoom,
     classes: usize,
@@ -280,7 +285,7 @@ impl Sweep for CtcBackward<'_> {
         let count = width - BEFORE;
         let CtcRoom { classes: likely, states, skips, own, alpha, beta, .. } = room;
         let (mut vanished, mut least_part) = (VanishedMass::new(), f64::INFINITY);
-        // Backward in time; the loop mirrors the forward sums.
+        // The loop runs backward in time and mirrors the loop of the forward sums.
         for frame in (0..frames).rev() {
             let at = frame * width;
             if frame + 1 == frames {
@@ -340,7 +345,7 @@ impl Sweep for CtcBackward<'_> {
     }
 }
 
-/// Computes the gradients with logarithms, `alpha` included.
+/// Computes the gradients with logarithms; `alpha` holds logarithms, too.
 #[inline(never)]
 fn log_back<T: Float>(logits: View<'_, T>, room: &mut CtcRoom, total: f64) {
     let (classes, width) = (logits.width(), room.width());
@@ -376,8 +381,8 @@ mod tests {
     use super::*;
     use crate::kernels::numbers;
 
-    /// Enumerates all alignments of labels to frames; returns ln of the sum of their probabilities, and each class's share of
-    /// the sum in each frame.
+    /// Enumerates all alignments of labels to frames. Returns ln of the sum of their probabilities, and, for each frame and
+    /// class, the share of this sum.
     fn all_ways(likely: &[Vec<f64>], labels: &[usize], blank: usize) -> (f64, Vec<Vec<f64>>) {
         let (frames, classes) = (likely.len(), likely.first().map_or(1, Vec::len));
         let mut ways = Vec::new();
@@ -441,7 +446,7 @@ mod tests {
         }
     }
 
-    /// Computed with probabilities and with logarithms.
+    /// Each case is computed with probabilities and with logarithms.
     #[test]
     fn long_sequences_have_the_same_numbers_both_ways() {
         for (frames, labels, scale) in [(300, 40, 1.0), (300, 40, 12.0), (120, 110, 40.0), (50, 3, 100.0)] {

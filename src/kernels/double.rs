@@ -1,8 +1,8 @@
-//! Products in f64, by the crate `matrixmultiply`.
+//! Matrix products in f64, computed by the crate `matrixmultiply`.
 //!
-//! The crate computes one sum per element, over k ascending, in parts of a fixed length. So an element's bits depend only on
-//! its row of the left matrix and its column of the right matrix. The crate's accumulation into `c` is not used: it would add
-//! the parts of a long sum to `c` one by one.
+//! The crate computes each element as one sum over k in ascending order, in parts of a fixed length. The bits of an element
+//! therefore depend only on its row of the left matrix and its column of the right matrix. The crate could also add to `c`,
+//! but this module does not use that: the crate would add the parts of a long sum to `c` one by one.
 
 use std::ops::Range;
 
@@ -15,9 +15,9 @@ use super::product::checked;
 use super::products::{GradientRoom, Gradients, PackedMatrix, Products, Transpose};
 use super::view::{View, ViewMut};
 
-/// The minimum number of columns per thread.
+/// The minimum number of columns of the result per thread.
 pub(super) const PANEL: usize = 32;
-/// The number of rows whose sums are computed in scratch before they are added to `c`.
+/// The number of rows of products that are computed in scratch before they are added to `c`.
 const ADDED_ROWS: usize = 256;
 
 impl Products for f64 {
@@ -45,7 +45,8 @@ impl Products for f64 {
     }
 }
 
-/// [`PackedMatrix::put`] for f64, which copies row by row. The caller has checked that the part fits.
+/// Implements [`PackedMatrix::put`] for f64: copies the matrix row by row. The caller has checked that the copied part fits
+/// into the packed matrix.
 pub(super) fn put(
     packed: &mut PackedMatrix<f64>,
     b: View<'_, f64>,
@@ -64,7 +65,7 @@ pub(super) fn put(
     }
 }
 
-/// [`product_panels`](super::product_panels) for f64.
+/// Implements [`product_panels`](super::product_panels) for f64.
 pub(super) fn product(
     a: View<'_, f64>,
     b: &PackedMatrix<f64>,
@@ -78,7 +79,7 @@ pub(super) fn product(
     multiply((a, Transpose::No), b, bias, c.reborrow(), assign);
 }
 
-/// `c = bias + a·b` with the finished sums, or `c += …`, where `a` may be stored transposed.
+/// Computes `c = bias + a·b`, or adds the finished sums to `c`; `a` may be stored transposed.
 ///
 /// # Panics
 /// Unless `a` is M × K, `b` K × N, `bias` N and `c` M × N.
@@ -110,8 +111,8 @@ fn multiply(
         return;
     }
     let (row, column) = transpose.shape((a.stride() as isize, 1));
-    // SAFETY: the three matrices have the sizes and strides that are given, and `c`, whose rows do not overlap, is apart from the
-    // others.
+    // SAFETY: the three matrices have the given sizes and strides. `c` overlaps neither `a` nor `b`, and its rows do not
+    // overlap each other.
     unsafe {
         let (b, b_row, c_row) = (b.as_ptr(), b.stride() as isize, c.stride() as isize);
         let (a, to) = (a.as_ptr(), c.as_mut_ptr());
@@ -122,7 +123,7 @@ fn multiply(
     }
 }
 
-/// Computes the gradients of a weight and a bias.
+/// Computes the gradients of a weight and a bias in f64.
 pub(super) fn gradients(mut all: Gradients<'_, f64>, threads: usize) {
     let Some(threads) = divided(&mut all, threads) else { return };
     if let Some((db, assign)) = all.db.take() {
@@ -131,7 +132,7 @@ pub(super) fn gradients(mut all: Gradients<'_, f64>, threads: usize) {
     share(all, threads);
 }
 
-/// Divides the columns of the result among threads.
+/// Divides the columns of the weight's gradient among threads.
 fn share(all: Gradients<'_, f64>, threads: usize) {
     let n = all.dy.width();
     if threads < 2 || n < 2 {
@@ -150,7 +151,7 @@ fn share(all: Gradients<'_, f64>, threads: usize) {
     join(|| share(a, left), || share(b, threads - left));
 }
 
-/// Adds the products of one block of rows after another.
+/// Adds the products of the rows, one block of rows after another.
 fn blocks(all: Gradients<'_, f64>) {
     let Gradients { x, dy, dw: (mut dw, assign, transpose), .. } = all;
     let mut picked = Vec::new();

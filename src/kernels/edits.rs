@@ -10,7 +10,7 @@
 /// assert_eq!(edit_distance(&[1, 2], &[]), 2);
 /// ```
 pub fn edit_distance<T: PartialEq>(a: &[T], b: &[T]) -> usize {
-    // One row of the table: the distance of the current prefix of `a` to each prefix of `b`.
+    // One row of the distance table: the edit distance of the current prefix of `a` to each prefix of `b`.
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
         let mut across = std::mem::replace(&mut row[0], i + 1);

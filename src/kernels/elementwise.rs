@@ -1,7 +1,7 @@
-//! Functions of one element, applied to whole views and compiled for the CPU's vectors.
+//! Functions of one element, applied to every element of a view with the CPU's vector instructions.
 //!
-//! A closure of plain arithmetic vectorises here; a function with `exp` or `tanh` is written as a [`super::path::Sweep`]
-//! instead, since `exp_with` and `tanh_with` need the type `A` of a sweep.
+//! A closure of plain arithmetic vectorises here. A function with `exp` or `tanh` needs a [`super::path::Sweep`] instead,
+//! since `exp_with` and `tanh_with` need the type `A` of a sweep.
 
 use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
@@ -32,12 +32,12 @@ impl<T: Float, F: Fn(T) -> T> Sweep for Update<'_, T, F> {
     }
 }
 
-/// Replaces every element by `f(x)`, in place.
+/// Replaces every element x of a view by `f(x)`, in place.
 pub fn update<T: Float>(x: ViewMut<'_, T>, f: impl Fn(T) -> T) {
     sweep(Update { x, f });
 }
 
-/// Returns whether every element is finite.
+/// Returns whether every element of a view is finite.
 pub fn all_finite<T: Float>(x: View<'_, T>) -> bool {
     sweep(Finite { x })
 }
@@ -59,7 +59,7 @@ impl<T: Float> Sweep for Finite<'_, T> {
     }
 }
 
-/// Checks a block of elements at a time: a check that may stop after each element cannot be vector code.
+/// The loop checks a whole block of elements at a time: a loop that may stop after each element does not vectorise.
 #[inline(always)]
 fn finite<T: Float>(x: &[T]) -> bool {
     let (parts, rest) = x.as_chunks::<64>();

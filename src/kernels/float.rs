@@ -1,4 +1,4 @@
-//! The element types f32 and f64, and the functions that generic operators may call on elements.
+//! The element types f32 and f64, and the arithmetic functions that generic kernels and operators may call on elements.
 
 use std::fmt::{Debug, Display};
 use std::iter::Sum;
@@ -9,17 +9,17 @@ use super::path::Arithmetic;
 use super::products::Products;
 use super::view::{View, ViewMut};
 
-/// Whether a kernel writes its output or adds to it.
+/// Whether a kernel overwrites its output or adds to its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Assign {
-    /// Replaces the contents of the output, which may be uninitialised, even NaN.
+    /// Overwrites the contents of the output, which may be uninitialised or NaN.
     Write,
     /// Adds the finished result to the contents of the output.
     Add,
 }
 
 impl Assign {
-    /// Writes or adds one element.
+    /// Writes one element to `to`, or adds it.
     #[inline(always)]
     pub fn put<T: Float>(self, to: &mut T, value: T) {
         match self {
@@ -28,7 +28,7 @@ impl Assign {
         }
     }
 
-    /// Writes or adds a row.
+    /// Writes one row to `to`, or adds it.
     #[inline]
     pub fn put_row<T: Float>(self, to: &mut [T], values: &[T]) {
         match self {
@@ -37,12 +37,12 @@ impl Assign {
         }
     }
 
-    /// Writes or adds all rows.
+    /// Writes all rows of a view to `to`, or adds them.
     pub fn put_rows<T: Float>(self, mut to: ViewMut<'_, T>, values: View<'_, T>) {
         to.iter_mut().zip(values.iter()).for_each(|(to, values)| self.put_row(to, values));
     }
 
-    /// Writes or adds a result of zeros: adding leaves the output unchanged.
+    /// Writes a result of zeros to the output; in the case of adding, leaves the output unchanged.
     pub fn put_nothing<T: Float>(self, mut to: ViewMut<'_, T>) {
         if self == Assign::Write {
             to.fill(T::ZERO);
@@ -50,7 +50,8 @@ impl Assign {
     }
 }
 
-/// Returns whether `x` is larger than `best`. NaN counts as larger than any number, so that a maximum shows it.
+/// Returns whether `x` is larger than `best`, for a running maximum. NaN counts as larger than every number, so that a
+/// maximum over numbers with a NaN is NaN.
 #[inline(always)]
 pub fn exceeds<T: Float>(x: T, best: T) -> bool {
     let is_nan = |x: T| x.partial_cmp(&x).is_none();
@@ -59,8 +60,9 @@ pub fn exceeds<T: Float>(x: T, best: T) -> bool {
 
 /// The element types: `f32` for training and prediction, `f64` to check `f32` results.
 ///
-/// Methods with a name of `std` call `std`, for one element. `exp_with`, `sigmoid_with` and `tanh_with` are for loops: in f32
-/// they are polynomials that the compiler turns into vector code inside a [`super::path::Sweep`]; in f64 they call `std`.
+/// A method whose name exists in `std` calls the function of `std`, for one element. The methods `exp_with`, `sigmoid_with`
+/// and `tanh_with` are for loops. In f32 they are polynomials that the compiler turns into vector code inside a
+/// [`super::path::Sweep`]; in f64 they call `std`.
 pub trait Float:
     Products
     + Copy
@@ -88,17 +90,18 @@ pub trait Float:
     const ONE: Self;
     /// Negative infinity, the identity of `max`.
     const NEG_INFINITY: Self;
-    /// The magnitude below which the optimizer's state is written as zero; 0 for a type whose numbers are never flushed.
+    /// The magnitude below which `flush` sets a number to zero; 0 for a type whose numbers are never
+    /// flushed.
     const FLUSH_BELOW: Self;
-    /// Whether loops over this type are compiled only for the portable path
+    /// Whether loops over this type are compiled only for the portable set of instructions
     /// ([`Sweep::PORTABLE`](super::path::Sweep::PORTABLE)).
     const PORTABLE: bool;
 
-    /// Returns the nearest value of this type.
+    /// Returns the value of this type that is nearest to a number in f64.
     fn from_f64(value: f64) -> Self;
-    /// Returns the same value as f64.
+    /// Returns this number as f64, without rounding.
     fn to_f64(self) -> f64;
-    /// e to this power.
+    /// Returns e to the power of this number.
     fn exp(self) -> Self;
     /// Natural logarithm.
     fn ln(self) -> Self;
@@ -108,29 +111,30 @@ pub trait Float:
     fn tanh(self) -> Self;
     /// Magnitude.
     fn abs(self) -> Self;
-    /// The larger number; if one of the two numbers is NaN, the other number.
+    /// Returns the larger of two numbers; if one of the two is NaN, returns the other number.
     fn max(self, other: Self) -> Self;
-    /// The smaller number; if one of the two numbers is NaN, the other number.
+    /// Returns the smaller of two numbers; if one of the two is NaN, returns the other number.
     fn min(self, other: Self) -> Self;
-    /// `self·a + b` with one rounding. It is slow if the CPU has no such instruction; loops use [`Arithmetic::mul_add`].
+    /// Returns `self·a + b`, rounded once. The method is slow on a CPU without a fused multiply-add; loops use
+    /// [`Arithmetic::mul_add`].
     fn mul_add(self, a: Self, b: Self) -> Self;
-    /// This number raised to a real power.
+    /// Returns this number raised to a real power.
     fn powf(self, exponent: Self) -> Self;
-    /// This number raised to an integer power.
+    /// Returns this number raised to an integer power.
     fn powi(self, exponent: i32) -> Self;
     /// Returns whether the number is neither infinite nor NaN.
     fn is_finite(self) -> bool;
 
     /// `exp`, vectorisable.
     fn exp_with<A: Arithmetic>(self) -> Self;
-    /// `1 / (1 + exp(-x))`, vectorisable.
+    /// Returns the logistic function `1 / (1 + exp(-x))`, vectorisable.
     fn sigmoid_with<A: Arithmetic>(self) -> Self;
     /// `tanh`, vectorisable.
     fn tanh_with<A: Arithmetic>(self) -> Self;
-    /// `1 + exp(-x)`, the denominator of `sigmoid`, vectorisable. Divisions are slow; with the denominators, a caller can
-    /// combine several divisions into one.
+    /// Returns `1 + exp(-x)`, the denominator of `sigmoid`, vectorisable. With the denominator, a caller can combine several
+    /// divisions into one, since divisions are slow.
     fn logistic_with<A: Arithmetic>(self) -> Self;
-    /// Numerator and denominator of `tanh`, vectorisable. The denominator is between 1 and 1e9.
+    /// Returns the numerator and the denominator of `tanh`, vectorisable. The denominator is between 1 and 1e9.
     fn tangent_with<A: Arithmetic>(self) -> (Self, Self);
 }
 

@@ -1,14 +1,16 @@
-//! Sets tiny numbers of a memory, or of a memory's gradient, to zero when they pass from step to step.
+//! Flushing: tiny numbers of a recurrent memory, or of a memory's gradient, become zero when they pass from one step to the
+//! next.
 //!
-//! A gradient that fades along a long sequence turns subnormal, and subnormal arithmetic is ten to thirty times
-//! slower. The threshold lies well above the smallest normal number, since a tiny normal gradient times a weight
-//! is subnormal again inside the next product.
+//! Along a long sequence, a fading gradient becomes subnormal, and subnormal arithmetic is ten to thirty times slower than
+//! normal arithmetic. The threshold is well above the smallest normal number, since the product of a tiny normal gradient
+//! and a weight is subnormal again.
 
 use super::elementwise::update;
 use super::float::Float;
 use super::view::ViewMut;
 
-/// Sets elements below [`Float::FLUSH_BELOW`] in magnitude (1e-30 in f32; in f64, no element) to +0. NaN stays.
+/// Sets every element whose magnitude is below [`Float::FLUSH_BELOW`] to +0: below 1e-30 in f32, no element in f64. NaN
+/// stays.
 pub fn flush<T: Float>(x: ViewMut<'_, T>) {
     if T::FLUSH_BELOW > T::ZERO {
         update(x, |x| if x.abs() < T::FLUSH_BELOW { T::ZERO } else { x });

@@ -1,12 +1,14 @@
-//! The only use of rayon's `join`.
+//! The only place in the crate that calls rayon's `join`.
 //!
-//! `rayon::join` is generic over both closures and their results, so its jobs, latches and unwinding are compiled again for
-//! every pair of closures. [`join`] passes two `dyn` closures, so that this code is compiled once.
+//! `rayon::join` is generic over both closures and their results, so the compiler generates its scheduling and unwinding
+//! code again for every pair of closures. [`join`] passes two `dyn` closures to `rayon::join`, so that the compiler
+//! generates this code once.
 
-/// Runs two closures and returns both results. If another thread of rayon's pool is idle, the closures run at the same time.
+/// Runs two closures and returns both results. If another thread of rayon's pool is idle, the two closures run at the same
+/// time.
 ///
 /// # Panics
-/// If a closure panics, once both have ended.
+/// If one of the closures panics; the panic is raised after both closures have ended.
 #[inline]
 pub fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
     let (mut a, mut b) = (Side::Due(a), Side::Due(b));
@@ -19,7 +21,7 @@ fn both(a: &mut dyn Run, b: &mut dyn Run) {
     rayon::join(|| a.run(), || b.run());
 }
 
-/// A closure that is still to run, or its result.
+/// A closure that has not run yet, or the closure's result.
 enum Side<F, R> {
     Due(F),
     Running,

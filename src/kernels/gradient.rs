@@ -1,6 +1,6 @@
-//! Sums over the rows of a batch: the gradients of a weight and of a bias.
+//! The gradients of a weight and of a bias: sums over the rows of a batch.
 //!
-//! The order of summation depends only on the shapes, not on the number of threads.
+//! The order of summation depends only on the shapes of the operands, not on the number of threads.
 
 use std::ops::Range;
 
@@ -15,17 +15,19 @@ use super::products::{BiasGradient, GradientRoom, Gradients, Transpose, WeightGr
 use super::tile::{self, PANEL_VECTORS, Tile, lanes, max_rows};
 use super::view::{Extent2, View, ViewMut};
 
-/// Below this many multiply-adds, or additions, a second thread costs more than it gains.
+/// Below this number of multiply-adds, or of additions, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 20;
-/// The number of rows whose products are summed before the sum is added to the result. It decides the bits, so it is the same
-/// on every machine. A packed panel of this many rows stays in the nearest cache; longer sums would lose precision.
+/// The number of rows per block: the products of a block are summed before the sum is added to the result. The size of a
+/// block decides the bits of the result, so it is the same on every machine. A packed panel of this number of rows stays in
+/// the nearest cache; longer sums would lose precision.
 pub const SUM_ROWS: usize = 256;
-/// If `dy` has at least this number of panels, `x` is packed, too, since `x` is read once per panel.
+/// `x` is packed if `dy` has at least this number of panels, since the kernel reads `x` once per panel of `dy`.
 const PACKED_FROM: usize = 3;
 
-/// Computes the gradients of [`affine`](super::affine): `dw = xᵀ·dy`, or `dw += xᵀ·dy`, if `weight` is given, and the column
-/// sums of `dy` if `bias` is given. A transposed `dw` has the same numbers, with rows as columns. Long sums are added in blocks
-/// of [`SUM_ROWS`] rows. Up to `threads` threads of rayon's pool are used, with the same bits for any number of threads.
+/// Computes the gradients of [`affine`](super::affine): `dw = xᵀ·dy`, if `weight` is given, and the column sums of `dy`, if
+/// `bias` is given. Each result is written or added. With `Transpose::Yes`, `dw` receives the transpose of `xᵀ·dy`. Sums
+/// over many rows are added in blocks of [`SUM_ROWS`] rows. Up to `threads` threads of rayon's pool divide the work; the
+/// bits do not depend on the number of threads.
 ///
 /// # Panics
 /// Unless `x` is R × K, `dy` R × N, `dw` K × N (transposed: N × K), and `db` has N numbers.
@@ -45,7 +47,7 @@ pub fn affine_gradient<T: Float>(
     }
 }
 
-/// Computes [`affine_gradient`] for a weight that multiplies rows picked by number, on the calling thread only.
+/// Computes [`affine_gradient`] for rows of `x` that are picked by number, on the calling thread only.
 pub(super) fn picked_gradient<T: Float>(
     dy: View<'_, T>,
     x: PickedRows<'_, T>,
@@ -56,11 +58,11 @@ pub(super) fn picked_gradient<T: Float>(
     T::gradients(Gradients { x: RowSource::Picked(x), dy, dw, db }, room, 1);
 }
 
-/// The vector instructions of a call, and the CPU whose properties decide its block sizes.
+/// The vector instructions of a kernel call, and the CPU whose properties decide the block sizes.
 pub(super) type PathCpu = (Path, Cpu);
 
-/// Returns how many of `threads` threads should divide the sums. `None` if there is nothing to sum; the gradients are then
-/// complete.
+/// Returns how many of `threads` threads should divide the sums of a gradient. Returns `None` if there is nothing to sum;
+/// the gradients are then already complete.
 ///
 /// # Panics
 /// As [`affine_gradient`].
@@ -82,7 +84,7 @@ pub(super) fn divided<T: Float>(all: &mut Gradients<'_, T>, threads: usize) -> O
     None
 }
 
-/// Computes the gradients by tiles.
+/// Computes the gradients of a weight and a bias in f32, by tiles.
 pub(super) fn by_tiles(
     on: PathCpu,
     mut all: Gradients<'_, f32>,
@@ -91,7 +93,7 @@ pub(super) fn by_tiles(
 ) {
     let Some(threads) = divided(&mut all, threads) else { return };
     room.0.resize_with(room.0.len().max(threads), Vec::new);
-    // The sizes for one thread with all columns, so that the scratch suffices for any number of threads.
+    // The scratch of a thread has the size for one thread with all columns, so that it suffices for any number of threads.
     let Sizes { panel, left, turned } = Sizes::of(on, all.x, all.dy.width(), all.dw.2);
     let size = panel + left + turned + ALIGNMENT / size_of::<f32>();
     for room in room.0[..threads].iter_mut().filter(|room| room.len() < size) {
@@ -100,7 +102,7 @@ pub(super) fn by_tiles(
     share(on, all, &mut room.0[..threads]);
 }
 
-/// Divides the result among threads: its columns if they are several panels, else its rows.
+/// Divides the weight's gradient among threads: its columns if they are several panels, else its rows.
 fn share(on: PathCpu, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
     let (width, parts) = (PANEL_VECTORS * lanes(on.0), rooms.len());
     let (panels, k) = (all.dy.width().div_ceil(width), all.x.width());
@@ -136,7 +138,8 @@ fn share(on: PathCpu, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
     join(|| share(on, a, left), || share(on, b, right));
 }
 
-/// The sizes of a thread's scratch, in numbers: a panel of `dy`, a part of `x`, a part of a transposed result.
+/// The sizes of a thread's scratch, in numbers: a packed panel of `dy`, packed columns of `x`, and a part of a transposed
+/// result.
 struct Sizes {
     panel: usize,
     left: usize,
@@ -144,7 +147,8 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Returns the sizes for a result of `n` columns, at least as large as for any part of it. Picked rows are always packed.
+    /// Returns the scratch sizes for a result of `n` columns; they suffice for any part of the result, too. Rows that are
+    /// picked by number are always packed.
     fn of(on: PathCpu, x: RowSource<'_, f32>, n: usize, transpose: Transpose) -> Self {
         let width = PANEL_VECTORS * lanes(on.0);
         let part = part(on, x.width());
@@ -155,15 +159,15 @@ impl Sizes {
     }
 }
 
-/// Returns how many columns of `x` are packed at a time.
+/// Returns how many columns of `x` are packed into scratch at a time.
 fn part((path, cpu): PathCpu, k: usize) -> usize {
     let most = cpu.gradient_columns(SUM_ROWS, PANEL_VECTORS * lanes(path));
     k.min(most).next_multiple_of(max_rows(path, PANEL_VECTORS))
 }
 
-/// Computes the gradients in three nested loops: over blocks of rows; over parts of the columns of `x`, which are packed if
-/// that pays; over packed panels of `dy`. Without packing, the few columns that a tile reads are far apart in memory, and
-/// collide in few sets of a cache.
+/// Computes the gradients in three nested loops: over blocks of rows, over parts of the columns of `x`, and over packed
+/// panels of `dy`. The parts of `x` are packed if `dy` has enough panels. Without packing, the few columns of `x` that a
+/// tile reads are far apart in memory, and compete for few sets of the cache.
 fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
     let Gradients { x, dy, dw: (mut dw, assign, transpose), mut db } = all;
     let (width, most) = (PANEL_VECTORS * lanes(path), max_rows(path, PANEL_VECTORS));
@@ -201,7 +205,8 @@ fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
                         let (dw, _) = dw.split_rows(part.start).1.split_rows(part.len());
                         multiply(path, left, panel, (dw, later(assign)), ahead);
                     }
-                    // The products of a part are computed in scratch that stays in the cache, and are then transposed.
+                    // The products of this part are computed in scratch that stays in the cache, and are then transposed
+                    // into `dw`.
                     Transpose::Yes => {
                         let extent = Extent2 { rows: part.len(), width: columns.len(), stride: width };
                         multiply(path, left, panel, (ViewMut::strided(turned, extent), Assign::Write), ahead);
@@ -215,11 +220,12 @@ fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
     }
 }
 
-/// The left matrix of a product. A tile reads a few of its columns.
+/// The left matrix of the product `xᵀ·dy`, which is the rows of `x`. Each tile of the product reads a few columns of `x`.
 #[derive(Clone, Copy)]
 enum LeftSide<'a> {
     AsItLies(View<'a, f32>),
-    /// Packed: the columns of each tile are stored row by row, side by side; `rows` rows and `k` columns in total.
+    /// Packed columns: the columns of each tile are stored together, row by row. There are `rows` rows and `k` columns in
+    /// total.
     Packed {
         columns: &'a [f32],
         rows: usize,
@@ -228,8 +234,8 @@ enum LeftSide<'a> {
 }
 
 impl<'a> LeftSide<'a> {
-    /// Packs columns for tiles of at most `most` columns; some rows at a time, so that cache lines are used before they are
-    /// evicted.
+    /// Packs the columns of `x` for tiles of at most `most` columns, a few rows at a time, so that cache lines are used
+    /// before they are evicted.
     fn packed(x: RowSource<'_, f32>, to: &'a mut [f32], most: usize) -> Self {
         const ROWS: usize = 8;
         let (rows, k) = (x.rows(), x.width());
@@ -273,7 +279,7 @@ impl<'a> LeftSide<'a> {
         }
     }
 
-    /// Returns the address of a tile's columns, and the distance between their rows.
+    /// Returns the address of the first row of a tile's columns, and the distance between successive rows.
     fn tile(&self, columns: &Range<usize>) -> (*const f32, usize) {
         match self {
             LeftSide::AsItLies(x) => (x.as_ptr().wrapping_add(columns.start), x.stride()),
@@ -284,7 +290,7 @@ impl<'a> LeftSide<'a> {
     }
 }
 
-/// Copies rows of a width that is known at compile time, so that each row is a few moves.
+/// Copies rows of the constant width `WIDTH`, so that the compiler copies each row with a few vector moves.
 #[inline]
 fn copy_rows<const WIDTH: usize>(rows: RowSource<'_, f32>, to: &mut [f32]) {
     let mut to = to.as_chunks_mut::<WIDTH>().0.iter_mut();
@@ -295,7 +301,8 @@ fn copy_rows<const WIDTH: usize>(rows: RowSource<'_, f32>, to: &mut [f32]) {
     });
 }
 
-/// Packs rows of at most `width` columns side by side, filled up with zeros, and sums them on request.
+/// Packs rows of at most `width` columns into a panel, padded with zeros, and sums the rows for the bias's gradient if it is
+/// requested.
 struct Pack<'a> {
     dy: View<'a, f32>,
     panel: &'a mut [f32],
@@ -318,7 +325,7 @@ impl Sweep for Pack<'_> {
 }
 
 impl Pack<'_> {
-    /// Packs rows of `WIDTH` numbers: with a constant width, each row is a few vector moves.
+    /// Packs rows into a panel of the constant width `WIDTH`, so that the compiler copies each row with a few vector moves.
     #[inline(always)]
     fn rows<const WIDTH: usize>(self) {
         let mut sums = [0.0; WIDTH];
@@ -338,7 +345,7 @@ impl Pack<'_> {
     }
 }
 
-/// Transposes: writes or adds columns, stored in rows of `width`, to the rows of `to`.
+/// Transposes a part of a gradient: writes or adds columns, stored in rows of `width` numbers, to the rows of `to`.
 struct Turn<'a> {
     from: &'a [f32],
     width: usize,
@@ -361,7 +368,7 @@ impl Sweep for Turn<'_> {
 }
 
 impl Turn<'_> {
-    /// Transposes a few rows at a time, so that source and target stay in the nearest cache.
+    /// Transposes a few rows at a time, so that the source and the target stay in the nearest cache.
     #[inline(always)]
     fn columns<const WIDTH: usize>(mut self) {
         const BLOCK: usize = 16;
@@ -379,7 +386,7 @@ impl Turn<'_> {
     }
 }
 
-/// The next panel, which is prefetched from memory while the current panel is multiplied.
+/// The next panel of `dy`, which is prefetched from memory while the current panel is multiplied.
 struct NextPanel<'a> {
     dy: View<'a, f32>,
     row: usize,
@@ -388,7 +395,7 @@ struct NextPanel<'a> {
 }
 
 impl NextPanel<'_> {
-    /// Prefetches the next `rows` rows of `width` numbers.
+    /// Prefetches the next `rows` rows of the panel, each with `width` numbers.
     #[inline]
     fn ask(&mut self, rows: usize, width: usize) {
         for row in self.row..self.end.min(self.row + rows) {
@@ -401,7 +408,7 @@ impl NextPanel<'_> {
     }
 }
 
-/// Computes `dw = xᵀ·dy` for a packed panel of `dy`.
+/// Computes `dw = xᵀ·dy` for one packed panel of `dy`, or adds the product to `dw`.
 fn multiply(
     path: Path,
     x: LeftSide<'_>,
@@ -417,8 +424,9 @@ fn multiply(
     for part in even_blocks(k, most) {
         ahead.ask(share, width);
         let (a, a_stride) = x.tile(&part);
-        // SAFETY: `part` are columns of `x` and rows of `dw`; the panel has as many rows as `x`, and its columns exist
-        // in `dw` as far as `columns` says. The CPU has `Path::best`, and tests use available paths.
+        // SAFETY: `part` is a range of columns of `x` and of rows of `dw`. The panel has as many rows as `x`, and `columns`
+        // limits the columns that are written to `dw`. The CPU has the instructions of `path`: it is `Path::best`, or, in
+        // tests, one of the available paths.
         unsafe {
             tile::of_columns(path, part.len())(&Tile {
                 k: rows,
@@ -438,11 +446,11 @@ fn multiply(
     }
 }
 
-/// Computes `db[j] = Σ dy[i][j]`, or `db += …`, in the blocks of rows of a weight's gradient; up to `threads` threads of
-/// rayon's pool share the columns.
+/// Computes `db[j] = Σ dy[i][j]`, or adds these sums to `db`, in blocks of [`SUM_ROWS`] rows. Up to `threads` threads of
+/// rayon's pool divide the columns.
 ///
 /// # Panics
-/// If `db` is not as long as a row of `dy`.
+/// If `db` and the rows of `dy` differ in length.
 pub(super) fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], assign: Assign, threads: usize) {
     let width = dy.width();
     assert_eq!(db.len(), width, "the length of a bias gradient");
@@ -475,7 +483,7 @@ impl<T: Float> Sweep for ColumnSums<'_, T> {
             let from = chunk * COLUMNS;
             let columns = self.dy.columns(from, from + db.len());
             let mut assign = self.assign;
-            // At least one round, so that the sum is written even if there are no rows.
+            // The loop runs at least once, so that the sum is written even if there are no rows.
             for row in (0..columns.rows().max(1)).step_by(SUM_ROWS) {
                 let mut block = [T::ZERO; COLUMNS];
                 for dy in columns.rows_range(row, columns.rows().min(row + SUM_ROWS)).iter() {

@@ -1,33 +1,34 @@
 //! The pointwise part of a step of a GRU whose reset gate acts after the recurrent product.
 //!
-//! The inputs are the input's part `xw` = (x_r, x_z, x_n) and the recurrent part `hw` = (h_r, h_z, h_n), each as wide as three
-//! states. `r = σ(x_r + h_r)`, `z = σ(x_z + h_z)`, `n = tanh(x_n + r·h_n)`, and `h` blends `n` with the old state by `z`. The
-//! backward pass computes the gates again from the same inputs.
+//! A step has two inputs, each of three times the state's width: `xw` = (x_r, x_z, x_n), computed from the step's input, and
+//! `hw` = (h_r, h_z, h_n), computed from the old state. The gates are `r = σ(x_r + h_r)` and `z = σ(x_z + h_z)`, the
+//! candidate state is `n = tanh(x_n + r·h_n)`, and the new state `h` blends `n` and the old state by `z`. The backward pass
+//! computes the gates again from `xw` and `hw`.
 
 use super::chunk::{CHUNK, Chunks, Columns, Output, lies};
 use super::float::{Assign, Float};
 use super::path::{Arithmetic, Path, Sweep, sweep_on};
 use super::view::{View, ViewMut};
 
-/// The state that an open update gate selects.
+/// The convention of the update gate z: which state an open gate selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blend {
-    /// `h = (1 - z)·n + z·h_prev`: an open gate keeps the old state.
+    /// `h = (1 - z)·n + z·h_prev`: an open update gate keeps the old state.
     Keep,
-    /// `h = z·n + (1 - z)·h_prev`: an open gate takes the new state.
+    /// `h = z·n + (1 - z)·h_prev`: an open update gate takes the candidate state.
     Take,
 }
 
-/// The inputs of a step.
+/// The inputs of the pointwise part of a GRU step.
 #[derive(Clone, Copy)]
 pub struct GruInputs<'a, T> {
-    /// The input's part of the gates, with the input's bias, n × 3H.
+    /// The part of the gates that comes from the step's input, with the input bias; n × 3H.
     pub xw: View<'a, T>,
-    /// The old state's part of the gates, with the state's bias, n × 3H.
+    /// The part of the gates that comes from the old state, with the recurrent bias; n × 3H.
     pub hw: View<'a, T>,
-    /// The old state, n × H.
+    /// The old state, one row per sequence (n × H).
     pub h_prev: View<'a, T>,
-    /// The state that an open update gate selects.
+    /// Which state an open update gate selects.
     pub blend: Blend,
 }
 
@@ -41,10 +42,10 @@ impl<T> GruInputs<'_, T> {
     }
 }
 
-/// Computes the new state `h`, n × H.
+/// Computes the new state `h`, one row per sequence (n × H).
 ///
 /// # Panics
-/// If a shape does not fit.
+/// If two arguments do not have matching shapes.
 pub fn gru_forward<T: Float>(inputs: GruInputs<'_, T>, h: ViewMut<'_, T>) {
     let state = inputs.check();
     assert_eq!((h.rows(), h.width()), state, "the shape of h");
@@ -83,7 +84,7 @@ impl<T: Float> Chunks for Forward<'_, T> {
     }
 }
 
-/// The gates r and z, the candidate n, and the state's part h_n of n (`sn`).
+/// The gates r and z, the candidate state n, and h_n, the recurrent part of n (`sn`).
 struct Gates<T> {
     r: [T; CHUNK],
     z: [T; CHUNK],
@@ -91,7 +92,7 @@ struct Gates<T> {
     sn: [T; CHUNK],
 }
 
-/// Computes the gates in short loops: see [`logistics`](super::chunk::logistics).
+/// Computes the gates in several short loops; the comment on [`logistics`](super::chunk::logistics) gives the reason.
 #[inline(always)]
 fn gates<A: Arithmetic, T: Float, const WHOLE: bool>(
     at: Columns<WHOLE>,
@@ -113,7 +114,7 @@ fn gates<A: Arithmetic, T: Float, const WHOLE: bool>(
     Gates { r, z, n, sn }
 }
 
-/// Returns the weights of the new and of the old state.
+/// Returns the weights of the candidate state and of the old state in the new state.
 #[inline(always)]
 fn shares<T: Float>(z: T, blend: Blend) -> (T, T) {
     match blend {
@@ -122,26 +123,29 @@ fn shares<T: Float>(z: T, blend: Blend) -> (T, T) {
     }
 }
 
-/// The inputs of the backward pass.
+/// The inputs of the backward pass of a GRU step.
 #[derive(Clone, Copy)]
 pub struct GruBackward<'a, T> {
-    /// The input's part, n × 3H, as in the forward pass; `None` if it is in the buffer of its gradient, which overwrites it.
+    /// The `xw` of the forward pass, n × 3H; `None` if the buffer of the gradient of `xw` still holds `xw`. The gradient
+    /// then overwrites `xw`.
     pub xw: Option<View<'a, T>>,
-    /// The old state's part, n × 3H, as in the forward pass; `None` if it is in the buffer of its gradient, which overwrites
-    /// it.
+    /// The `hw` of the forward pass, n × 3H; `None` if the buffer of the gradient of `hw` still holds `hw`. The gradient
+    /// then overwrites `hw`.
     pub hw: Option<View<'a, T>>,
-    /// The old state, n × H.
+    /// The old state, one row per sequence (n × H).
     pub h_prev: View<'a, T>,
-    /// The gradient of the new state, n × H.
+    /// The gradient of the new state, one row per sequence (n × H).
     pub dh: View<'a, T>,
-    /// The state that an open update gate selects.
+    /// Which state an open update gate selects.
     pub blend: Blend,
 }
 
-/// Computes the gradients of `xw` and `hw` (n × 3H) and of `h_prev` (n × H, without the gradient through `hw`).
+/// Computes the gradients of `xw` and `hw` (n × 3H), and of `h_prev` (n × H). The gradient of `h_prev` does not include the
+/// path through `hw`.
 ///
 /// # Panics
-/// If a shape does not fit, or neither `xw` nor its gradient is given, or neither `hw` nor its gradient.
+/// If two arguments do not have matching shapes; or if `xw`, or `hw`, is given neither as a view nor in the buffer of its
+/// gradient.
 pub fn gru_backward<T: Float>(
     inputs: GruBackward<'_, T>,
     dxw: Output<'_, T>,

@@ -1,18 +1,18 @@
 //! The pointwise part of an LSTM step: the forward and the backward pass, each in one loop.
 //!
-//! With gate inputs `pre` = (i, f, g, o), each as wide as the state: `c = σ(f)·c_prev + σ(i)·tanh(g)` and `h = σ(o)·tanh(c)`.
-//! The backward pass needs only `pre` and `c` from the forward pass: computing the gates again costs less than writing and
-//! reading them.
+//! The gate inputs are `pre` = (i, f, g, o), each as wide as the state; the new states are `c = σ(f)·c_prev + σ(i)·tanh(g)`
+//! and `h = σ(o)·tanh(c)`. The backward pass needs only `pre` and `c` from the forward pass: computing the gates again is
+//! cheaper than writing and reading the gates.
 
 use super::chunk::{CHUNK, Chunks, Columns, Output, lies, logistics, tangents};
 use super::float::{Assign, Float};
 use super::path::{Arithmetic, Path, Sweep, sweep_on};
 use super::view::{View, ViewMut};
 
-/// Computes `h` and `c` from the gates' inputs `pre` and the previous cell state.
+/// Computes the new states `h` and `c` from the gate inputs `pre` and the previous cell state.
 ///
 /// # Panics
-/// Unless `pre` is n × 4H and all others n × H.
+/// Unless `pre` is n × 4H and all other arguments are n × H.
 pub fn lstm_forward<T: Float>(pre: View<'_, T>, c_prev: View<'_, T>, h: ViewMut<'_, T>, c: ViewMut<'_, T>) {
     check(pre, c_prev);
     assert_eq!((h.rows(), h.width()), (c_prev.rows(), c_prev.width()), "the shape of h");
@@ -66,26 +66,26 @@ impl<T: Float> Chunks for Forward<'_, T> {
     }
 }
 
-/// The inputs of the backward pass.
+/// The inputs of the backward pass of an LSTM step.
 #[derive(Clone, Copy)]
 pub struct LstmBackward<'a, T> {
-    /// The gates' inputs, n × 4H, as in the forward pass; `None` if they are in the buffer of their gradient, which overwrites
-    /// them.
+    /// The gate inputs `pre` of the forward pass, n × 4H; `None` if the buffer of their gradient still holds them. The
+    /// gradient then overwrites the gate inputs.
     pub pre: Option<View<'a, T>>,
-    /// The previous cell state, n × H.
+    /// The previous cell state, one row per sequence (n × H).
     pub c_prev: View<'a, T>,
-    /// The cell state that the forward pass wrote, n × H.
+    /// The cell state that the forward pass computed, one row per sequence (n × H).
     pub c: View<'a, T>,
-    /// The gradient of `h`, n × H; `None` for zeros.
+    /// The gradient of `h`, n × H; `None` if this gradient is zero.
     pub dh: Option<View<'a, T>>,
-    /// The gradient of `c` from the next step, n × H; `None` for zeros.
+    /// The gradient of `c` from the next step, n × H; `None` if this gradient is zero.
     pub dc: Option<View<'a, T>>,
 }
 
 /// Computes the gradients of `pre` (n × 4H) and of `c_prev` (n × H).
 ///
 /// # Panics
-/// If a shape does not fit, or if neither the gates' inputs nor the buffer of their gradient is given.
+/// If two arguments do not have matching shapes, or if neither the gate inputs nor the buffer of their gradient is given.
 pub fn lstm_backward<T: Float>(inputs: LstmBackward<'_, T>, dpre: Output<'_, T>, dc_prev: Output<'_, T>) {
     match inputs.pre {
         Some(pre) => check(pre, inputs.c_prev),

@@ -1,32 +1,34 @@
-//! `exp`, `sigmoid` and `tanh` of f32 as polynomials that vectorise: for one element, and for slices.
+//! The functions `exp`, `sigmoid` and `tanh` of f32 as polynomials that vectorise: for one element, and for whole slices.
 //!
-//! Errors are below 4 units in the last place, for subnormal results of `exp` and `tanh` too (most subnormal results of
-//! `sigmoid` are 0 instead, since arithmetic with subnormal numbers is slow). The result for an infinity is the function's
-//! limit, and for NaN it is NaN. An element's bits do not depend on its position in a slice.
+//! The error of each function is below 4 units in the last place. This bound includes subnormal results of `exp` and `tanh`;
+//! most subnormal results of `sigmoid` are 0 instead, since subnormal arithmetic is slow. For an infinite argument, the
+//! result is the limit of the function; for NaN, the result is NaN. The bits of an element do not depend on its position in
+//! a slice.
 
 use super::float::Float;
 use super::path::{Arithmetic, Path, Sweep, sweep_on};
 
-/// 1.5·2^23: adding this constant rounds a number to an integer, which is then in the low bits of the sum.
+/// The constant 1.5·2^23: adding it to a number rounds the number to an integer, which is then in the low bits of the sum.
 const ROUND: f32 = 12_582_912.0;
-/// The first of two parts of ln 2. It has few bits, so that its multiples are exact without a fused multiply-add.
+/// The larger of two numbers whose sum is ln 2. This part of ln 2 has few bits, so that its multiples are exact even without
+/// a fused multiply-add.
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 
-/// Returns 2^k, for a k whose result is a normal number.
+/// Returns 2^k for an integer k; the result must be a normal number.
 #[inline(always)]
 fn power_of_two(k: i32) -> f32 {
     f32::from_bits((k.wrapping_add(127) as u32) << 23)
 }
 
-/// Returns `k` and `e^r - 1`, where `e^x = 2^k·e^r`, for x of moderate size.
+/// Returns `k` and `e^r - 1` for `e^x = 2^k·e^r` with |r| ≤ ln 2 / 2; x must not be extreme.
 #[inline(always)]
 fn reduce<A: Arithmetic>(x: f32) -> (i32, f32) {
     let t = A::mul_add(x, std::f32::consts::LOG2_E, ROUND);
     let n = t - ROUND;
     let k = (t.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
     let r = A::mul_add(n, -LN2_LOW, A::mul_add(n, -LN2_HIGH, x));
-    // The polynomial is evaluated in pairs of coefficients: with Horner's rule, each step would wait for the previous step.
+    // The polynomial is evaluated in pairs of coefficients; in Horner's rule, each step would wait for the previous step.
     let r2 = r * r;
     let high = A::mul_add(1.987_569_1e-4, r, 1.398_2e-3);
     let middle = A::mul_add(8.333_452e-3, r, 4.166_579_6e-2);
@@ -35,10 +37,11 @@ fn reduce<A: Arithmetic>(x: f32) -> (i32, f32) {
     (k, A::mul_add(p, r2, r))
 }
 
-/// e to the power of x.
+/// Returns e to the power of x.
 #[inline(always)]
 pub fn exp<A: Arithmetic>(x: f32) -> f32 {
-    // The comparisons let NaN pass. Beyond the bounds the result is 0 or infinite in any case.
+    // The two comparisons are false for NaN, so NaN passes unchanged. Beyond the bounds of these comparisons, the result is
+    // 0 or infinite in any case.
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -104.0 { -104.0 } else { x };
     let (k, p) = reduce::<A>(x);
@@ -46,19 +49,20 @@ pub fn exp<A: Arithmetic>(x: f32) -> f32 {
     (p + 1.0) * power_of_two(half) * power_of_two(k.wrapping_sub(half))
 }
 
-/// `1 + exp(-x)`, the denominator of `sigmoid`; infinite where `sigmoid` would be far below the normal numbers. The product
-/// with another denominator may overflow to infinity earlier: a quotient below 1e-29 then becomes 0.
+/// Returns `1 + exp(-x)`, the denominator of `sigmoid`; infinity if `sigmoid` would be far below the normal numbers. A
+/// product of two denominators may overflow to infinity earlier: a quotient below 1e-29 then becomes 0.
 #[inline(always)]
 pub fn logistic<A: Arithmetic>(x: f32) -> f32 {
-    // The comparisons let NaN pass. One factor 2^k is enough: from 2^128 on the result is infinite, and a power below 2^-126
-    // does not change a sum with 1.
+    // The two comparisons are false for NaN, so NaN passes unchanged. One factor 2^k is enough: from 2^128 on the result is
+    // infinite, and adding a power below 2^-126 to 1 changes nothing.
     let x = if x > 87.0 { 87.0 } else { x };
     let x = if x < -89.0 { -89.0 } else { x };
     let (k, p) = reduce::<A>(-x);
     A::mul_add(p + 1.0, power_of_two(k), 1.0)
 }
 
-/// Numerator and denominator of `tanh`, which is `m / (m + 2)` with `m = exp(2|x|) - 1`; both are at most 5e8.
+/// Returns the numerator and the denominator of `tanh`, which is `m / (m + 2)` with `m = exp(2|x|) - 1`; both are at most
+/// 5e8.
 #[inline(always)]
 pub fn tangent<A: Arithmetic>(x: f32) -> (f32, f32) {
     let y = 2.0 * x.abs();
@@ -76,7 +80,7 @@ pub fn tanh<A: Arithmetic>(x: f32) -> f32 {
     numerator / denominator
 }
 
-/// e to the power of every element, in place.
+/// Replaces every element x of a slice by e to the power of x.
 pub fn exp_in_place<T: Float>(x: &mut [T]) {
     struct Loop<'a, T>(&'a mut [T]);
     impl<T: Float> Sweep for Loop<'_, T> {
@@ -96,7 +100,7 @@ pub fn exp_in_place<T: Float>(x: &mut [T]) {
 mod tests {
     use super::*;
 
-    /// Computes `1 / (1 + exp(-x))` from the denominator.
+    /// Computes the logistic function `1 / (1 + exp(-x))` from its denominator.
     fn sigmoid<A: Arithmetic>(x: f32) -> f32 {
         1.0 / logistic::<A>(x)
     }

@@ -1,8 +1,8 @@
-//! Numeric kernels, the only module with `unsafe` code: products, vector maths, gather and scatter, disjoint writes, random
-//! numbers.
+//! Numeric kernels: products, vector maths, gather and scatter, disjoint writes, random numbers. No other module has
+//! `unsafe` code.
 //!
-//! Everything here works on slices and [`View`]s and knows nothing of tensors, programs or operators. Each fast
-//! kernel has a naive twin in its tests.
+//! All kernels work on slices and [`View`]s; they do not depend on tensors, programs or operators. The tests compare each
+//! fast kernel with a naive implementation.
 #![allow(unsafe_code)]
 
 pub mod additive;
@@ -78,8 +78,8 @@ pub use random::philox;
 pub use rows::{RowMerge, gather_rows};
 pub use view::{Extent2, View, ViewMut};
 
-/// Returns how many of `threads` threads should share the work: one if `work` is below `worth`. Each thread gets at least
-/// `worth` / 2, so that threads that are not needed stay asleep.
+/// Returns how many of `threads` threads should share the work; 1 if `work` is below `worth`. Each thread gets at least
+/// `worth` / 2 units of work, so that threads that are not needed stay asleep.
 pub fn helpers(work: usize, worth: usize, threads: usize) -> usize {
     if work < worth { 1 } else { (work / worth).saturating_mul(2).clamp(1, threads.max(1)) }
 }

@@ -1,8 +1,8 @@
 //! Normalisation of rows to mean 0 and variance 1 (layer norm) or to mean square 1 (root mean square norm), and the gradients.
 //!
-//! A row is read from memory once, and stays in the nearest cache for all passes over the row. Sums over a row are computed in
-//! a fixed number of partial sums, and sums over rows in blocks of [`SUM_ROWS`] rows, so that the order of summation depends
-//! only on the shapes.
+//! A row is read from memory once, and stays in the nearest cache for all passes over the row. A sum over a row has a
+//! fixed number of partial sums, and a sum over rows is computed in blocks of [`SUM_ROWS`] rows. The order of summation thus
+//! depends only on the shapes.
 
 use super::float::{Assign, Float};
 use super::fork::join;
@@ -13,46 +13,47 @@ use super::view::{View, ViewMut};
 
 /// The number of independent partial sums: enough vectors that no addition waits for the previous addition.
 const LANES: usize = 32;
-/// The distance from the summed row to the prefetched row, in bytes; at least one row.
+/// The distance in bytes from the row that is summed to the row that is prefetched; at least the next row is prefetched.
 const AHEAD: usize = 8192;
-/// Below this many numbers a second thread costs more than it gains.
+/// Below this number of elements, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 16;
 
 /// The number that is subtracted from a row before the row is scaled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Centre {
-    /// The mean of the row: layer norm.
+    /// The mean of the row is subtracted: layer norm.
     Mean,
-    /// Nothing: root mean square norm.
+    /// Nothing is subtracted: root mean square norm.
     Zero,
 }
 
-/// How rows are normalised.
+/// The parameters of the normalisation of rows, without the bias.
 #[derive(Debug, Clone, Copy)]
 pub struct RowNorm<'a, T> {
-    /// The number that is subtracted from each row.
+    /// Whether the mean of the row is subtracted.
     pub centre: Centre,
-    /// The number that is added to the variance, or to the mean square.
+    /// The small number that is added to the variance (layer norm) or to the mean square (root mean square norm).
     pub epsilon: T,
-    /// The factor of each column after normalisation; `None` for 1.
+    /// The factor by which each column is multiplied after normalisation; `None` if all factors are 1.
     pub gain: Option<&'a [T]>,
 }
 
-/// The targets of the gradients of [`norm_rows`], and whether each is written or added; `None` for a gradient that is not
-/// requested.
+/// The views that receive the gradients of [`norm_rows`], and whether each gradient is written or added; `None` if a
+/// gradient is not requested.
 pub struct RowNormGradients<'a, T> {
-    /// The gradient of the rows.
+    /// The gradient of the input rows.
     pub dx: Option<(ViewMut<'a, T>, Assign)>,
-    /// The gradient of the gain.
+    /// The gradient of the gain, summed over the rows.
     pub dgain: Option<(&'a mut [T], Assign)>,
-    /// The gradient of the bias.
+    /// The gradient of the bias, summed over the rows.
     pub dbias: Option<(&'a mut [T], Assign)>,
 }
 
-/// Computes `out = (x − m) / √(v + epsilon) · gain + bias`, row by row: m is the mean or 0, v the mean of (x − m)².
+/// Computes `out = (x − m) / √(v + epsilon) · gain + bias`, row by row, where m is the mean of the row or 0, and v is the
+/// mean of (x − m)².
 ///
 /// # Panics
-/// If the shapes differ.
+/// If two arguments do not have matching shapes.
 pub fn norm_rows<T: Float>(x: View<'_, T>, norm: RowNorm<'_, T>, bias: Option<&[T]>, out: ViewMut<'_, T>) {
     let width = x.width();
     assert_eq!((out.rows(), out.width()), (x.rows(), width), "the shape of normalised rows");
@@ -61,11 +62,11 @@ pub fn norm_rows<T: Float>(x: View<'_, T>, norm: RowNorm<'_, T>, bias: Option<&[
     sweep(Normalised { x, norm, bias, out });
 }
 
-/// Computes the gradients of [`norm_rows`], on up to `threads` threads of rayon's pool; the bits do not depend on the number of
-/// threads. `room` is scratch, kept from call to call.
+/// Computes the gradients of [`norm_rows`], on up to `threads` threads of rayon's pool; the bits do not depend on the number
+/// of threads. `room` is scratch, which the caller keeps between calls.
 ///
 /// # Panics
-/// If the shapes differ.
+/// If two arguments do not have matching shapes.
 pub fn norm_rows_gradient<T: Float>(
     x: View<'_, T>,
     dout: View<'_, T>,
@@ -85,7 +86,7 @@ pub fn norm_rows_gradient<T: Float>(
     let blocks = rows.div_ceil(SUM_ROWS);
     let size = if summed { blocks * 2 * width } else { 0 };
     room.clear();
-    // The gain if `norm` has none: ones.
+    // A `norm` without a gain has a gain of ones.
     room.resize(width, T::ONE);
     room.resize(width + size, T::ZERO);
     let (ones, sums) = room.split_at_mut(width);
@@ -98,7 +99,7 @@ pub fn norm_rows_gradient<T: Float>(
         if assign == Assign::Write {
             side.fill(T::ZERO);
         }
-        // The blocks' sums are added up before the total is added to the target.
+        // The sums of all blocks are added up first, and then the total is added to the gradient.
         let mut blocks = sums.chunks_exact_mut((2 * width).max(1));
         let Some(all) = blocks.next() else { continue };
         for block in blocks {
@@ -108,7 +109,7 @@ pub fn norm_rows_gradient<T: Float>(
     }
 }
 
-/// Divides the rows among threads, by halving at the ends of blocks.
+/// Divides the rows among threads, by splitting them in half recursively at the ends of blocks.
 fn share<T: Float>(mut all: Gradients<'_, T>, threads: usize) {
     let blocks = all.x.rows().div_ceil(SUM_ROWS);
     if threads < 2 || blocks < 2 {
@@ -137,9 +138,9 @@ fn share<T: Float>(mut all: Gradients<'_, T>, threads: usize) {
     );
 }
 
-/// Prefetches the row that is [`AHEAD`] bytes after the given row, so that it has arrived from memory when it is summed: the
-/// passes over a row wait for additions, and leave the memory idle. No row beyond the last row is prefetched, since another
-/// thread may be writing it.
+/// Prefetches the row that is [`AHEAD`] bytes after the given row, so that the row has arrived from memory when it is
+/// summed. The passes over a row wait for additions, so the memory would otherwise be idle. Nothing after the last row is
+/// prefetched, since another thread may be writing the memory after it.
 #[inline(always)]
 fn ahead<T: Float>(rows: View<'_, T>, row: usize) {
     let next = row + (AHEAD / (rows.width() * size_of::<T>()).max(1)).max(1);
@@ -151,14 +152,14 @@ fn ahead<T: Float>(rows: View<'_, T>, row: usize) {
     }
 }
 
-/// Returns the sum of all lanes: adds the second half to the first until one lane is left.
+/// Returns the sum of all lanes: adds the second half of the lanes to the first half until one lane is left.
 #[inline(always)]
 fn whole<T: Float>(lanes: [T; LANES]) -> T {
     let [a, b] = half::<T, 4, 2>(half::<T, 8, 4>(half::<T, 16, 8>(half::<T, LANES, 16>(lanes))));
     a + b
 }
 
-/// Adds the second half of the lanes to the first. Constant lengths keep the lanes in registers.
+/// Adds the second half of the lanes to the first half. The lengths are constants, so that the lanes stay in registers.
 #[inline(always)]
 fn half<T: Float, const FROM: usize, const TO: usize>(lanes: [T; FROM]) -> [T; TO] {
     let mut sums = [T::ZERO; TO];
@@ -168,7 +169,7 @@ fn half<T: Float, const FROM: usize, const TO: usize>(lanes: [T; FROM]) -> [T; T
     sums
 }
 
-/// Returns [`LANES`] columns of a row; missing columns at the row's end are `with`.
+/// Returns [`LANES`] columns of a row; columns beyond the end of the row are `with`.
 #[inline(always)]
 fn filled<T: Float>(row: &[T], with: T) -> [T; LANES] {
     let mut out = [with; LANES];
@@ -176,8 +177,8 @@ fn filled<T: Float>(row: &[T], with: T) -> [T; LANES] {
     out
 }
 
-/// Independent partial sums of numbers, or of squares. They have methods, since a closure would not be compiled for the CPU's
-/// vectors.
+/// Independent partial sums of numbers or of squares, one per lane. The additions are methods, since a closure would not be
+/// compiled for the CPU's vectors.
 #[derive(Clone, Copy)]
 struct Sums<T>([T; LANES]);
 
@@ -212,7 +213,7 @@ fn sum<T: Float>(x: &[T]) -> T {
     whole(sums.0)
 }
 
-/// Σ (x − mean)².
+/// Returns the sum of squares Σ (x − mean)².
 #[inline(always)]
 fn sum_of_squares<T: Float, A: Arithmetic>(x: &[T], mean: T) -> T {
     let (chunks, rest) = x.as_chunks::<LANES>();
@@ -226,13 +227,13 @@ fn sum_of_squares<T: Float, A: Arithmetic>(x: &[T], mean: T) -> T {
     whole(sums.0)
 }
 
-/// Returns 1 / `count`: the weight of a number in a mean of `count` numbers.
+/// Returns 1 / `count`, the weight of each number in a mean of `count` numbers.
 #[inline(always)]
 fn share_of<T: Float>(count: usize) -> T {
     T::from_f64(1.0 / count.max(1) as f64)
 }
 
-/// Returns the mean and 1 / √(v + epsilon) of a row.
+/// Returns the mean (or 0) of a row and the scale 1 / √(v + epsilon).
 #[inline(always)]
 fn moments<T: Float, A: Arithmetic>(x: &[T], centre: Centre, epsilon: T) -> (T, T) {
     let share = share_of(x.len());
@@ -295,7 +296,8 @@ struct Gradients<'a, T> {
     epsilon: T,
     gain: &'a [T],
     dx: Option<(ViewMut<'a, T>, Assign)>,
-    /// For each block of rows, the gradient of the gain, then the gradient of the bias; empty if neither is requested.
+    /// The gradient of the gain, then the gradient of the bias, for each block of rows; empty if neither gradient is
+    /// requested.
     sums: &'a mut [T],
 }
 
@@ -322,7 +324,8 @@ impl<T: Float> Sweep for Gradients<'_, T> {
             };
             let Some((dx, assign)) = &mut self.dx else { continue };
             ahead(dx.as_view(), row);
-            // The two terms that are subtracted from g · gain: its mean, and its projection on the normalised row.
+            // The two terms that are subtracted from g · gain: the mean of g · gain, and its projection on the normalised
+            // row.
             let all = if centre == Centre::Mean { all * share } else { T::ZERO };
             let along = along * scale * scale * share;
             Moved { mean, scale, all, along }.put::<A>(x, dout, gain, dx.row(row), *assign);
@@ -330,7 +333,7 @@ impl<T: Float> Sweep for Gradients<'_, T> {
     }
 }
 
-/// The gradient of a row.
+/// The parameters of one row for the gradient of its numbers.
 struct Moved<T> {
     mean: T,
     scale: T,
@@ -372,7 +375,7 @@ impl<T: Float> Moved<T> {
     }
 }
 
-/// Computes two sums over the columns of a row: of g · gain, and of g · gain · (x − mean).
+/// Computes two sums over the columns of a row: Σ g · gain, and Σ g · gain · (x − mean).
 struct RowSums<T> {
     mean: T,
     scale: T,
@@ -389,7 +392,7 @@ impl<T: Float> RowSums<T> {
         }
     }
 
-    /// Returns the two sums, and adds the row's terms to the gradients of gain and bias.
+    /// Adds some columns of a row to the two sums, and to the gradients of gain and bias.
     #[inline(always)]
     fn add_with<A: Arithmetic>(
         &mut self,
@@ -451,7 +454,7 @@ mod tests {
     use super::*;
     use crate::kernels::numbers;
 
-    /// The formulas written out, in f64.
+    /// Computes the formulas of the normalisation directly, in f64.
     fn plain(x: &[f64], g: &[f64], gain: &[f64], centre: Centre) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
         let n = x.len() as f64;
         let mean = if centre == Centre::Mean { x.iter().sum::<f64>() / n } else { 0.0 };

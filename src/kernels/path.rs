@@ -1,38 +1,39 @@
-//! The vector instructions that the kernels run with, chosen once at run time.
+//! The vector instructions of the kernels (a path), chosen once at run time for the CPU.
 //!
-//! A kernel is plain generic code marked `#[inline(always)]`: a [`Sweep`]. The function [`sweep`] runs the kernel inside a
-//! function that is compiled for the CPU's vector instructions, so that the same source becomes AVX-512, AVX2, NEON and
-//! portable code. Callers need no `unsafe`: an operator with a fused loop of its own implements [`Sweep`].
+//! A kernel is plain generic code, marked `#[inline(always)]`, that implements [`Sweep`]. The function [`sweep`] runs the
+//! kernel inside a function that is compiled for the CPU's vector instructions. The compiler thus generates AVX-512, AVX2,
+//! NEON and portable code from the same source. Callers need no `unsafe`: an operator with a fused loop of its own only
+//! implements [`Sweep`].
 //!
-//! On one path, every run gives the same bits. Results on two paths differ in rounding, since only some paths have a fused
-//! multiply-add.
+//! Every run on the same path gives the same bits. Results on two paths differ in rounding, since only some paths have a
+//! fused multiply-add.
 
 use std::sync::OnceLock;
 
 use super::float::Float;
 
-/// A set of vector instructions.
+/// A path: a set of vector instructions that kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {
-    /// 16 lanes of f32, 32 registers, fused multiply-add.
+    /// AVX-512: 16 lanes of f32, 32 registers, fused multiply-add.
     Avx512,
-    /// 8 lanes of f32, 16 registers, fused multiply-add.
+    /// AVX2: 8 lanes of f32, 16 registers, fused multiply-add.
     Avx2,
-    /// 4 lanes of f32, 32 registers, fused multiply-add: every 64-bit ARM.
+    /// NEON, which every 64-bit ARM has: 4 lanes of f32, 32 registers, fused multiply-add.
     Neon,
-    /// The instructions that the build's target guarantees.
+    /// Only the instructions that the target of the build guarantees.
     Portable,
 }
 
 impl Path {
-    /// Returns the best path that this CPU can run.
+    /// Returns the fastest path that this CPU can run.
     #[inline]
     pub fn best() -> Self {
         static BEST: OnceLock<Path> = OnceLock::new();
         *BEST.get_or_init(|| Self::available()[0])
     }
 
-    /// Returns all paths that this CPU can run, best first; tests iterate over them.
+    /// Returns all paths that this CPU can run, the fastest first; tests iterate over these paths.
     pub fn available() -> Vec<Self> {
         let mut paths = vec![];
         #[cfg(target_arch = "x86_64")]
@@ -56,17 +57,17 @@ impl Path {
     }
 }
 
-/// The arithmetic of a path: `a·b + c` by a fused instruction if the path has one, but never by a call into libm.
+/// The arithmetic of a path: computes `a·b + c` by a fused instruction if the path has one, and never by a call into libm.
 pub trait Arithmetic: Copy {
-    /// `a·b + c`.
+    /// Returns `a·b + c`, rounded once or twice.
     fn mul_add<T: Float>(a: T, b: T, c: T) -> T;
 }
 
-/// A fused multiply-add, with one rounding.
+/// Arithmetic with a fused multiply-add, which rounds once.
 #[derive(Debug, Clone, Copy)]
 pub struct Fma;
 
-/// A product and a sum, with two roundings.
+/// Arithmetic with a product and a sum, each rounded.
 #[derive(Debug, Clone, Copy)]
 pub struct MulAdd;
 
@@ -84,31 +85,31 @@ impl Arithmetic for MulAdd {
     }
 }
 
-/// A loop that is compiled for every path. Mark `run` and everything that it calls `#[inline(always)]`; otherwise the loop is
-/// correct, but not vectorised.
+/// A loop that the compiler compiles for every path. Mark `run` and every function that it calls `#[inline(always)]`;
+/// otherwise the loop is correct, but not vectorised.
 pub trait Sweep {
-    /// The result of the loop.
+    /// The type of the loop's result.
     type Output;
-    /// Whether the loop is compiled only for the portable path, as every loop over f64 is: f64 only checks f32, and each
-    /// further path would take compile time. A loop over `T: Float` sets `T::PORTABLE`.
+    /// Whether the loop is compiled only for the portable path, as every loop over f64 is. f64 serves only to check f32, and
+    /// each further path would cost compile time. A loop over `T: Float` sets `T::PORTABLE`.
     const PORTABLE: bool;
     /// The loop.
     fn run<A: Arithmetic>(self) -> Self::Output;
 }
 
-/// Runs a loop with the best instructions of this CPU.
+/// Runs a loop on the fastest path of this CPU.
 #[inline]
 pub fn sweep<S: Sweep>(kernel: S) -> S::Output {
     sweep_on(Path::best(), kernel)
 }
 
-/// Runs a loop on one path; a [portable](Sweep::PORTABLE) loop always runs on the portable path.
+/// Runs a loop on the given path; a [portable](Sweep::PORTABLE) loop always runs on the portable path.
 ///
 /// # Panics
-/// If this CPU cannot run the path.
+/// If this CPU does not have the instructions of the path.
 #[inline]
 pub fn sweep_on<S: Sweep>(path: Path, kernel: S) -> S::Output {
-    // The condition is a constant, so that the other paths are not compiled for such a loop.
+    // The condition is a constant, so that the compiler generates no other path for a portable loop.
     if const { S::PORTABLE } {
         return kernel.run::<MulAdd>();
     }
@@ -118,7 +119,7 @@ pub fn sweep_on<S: Sweep>(path: Path, kernel: S) -> S::Output {
             if path != Path::best() {
                 assert!(Path::available().contains(&path), "{path:?} on a CPU without it");
             }
-            // SAFETY: the path is among those that this CPU was found to run.
+            // SAFETY: `available` found that this CPU can run the path.
             unsafe { if path == Path::Avx512 { x86::avx512(kernel) } else { x86::avx2(kernel) } }
         }
         #[cfg(target_arch = "aarch64")]

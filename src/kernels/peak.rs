@@ -1,7 +1,7 @@
-//! The peak rate of multiply-adds of this machine, as a yardstick for profiles.
+//! The peak rate of multiply-adds of this machine, as an upper limit for the speed of kernels in profiles.
 //!
-//! No kernel of this crate is measured, and memory is not read: the loop has only multiply-adds from register to register, and
-//! enough independent ones that none waits for another. No kernel can be faster.
+//! The measurement runs none of this crate's kernels and reads no memory. Its loop has only multiply-adds from register to
+//! register, and enough independent ones that none waits for another. No kernel of the crate can be faster than this loop.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -11,32 +11,33 @@ use super::float::Float;
 use super::path::Path;
 use super::tile::{Array, MAX_LANES, Vector, lanes};
 
-/// The number of independent sums. A unit starts a multiply-add each cycle and finishes it about four cycles later; a core has
-/// two such units, the largest ARM cores have four. The sums and their two factors fit into the registers.
+/// The number of independent sums in the loop. A unit of the CPU starts one multiply-add per cycle and finishes it about
+/// four cycles later. A core has two such units; the largest ARM cores have four. All sums and their two factors fit into
+/// the vector registers.
 const SUMS: usize = if cfg!(target_arch = "aarch64") { 24 } else { 13 };
 const SAMPLES: usize = 20;
-/// The number of multiply-adds of each sum in a sample; a sample takes about a millisecond.
+/// The number of multiply-adds per sum in a sample; a sample takes about a millisecond.
 const ROUNDS: usize = 200_000;
 
-/// Returns the peak floating-point operations per second of one thread, a multiply-add counted as two.
+/// Returns the peak floating-point operations per second of one thread; a multiply-add counts as two operations.
 ///
-/// It is the best of 20 samples of independent multiply-adds of full vectors that stay in registers, with the instructions that
-/// the kernels use on this CPU. The first call measures in f32, which takes some twenty milliseconds; later calls return the
-/// stored result. For f64 the function returns half of the f32 result, since a vector holds half the count of f64 numbers.
+/// The result is the best of 20 samples of independent multiply-adds on full vectors in registers, with the instructions
+/// that the kernels use on this CPU. The first call measures the rate in f32, in about twenty milliseconds; later calls
+/// return the stored rate. For f64 the function returns half of the f32 rate, since a vector holds half as many f64 numbers.
 pub fn peak<T: Float>() -> f64 {
     static PEAK: OnceLock<f64> = OnceLock::new();
     *PEAK.get_or_init(|| measure(Path::best())) * size_of::<f32>() as f64 / size_of::<T>() as f64
 }
 
-/// Measures the rate on a path that this CPU can run.
+/// Measures the floating-point operations per second on a path that this CPU can run.
 fn measure(path: Path) -> f64 {
     let run = loop_on(path);
     let sample = || {
         let clock = Instant::now();
-        // The sums approach shift / (1 - scale): nothing overflows or becomes subnormal.
+        // The sums approach shift / (1 - scale), so no sum overflows or becomes subnormal.
         let factors = Factors { scale: [0.5; MAX_LANES], shift: [0.25; MAX_LANES] };
         let mut total = [0.0; MAX_LANES];
-        // SAFETY: the caller's path is one that this CPU can run.
+        // SAFETY: the caller passes a path that this CPU can run.
         unsafe { run(black_box(ROUNDS), black_box(&factors), &mut total) };
         black_box(&total);
         clock.elapsed().as_secs_f64()
@@ -45,24 +46,25 @@ fn measure(path: Path) -> f64 {
     (2 * lanes(path) * SUMS * ROUNDS) as f64 / best.max(1e-9)
 }
 
-/// The factors of a round, by lane of a vector: a round replaces every sum by `sum * scale + shift`.
+/// The factors of a round, one per vector lane: each round replaces every sum by `sum * scale + shift`.
 struct Factors {
     scale: [f32; MAX_LANES],
     shift: [f32; MAX_LANES],
 }
 
-/// A loop of `rounds` multiply-adds of each sum. It stores the total of the sums, by lane, so that the compiler cannot remove
-/// the loop. The CPU must have the path's instructions.
+/// The type of a loop that computes `rounds` multiply-adds of each sum. The loop stores the total of the sums for each lane,
+/// so that the compiler cannot remove the loop. The CPU must have the instructions of the loop's path.
 type MultiplyAdds = unsafe fn(rounds: usize, factors: &Factors, total: &mut [f32; MAX_LANES]);
 
 /// # Safety
 /// See [`MultiplyAdds`].
 #[inline(always)]
 unsafe fn multiply_adds<V: Vector>(rounds: usize, factors: &Factors, total: &mut [f32; MAX_LANES]) {
-    // SAFETY: the caller guarantees that the CPU has the instructions; the arrays are as long as the widest vector.
+    // SAFETY: the caller guarantees that the CPU has the instructions. Both arrays of factors and `total` are as long as the
+    // widest vector.
     unsafe {
         let (scale, shift) = (V::load(factors.scale.as_ptr()), V::load(factors.shift.as_ptr()));
-        // Each sum starts from a different value: the compiler would merge equal sums.
+        // Each sum starts from a different value, since the compiler would merge equal sums.
         let mut sums = [shift; SUMS];
         for i in 1..SUMS {
             sums[i] = sums[i - 1].add(scale);
@@ -80,7 +82,7 @@ unsafe fn multiply_adds<V: Vector>(rounds: usize, factors: &Factors, total: &mut
     }
 }
 
-/// Returns the loop that is compiled for a path.
+/// Returns the measurement loop that is compiled for a path.
 fn loop_on(path: Path) -> MultiplyAdds {
     #[cfg(target_arch = "x86_64")]
     use std::arch::x86_64::{__m256, __m512};
@@ -130,7 +132,7 @@ mod tests {
             let factors = Factors { scale: [0.5; MAX_LANES], shift: [0.25; MAX_LANES] };
             let after = |rounds| {
                 let mut total = [0.0; MAX_LANES];
-                // SAFETY: the path is available.
+                // SAFETY: the path is one of the paths that this CPU can run.
                 unsafe { run(rounds, &factors, &mut total) };
                 total
             };

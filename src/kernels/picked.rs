@@ -1,27 +1,28 @@
-//! Rows of a matrix picked by number, in any order, with zeros for missing rows.
+//! Rows of a matrix that are picked by number, in any order, with zeros for missing rows.
 
 use super::float::Float;
 use super::view::View;
 
-/// Rows picked by number: first the rows of `x`, then the rows of `beside`; every higher number means a row of zeros.
+/// Rows that are picked by number: the numbers first count the rows of `x`, then the rows of `beside`; every higher number
+/// means a row of zeros.
 #[derive(Clone, Copy)]
 pub(super) struct PickedRows<'a, T> {
-    /// The rows with the numbers from 0 on.
+    /// The matrix whose rows have the numbers from 0 on.
     pub(super) x: View<'a, T>,
-    /// The rows with the next numbers, as wide as `x`; `None` if there are none.
+    /// A second matrix, as wide as `x`, whose rows have the next numbers; `None` if there is only `x`.
     pub(super) beside: Option<View<'a, T>>,
-    /// At least one zero per column: the row of zeros.
+    /// The row of zeros: at least one zero per column of `x`.
     pub(super) zeros: &'a [T],
-    /// The number of each picked row.
+    /// The numbers of the picked rows, in the order of the operand's rows.
     pub(super) index: &'a [usize],
 }
 
 /// The rows of an operand: a view, or rows picked by number.
 #[derive(Clone, Copy)]
 pub(super) enum RowSource<'a, T> {
-    /// The rows of a view, in order.
+    /// All rows of a view, in order.
     Lying(View<'a, T>),
-    /// Rows picked by number.
+    /// The rows of a matrix that are picked by number.
     Picked(PickedRows<'a, T>),
 }
 
@@ -37,7 +38,7 @@ impl<'a, T: Float> PickedRows<'a, T> {
 }
 
 impl<'a, T: Float> RowSource<'a, T> {
-    /// Returns the number of rows.
+    /// Returns the number of rows of the operand.
     pub(super) fn rows(&self) -> usize {
         match self {
             RowSource::Lying(x) => x.rows(),
@@ -45,7 +46,7 @@ impl<'a, T: Float> RowSource<'a, T> {
         }
     }
 
-    /// Returns the number of columns.
+    /// Returns the number of columns of the operand.
     pub(super) fn width(&self) -> usize {
         match self {
             RowSource::Lying(x) => x.width(),
@@ -63,7 +64,7 @@ impl<'a, T: Float> RowSource<'a, T> {
         }
     }
 
-    /// Columns `from..to` of every row.
+    /// Returns the operand restricted to the columns `from..to`.
     pub(super) fn columns(&self, from: usize, to: usize) -> Self {
         match *self {
             RowSource::Lying(x) => RowSource::Lying(x.columns(from, to)),
@@ -75,7 +76,7 @@ impl<'a, T: Float> RowSource<'a, T> {
         }
     }
 
-    /// Calls `each` with every row.
+    /// Calls `each` with every row of the operand, in order.
     #[inline]
     pub(super) fn each(&self, each: impl FnMut(&'a [T])) {
         match self {

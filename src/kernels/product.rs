@@ -1,9 +1,11 @@
-//! `c = a·b` for a matrix `b` that many products have in common, such as the weights of a step: `b` is packed once per batch.
+//! Matrix products `c = a·b` with a matrix `b` that many products share, such as the weights of a recurrent step: `b` is
+//! packed once per batch.
 //!
-//! In f32, `b` is copied into panels of columns, two or three vector registers wide; `a` is read without a copy. In f64, which
-//! only checks f32, the crate `matrixmultiply` computes the product (`double.rs`). The bits of an element of `c` depend on its
-//! row of `a`, its column of `b` and the [`Path`], and on nothing else: not on other rows, the number of rows, or the division
-//! of columns among threads. So the results of a sequence do not depend on the other sequences of its batch.
+//! In f32, `b` is copied into panels of columns, each two or three vector registers wide; `a` is read without a copy. In
+//! f64, which serves only to check f32, the crate `matrixmultiply` computes the product (`double.rs`). The bits of an
+//! element of `c` depend only on its row of `a`, its column of `b` and the [`Path`]. They do not depend on other rows, the
+//! number of rows, or the division of columns among threads. The results of a sequence therefore do not depend on the other
+//! sequences of its batch.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -16,12 +18,12 @@ use super::products::{PackedMatrix, Transpose};
 use super::tile::{self, MAX_LANES, Size, Tile};
 use super::view::{View, ViewMut};
 
-/// The number of rows whose sums are computed on the stack before they are added to `c`.
+/// The number of rows of sums that are computed on the stack before they are added to `c`.
 const ADDED_ROWS: usize = 96;
 const MAX_COLUMNS: usize = 3 * MAX_LANES;
-/// Below this many multiply-adds, twenty microseconds, a second thread costs more than it gains.
+/// Below this number of multiply-adds (about twenty microseconds), a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 19;
-/// The alignment of a panel's start, in bytes: a cache line.
+/// The alignment of the start of the panels, in bytes: one cache line.
 pub(super) const ALIGNMENT: usize = 64;
 
 impl<T: Float> Default for PackedMatrix<T> {
@@ -31,27 +33,28 @@ impl<T: Float> Default for PackedMatrix<T> {
 }
 
 impl<T: Float> PackedMatrix<T> {
-    /// An empty matrix, 0 × 0.
+    /// Returns an empty packed matrix, 0 × 0.
     pub fn new() -> Self {
         let path = Path::best();
         Self { data: vec![], start: 0, k: 0, n: 0, width: T::panel_width(path, 0), path }
     }
 
-    /// Returns an empty matrix for a given path, for tests.
+    /// Returns an empty packed matrix for a given path, for tests.
     #[cfg(test)]
     pub(super) fn on(path: Path) -> Self {
         assert!(Path::available().contains(&path), "{path:?} on a CPU without it");
         Self { path, ..Self::new() }
     }
 
-    /// Replaces the matrix by `b`, or by the transpose of `b`; the allocation is reused.
+    /// Replaces the packed matrix by `b`, or by the transpose of `b`; reuses the allocation.
     pub fn pack(&mut self, b: View<'_, T>, transpose: Transpose) {
         let (k, n) = transpose.shape((b.rows(), b.width()));
         self.resize(k, n);
         self.put(b, transpose, (0, 0));
     }
 
-    /// Sets the shape to K × N; [`Self::put`] then fills the matrix. The allocation is reused.
+    /// Sets the shape of the packed matrix to K × N, before [`Self::put`] fills the matrix. The method reuses the
+    /// allocation.
     pub fn resize(&mut self, k: usize, n: usize) {
         (self.k, self.n) = (k, n);
         self.width = T::panel_width(self.path, n);
@@ -67,8 +70,8 @@ impl<T: Float> PackedMatrix<T> {
         }
     }
 
-    /// Copies `b`, or the transpose of `b`, into the packed matrix, from row `row` and column `column` on. So a matrix of
-    /// several blocks is packed block by block.
+    /// Copies `b`, or the transpose of `b`, into the packed matrix, from row `row` and column `column` on. A matrix that
+    /// consists of several blocks is thus packed block by block.
     ///
     /// # Panics
     /// If `b` reaches beyond the packed matrix.
@@ -78,44 +81,45 @@ impl<T: Float> PackedMatrix<T> {
         T::put(self, b, transpose, (row, column));
     }
 
-    /// The number of rows K of the matrix: the length of every sum.
+    /// Returns the number of rows K of the matrix, which is the length of every sum.
     pub fn k(&self) -> usize {
         self.k
     }
 
-    /// The number of columns N of the matrix.
+    /// Returns the number of columns N of the matrix.
     pub fn n(&self) -> usize {
         self.n
     }
 
-    /// The number of columns of a panel; the last panel may be partly empty.
+    /// Returns the number of columns per panel; the last panel may be partly empty.
     pub fn panel_width(&self) -> usize {
         self.width
     }
 
-    /// The number of panels.
+    /// Returns the number of panels of columns.
     pub fn panels(&self) -> usize {
         self.n.div_ceil(self.panel_width())
     }
 
-    /// Returns the columns that a range of panels holds.
+    /// Returns the range of columns in a range of panels.
     pub fn columns(&self, panels: Range<usize>) -> Range<usize> {
         let width = self.panel_width();
         (panels.start * width).min(self.n)..(panels.end * width).min(self.n)
     }
 
-    /// Returns the packed numbers, with any spare elements at the end.
+    /// Returns the packed numbers, followed by spare elements.
     pub(super) fn numbers(&self) -> &[T] {
         &self.data[self.start..]
     }
 
-    /// Returns the packed numbers, with any spare elements at the end, for writing.
+    /// Returns the packed numbers, followed by spare elements, for writing.
     pub(super) fn numbers_mut(&mut self) -> &mut [T] {
         &mut self.data[self.start..]
     }
 }
 
-/// [`PackedMatrix::put`] for f32, which copies into panels. The caller has checked that the part fits.
+/// Implements [`PackedMatrix::put`] for f32: copies the matrix into panels. The caller has checked that the copied part fits
+/// into the packed matrix.
 pub(super) fn put_in_panels(
     packed: &mut PackedMatrix<f32>,
     b: View<'_, f32>,
@@ -145,14 +149,14 @@ pub(super) fn put_in_panels(
     }
 }
 
-/// Returns the index of the first element that starts a cache line; the array must have a spare line.
+/// Returns the index of the first element at the start of a cache line; the slice must have a spare line.
 pub(super) fn aligned<T>(data: &[T]) -> usize {
-    // In an interpreter such as Miri the address may be unknown. Alignment affects only the speed.
+    // An interpreter such as Miri may not provide the address; the index is then 0. Alignment affects only the speed.
     let spare = ALIGNMENT / size_of::<T>();
     Some(data.as_ptr().align_offset(ALIGNMENT)).filter(|&start| start <= spare).unwrap_or(0)
 }
 
-/// Copies rows of `b` to columns of a panel of `width` columns, from column `first` on; in blocks, so that source and target
+/// Copies the rows of `b` to columns of a panel, from column `first` on. The copy runs in blocks, so that source and target
 /// stay in cache.
 fn pack_transposed(b: View<'_, f32>, panel: &mut [f32], (width, first): (usize, usize)) {
     const BLOCK: usize = 16;
@@ -175,9 +179,9 @@ pub fn product<T: Float>(a: View<'_, T>, b: &PackedMatrix<T>, c: ViewMut<'_, T>,
     product_panels(a, b, 0..b.panels(), None, c, assign);
 }
 
-/// Computes `c = bias + a·b`, or adds the finished sums to `c`; without a bias, the result is the result of [`product`]. Up to
-/// `threads` threads of rayon's pool divide the columns, for products whose rows are too few to divide; the bits do not depend
-/// on the number of threads.
+/// Computes `c = bias + a·b`, or adds the finished sums to `c`; without a bias, the result equals the result of [`product`].
+/// Up to `threads` threads of rayon's pool divide the columns, for products with too few rows to divide; the bits do not
+/// depend on the number of threads.
 ///
 /// # Panics
 /// Unless `a` is M × K, `b` K × N, `bias` N and `c` M × N.
@@ -214,11 +218,11 @@ fn share_columns<T: Float>(
     );
 }
 
-/// Computes the columns of [`affine`] that a range of panels holds, so that threads can divide the columns. `c` and `bias` have
-/// only these columns ([`PackedMatrix::columns`]).
+/// Computes the columns of [`affine`] in a range of panels, so that threads can divide the columns. `c` and `bias` have only
+/// the columns in these panels ([`PackedMatrix::columns`]).
 ///
 /// # Panics
-/// Unless `a` is M × K, `b` K × N and `c` M × the number of columns.
+/// Unless `a` is M × K, `b` is K × N, and `c` and `bias` have the columns in the panels.
 pub fn product_panels<T: Float>(
     a: View<'_, T>,
     b: &PackedMatrix<T>,
@@ -230,7 +234,7 @@ pub fn product_panels<T: Float>(
     T::product(a, b, panels, bias, c, assign);
 }
 
-/// Checks the shapes, and returns the columns of `b` that a range of panels holds.
+/// Checks the shapes of a product, and returns the columns of `b` in a range of panels.
 ///
 /// # Panics
 /// As [`product_panels`].
@@ -249,7 +253,7 @@ pub(super) fn checked<T: Float>(
     columns
 }
 
-/// Computes [`product_panels`] by tiles, with the block sizes for a given CPU.
+/// Computes [`product_panels`] by tiles, with the block sizes for the given CPU.
 pub(super) fn product_by_tiles(
     cpu: Cpu,
     a: View<'_, f32>,
@@ -272,7 +276,7 @@ pub(super) fn product_by_tiles(
     let bias = bias.map_or(std::ptr::null(), <[f32]>::as_ptr);
     let block = cpu.product_block(rows, width);
     let cuts = k.div_ceil(block.k).max(1);
-    // Sums that are to be added to `c` are computed in scratch until they are finished.
+    // If the sums are added to `c` and are cut into parts, they are computed in scratch until they are finished.
     let mut room = MaybeUninit::<[f32; ADDED_ROWS * MAX_COLUMNS]>::uninit();
     let apart = assign == Assign::Add && cuts > 1;
     for rows in even_blocks(rows, if apart { block.rows.min(ADDED_ROWS) } else { block.rows }) {
@@ -288,10 +292,12 @@ pub(super) fn product_by_tiles(
                     let first = (panel - panels.start) * width;
                     for part in even_blocks(rows.len(), max_rows) {
                         let row = rows.start + part.start;
-                        // SAFETY: `part` are rows of `a` and `c`; the panels lie in `data` after `start`, as `resize` made
-                        // them, and `ks` are rows of theirs; columns from `first` on exist in `c`. Apart, there is one panel
-                        // at a time, at most `MAX_COLUMNS` wide, and `part` are rows of the room, which the first cut writes
-                        // before the second reads. The CPU has `path`: `PackedMatrix::new` asked it.
+                        // SAFETY: `part` is a range of rows of `a` and `c`. The panels begin at `start` in `data`, as
+                        // `resize` arranged them, and `ks` is a range of rows in each panel. `c` has the columns from
+                        // `first` on. If `apart` is set, there is one panel at a time, at most `MAX_COLUMNS` wide, and
+                        // `part` is a range of rows of the scratch. The first cut writes these rows before the second cut
+                        // reads them. The CPU has the instructions of `path`, since `PackedMatrix::new` chose the path for
+                        // this CPU.
                         unsafe {
                             let to = c_ptr.add(row * c_stride + first);
                             let (sums, sums_stride) = match apart {
@@ -328,8 +334,8 @@ pub(super) fn product_by_tiles(
     }
 }
 
-/// Divides `0..len` into as few blocks of at most `most` as possible, whose sizes differ by at most one: 13 rows are
-/// 7 + 6, which is faster than 12 + 1.
+/// Divides `0..len` into as few blocks of at most `most` as possible, with sizes that differ by at most one. For example, 13
+/// rows become 7 + 6, which is faster than 12 + 1.
 pub(super) fn even_blocks(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let blocks = len.div_ceil(most);
     (0..blocks).map(move |i| len * i / blocks..len * (i + 1) / blocks)

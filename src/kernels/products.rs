@@ -1,5 +1,5 @@
-//! The operands of a product, and its two implementations: packed tiles for each CPU path in f32 (`single.rs`), the crate
-//! `matrixmultiply` in f64 (`double.rs`).
+//! The operands of a matrix product, and its two implementations: packed tiles for each CPU path in f32 (`single.rs`), and
+//! the crate `matrixmultiply` in f64 (`double.rs`).
 
 use std::ops::Range;
 
@@ -8,17 +8,17 @@ use super::path::Path;
 use super::picked::RowSource;
 use super::view::{View, ViewMut};
 
-/// Whether a stored matrix or its transpose is the operand.
+/// Whether the operand is a stored matrix or its transpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transpose {
-    /// The stored matrix.
+    /// The operand is the stored matrix.
     No,
-    /// The transpose of the stored matrix.
+    /// The operand is the transpose of the stored matrix.
     Yes,
 }
 
 impl Transpose {
-    /// Returns the setting for the transposed matrix.
+    /// Returns the opposite setting, for the transposed matrix.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -27,7 +27,7 @@ impl Transpose {
         }
     }
 
-    /// Returns the rows and columns of the operand, given the rows and columns of the stored matrix.
+    /// Returns the numbers of rows and columns of the operand; the argument has the numbers of the stored matrix.
     pub fn shape<N>(self, (rows, columns): (N, N)) -> (N, N) {
         match self {
             Transpose::No => (rows, columns),
@@ -36,30 +36,31 @@ impl Transpose {
     }
 }
 
-/// A right-hand matrix, K × N, in panels of columns: in f32 one panel after another is stored, in f64 the matrix is stored row
-/// by row.
+/// The right-hand matrix of a product, K × N, prepared for fast reading. In f32 it is stored as one panel of columns after
+/// another, in f64 row by row.
 #[derive(Debug)]
 pub struct PackedMatrix<T> {
     pub(super) data: Vec<T>,
     pub(super) start: usize,
     pub(super) k: usize,
     pub(super) n: usize,
-    /// Columns of a panel.
+    /// Number of columns per panel.
     pub(super) width: usize,
     pub(super) path: Path,
 }
 
-/// Scratch of weight gradients, kept from call to call. For each thread it holds a panel of `dy`, some columns of `x`, and, if
-/// the result is transposed, a part of the result before transposition.
+/// Scratch of weight gradients, which the caller keeps between calls. For each thread, the scratch holds a packed panel of
+/// `dy`, packed columns of `x`, and, if the result is transposed, a part of the result before transposition.
 #[derive(Debug, Default)]
 pub struct GradientRoom<T>(pub(super) Vec<Vec<T>>);
 
-/// The gradient of a weight, whether it is written or added, and whether the weight is stored transposed.
+/// The view that receives the gradient of a weight, whether the gradient is written or added, and whether the weight is
+/// stored transposed.
 pub type WeightGradient<'a, T> = (ViewMut<'a, T>, Assign, Transpose);
-/// The gradient of a bias, and whether it is written or added.
+/// The slice that receives the gradient of a bias, and whether the gradient is written or added.
 pub(super) type BiasGradient<'a, T> = (&'a mut [T], Assign);
 
-/// The gradients of a weight and a bias, which are summed over the same rows.
+/// The inputs and outputs of the gradients of a weight and a bias, which are summed over the same rows.
 pub struct Gradients<'a, T> {
     pub(super) x: RowSource<'a, T>,
     pub(super) dy: View<'a, T>,
@@ -67,11 +68,11 @@ pub struct Gradients<'a, T> {
     pub(super) db: Option<BiasGradient<'a, T>>,
 }
 
-/// The products of an element type. Sealed: only `f32` and `f64` have them.
+/// The matrix products of an element type. The trait is sealed: only `f32` and `f64` implement it.
 pub trait Products: Sized {
     /// Returns the number of columns per panel of a packed matrix with `n` columns.
     fn panel_width(path: Path, n: usize) -> usize;
-    /// Implements [`PackedMatrix::put`], for a part that fits.
+    /// Implements [`PackedMatrix::put`]; the caller has checked that the copied part fits.
     fn put(packed: &mut PackedMatrix<Self>, b: View<'_, Self>, transpose: Transpose, at: (usize, usize));
     /// Computes [`product_panels`](super::product_panels).
     fn product(

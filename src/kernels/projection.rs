@@ -1,21 +1,23 @@
-//! Random projection of sparse rows: products with a matrix of random signs that is never stored.
+//! Random projection of sparse rows: products with a matrix of random signs; the matrix is never stored.
 //!
-//! out_j = 1/√k · Σ_e v_e · s(c_e, j), over the entries e of a row, in columns c_e with values v_e, where s is 1 or −1 with
-//! equal probability: D. Achlioptas, "Database-friendly random projections: Johnson-Lindenstrauss with binary coins", Journal
-//! of Computer and System Sciences 66, 2003. The sign is a bit of a counter-based random number, so it depends only on seed,
-//! column and j. So columns may have any numbers, and the number of columns need not be known.
+//! The result is out_j = 1/√k · Σ_e v_e · s(c_e, j). The sum is over the entries e of a row, with column c_e and value v_e,
+//! and the sign s is 1 or −1 with equal probability. The method is from D. Achlioptas, "Database-friendly random
+//! projections: Johnson-Lindenstrauss with binary coins", Journal of Computer and System Sciences 66, 2003. Each sign is one
+//! bit of a counter-based random number, so the sign depends only on seed, column and j. Column numbers may therefore be
+//! arbitrary, and the number of columns need not be known.
 
 use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::random::philox;
 
-/// The number of signs that [`signs`] returns at once.
+/// The number of signs that one call of [`signs`] returns.
 const SIGNS: usize = 128;
-/// The number of signs per word.
+/// The number of signs in one word of random bits.
 const WORD: usize = 32;
 
-/// Projects a sparse row: `out[j]` = 1/√k · Σ_e `values[e]` · s(`indices[e]`, j), where k = `out.len()` and the terms are added
-/// in the order of the entries. A row without entries gives zeros. A column may occur more than once.
+/// Projects a sparse row: `out[j]` = 1/√k · Σ_e `values[e]` · s(`indices[e]`, j), where k = `out.len()` and the terms are
+/// added in the order of the entries. A row without entries is projected to zeros. A column may occur several times in the
+/// row.
 ///
 /// ```
 /// use unpadded::kernels::projection::project_csr_row;
@@ -27,7 +29,7 @@ const WORD: usize = 32;
 /// ```
 ///
 /// # Panics
-/// Unless there is one value for each index.
+/// Unless `values` has one number for each index.
 pub fn project_csr_row<T: Float>(indices: &[i64], values: &[T], seed: u64, out: &mut [T]) {
     assert_eq!(indices.len(), values.len(), "one value for each index");
     sweep(Project { indices, values, seed, out });
@@ -37,13 +39,13 @@ pub fn project_csr_row<T: Float>(indices: &[i64], values: &[T], seed: u64, out: 
 /// depends only on k.
 ///
 /// # Panics
-/// Unless there is one value for each index.
+/// Unless `dvalues` has one number for each index.
 pub fn project_gradient<T: Float>(indices: &[i64], seed: u64, dout: &[T], dvalues: &mut [T]) {
     assert_eq!(indices.len(), dvalues.len(), "one value for each index");
     sweep(Gradient { indices, seed, dout, dvalues });
 }
 
-/// Returns the signs of [`SIGNS`] numbers of a column, from number `part` · [`SIGNS`] on: one bit each, set for −1.
+/// Returns [`SIGNS`] signs of a column, beginning with sign number `part` · [`SIGNS`]. Each sign is one bit, set for −1.
 #[inline(always)]
 fn signs(seed: u64, column: i64, part: usize) -> [u32; SIGNS / WORD] {
     let (column, part) = (column as u64, part as u64);
@@ -51,10 +53,10 @@ fn signs(seed: u64, column: i64, part: usize) -> [u32; SIGNS / WORD] {
     philox(counter, [seed as u32, (seed >> 32) as u32])
 }
 
-/// Returns 1 or −1 for each bit of a word.
+/// Converts each bit of a word to a sign: 1 for a bit of 0, −1 for a bit of 1.
 #[inline(always)]
 fn spread<T: Float>(word: u32) -> [T; WORD] {
-    // A constant bit for each element, so that the compiler makes vector code.
+    // The bit mask of each element is a constant, so that the compiler generates vector code.
     std::array::from_fn(|bit| if word & (1 << bit) == 0 { T::ONE } else { -T::ONE })
 }
 
@@ -123,7 +125,7 @@ impl<T: Float> Sweep for Gradient<'_, T> {
                 }
                 half /= 2;
             }
-            // For k = 0 the scale 1/√k does not exist.
+            // For k = 0 the scale 1/√k is undefined.
             *dvalue = if self.dout.is_empty() { T::ZERO } else { scale * sums[0] };
         }
     }
@@ -134,7 +136,7 @@ mod tests {
     use super::*;
     use crate::kernels::numbers;
 
-    /// s(column, j), as the formula has it.
+    /// Returns the sign s(column, j) of the formula.
     fn sign(seed: u64, column: i64, j: usize) -> f64 {
         let column = column as u64;
         let counter = [column as u32, (column >> 32) as u32, (j / 128) as u32, 0];
@@ -177,7 +179,8 @@ mod tests {
         assert!(short.iter().zip(&long).all(|(s, l)| *s == 2.0 * l));
     }
 
-    /// The mean of n signs has a deviation of 1/√n, and so has the mean product of two columns, of two seeds, of neighbours.
+    /// The mean of n signs has a standard deviation of 1/√n; the same holds for the mean product of the signs of two
+    /// columns, two seeds or two neighbours.
     #[test]
     fn signs_are_fair_and_do_not_depend_on_each_other() {
         const K: usize = 1000;
@@ -202,8 +205,8 @@ mod tests {
         }
     }
 
-    /// With k ≥ (4 + 2β) ln n / (ε²/2 − ε³/3) all distances of n points are kept within 1 ± ε, in squares, with a probability
-    /// of at least 1 − n^−β: theorem 1.1 of Achlioptas, here with β = 1.
+    /// If k ≥ (4 + 2β) ln n / (ε²/2 − ε³/3), all squared distances of n points change at most by the factors 1 ± ε, with a
+    /// probability of at least 1 − n^−β. This is theorem 1.1 of Achlioptas, here with β = 1.
     #[test]
     fn distances_are_kept_within_the_bound_of_johnson_and_lindenstrauss() {
         const POINTS: usize = 20;
@@ -212,7 +215,7 @@ mod tests {
         let k =
             (6.0 * (POINTS as f64).ln() / (epsilon.powi(2) / 2.0 - epsilon.powi(3) / 3.0)).ceil() as usize;
         let columns: Vec<i64> = (0..WIDTH as i64).map(|i| i * 1_000_003).collect();
-        // Points with few entries that are not zero, as bags of words have.
+        // The points have few entries that are not zero, like bags of words.
         let point = |i: usize| -> Vec<f64> {
             let sparse = |(j, x): (usize, f64)| if (i + j).is_multiple_of(13) { x } else { 0.0 };
             numbers::<f64>(WIDTH, 100 + i as u64).into_iter().enumerate().map(sparse).collect()

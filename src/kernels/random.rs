@@ -1,8 +1,9 @@
-//! Random numbers that depend only on the position of their use, not on earlier draws.
+//! Random numbers that depend only on the place of their use in a training, not on earlier draws.
 //!
-//! Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011) turns a counter and a
-//! key into four words. Seed, step, operator, sequence and position are hashed by Philox into the key of a row; the column is
-//! in the counter. So a token's dropout mask is the same in any batch and on any number of threads.
+//! The generator Philox 4x32-10 computes four words from a counter and a key (Salmon, Moraes, Dror, Shaw: "Parallel random
+//! numbers: as easy as 1, 2, 3", SC 2011). Philox hashes seed, step, operator, sequence and position into the key of a row;
+//! the counter contains the column. The dropout mask of a token is therefore the same in any batch and on any number of
+//! threads.
 
 use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
@@ -28,7 +29,7 @@ pub fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     counter
 }
 
-/// Returns a number in 0..1 with 24 random bits, the same in f32 and f64, for a seed and a counter.
+/// Returns a number in 0..1 with 24 random bits for a seed and a counter; f32 and f64 give the same number.
 #[inline]
 pub fn uniform01<T: Float>(seed: u64, counter: [u32; 4]) -> T {
     from_word(philox(counter, [seed as u32, (seed >> 32) as u32])[0])
@@ -36,28 +37,29 @@ pub fn uniform01<T: Float>(seed: u64, counter: [u32; 4]) -> T {
 
 #[inline(always)]
 fn from_word<T: Float>(word: u32) -> T {
-    // 24 bits are exact in f32, and never rounded up to 1. The conversion is from i32, for which every CPU has vector
-    // instructions.
+    // A number of 24 bits is exact in f32 and never rounds up to 1. The code converts from i32, since every CPU has vector
+    // instructions for this conversion.
     T::from_f64(f64::from((word >> 8) as i32) * (1.0 / f64::from(1 << 24)))
 }
 
-/// The identity of a row of random numbers: the position of its use, and nothing else.
+/// The identity of a row of random numbers: the place of its use in a training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowStream {
-    /// The run's seed.
+    /// The seed of the run.
     pub seed: u64,
-    /// The training step.
+    /// The number of the training step.
     pub step: u64,
-    /// The number of the operator, which is unique in its program.
+    /// The number of the operator that draws, unique in its program.
     pub operator: u64,
-    /// The sequence's number, which does not depend on its batch.
+    /// The number of the sequence, which does not depend on its batch.
     pub sequence: u64,
-    /// The position in the sequence.
+    /// The position of the row in its sequence.
     pub position: u64,
 }
 
 impl RowStream {
-    /// Returns the key and three words of the counter; the fourth word counts columns.
+    /// Returns the key of a row and three words of the counter; the fourth word of the counter is the number of a block of
+    /// columns.
     fn key(&self) -> ([u32; 2], [u32; 3]) {
         let chain =
             |a: u64, b: u64, key| philox([a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32], key);
@@ -68,8 +70,8 @@ impl RowStream {
     }
 }
 
-/// Fills a row with numbers in 0..1 of 24 random bits, the same in f32 and f64. A shorter row is the start of a
-/// longer row.
+/// Fills a row with numbers in 0..1 of 24 random bits; f32 and f64 get the same numbers. A shorter row gets the first
+/// numbers of a longer row.
 ///
 /// ```
 /// use unpadded::kernels::random::{RowStream, fill_uniform};
@@ -84,8 +86,8 @@ pub fn fill_uniform<T: Float>(stream: RowStream, out: &mut [T]) {
     sweep(Fill { key, row, out });
 }
 
-/// Fills a row with numbers in 0..1 of 53 random bits, each from two words, for uses that need more than 24 bits. A shorter row
-/// is the start of a longer row.
+/// Fills a row with numbers in 0..1 of 53 random bits, each made from two words, for operators that need more than 24 bits.
+/// A shorter row gets the first numbers of a longer row.
 ///
 /// ```
 /// use unpadded::kernels::random::{RowStream, fill_uniform_53};
@@ -101,7 +103,7 @@ pub fn fill_uniform_53(stream: RowStream, out: &mut [f64]) {
         let words = philox([block as u32, a, b, c], key);
         for (number, pair) in out.iter_mut().zip(words.chunks_exact(2)) {
             let word = u64::from(pair[0]) << 32 | u64::from(pair[1]);
-            // 53 bits are exact in f64, and never rounded up to 1.
+            // A number of 53 bits is exact in f64 and never rounds up to 1.
             *number = (word >> 11) as f64 / (1u64 << 53) as f64;
         }
     }
@@ -121,8 +123,8 @@ impl<T: Float> Sweep for Fill<'_, T> {
     fn run<A: Arithmetic>(self) {
         const BLOCKS: usize = 32;
         for (chunk, out) in self.out.chunks_mut(4 * BLOCKS).enumerate() {
-            // One array per word of the blocks, so that blocks become the lanes of a vector. All blocks are computed, for a
-            // constant length.
+            // The words are stored as one array per word of a block, so that the blocks become the lanes of a vector. The
+            // loop computes all blocks, even unused ones, so that its length is a constant.
             let mut words = [[0; BLOCKS]; 4];
             let [w0, w1, w2, w3] = &mut words;
             for i in 0..BLOCKS {
@@ -146,7 +148,7 @@ mod tests {
 
     #[test]
     fn philox_gives_the_published_answers() {
-        // From `kat_vectors` of the authors' Random123 library.
+        // The expected words are from `kat_vectors` of the authors' Random123 library.
         assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
         assert_eq!(philox([!0; 4], [!0; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
         let counter = [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344];

@@ -1,4 +1,4 @@
-//! Gathers rows by number, and merges rows with equal numbers in a fixed order.
+//! Gathering of rows by number, and merging of rows with equal numbers in a fixed order.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::{View, ViewMut};
 
-/// Gathers rows: `out[i] = src[index[i]]`.
+/// Gathers rows of `src` by number: `out[i] = src[index[i]]`.
 ///
 /// # Panics
-/// If an index is out of range, or unless `out` has one row per index, as wide as the rows of `src`.
+/// If an index is not a row of `src`; or unless `out` has one row per index, as wide as the rows of `src`.
 pub fn gather_rows<T: Copy>(src: View<'_, T>, index: &[usize], mut out: ViewMut<'_, T>) {
     assert_eq!((out.rows(), out.width()), (index.len(), src.width()), "the shape of gathered rows");
     for (out, &i) in out.iter_mut().zip(index) {
@@ -17,9 +17,10 @@ pub fn gather_rows<T: Copy>(src: View<'_, T>, index: &[usize], mut out: ViewMut<
     }
 }
 
-/// The plan for merging a gradient of selected rows: the distinct rows of a batch, each with the positions where it occurs.
+/// A plan to merge the gradients of rows that were gathered by id: the distinct ids in a batch, each with its positions in
+/// the batch.
 ///
-/// The plan is scratch that is reused for every batch; once it has grown, planning allocates nothing.
+/// The caller keeps the plan for the next batch; once its memory has grown, planning allocates no memory.
 #[derive(Debug, Clone, Default)]
 pub struct RowMerge {
     ids: Vec<i64>,
@@ -30,28 +31,28 @@ pub struct RowMerge {
     spare_order: Vec<u32>,
 }
 
-/// The bit that is flipped, so that the order of signed ids is the order of unsigned keys.
+/// The sign bit of an id. The keys have this bit flipped, so that unsigned keys sort in the order of the signed ids.
 const SIGN: u64 = 1 << 63;
-/// The number of bits of a position in a batch.
+/// The number of bits for a position in the batch.
 const PLACE_BITS: u32 = u32::BITS;
 
-/// Some bits of a key, by which one pass of the radix sort sorts.
+/// A digit of a key: the bits by which one pass of the radix sort sorts.
 struct Digit {
     shift: u32,
     bits: u32,
 }
 
 impl Digit {
-    /// The maximum number of bits of a digit: the counts of all its values stay in the nearest cache.
+    /// The maximum number of bits of a digit: the counts of all values of a digit stay in the nearest cache.
     const MOST: u32 = 11;
 
-    /// Returns the digits of `bits` bits from bit `from` on, lowest first.
+    /// Returns the digits that cover `bits` bits of a key from bit `from` on, the lowest digit first.
     fn all(from: u32, bits: u32) -> impl Iterator<Item = Self> {
         let each = bits.div_ceil(bits.div_ceil(Self::MOST).max(1)).max(1);
         (0..bits).step_by(each as usize).map(move |at| Self { shift: from + at, bits: each.min(bits - at) })
     }
 
-    /// Calls `put` with each key's index, and the key's position after a stable sort by this digit.
+    /// Calls `put` for each key with the key's index and its position after a stable sort by this digit.
     fn each(&self, keys: &[u64], mut put: impl FnMut(usize, usize)) {
         let digit = |key: u64| (key >> self.shift) as usize & ((1 << self.bits) - 1);
         let mut next = [0u32; 1 << Self::MOST];
@@ -71,12 +72,12 @@ impl Digit {
 }
 
 impl RowMerge {
-    /// Returns an empty plan.
+    /// Returns a plan for no rows.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reserves memory for `rows` rows, so that planning them allocates nothing.
+    /// Reserves memory, so that planning for `rows` rows allocates no memory.
     pub fn reserve(&mut self, rows: usize) {
         fn to<T>(list: &mut Vec<T>, len: usize) {
             list.reserve(len.saturating_sub(list.len()));
@@ -89,10 +90,10 @@ impl RowMerge {
         to(&mut self.spare_order, rows);
     }
 
-    /// Plans the merge of rows with these ids.
+    /// Plans the merge of rows; `ids` has the id of each row in the batch.
     ///
     /// # Panics
-    /// If there are 2^32 rows or more.
+    /// If `ids` has 2^32 ids or more.
     pub fn prepare(&mut self, ids: &[i64]) {
         assert!(u32::try_from(ids.len()).is_ok(), "{} rows to merge", ids.len());
         self.keys.clear();
@@ -111,14 +112,15 @@ impl RowMerge {
         self.starts.push(ids.len());
     }
 
-    /// Sorts the keys, and `order` with them, by a stable radix sort; bits in which all keys agree are skipped.
+    /// Sorts the keys by a stable radix sort, and computes `order`, the original position of each key. Bits that are equal
+    /// in all keys are skipped.
     fn sort(&mut self) {
         let Self { keys, order, spare_keys, spare_order, .. } = self;
         let first = keys.first().copied().unwrap_or(0);
         let bits = u64::BITS - keys.iter().fold(0, |bits, &key| bits | (key ^ first)).leading_zeros();
         spare_keys.resize(keys.len(), 0);
         if bits <= PLACE_BITS {
-            // The differing bits and the position fit into one number, so that each pass moves half the bytes.
+            // If the differing bits and the position fit into one number, each pass moves only half the bytes.
             let differing = (1 << bits) - 1;
             for (place, key) in keys.iter_mut().enumerate() {
                 *key = (*key & differing) << PLACE_BITS | place as u64;
@@ -142,20 +144,20 @@ impl RowMerge {
         }
     }
 
-    /// Returns the distinct ids, ascending.
+    /// Returns the distinct ids in ascending order.
     pub fn ids(&self) -> &[i64] {
         &self.ids
     }
 
-    /// Returns the positions of the `i`-th distinct id, ascending.
+    /// Returns the positions in the batch of the `i`-th distinct id, in ascending order.
     ///
     /// # Panics
-    /// If there is no such id.
+    /// If there are not more than `i` distinct ids.
     pub fn occurrences(&self, i: usize) -> &[u32] {
         &self.order[self.starts[i]..self.starts[i + 1]]
     }
 
-    /// Returns how many occurrences the first `i` distinct ids have in total.
+    /// Returns the total number of occurrences of the first `i` distinct ids.
     ///
     /// # Panics
     /// If there are fewer than `i` distinct ids.
@@ -163,17 +165,18 @@ impl RowMerge {
         self.starts[i]
     }
 
-    /// Merges rows: `out[i]` = the sum of the rows of `values` at [`Self::occurrences`] of `i`, added in the order of the
-    /// occurrences.
+    /// Merges rows: `out[i]` is the sum of the rows of `values` at the positions [`Self::occurrences`] of `i`, added in the
+    /// order of these positions.
     ///
     /// # Panics
-    /// Unless `values` has the planned number of rows and `out` one row for every distinct id, equally wide.
+    /// Unless `values` has the planned number of rows, and `out` has one row per distinct id, as wide as the rows of
+    /// `values`.
     pub fn merge<T: Float>(&self, values: View<'_, T>, out: ViewMut<'_, T>) {
         self.merge_range(values, 0..self.ids().len(), out);
     }
 
-    /// As [`Self::merge`], for a range of the distinct ids, so that threads can divide the work; `out` has one row for each id
-    /// of the range.
+    /// Merges rows like [`Self::merge`], for a range of the distinct ids, so that threads can divide the work. `out` has one
+    /// row per id of the range.
     ///
     /// # Panics
     /// As [`Self::merge`].

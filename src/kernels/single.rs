@@ -1,4 +1,4 @@
-//! Products in f32, by packed tiles, as described in `product.rs` and `gradient.rs`.
+//! Matrix products in f32, computed by packed tiles; `product.rs` and `gradient.rs` describe the algorithms.
 
 use std::ops::Range;
 

@@ -1,51 +1,51 @@
-//! The innermost loop of the packed products in f32: a few rows times one or more panels of columns, with the sums in
-//! registers.
+//! The innermost loop of the packed products in f32: it multiplies a few rows by one or more panels of columns, with the
+//! sums in registers.
 //!
-//! One generic source, [`tile`], over a [`Vector`] type; a macro wraps each size in a function that is compiled for the
-//! vector's instructions. The left matrix is read by rows, or transposed, by columns. Every output element has one sum, started
-//! at 0 and extended by `a[i][k]·b[k][j]` for k ascending. A sum may be stored after any k and continued later. Neither a stop
-//! nor the size of a tile changes an element's bits.
+//! The generic function [`tile`] over a [`Vector`] type is the only source of all tiles; a macro compiles it for each tile
+//! size and for the vector's instructions. A tile reads the left matrix by rows, or, for a transposed product, by columns.
+//! Every output element has one sum, which starts at 0 and adds `a[i][k]·b[k][j]` for ascending k. The sums may be stored
+//! after any k and continued later. Neither storing the sums nor the size of a tile changes the bits of an element.
 
 use std::mem::MaybeUninit;
 
 use super::path::Path;
 use super::prefetch;
 
-/// The usual number of vectors side by side in a panel of columns.
+/// The usual number of vectors per row of a panel.
 pub(super) const PANEL_VECTORS: usize = 2;
-/// The number of elements of the widest vector.
+/// The number of f32 elements of the widest vector.
 pub(super) const MAX_LANES: usize = 16;
 
 /// The operands of a tile: rows of `a`, panels of `b` and elements of `c`.
 pub(super) struct Tile {
-    /// The length of the sums.
+    /// The number of products in each sum.
     pub(super) k: usize,
-    /// The first row of `a`; for a transposed tile, the first column.
+    /// The address of the first row of `a`; for a transposed tile, of the first column.
     pub(super) a: *const f32,
-    /// The number of elements between the starts of two stored rows of `a`.
+    /// The number of elements from the start of one stored row of `a` to the start of the next row.
     pub(super) a_stride: usize,
-    /// The first panel of `b`.
+    /// The address of the first panel of `b`.
     pub(super) b: *const f32,
-    /// The number of elements between the starts of two panels of `b`.
+    /// The number of elements from the start of one panel of `b` to the start of the next panel.
     pub(super) b_stride: usize,
-    /// The first element of `c`.
+    /// The address of the first element of `c`.
     pub(super) c: *mut f32,
-    /// The number of elements between the starts of two rows of `c`.
+    /// The number of elements from the start of one row of `c` to the start of the next row.
     pub(super) c_stride: usize,
-    /// The number of columns of `c`; the panels may be wider.
+    /// The number of columns of `c` from the tile's first column on; the panels may be wider.
     pub(super) columns: usize,
-    /// The stored sums that are continued; null if the sums start at 0.
+    /// The address of stored sums that the tile continues; null if the sums start at 0.
     pub(super) from: *const f32,
-    /// The number of elements between the starts of two rows of `from`.
+    /// The number of elements from the start of one row of `from` to the start of the next row.
     pub(super) from_stride: usize,
-    /// The bias of each column; null for no bias.
+    /// The address of the biases, one per column; null if there is no bias.
     pub(super) bias: *const f32,
     /// Whether the result is added to `c` instead of replacing it.
     pub(super) add: bool,
 }
 
-/// A tile of one size on one path. The pointers of its argument must be valid for that size, and the CPU must
-/// have the path's instructions.
+/// The function of a tile of one size on one path. The pointers in the argument must be valid for the tile's size, and the
+/// CPU must have the instructions of the path.
 pub(super) type TileFn = unsafe fn(&Tile);
 
 /// The size of a tile: `rows` rows × `panels` panels of `vectors` vectors each.
@@ -56,7 +56,7 @@ pub(super) struct Size {
     pub(super) vectors: usize,
 }
 
-/// Returns the number of elements of a path's vectors.
+/// Returns the number of f32 elements in a vector of a path.
 pub(super) fn lanes(path: Path) -> usize {
     match path {
         Path::Avx512 => 16,
@@ -65,13 +65,13 @@ pub(super) fn lanes(path: Path) -> usize {
     }
 }
 
-/// Returns the tile that reads rows of `a`. The size must be within [`max_rows`] and [`max_panels`].
+/// Returns the function of a tile that reads rows of `a`. The size must not exceed [`max_rows`] and [`max_panels`].
 pub(super) fn of_rows(path: Path, size: Size) -> TileFn {
     sized(path, size, false)
 }
 
-/// Returns the tile that reads `rows` columns of `a`, at most [`max_rows`], as rows, and one panel of [`PANEL_VECTORS`]
-/// vectors. Its sums start at 0 and have no bias.
+/// Returns the function of a transposed tile: it reads `rows` columns of `a` (at most [`max_rows`]) as rows, and one panel
+/// of [`PANEL_VECTORS`] vectors. The sums of a transposed tile start at 0 and have no bias.
 pub(super) fn of_columns(path: Path, rows: usize) -> TileFn {
     sized(path, Size { rows, panels: 1, vectors: PANEL_VECTORS }, true)
 }
@@ -88,8 +88,8 @@ fn sized(path: Path, size: Size, transposed: bool) -> TileFn {
     }
 }
 
-/// Returns the number of vectors per panel for a matrix of `columns` columns. The choice keeps the last panel's empty columns
-/// few, since computing them is lost work.
+/// Returns the number of vectors per panel for a matrix of `columns` columns. The choice minimizes the empty columns of the
+/// last panel, since computing them is wasted work.
 pub(super) fn panel_vectors(path: Path, columns: usize) -> usize {
     let filled = |vectors: usize| columns.div_ceil(vectors * lanes(path)) * vectors;
     if matches!(path, Path::Avx512 | Path::Neon) && filled(3) < filled(PANEL_VECTORS) {
@@ -108,8 +108,8 @@ pub(super) fn max_rows(path: Path, vectors: usize) -> usize {
     }
 }
 
-/// Returns the maximum number of panels of a tile of `rows` rows. With few rows there are more panels, so that there are enough
-/// independent sums.
+/// Returns the maximum number of panels for a tile of `rows` rows. A tile with few rows has more panels, so that there are
+/// enough independent sums.
 pub(super) fn max_panels(path: Path, vectors: usize, rows: usize) -> usize {
     match (path, vectors, rows) {
         (Path::Avx512 | Path::Neon, PANEL_VECTORS, 1) => 4,
@@ -121,7 +121,8 @@ pub(super) fn max_panels(path: Path, vectors: usize, rows: usize) -> usize {
     }
 }
 
-/// A vector register of f32 elements. Its methods must run inside a function that is compiled for its instructions.
+/// A vector register of f32 elements. The methods of a vector must run inside a function that is compiled for the vector's
+/// instructions.
 pub(super) trait Vector: Copy {
     const LANES: usize;
     unsafe fn splat(value: f32) -> Self;
@@ -140,26 +141,27 @@ unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize,
 ) where
     V: Vector,
 {
-    // SAFETY: all pointers stay within `ROWS` rows of `k` elements, the panels of `COLUMNS` vectors and `columns`
-    // columns, which the caller vouches for. In `room` each vector has its place, which is written before it is read.
+    // SAFETY: all pointers stay within `ROWS` rows of `k` elements, within the panels of `COLUMNS` vectors and within
+    // `columns` columns; the caller guarantees these sizes. Each vector has its own part of `room`, which is written before
+    // it is read.
     unsafe {
         let zero = V::splat(0.0);
-        // All code that touches the sums must be short loops of at most two levels, which the compiler unrolls, so that the
-        // sums stay in registers. With sums in memory a tile is half as fast; so if not all columns exist, the sums are loaded
-        // and stored through `room`.
+        // Code that uses the sums must consist of short loops of at most two levels, which the compiler unrolls, so that the
+        // sums stay in registers. A tile with its sums in memory is half as fast. If `c` has fewer columns than the panels,
+        // the sums are therefore loaded and stored through `room`.
         let mut sums = [[zero; COLUMNS]; ROWS];
         let mut room = MaybeUninit::<[[V; COLUMNS]; ROWS]>::uninit();
         let room = room.as_mut_ptr().cast::<f32>();
         let width = COLUMNS * V::LANES;
-        // For k = 0 there may be no element for a pointer to point to.
+        // The code uses wrapping pointer arithmetic: for k = 0, `a` may have no elements.
         let mut rows = [t.a; ROWS];
         for (i, row) in rows.iter_mut().enumerate() {
             *row = t.a.wrapping_add(i * t.a_stride);
         }
-        // A large result is not in cache: its lines are prefetched while the sums are computed.
+        // A large result is not in the cache, so the cache lines of `c` are prefetched while the sums are computed.
         for i in 0..ROWS {
             for v in 0..COLUMNS {
-                // The last columns may reach past the end.
+                // The address may be beyond the last column of `c`; prefetching such an address is allowed.
                 prefetch::to_write(t.c.wrapping_add(i * t.c_stride + v * V::LANES));
             }
         }
@@ -219,14 +221,14 @@ unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize,
     }
 }
 
-/// Loads stored sums to continue, if not all columns exist: rows of `width`, filled up with zeros.
+/// Loads stored sums into `room` if `c` has fewer columns than the panels: rows of `width` numbers, padded with zeros.
 ///
 /// # Safety
-/// As for [`TileFn`], for a tile of `rows` rows; `room` must hold `rows` rows of `width` elements.
+/// The caller must satisfy [`TileFn`] for a tile of `rows` rows; `room` must hold `rows` rows of `width` elements.
 #[inline(never)]
 unsafe fn first_columns(room: *mut f32, (rows, width): (usize, usize), t: &Tile) {
     for i in 0..rows {
-        // SAFETY: of `from` only `columns` are touched, which are fewer than `width`.
+        // SAFETY: each row of `from` is read only in `columns` columns, which are fewer than `width`.
         unsafe {
             let to = room.add(i * width);
             to.copy_from_nonoverlapping(t.from.add(i * t.from_stride), t.columns);
@@ -235,14 +237,15 @@ unsafe fn first_columns(room: *mut f32, (rows, width): (usize, usize), t: &Tile)
     }
 }
 
-/// Stores sums, in rows of `width`, if not all columns exist.
+/// Writes the sums in `room` to `c` if `c` has fewer columns than the panels.
 ///
 /// # Safety
-/// As for [`TileFn`], for a tile of `rows` rows; `room` must hold `rows` rows of `width` elements.
+/// The caller must satisfy [`TileFn`] for a tile of `rows` rows; `room` must hold `rows` rows of `width` elements.
 #[inline(never)]
 unsafe fn last_columns(room: *mut f32, (rows, width): (usize, usize), t: &Tile) {
     for i in 0..rows {
-        // SAFETY: of `bias` and `c` only `columns` are touched, which are fewer than `width`; `room` is apart from both.
+        // SAFETY: `bias` and `c` are used only in `columns` columns, which are fewer than `width`; `room` overlaps neither
+        // of them.
         unsafe {
             let (sums, c) = (room.add(i * width), t.c.add(i * t.c_stride));
             if !t.bias.is_null() {
@@ -261,7 +264,7 @@ unsafe fn last_columns(room: *mut f32, (rows, width): (usize, usize), t: &Tile) 
     }
 }
 
-/// A register for builds without intrinsics; the compiler makes vectors of it.
+/// A vector for builds without intrinsics: an array that the compiler turns into vector instructions.
 #[derive(Clone, Copy)]
 pub(super) struct Array([f32; 4]);
 
@@ -273,12 +276,12 @@ impl Vector for Array {
     }
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller vouches for `LANES` elements.
+        // SAFETY: the caller guarantees that `LANES` elements are readable.
         unsafe { Array(from.cast::<[f32; 4]>().read_unaligned()) }
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller vouches for `LANES` elements.
+        // SAFETY: the caller guarantees that `LANES` elements are writable.
         unsafe { to.cast::<[f32; 4]>().write_unaligned(self.0) }
     }
     #[inline(always)]
@@ -297,33 +300,33 @@ impl Vector for Array {
 #[cfg(target_arch = "x86_64")]
 macro_rules! x86_vector {
     ($vector:ident, $lanes:literal, $splat:ident, $load:ident, $store:ident, $add:ident, $fma:ident) => {
-        // SAFETY (every block): the methods' contract is that the CPU has the instructions and pointers hold
-        // `LANES` elements.
+        // SAFETY (every block): the caller of a method guarantees that the CPU has the instructions and that pointers are
+        // valid for `LANES` elements.
         impl Vector for std::arch::x86_64::$vector {
             const LANES: usize = $lanes;
             #[inline(always)]
             unsafe fn splat(value: f32) -> Self {
-                // SAFETY: as above.
+                // SAFETY: the caller guarantees that the CPU has the instructions.
                 unsafe { std::arch::x86_64::$splat(value) }
             }
             #[inline(always)]
             unsafe fn load(from: *const f32) -> Self {
-                // SAFETY: as above.
+                // SAFETY: the caller guarantees the instructions and `LANES` readable elements.
                 unsafe { std::arch::x86_64::$load(from) }
             }
             #[inline(always)]
             unsafe fn store(self, to: *mut f32) {
-                // SAFETY: as above.
+                // SAFETY: the caller guarantees the instructions and `LANES` writable elements.
                 unsafe { std::arch::x86_64::$store(to, self) }
             }
             #[inline(always)]
             unsafe fn add(self, other: Self) -> Self {
-                // SAFETY: as above.
+                // SAFETY: the caller guarantees that the CPU has the instructions.
                 unsafe { std::arch::x86_64::$add(self, other) }
             }
             #[inline(always)]
             unsafe fn mul_add(self, b: Self, c: Self) -> Self {
-                // SAFETY: as above.
+                // SAFETY: the caller guarantees that the CPU has the instructions.
                 unsafe { std::arch::x86_64::$fma(self, b, c) }
             }
         }
@@ -337,9 +340,9 @@ macro_rules! neon_vector {
             const LANES: usize = $lanes;
             #[inline(always)]
             unsafe fn splat(mut value: f32) -> Self {
-                // This keeps the number in a register, so that `fmla` reads it as an element of a vector. Otherwise the
-                // compiler fills a vector by `ld1r`, which occupies one of the units that multiply. SAFETY: the assembly is
-                // empty, and every 64-bit ARM has the instructions.
+                // The empty assembly block keeps the number in a register, so that `fmla` reads the number as an element of
+                // a vector. Otherwise the compiler fills a vector with `ld1r`, which occupies one of the multiplication
+                // units. SAFETY: the assembly is empty, and every 64-bit ARM has the instructions.
                 unsafe {
                     asm!("/* {0:v} */", inout(vreg) value, options(pure, nomem, nostack, preserves_flags));
                     std::arch::aarch64::$splat(value)
@@ -347,29 +350,30 @@ macro_rules! neon_vector {
             }
             #[inline(always)]
             unsafe fn load(from: *const f32) -> Self {
-                // SAFETY: the caller vouches for `LANES` elements.
+                // SAFETY: the caller guarantees that `LANES` elements are readable.
                 unsafe { std::arch::aarch64::$load(from) }
             }
             #[inline(always)]
             unsafe fn store(self, to: *mut f32) {
-                // SAFETY: the caller vouches for `LANES` elements.
+                // SAFETY: the caller guarantees that `LANES` elements are writable.
                 unsafe { std::arch::aarch64::$store(to, self) }
             }
             #[inline(always)]
             unsafe fn add(self, other: Self) -> Self {
-                // SAFETY: every 64-bit ARM has the instructions.
+                // SAFETY: every 64-bit ARM CPU has these instructions.
                 unsafe { std::arch::aarch64::$add(self, other) }
             }
             #[inline(always)]
             unsafe fn mul_add(self, b: Self, c: Self) -> Self {
-                // SAFETY: every 64-bit ARM has the instructions.
+                // SAFETY: every 64-bit ARM CPU has these instructions.
                 unsafe { std::arch::aarch64::$fma(c, self, b) }
             }
         }
     };
 }
 
-/// Defines a function that returns the tile of a size; every size is compiled with the given target features.
+/// Defines a function that returns the tile function for a size; each tile function is compiled with the given target
+/// features.
 macro_rules! tile_table {
     ($name:ident, $vector:ty, [$($feature:meta)?],
         [$($vectors:literal: $(($rows:literal, $panels:literal)),+);+], [$($columns:literal),+]) => {
@@ -385,7 +389,7 @@ macro_rules! tile_table {
             >(
                 t: &Tile,
             ) {
-                // SAFETY: the caller guarantees what `tile` requires.
+                // SAFETY: the caller guarantees the conditions of `tile`.
                 unsafe { tile::<$vector, ROWS, COLUMNS, VECTORS, TRANSPOSED>(t) }
             }
             match (size.vectors, size.rows, size.panels, transposed) {

@@ -1,39 +1,41 @@
-//! Views: rows of elements with a stride, the inputs and outputs of every kernel and operator.
+//! Views: rows of elements with a stride. The inputs and outputs of every kernel and operator are views.
 //!
-//! A [`View`] is `rows` × `width` elements; the starts of two rows are `stride` elements apart, so that a range of columns of a
-//! wider matrix (a feature split, a packed layout) is a view and not a copy. Views are made from slices, or, if several regions
-//! of one buffer are read and written together, by [`super::arena::Arena`], which checks that written regions do not overlap
-//! others.
+//! A [`View`] has `rows` × `width` elements, and successive rows begin `stride` elements apart. A range of columns of a
+//! wider matrix (a feature split, a packed layout) is therefore a view and not a copy. A view is made from a slice. If
+//! several regions of one buffer are read and written together, [`super::arena::Arena`] makes the views and checks that
+//! written regions overlap no other region.
 
 use std::marker::PhantomData;
 
-/// The shape and stride of a view, without its address.
+/// The number of rows, the width and the stride of a view, without its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Extent2 {
     /// Number of rows.
     pub rows: usize,
-    /// Elements in a row.
+    /// Number of elements per row.
     pub width: usize,
-    /// Elements from the start of one row to the start of the next; at least `width`.
+    /// Number of elements from the start of one row to the start of the next; at least `width`.
     pub stride: usize,
 }
 
 impl Extent2 {
-    /// Returns the number of elements from the first to the last, gaps between rows included; 0 for a view without elements.
+    /// Returns the number of elements from the first to the last element, including gaps between rows; 0 for a view without
+    /// elements.
     pub fn span(&self) -> usize {
         if self.rows == 0 || self.width == 0 {
             return 0;
         }
-        // Saturating: no slice has the maximum length, so a check against a slice's length refuses the view.
+        // The arithmetic saturates: no slice has the maximum length, so the check against the slice's length refuses the
+        // view.
         (self.rows - 1).saturating_mul(self.stride).saturating_add(self.width)
     }
 
-    /// Sets the stride to 0 if rows have no elements, so that every row starts at the view's start.
+    /// Sets the stride to 0 if the rows have no elements, so that every row begins at the start of the view.
     fn settled(self) -> Self {
         Self { stride: if self.width == 0 { 0 } else { self.stride }, ..self }
     }
 
-    /// Panics unless the view fits into `len` elements; every safe constructor calls this check.
+    /// Panics unless a view of this extent fits into `len` elements; every safe constructor calls this check.
     fn check(&self, len: usize) {
         assert!(
             self.stride >= self.width || self.rows <= 1,
@@ -60,48 +62,48 @@ pub struct ViewMut<'a, T> {
     life: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a view is a shared slice in all but its stride.
+// SAFETY: a view is like a shared slice, but with gaps between the rows.
 unsafe impl<T: Sync> Send for View<'_, T> {}
-// SAFETY: as above.
+// SAFETY: a view is like a shared slice, but with gaps between the rows.
 unsafe impl<T: Sync> Sync for View<'_, T> {}
-// SAFETY: a mutable view is a mutable slice in all but its stride, and nothing else reaches its elements.
+// SAFETY: a mutable view is like a mutable slice with gaps between the rows, and nothing else accesses its elements.
 unsafe impl<T: Send> Send for ViewMut<'_, T> {}
 
 impl<'a, T> View<'a, T> {
-    /// `rows` × `width` over the start of `data`, without gaps.
+    /// Returns a view of `rows` × `width` elements at the start of `data`, without gaps between rows.
     ///
     /// # Panics
-    /// If `data` is too short.
+    /// If `data` has fewer than `rows` · `width` elements.
     pub fn new(data: &'a [T], rows: usize, width: usize) -> Self {
         Self::strided(data, Extent2 { rows, width, stride: width })
     }
 
-    /// Any stride.
+    /// Returns a view of the given extent at the start of `data`.
     ///
     /// # Panics
-    /// If `data` is too short or the stride is below the width.
+    /// If `data` is too short for the extent, or if the stride is below the width.
     pub fn strided(data: &'a [T], extent: Extent2) -> Self {
         extent.check(data.len());
         Self { start: data.as_ptr(), extent: extent.settled(), life: PhantomData }
     }
 
     /// # Safety
-    /// `start` must be valid for reading all rows of `extent` for `'a`, with no writer beside it.
+    /// For the lifetime `'a`, all rows of `extent` at `start` must be valid for reading, and nothing may write to them.
     pub(super) unsafe fn from_raw(start: *const T, extent: Extent2) -> Self {
         Self { start, extent: extent.settled(), life: PhantomData }
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.extent.rows
     }
 
-    /// Elements in a row.
+    /// Returns the number of elements per row.
     pub fn width(&self) -> usize {
         self.extent.width
     }
 
-    /// Elements between the starts of two rows.
+    /// Returns the number of elements from the start of one row to the start of the next.
     pub fn stride(&self) -> usize {
         self.extent.stride
     }
@@ -109,27 +111,27 @@ impl<'a, T> View<'a, T> {
     /// Row `i`.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If the view has no row `i`.
     #[inline]
     pub fn row(&self, i: usize) -> &'a [T] {
         assert!(i < self.extent.rows, "row {i} of {}", self.extent.rows);
-        // SAFETY: the constructor's caller vouched for every row, and `i` is one of them.
+        // SAFETY: the caller of the constructor guaranteed every row, and the assertion above checked that row `i` exists.
         unsafe { std::slice::from_raw_parts(self.start.add(i * self.extent.stride), self.extent.width) }
     }
 
-    /// All rows, first to last.
+    /// Returns an iterator over all rows, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [T]> + use<'a, T> {
         let (start, extent) = (self.start, self.extent);
         (0..extent.rows).map(move |i| {
-            // SAFETY: as in `row`.
+            // SAFETY: the caller of the constructor guaranteed every row, and the range has only existing rows.
             unsafe { std::slice::from_raw_parts(start.add(i * extent.stride), extent.width) }
         })
     }
 
-    /// All elements as one slice, if there are no gaps between the rows.
+    /// Returns all elements as one slice; `None` if there are gaps between the rows.
     pub fn contiguous(&self) -> Option<&'a [T]> {
         let Extent2 { rows, width, stride } = self.extent;
-        // SAFETY: without gaps the rows are one run of `rows * width` elements, which the constructor vouched for.
+        // SAFETY: rows without gaps are one run of `rows * width` elements, which the caller of the constructor guaranteed.
         (stride == width || rows <= 1).then(|| unsafe {
             std::slice::from_raw_parts(self.start, if rows == 0 { 0 } else { rows * width })
         })
@@ -138,84 +140,84 @@ impl<'a, T> View<'a, T> {
     /// Rows `from..to`.
     ///
     /// # Panics
-    /// If they are out of range.
+    /// If the range `from..to` is not within the rows of the view.
     pub fn rows_range(&self, from: usize, to: usize) -> Self {
         assert!(from <= to && to <= self.extent.rows, "rows {from}..{to} of {}", self.extent.rows);
         let offset = if from == to { 0 } else { from * self.extent.stride };
         Self {
-            // SAFETY: these rows are rows of this view; an empty range keeps the view's start.
+            // SAFETY: the range lies within the rows of this view; an empty range keeps the start of the view.
             start: unsafe { self.start.add(offset) },
             extent: Extent2 { rows: to - from, ..self.extent },
             ..*self
         }
     }
 
-    /// Columns `from..to` of every row.
+    /// Returns a view of the columns `from..to` of every row.
     ///
     /// # Panics
-    /// If they are out of range.
+    /// If the range `from..to` is not within the columns of the view.
     pub fn columns(&self, from: usize, to: usize) -> Self {
         assert!(from <= to && to <= self.extent.width, "columns {from}..{to} of {}", self.extent.width);
         let offset = if self.extent.rows == 0 { 0 } else { from };
         Self {
-            // SAFETY: these columns are columns of this view.
+            // SAFETY: the range lies within the columns of this view.
             start: unsafe { self.start.add(offset) },
             extent: Extent2 { width: to - from, ..self.extent },
             ..*self
         }
     }
 
-    /// The first element's address, for kernels.
+    /// Returns the address of the first element, for kernels.
     pub(super) fn as_ptr(&self) -> *const T {
         self.start
     }
 }
 
 impl<'a, T> ViewMut<'a, T> {
-    /// `rows` × `width` over the start of `data`, without gaps.
+    /// Returns a view of `rows` × `width` elements at the start of `data`, without gaps between rows.
     ///
     /// # Panics
-    /// If `data` is too short.
+    /// If `data` has fewer than `rows` · `width` elements.
     pub fn new(data: &'a mut [T], rows: usize, width: usize) -> Self {
         Self::strided(data, Extent2 { rows, width, stride: width })
     }
 
-    /// Any stride.
+    /// Returns a view of the given extent at the start of `data`.
     ///
     /// # Panics
-    /// If `data` is too short or the stride is below the width.
+    /// If `data` is too short for the extent, or if the stride is below the width.
     pub fn strided(data: &'a mut [T], extent: Extent2) -> Self {
         extent.check(data.len());
         Self { start: data.as_mut_ptr(), extent: extent.settled(), life: PhantomData }
     }
 
     /// # Safety
-    /// `start` must be valid for writing all rows of `extent` for `'a`, and nothing else may reach those elements.
+    /// For the lifetime `'a`, all rows of `extent` at `start` must be valid for writing, and nothing else may access them.
     pub(super) unsafe fn from_raw(start: *mut T, extent: Extent2) -> Self {
         Self { start, extent: extent.settled(), life: PhantomData }
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.extent.rows
     }
 
-    /// Elements in a row.
+    /// Returns the number of elements per row.
     pub fn width(&self) -> usize {
         self.extent.width
     }
 
-    /// Elements between the starts of two rows.
+    /// Returns the number of elements from the start of one row to the start of the next.
     pub fn stride(&self) -> usize {
         self.extent.stride
     }
 
-    /// Returns the same rows for reading.
+    /// Returns a view of the same rows for reading.
     pub fn as_view(&self) -> View<'_, T> {
         View { start: self.start, extent: self.extent, life: PhantomData }
     }
 
-    /// Returns the same rows for a shorter lifetime.
+    /// Returns a mutable view of the same rows with a shorter lifetime.
     pub fn reborrow(&mut self) -> ViewMut<'_, T> {
         ViewMut { start: self.start, extent: self.extent, life: PhantomData }
     }
@@ -223,33 +225,33 @@ impl<'a, T> ViewMut<'a, T> {
     /// Row `i`.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If the view has no row `i`.
     #[inline]
     pub fn row(&mut self, i: usize) -> &mut [T] {
         assert!(i < self.extent.rows, "row {i} of {}", self.extent.rows);
-        // SAFETY: as in `View::row`; `&mut self` keeps other rows out of reach meanwhile.
+        // SAFETY: row `i` exists, as in `View::row`; `&mut self` prevents access to other rows while this row is borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.extent.stride), self.extent.width) }
     }
 
-    /// All rows, first to last.
+    /// Returns an iterator over all rows for writing, in order.
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut [T]> {
         let (start, extent) = (self.start, self.extent);
         (0..extent.rows).map(move |i| {
-            // SAFETY: as in `row`; the rows do not overlap, since the stride is at least the width.
+            // SAFETY: all rows of the range exist, and they do not overlap, since the stride is at least the width.
             unsafe { std::slice::from_raw_parts_mut(start.add(i * extent.stride), extent.width) }
         })
     }
 
-    /// All elements as one slice, if there are no gaps between the rows.
+    /// Returns all elements as one slice for writing; `None` if there are gaps between the rows.
     pub fn contiguous(&mut self) -> Option<&mut [T]> {
         let Extent2 { rows, width, stride } = self.extent;
-        // SAFETY: as in `View::contiguous`.
+        // SAFETY: rows without gaps are one run of `rows * width` elements, as in `View::contiguous`.
         (stride == width || rows <= 1).then(|| unsafe {
             std::slice::from_raw_parts_mut(self.start, if rows == 0 { 0 } else { rows * width })
         })
     }
 
-    /// Sets every element to `value`.
+    /// Sets every element of the view to `value`.
     pub fn fill(&mut self, value: T)
     where
         T: Copy,
@@ -259,15 +261,16 @@ impl<'a, T> ViewMut<'a, T> {
         }
     }
 
-    /// The rows before `at`, and those from `at` on: disjoint, so they may go to two threads.
+    /// Returns the rows before row `at`, and the rows from row `at` on. The two views are disjoint, so two threads may write
+    /// them.
     ///
     /// # Panics
-    /// If `at` is out of range.
+    /// If `at` is beyond the number of rows.
     pub fn split_rows(self, at: usize) -> (ViewMut<'a, T>, ViewMut<'a, T>) {
         assert!(at <= self.extent.rows, "split at row {at} of {}", self.extent.rows);
         let rest = self.extent.rows - at;
         let offset = if rest == 0 { 0 } else { at * self.extent.stride };
-        // SAFETY: the two parts are disjoint parts of this view, which is consumed.
+        // SAFETY: the two results are disjoint parts of this view, and `self` is consumed.
         let second = unsafe { self.start.add(offset) };
         (
             ViewMut { extent: Extent2 { rows: at, ..self.extent }, ..self },
@@ -275,30 +278,30 @@ impl<'a, T> ViewMut<'a, T> {
         )
     }
 
-    /// Columns `from..to` of every row.
+    /// Returns a mutable view of the columns `from..to` of every row.
     ///
     /// # Panics
-    /// If they are out of range.
+    /// If the range `from..to` is not within the columns of the view.
     pub fn columns(self, from: usize, to: usize) -> Self {
         assert!(from <= to && to <= self.extent.width, "columns {from}..{to} of {}", self.extent.width);
         let offset = if self.extent.rows == 0 { 0 } else { from };
         Self {
-            // SAFETY: these columns are columns of this view, which is consumed.
+            // SAFETY: the range lies within the columns of this view, and `self` is consumed.
             start: unsafe { self.start.add(offset) },
             extent: Extent2 { width: to - from, ..self.extent },
             ..self
         }
     }
 
-    /// The columns before `at`, and those from `at` on.
+    /// Returns the columns before column `at`, and the columns from column `at` on, as two disjoint views.
     ///
     /// # Panics
-    /// If `at` is out of range.
+    /// If `at` is beyond the number of columns.
     pub fn split_columns(self, at: usize) -> (ViewMut<'a, T>, ViewMut<'a, T>) {
         let Extent2 { rows, width, stride } = self.extent;
         assert!(at <= width, "split at column {at} of {width}");
         let offset = if rows == 0 { 0 } else { at };
-        // SAFETY: the two parts are disjoint parts of this view, which is consumed.
+        // SAFETY: the two results are disjoint parts of this view, and `self` is consumed.
         let second = unsafe { self.start.add(offset) };
         (
             ViewMut { extent: Extent2 { rows, width: at, stride }, ..self },
@@ -306,7 +309,7 @@ impl<'a, T> ViewMut<'a, T> {
         )
     }
 
-    /// The first element's address, for kernels.
+    /// Returns the address of the first element, for kernels.
     pub(super) fn as_mut_ptr(&mut self) -> *mut T {
         self.start
     }

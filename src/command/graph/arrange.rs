@@ -1,4 +1,4 @@
-//! Positions of boxes and arrows: the crate `layout` ranks the boxes and computes their positions.
+//! The positions of boxes and arrows in a picture; the crate `layout` ranks the boxes and computes the positions.
 
 use layout::core::base::Orientation;
 use layout::core::format::{ClipHandle, RenderBackend};
@@ -7,13 +7,14 @@ use layout::core::style::StyleAttr;
 use layout::std_shapes::shapes::{Arrow, Element, ShapeKind};
 use layout::topo::layout::VisualGraph;
 
-/// The horizontal and vertical coordinates of a point, or the width and height of a box.
+/// The x and y coordinates of a point, or the width and height of a box.
 pub(super) type Pair = [f64; 2];
 
-/// The curve of an arrow: segments with two ends, each end with its control point.
+/// The curve of an arrow: for each point of the curve, the point and its control point.
 pub(super) type Path = Vec<[Pair; 2]>;
 
-/// The upper left corners of all boxes, and the arrows; all coordinates are at least 0.
+/// The upper left corner of each box, the curve of each arrow, and the size of the whole picture; all coordinates are at
+/// least 0.
 #[derive(Default)]
 pub(super) struct GraphLayout {
     pub(super) boxes: Vec<Pair>,
@@ -21,7 +22,7 @@ pub(super) struct GraphLayout {
     pub(super) size: Pair,
 }
 
-/// Arranges boxes of these sizes so that each arrow leads down. The arrows must not form a cycle.
+/// Arranges boxes of the given sizes so that each arrow leads downward. The arrows must not form a cycle.
 pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> GraphLayout {
     if sizes.is_empty() {
         return GraphLayout::default();
@@ -32,7 +33,7 @@ pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> GraphLayout 
         .enumerate()
         .map(|(i, &[width, height])| {
             graph.add_node(Element::create_with_properties(
-                // The crate `layout` keeps the given size of a box.
+                // The crate `layout` uses the given size for a box with an empty text.
                 ShapeKind::Box(String::new()),
                 StyleAttr::simple(),
                 Orientation::TopToBottom,
@@ -49,7 +50,7 @@ pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> GraphLayout 
     places.shifted(sizes)
 }
 
-/// Render backend that collects the positions of boxes and arrows instead of drawing.
+/// A render backend for the crate `layout` that collects the positions of boxes and arrows instead of drawing them.
 struct Positions {
     boxes: Vec<Pair>,
     arrows: Vec<Path>,

@@ -1,5 +1,5 @@
-//! A program as SVG: operators are boxes with their parameters in them, variables are arrows between the boxes; a step block is a
-//! picture inside the box of the operator that runs it.
+//! A program as an SVG picture. Each operator is a box that lists its parameters, and variables are arrows between the
+//! boxes. A step block is a picture inside the box of the operator that runs the step block.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use unpadded::program::{BlockId, OpDesc, Role, VarDesc, VarId, VarKind, VarRole}
 use super::arrange::{GraphLayout, Pair, arrange};
 use crate::command::report::escape;
 
-/// The width of a character in the small font, the height of a line, and the margin.
+/// The width of a character of the small font, the height of a line of text, and the margin, in SVG units.
 const CHARACTER: f64 = 6.7;
 const LINE: f64 = 16.0;
 const MARGIN: f64 = 10.0;
@@ -25,17 +25,18 @@ const STYLE: &str = "
   path { fill: none; stroke: var(--rule); stroke-width: 1.3; } marker path { fill: var(--rule); stroke: none; }
 ";
 
-/// SVG elements with their size.
+/// SVG elements and the size of the picture that they draw.
 struct Picture {
     body: String,
     size: Pair,
 }
 
-/// Box that arrows lead to.
+/// A box of the picture, to which arrows lead.
 struct Node {
     class: &'static str,
     lines: Vec<String>,
-    /// The picture of the step block, below the lines of text; `None` for other operators.
+    /// The picture of the step block that the operator runs, below the lines of text; `None` for an operator without a step
+    /// block.
     inside: Option<Picture>,
 }
 
@@ -82,9 +83,10 @@ impl Node {
     }
 }
 
-/// Draws the whole program; without `all`, only the operators of the forward pass.
+/// Draws the whole program as SVG; without `all`, only the operators of the forward pass.
 pub(super) fn svg(program: &Program, all: bool) -> String {
-    // An inner block comes after its outer block, so the last block is drawn first and each block finds its inner blocks drawn.
+    // The blocks are drawn from the last to the first. An inner block comes after its outer block, so every inner block is
+    // drawn before its outer block needs the picture.
     let mut drawn: HashMap<BlockId, Picture> = HashMap::new();
     let blocks: Vec<BlockId> = program.blocks().map(|(id, _)| id).collect();
     for &id in blocks.iter().rev() {
@@ -104,17 +106,18 @@ pub(super) fn svg(program: &Program, all: bool) -> String {
     )
 }
 
-/// Draws a block. The pictures of its operators' step blocks are taken out of `drawn`.
+/// Draws one block of the program. The function removes the pictures of the block's inner step blocks from `drawn`, and
+/// draws these pictures inside the boxes of operators.
 fn block(program: &Program, id: BlockId, all: bool, drawn: &mut HashMap<BlockId, Picture>) -> Picture {
     let ops: Vec<&OpDesc> =
         program.block(id).ops.iter().filter(|op| all || op.role == Role::Forward).collect();
     let (mut nodes, mut from) = (Vec::new(), HashMap::new());
     let runs = program.blocks().flat_map(|(_, block)| &block.ops).filter_map(|op| op.step.as_deref());
     let runs: Vec<_> = runs.filter(|step| step.block == id).collect();
-    // A memory has the value that the previous step computed.
+    // A memory of the step block maps to the variable of the previous step that gives its value.
     let left: HashMap<VarId, VarId> =
         runs.iter().flat_map(|step| &step.memories).map(|memory| (memory.previous, memory.next)).collect();
-    // The variables that operators of the block read: another variable of the step gets no box.
+    // Only variables that operators of the block read get a box; other variables of the step block get none.
     let read: BTreeSet<u32> = ops.iter().flat_map(|op| op.reads()).map(|id| id.0).collect();
     for (var, desc) in program.vars() {
         let class = match desc.role {
@@ -194,13 +197,13 @@ fn operator(
     Node { class, lines, inside: run.and_then(|block| drawn.remove(&block)) }
 }
 
-/// Returns whether a variable is kept from run to run, as a parameter is. Such a variable is a line in the boxes of its
-/// operators, not an arrow.
+/// Returns whether a variable keeps its value from run to run, as a parameter does. The picture lists such a variable in the
+/// boxes of its operators, without an arrow.
 fn kept(var: &VarDesc) -> bool {
     matches!(var.role, VarRole::Parameter | VarRole::State | VarRole::Literal)
 }
 
-/// Describes the value of a variable in a few characters.
+/// Returns a short description of the values of a variable, such as its type and shape.
 fn told(var: &VarDesc) -> String {
     match &var.kind {
         VarKind::Tensor(spec) => spec.to_string(),
@@ -247,7 +250,8 @@ mod tests {
         assert_eq!(boxes(&drawn), forward.len());
         assert_eq!(count(&drawn, "class=\"step\""), 2);
         assert_eq!(count(&drawn, "of the step before"), 3);
-        // The picture of the inner block is inside the picture of the outer block: two SVG groups are open at once.
+        // The picture of the inner block is inside the picture of the outer block, so two SVG groups are open at the same
+        // time.
         let depths = drawn.lines().scan(0usize, |depth, line| {
             *depth = *depth + count(line, "<g ") - count(line, "</g>");
             Some(*depth)

@@ -1,4 +1,4 @@
-//! `unpadded graph`: the program of a checkpoint as an SVG picture or for Graphviz.
+//! The command `unpadded graph`: draws the program of a checkpoint as an SVG picture, or writes it for Graphviz.
 
 mod arrange;
 mod draw;

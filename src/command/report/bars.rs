@@ -1,16 +1,17 @@
-//! Bar charts of lengths, of errors by length, and of the time per operator.
+//! Bar charts for a report: text lengths, errors by length, and time per operator.
 
 use super::chart::{WIDTH, nice};
 use super::page::{Errors, Lengths, OperatorTime};
 use super::text::{LABEL, brief, count, counted, number, percent, put, seconds};
 use unpadded::metrics::Unit;
 
-/// The most operators with a bar of their own.
+/// The maximum number of operators with a bar of their own.
 const OPERATORS: usize = 12;
-/// The longest operator name that is shown whole.
+/// The maximum length of an operator name that is shown whole, in characters.
 const NAME: usize = 36;
 
-/// Returns the histogram of lengths as a figure, with the share of padding in the rows of padded batches, which are not computed.
+/// Returns the histogram of text lengths as a figure. The note below the histogram has the share of padding rows
+/// that padded batches would have.
 pub(super) fn lengths(told: &Lengths) -> String {
     let mut sorted = told.lengths.clone();
     sorted.sort_unstable();
@@ -109,12 +110,12 @@ pub(super) fn lengths(told: &Lengths) -> String {
     out + "</p>\n</figure>\n"
 }
 
-/// A bar of fewer texts than this is pale.
+/// The number of texts below which the bar of a length range is drawn pale.
 const FEW: u64 = 10;
-/// The most bars with a number beside each.
+/// The maximum number of bars for which the chart shows a number beside each bar.
 const NUMBERED: usize = 8;
 
-/// Returns the errors by length as a bar chart; `texts` is the name of the texts in the caption.
+/// Returns the errors by text length as a bar chart; the caption begins with `texts`, such as "held-out texts".
 pub(super) fn errors(told: &Errors, texts: &str) -> String {
     let ranges: Vec<_> = told.ranges.iter().filter(|range| range.value.is_finite()).collect();
     let most = ranges.iter().map(|range| range.value).fold(0.0, f64::max);
@@ -135,7 +136,7 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
         brief(&told.of, LABEL),
         brief(&told.by, LABEL)
     );
-    // Ranges of `tokens read before` count tokens, all other ranges count texts.
+    // The ranges of `tokens read before` count tokens; all other ranges count texts.
     let (one, many) = if told.by.starts_with("length") { ("text", "texts") } else { ("token", "tokens") };
     let name = |from: usize, to: usize| match from == to {
         true => count(from as u64),
@@ -217,8 +218,8 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
     out
 }
 
-/// Returns the counts of lengths in at most 30 ranges of equal width, and the width. If the longest hundredth of the lengths are
-/// outliers, the last range includes them.
+/// Returns the numbers of texts in about 30 length ranges of equal width, and the width of a range. If the longest 1 % of
+/// the lengths are outliers, the last range includes these lengths.
 fn histogram(sorted: &[usize]) -> (Vec<u64>, usize) {
     let longest = sorted.last().copied().unwrap_or(0);
     let most = sorted.get(sorted.len() * 99 / 100).copied().unwrap_or(longest);
@@ -234,7 +235,7 @@ fn histogram(sorted: &[usize]) -> (Vec<u64>, usize) {
     (bars, wide)
 }
 
-/// Returns the operators that took the most time, as a table with bars.
+/// Returns a table with bars of the operators that took the most time.
 pub(super) fn operators(told: &[OperatorTime]) -> String {
     let mut sorted: Vec<&OperatorTime> =
         told.iter().filter(|o| o.seconds.is_finite() && o.seconds >= 0.0).collect();

@@ -1,19 +1,20 @@
-//! Line charts as SVG: axes, lines with gaps at values that are not finite, and the values of the epoch under the pointer.
+//! Line charts as SVG. Lines have gaps at values that are not finite, and a pointer over an epoch shows the values of the
+//! epoch.
 
 use super::text::{self, brief, escape, number, put};
 
-/// The width of a picture in SVG units. A card has about this width in CSS pixels, on a phone and on a desk, so letters in a
-/// picture have the size of the page's text.
+/// The width of a chart in SVG units. A chart has about this width in CSS pixels on phones and on desktops, so letters in a
+/// chart are as large as the text of the page.
 pub(super) const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 224.0;
 const LEFT: f64 = 46.0;
 const RIGHT: f64 = 10.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 24.0;
-/// The most points of a line that are drawn, with their values under the pointer.
+/// The maximum number of drawn points per line; a pointer shows the values of the drawn points.
 const POINTS: usize = 400;
 
-/// Scale of an axis: its range, and whether it is logarithmic.
+/// The scale of a chart's vertical axis: its range, its ticks, and whether it is logarithmic.
 pub(super) struct Scale {
     low: f64,
     high: f64,
@@ -22,7 +23,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Returns a scale whose range contains all finite numbers of `values`.
+    /// Returns a scale whose range contains all finite values below 1e100 in magnitude.
     pub(super) fn of(values: impl Iterator<Item = f64> + Clone) -> Scale {
         let finite = values.filter(|v| v.is_finite() && v.abs() < 1e100);
         let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
@@ -35,7 +36,7 @@ impl Scale {
             let ticks = (first..=last).step_by(each).map(|power| 10_f64.powi(power)).collect();
             return Scale { low: low.min(10_f64.powi(first)), high: 10_f64.powi(last), log: true, ticks };
         }
-        // A line of zeros only is drawn at the bottom of the chart.
+        // If all values are 0, the range is 0 to 1, so that the line is at the bottom of the chart.
         let high = if low == 0.0 && high == 0.0 { 1.0 } else { high };
         let room = if high > low { high - low } else { (low.abs() * 0.2).max(1e-9) };
         let (low, high) = if high > low { (low, high) } else { (low - room / 2.0, high + room / 2.0) };
@@ -46,7 +47,7 @@ impl Scale {
         Scale { low: first * step, high: last * step, log: false, ticks }
     }
 
-    /// Returns the position of a value on the axis, from 0 to 1.
+    /// Returns the relative position of a value on the axis, from 0 to 1.
     fn at(&self, value: f64) -> f64 {
         let (value, low, high) = if self.log {
             (value.log10(), self.low.log10(), self.high.log10())
@@ -57,25 +58,25 @@ impl Scale {
     }
 }
 
-/// Returns the smallest of 1, 2, 5, 10 … that is at least `step`.
+/// Returns the smallest round number (1, 2 or 5 times a power of ten) that is at least `step`.
 pub(super) fn nice(step: f64) -> f64 {
     let power = 10_f64.powf(step.log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|&s| s >= step * 0.999).unwrap_or(step)
 }
 
-/// Line of a chart: a name, a class of the style sheet (which draws the line dashed or solid) and a value at each position.
+/// A line of a chart: its name, its CSS class (which makes the line dashed or solid), and its value at each epoch.
 pub(super) struct Line<'a> {
     pub(super) name: &'a str,
     pub(super) class: &'a str,
     pub(super) values: Vec<Option<f64>>,
 }
 
-/// Returns a chart of `lines` over epochs; `best` is the position of the saved epoch.
+/// Returns a chart of `lines` over epochs; `best` is the index of the saved epoch.
 pub(super) fn lines(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>) -> String {
     drawn(title, epochs, lines, best, true)
 }
 
-/// Returns a chart of lines whose names are beside the chart.
+/// Returns a chart of lines without a legend inside the chart; the page shows the names beside the chart.
 pub(super) fn overlay(title: &str, epochs: &[u64], lines: &[Line<'_>]) -> String {
     drawn(title, epochs, lines, None, false)
 }
@@ -132,7 +133,8 @@ fn drawn(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>, n
     out + "</svg>\n"
 }
 
-/// Returns the positions that are drawn: all, or evenly spaced positions with the last and the best.
+/// Returns the indices of the drawn epochs: all epochs, or, if there are too many, evenly spaced epochs with the last and
+/// the best.
 fn kept(count: usize, best: Option<usize>) -> Vec<usize> {
     let each = count.div_ceil(POINTS).max(1);
     (0..count).filter(|&i| i % each == 0 || i + 1 == count || best == Some(i)).collect()
@@ -201,7 +203,7 @@ fn draw(
                 continue;
             }
             Some(_) => missing.push(x(epoch)),
-            // An epoch without this score is left out, and the line continues.
+            // An epoch without this score is skipped, and the line continues to the next epoch.
             None => continue,
         }
         if run == 1 {
@@ -241,8 +243,8 @@ fn legend(out: &mut String, lines: &[Line<'_>], log: bool) {
     out.push_str("</g>\n");
 }
 
-/// Writes the elements that a pointer near an epoch makes visible: the values of the epoch in place of the legend, a vertical
-/// line, and the points.
+/// Writes the elements that appear while a pointer is near an epoch: the values of the epoch instead of the legend, a
+/// vertical line, and points.
 fn reading(
     out: &mut String,
     (epoch, best, named): (u64, bool, bool),
@@ -295,7 +297,7 @@ fn reading(
     put(out, format_args!("<text class=\"read\" x=\"{}\" y=\"16\">{text}</text></g></g>\n", LEFT + 6.0));
 }
 
-/// Describes the chart in a sentence, for screen readers.
+/// Describes the chart in one sentence, for screen readers.
 fn spoken(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>) -> String {
     let mut out = format!("{} by epoch.", brief(title, 80));
     for line in lines {

@@ -1,14 +1,14 @@
-//! The confusion of classes, and the calibration of probabilities.
+//! The confusion of classes and the calibration of probabilities, as parts of a report.
 
 use super::page::{Bin, Confusion};
 use super::text::{LABEL, brief, count, counted, cut, label, number, percent, put};
 
-/// The most classes in a matrix; with more classes, a list has the most confused pairs.
+/// The maximum number of classes in a confusion matrix; for more classes, the report lists the most confused pairs.
 const CLASSES: usize = 30;
-/// The most rows of the list of confused pairs.
+/// The maximum number of pairs in the list of confused pairs.
 const PAIRS: usize = 25;
 
-/// Returns a confusion as a matrix, or for many classes as a list of pairs; empty without texts.
+/// Returns the confusion of classes as a matrix, or for many classes as a list of pairs; an empty string without texts.
 pub(super) fn confusion(confusion: &Confusion) -> String {
     let classes = confusion.labels.len();
     let total: u64 = confusion.cells.values().sum();
@@ -104,7 +104,7 @@ fn ratio(of: u64, all: u64) -> String {
     if all == 0 { "–".into() } else { percent(of as f64 / all as f64) }
 }
 
-/// Writes the pairs of classes that are confused most often.
+/// Writes the list of the class pairs that the model confuses most often.
 fn pairs(out: &mut String, confusion: &Confusion) {
     let wrong =
         confusion.cells.iter().filter(|((truth, predicted), times)| truth != predicted && **times > 0);
@@ -141,8 +141,9 @@ fn pairs(out: &mut String, confusion: &Confusion) {
     out.push_str("</tbody>\n</table>\n</div>\n");
 }
 
-/// Returns the expected calibration error: the mean difference between the predicted probability and the share of right answers
-/// over all bins, weighted by their counts. `None` without predictions.
+/// Returns the expected calibration error: over all bins, the mean absolute difference between the predicted probability and
+/// the share of right answers. Each bin is weighted by its number of predictions. Returns `None` if there are no
+/// predictions.
 fn calibration_error(bins: &[Bin]) -> Option<f64> {
     let total: u64 = bins.iter().map(|b| b.count).sum();
     let sum: f64 =
@@ -150,7 +151,8 @@ fn calibration_error(bins: &[Bin]) -> Option<f64> {
     (total > 0).then(|| sum / total as f64)
 }
 
-/// Returns the calibration chart: the share of right answers by predicted probability, with the number of predictions.
+/// Returns the calibration chart: the share of right answers by predicted probability, and the number of predictions in each
+/// bin.
 pub(super) fn calibration(bins: &[Bin]) -> String {
     let Some(error) = calibration_error(bins) else { return String::new() };
     let (left, top, side, foot) = (46.0, 10.0, 240.0, 44.0);

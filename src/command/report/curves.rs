@@ -1,13 +1,13 @@
-//! The curves of a training, and their numbers as a table.
+//! The training curves of a report, and the scores of the epochs as a table.
 
 use super::chart::{self, Line};
 use super::page::Epoch;
 use super::text::{LABEL, brief, cut, number, put};
 
-/// The most rows of the table of epochs: the first, the last and the best epochs.
+/// The maximum number of rows in the table of epochs, which shows the first, the last and the best epochs.
 const ROWS: usize = 200;
 
-/// Returns the section of the curves, or a sentence if there is no epoch.
+/// Returns the section with the training curves; if no epoch has ended, the section is one sentence.
 pub(super) fn section(epochs: &[Epoch]) -> String {
     let mut out = String::from("<section aria-labelledby=\"curves\">\n<h2 id=\"curves\">Training</h2>\n");
     if epochs.is_empty() {
@@ -40,7 +40,7 @@ pub(super) fn section(epochs: &[Epoch]) -> String {
     out + "</section>\n"
 }
 
-/// Returns the metrics in the order of their first occurrence, the loss first.
+/// Returns the names of the metrics in the order of their first occurrence, with the loss first.
 fn names(epochs: &[Epoch]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (name, _) in epochs.iter().flat_map(|e| e.train.iter().chain(&e.dev)) {

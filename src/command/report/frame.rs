@@ -1,12 +1,12 @@
-//! The start and the end of every HTML page.
+//! The start and the end of an HTML page.
 
 use super::page::Page;
 use super::text::{LABEL, cut, escape, number, put};
 
-/// The most characters of a fact that are shown.
+/// The maximum number of characters of a fact that the page shows.
 const FACT: usize = 240;
 
-/// Writes the end of a page.
+/// Writes the end of an HTML page.
 pub(super) fn foot(out: &mut String) {
     put(
         out,
@@ -17,7 +17,7 @@ pub(super) fn foot(out: &mut String) {
     );
 }
 
-/// Writes the start of a page: title, headline and facts.
+/// Writes the start of an HTML page: title, headline and facts.
 pub(super) fn head(out: &mut String, page: &Page) {
     let title: String = page.title.chars().take(LABEL).collect();
     put(

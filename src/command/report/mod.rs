@@ -1,10 +1,10 @@
-//! The report of a training: one HTML file that loads nothing and runs nothing, readable on a phone, on a desk, in dark mode and
-//! on paper.
+//! The report of a training: one HTML file without scripts or external files, readable on phones and desktops, in dark mode
+//! and on paper.
 //!
-//! [`Page`] has the contents; [`html`] writes them. Charts are SVG, and shaded tables are HTML tables. The style sheet alone
-//! shows the values under a pointer; the page has no script, and its content security policy forbids scripts. All text from data,
-//! configs and models passes through [`text::escape`], or through [`text::cut`], which also shortens the text and adds the number
-//! of omitted characters.
+//! [`Page`] has the contents of a report; [`html`] writes the contents as HTML. The charts are SVG, and the shaded tables
+//! are HTML tables. The style sheet shows the values under a pointer. The page has no script, and its content security
+//! policy forbids scripts. All text from data, configs and models passes through [`text::escape`] or [`text::cut`]; the
+//! latter shortens long text and adds the number of omitted characters.
 
 mod bars;
 mod chart;
@@ -27,7 +27,7 @@ use frame::{foot, head};
 pub(super) use text::escape;
 use text::{cut, put};
 
-/// The maximum number of characters of a configuration that are shown.
+/// The maximum number of characters of the configuration that the report shows.
 const CONFIG: usize = 100_000;
 
 /// Returns the report as an HTML document.

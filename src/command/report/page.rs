@@ -1,4 +1,4 @@
-//! The contents of a report, as data.
+//! The contents of a report, before they are written as HTML.
 
 use std::collections::BTreeMap;
 
@@ -6,35 +6,35 @@ use crate::command::scores;
 use unpadded::metrics::Unit;
 use unpadded::recipes::Alignment;
 
-/// Contents of a report. Only the title and the curves are required: an empty or `None` field has no section.
+/// The contents of a report. The title and the curves are always shown; a field that is empty or `None` gets no section.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) title: String,
-    /// The task in a few words: `classify`, `tag words`.
+    /// The task in a few words, such as `classify`.
     pub(crate) task: String,
-    /// Facts by name: data set, sizes, duration, best epoch, machine …
+    /// Facts about the training by name: data set, sizes, duration, best epoch and others.
     pub(crate) facts: Vec<(String, String)>,
-    /// The headline: the name of the metric, its value, and its unit (`%` or empty).
+    /// The headline of the report: the name of a metric, its value, and its unit (`%` or empty).
     pub(crate) headline: Option<(String, f64, String)>,
     pub(crate) epochs: Vec<Epoch>,
-    /// The scores of the test set; `None` without one.
+    /// The scores of the test set; `None` without a test set.
     pub(crate) tested: Option<TestScores>,
-    /// The confusion counts of the held-out texts.
+    /// The confusion of the classes of the held-out texts; `None` for tasks without classes.
     pub(crate) confusion: Option<Confusion>,
-    /// The errors of held-out texts by length; `None` if there is a test set.
+    /// The errors of held-out texts by length; `None` if there is a test set or if texts have no right answer.
     pub(crate) errors: Option<Errors>,
     pub(crate) calibration: Option<Vec<Bin>>,
     pub(crate) lengths: Option<Lengths>,
     pub(crate) operators: Vec<OperatorTime>,
     pub(crate) mistakes: Vec<Mistake>,
     pub(crate) examples: Vec<Example>,
-    /// The origin of the examples, such as the held-out texts.
+    /// The origin of the examples, as a sentence; for example, that the examples are held-out texts.
     pub(crate) examples_of: String,
-    /// The resolved configuration, as TOML.
+    /// The resolved configuration of the training, as TOML.
     pub(crate) config: String,
 }
 
-/// The scores at the end of an epoch.
+/// The scores at the end of one epoch.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Epoch {
     pub(crate) epoch: u64,
@@ -42,16 +42,16 @@ pub(crate) struct Epoch {
     pub(crate) rate: Option<f64>,
     pub(crate) train: Vec<(String, f64)>,
     pub(crate) dev: Vec<(String, f64)>,
-    /// Whether this epoch is the best, whose model is saved.
+    /// Whether the epoch is the best so far, so that its model is saved.
     pub(crate) best: bool,
 }
 
-/// The scores of a test set.
+/// The scores of a test set, and examples from it.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct TestScores {
     /// The path of the test file.
     pub(crate) dataset: String,
-    /// The name of the headline figure.
+    /// The name of the score in the headline.
     pub(crate) metric: String,
     pub(crate) figures: Vec<Score>,
     pub(crate) counts: Vec<(String, u64)>,
@@ -59,11 +59,11 @@ pub(crate) struct TestScores {
     pub(crate) confusions: Vec<Confusion>,
     pub(crate) errors: Option<Errors>,
     pub(crate) examples: Vec<Example>,
-    /// The signatures of scores, then the lines on how the file was read.
+    /// The signatures of scores, followed by the lines on how the test file was read.
     pub(crate) notes: Vec<String>,
 }
 
-/// A named score, with its unit and its 95 % interval.
+/// A score with its name, its unit and its 95 % interval.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Score {
     pub(crate) name: String,
@@ -73,49 +73,50 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// Returns the value for people.
+    /// Returns the score's value with its unit, for people.
     pub(crate) fn shown(&self) -> String {
         scores::shown(self.unit, self.value)
     }
 
-    /// Returns the 95 % interval for people.
+    /// Returns the score's 95 % interval with its unit, for people; empty without an interval.
     pub(crate) fn interval(&self) -> String {
         scores::interval(self.unit, self.interval)
     }
 }
 
-/// Precision, recall and F1 of each class.
+/// A table of the precision, recall and F1 of each class.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ClassTable {
-    /// The kind of the classes: `label`, `tag`, `chunk type`.
+    /// The kind of the classes: `label`, `tag` or `chunk type`.
     pub(crate) of: String,
-    /// One row per class, the most frequent class first.
+    /// The scores of each class, with the most frequent class first.
     pub(crate) rows: Vec<ClassRow>,
 }
 
-/// The scores of a class and its number of true occurrences.
+/// The scores of one class, and the number of its true occurrences (support).
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct ClassRow {
     pub(crate) name: String,
-    /// Precision, recall and F1.
+    /// Precision, recall and F1 of the class.
     pub(crate) scores: [f64; 3],
     pub(crate) support: u64,
 }
 
 impl TestScores {
-    /// Returns the figure with this name.
+    /// Returns the score with the given name; `None` if the test set has no such score.
     pub(crate) fn get(&self, name: &str) -> Option<&Score> {
         self.figures.iter().find(|figure| figure.name == name)
     }
 }
 
-/// Confusion counts of pairs of classes.
+/// The numbers of texts or words for pairs of a true class and a predicted class.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Confusion {
-    /// The kind of the classes: `label`, `tag`.
+    /// The kind of the classes: `label` or `tag`.
     pub(crate) of: String,
     pub(crate) labels: Vec<String>,
-    /// Counts by the numbers of the true class and of the predicted class; a missing pair counts 0.
+    /// The count of each pair of classes, by the number of the true class and the number of the predicted class; a missing
+    /// pair has count 0.
     pub(crate) cells: BTreeMap<(usize, usize), u64>,
     numbers: BTreeMap<String, usize>,
 }
@@ -125,7 +126,7 @@ impl Confusion {
         Self { of: of.to_owned(), ..Self::default() }
     }
 
-    /// Returns the number of a class; a class that is not in the list yet gets the next number.
+    /// Returns the number of a class; a new class is added to the list and gets the next number.
     pub(crate) fn number(&mut self, label: &str) -> usize {
         if let Some(&number) = self.numbers.get(label) {
             return number;
@@ -150,12 +151,12 @@ impl Confusion {
     }
 }
 
-/// Errors by the length of texts.
+/// The errors of a model by the length of texts.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Errors {
-    /// The name of the score: `wrong texts`, `chrF`.
+    /// The name of the score, such as `wrong texts` or `chrF`.
     pub(crate) of: String,
-    /// The name of the length: `length in tokens`.
+    /// The name of the length, such as `length in tokens`.
     pub(crate) by: String,
     pub(crate) unit: Unit,
     pub(crate) ranges: Vec<LengthErrors>,
@@ -188,23 +189,23 @@ impl From<&unpadded::recipes::ByLength> for Errors {
     }
 }
 
-/// Predictions with similar probabilities.
+/// A bin of the calibration: predictions with similar probabilities.
 #[derive(Debug)]
 pub(crate) struct Bin {
-    /// The mean of the predicted probabilities, 0 to 1.
+    /// The mean of the predicted probabilities in the bin, from 0 to 1.
     pub(crate) confidence: f64,
-    /// The share of correct predictions.
+    /// The share of correct predictions in the bin, from 0 to 1.
     pub(crate) accuracy: f64,
     pub(crate) count: u64,
 }
 
-/// Lengths of the training texts, and the cost of padding.
+/// The lengths of the training texts, and the cost of padding these texts.
 #[derive(Debug, Default)]
 pub(crate) struct Lengths {
     pub(crate) lengths: Vec<usize>,
-    /// The number of computed rows.
+    /// The number of rows that the training computed, without padding.
     pub(crate) tokens: u64,
-    /// The number of rows if each batch were padded to its longest text.
+    /// The number of rows that the training would compute if each batch were padded to its longest text.
     pub(crate) padded: u64,
 }
 
@@ -216,34 +217,34 @@ pub(crate) struct OperatorTime {
     pub(crate) seconds: f64,
 }
 
-/// Text whose predicted class is wrong.
+/// A text whose predicted class is wrong.
 #[derive(Debug, Default)]
 pub(crate) struct Mistake {
-    /// Each word with its weight (gradient × input), which is above zero if the word supports the prediction.
+    /// Each word with its weight, gradient × input; a weight above zero supports the prediction.
     pub(crate) words: Vec<(String, f32)>,
     pub(crate) truth: String,
     pub(crate) predicted: String,
-    /// The probability of the prediction, 0 to 1.
+    /// The probability of the predicted class, from 0 to 1.
     pub(crate) probability: f64,
 }
 
-/// Text with the model's answer.
+/// An example in the report: a text with the model's answer.
 #[derive(Debug, Clone)]
 pub(crate) enum Example {
-    /// A tag for each word: the true tags and the predicted tags.
+    /// The words of a text, with a true tag and a predicted tag for each word.
     Tagged { words: Vec<String>, truth: Vec<String>, found: Vec<String> },
-    /// Each word with its attention weight, from 0 to 1, and the answer.
+    /// The words of a text with an attention weight from 0 to 1 for each word, and the model's answer.
     Attention { words: Vec<(String, f32)>, answer: String },
-    /// A source text with its translation and the references.
+    /// A source text with its translation by the model and the reference translations.
     Pair {
         source: String,
         target: String,
         truths: Vec<String>,
         exact: bool,
-        /// The chrF of this text alone, 0 to 1.
+        /// The score chrF of this translation alone, from 0 to 1.
         chrf: f64,
         attention: Option<Alignment>,
     },
-    /// The beginning of a text, and the continuation that the model wrote.
+    /// The beginning of a text, and the continuation that the language model wrote.
     Written { beginning: String, text: String },
 }

@@ -1,15 +1,16 @@
-//! Texts with the model's answers: errors with the weight of each word, tags, attention, translations, generated text.
+//! Sections of texts with the model's answers: errors with word weights, tags, attention, translations and generated text.
 
 use super::page::{Example, Mistake};
 use super::text::{TEXT, WORD, WORDS, brief, count, cut, label, percent, put};
 use unpadded::recipes::Alignment;
 
-/// The most errors, and the most examples, in a section.
+/// The maximum number of errors, or of examples, in a section.
 const SAMPLES: usize = 50;
-/// The most rows, and the most columns, of a table of attention.
+/// The maximum number of rows, and of columns, in a table of attention weights.
 const TOKENS: usize = 40;
 
-/// Returns the section of the worst errors. Words are shaded by their weight for or against the prediction.
+/// Returns the section with the worst errors of a classifier. The words of each text are shaded by their weight for or
+/// against the prediction.
 pub(super) fn mistakes(mistakes: &[Mistake]) -> String {
     if mistakes.is_empty() {
         return String::new();
@@ -38,8 +39,8 @@ pub(super) fn mistakes(mistakes: &[Mistake]) -> String {
     out + "</section>\n"
 }
 
-/// Writes a text with words shaded by weight. Signed weights are relative to the largest weight of the text; other weights are
-/// absolute.
+/// Writes a text whose words are shaded by weight. With `signed`, the shade is relative to the largest weight of the text;
+/// otherwise the weight itself is the shade.
 fn shaded(out: &mut String, words: &[(String, f32)], signed: bool) {
     let shown = words.get(..WORDS).unwrap_or(words);
     let finite = |w: f32| if w.is_finite() { w } else { 0.0 };
@@ -90,7 +91,7 @@ fn left_out(out: &mut String, samples: usize) {
     }
 }
 
-/// Returns the section of texts with the model's answers; `of` names the texts.
+/// Returns the section with examples of texts and the model's answers; `of` is a sentence on the origin of the texts.
 pub(super) fn examples(examples: &[Example], of: &str) -> String {
     if examples.is_empty() {
         return String::new();
@@ -143,7 +144,7 @@ pub(super) fn examples(examples: &[Example], of: &str) -> String {
     out + "</section>\n"
 }
 
-/// Writes words with the tag below each word. The tag `O`, for words outside chunks, is left out.
+/// Writes the words of a text with the tag below each word. The tag `O`, which marks words outside of chunks, is not shown.
 fn tagged(out: &mut String, words: &[String], truth: &[String], found: &[String]) {
     let tag = |tags: &[String], i: usize| tags.get(i).cloned().unwrap_or_default();
     let shown = |tag: &str| if tag.is_empty() { "–".into() } else { cut(tag, 24) };
@@ -194,7 +195,7 @@ fn pair(out: &mut String, source: &str, target: &str, truths: &[String], exact: 
     );
 }
 
-/// Writes the attention of each written token to the source tokens.
+/// Writes the attention weights of each target token over the source tokens, as a table.
 fn attended(out: &mut String, Alignment { source, written, weights, .. }: &Alignment) {
     if weights.is_empty() {
         return;
@@ -237,7 +238,7 @@ fn attended(out: &mut String, Alignment { source, written, weights, .. }: &Align
     }
 }
 
-/// Returns a token for a table, with visible spaces.
+/// Returns a token for a table, with its spaces made visible.
 fn piece(token: &str) -> String {
     if token.trim().is_empty() { "␣".repeat(token.chars().count().min(3)) } else { brief(token, 14) }
 }

@@ -1,4 +1,4 @@
-//! The page of several runs: their curves in one chart, their scores side by side, and the settings that differ.
+//! The page that compares several runs: the curves in one chart, the scores side by side, and the settings that differ.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use super::tables::{END, ROWS, boxed};
 use super::text::{LABEL, brief, count, counted, cut, label, number, put};
 use unpadded::metrics::Unit;
 
-/// The number of line colours; runs beyond this number have dashed lines.
+/// The number of line colours; the lines of further runs reuse the colours and are dashed.
 const COLOURS: usize = 8;
 
-/// A run on a page of several runs.
+/// One run on the page that compares several runs.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) name: String,
@@ -22,7 +22,7 @@ pub(crate) struct Run {
     /// The path of the training data.
     pub(crate) data: String,
     pub(crate) epochs: Vec<Epoch>,
-    /// The unit of each metric in the epochs; a metric without a known unit is missing.
+    /// The unit of each metric in the epochs; a metric whose unit is unknown is not in the list.
     pub(crate) units: Vec<(String, Unit)>,
     pub(crate) tested: Option<TestScores>,
 }
@@ -32,7 +32,7 @@ impl Run {
         self.epochs.iter().rfind(|epoch| epoch.best)
     }
 
-    /// Returns a value of a metric for people.
+    /// Returns the value of a metric with its unit, for people.
     fn shown(&self, metric: &str, value: f64) -> String {
         match self.units.iter().find(|(known, _)| known == metric) {
             Some((_, Unit::Share)) => format!("{:.2} %", 100.0 * value),
@@ -45,15 +45,15 @@ impl Run {
     }
 }
 
-/// The contents of a page of several runs.
+/// The contents of the page that compares several runs.
 #[derive(Debug, Default)]
 pub(crate) struct SeveralRuns {
     pub(crate) runs: Vec<Run>,
-    /// The settings that differ, each with its value in each run.
+    /// The settings that differ between the runs; each setting has its value in each run.
     pub(crate) settings: Vec<(String, Vec<String>)>,
 }
 
-/// Returns the page of several runs as an HTML document.
+/// Returns the page that compares several runs as an HTML document.
 pub(crate) fn several(of: &SeveralRuns) -> String {
     let runs = &of.runs[..];
     let mut out = String::with_capacity(1 << 16);
@@ -91,7 +91,7 @@ pub(crate) fn several(of: &SeveralRuns) -> String {
     out
 }
 
-/// Returns the distinct names, in the order of their first occurrence.
+/// Returns the names without duplicates, in the order of their first occurrence.
 fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for name in all {
@@ -102,23 +102,23 @@ fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     names
 }
 
-/// Returns the CSS class of a run's colour.
+/// Returns the CSS class for the colour of a run.
 fn colour(at: usize) -> String {
     format!("run{}{}", at % COLOURS, if at >= COLOURS { " dashed" } else { "" })
 }
 
-/// Returns the name of a run as HTML in the colour of the run.
+/// Returns the name of a run as HTML, in the colour of the run.
 fn named(at: usize, run: &Run) -> String {
     format!("<span class=\"swatch {}\"></span>{}", colour(at), label(&run.name))
 }
 
-/// Returns the headings of a table with a column for each run.
+/// Returns the headings of a table with one column per run.
 fn heads(first: &str, runs: &[Run]) -> Vec<String> {
     let of = runs.iter().enumerate().map(|(at, run)| named(at, run));
     [first.to_owned()].into_iter().chain(of).collect()
 }
 
-/// A getter of an epoch's scores on one part of the texts.
+/// A function that returns an epoch's scores on the training texts, or on the held-out texts.
 type ScoreChoice = fn(&Epoch) -> &Vec<(String, f64)>;
 
 fn curves(out: &mut String, runs: &[Run]) {
@@ -164,7 +164,7 @@ fn curves(out: &mut String, runs: &[Run]) {
     out.push_str("</section>\n");
 }
 
-/// Writes the scores of the best epoch, and the scores of the test set with their intervals.
+/// Writes a table with the scores of each run's best epoch, and a table with the test scores and their intervals.
 fn scores(out: &mut String, runs: &[Run]) {
     let best = runs.iter().filter_map(Run::best).flat_map(|epoch| &epoch.dev).map(|(name, _)| name);
     let tested = runs.iter().filter_map(|run| run.tested.as_ref());
@@ -239,7 +239,7 @@ fn settings(out: &mut String, SeveralRuns { runs, settings }: &SeveralRuns) {
     out.push_str("</section>\n");
 }
 
-/// Writes a table per kind of class: the F1 of each class in every run that has the class.
+/// Writes one table per kind of classes, with the F1 of each class in every run that has the class.
 fn classes<'a>(out: &mut String, runs: &'a [Run]) {
     let all =
         names(runs.iter().flat_map(|run| run.tested.iter()).flat_map(|of| &of.tables).map(|table| &table.of));
@@ -253,7 +253,7 @@ fn classes<'a>(out: &mut String, runs: &'a [Run]) {
     let rows = |of: &str| of_all(of).into_iter().map(|(at, _, rows)| (at, rows)).collect::<Vec<_>>();
     let mut sections = String::new();
     for (number, of) in all.iter().enumerate() {
-        // A table with equal rows is left out: strict chunk scores often equal the scores of conlleval.
+        // A table that equals an earlier table is left out: the strict chunk scores often equal the scores of conlleval.
         if all.iter().take(number).any(|before| rows(before) == rows(of)) {
             continue;
         }

@@ -1,13 +1,13 @@
-//! The scores of the test set.
+//! The section of a report with the scores of the test set.
 
 use super::page::{ClassTable, Score, TestScores};
 use super::text::{LABEL, count, cut, put};
 use super::{bars, classes};
 
-/// The most classes in a table.
+/// The maximum number of classes in a table.
 pub(super) const ROWS: usize = 100;
 
-/// Returns the section of the test set: its figures, each class, confusions, and errors by length.
+/// Returns the section of the test set: scores, scores of each class, confusions, and errors by length.
 pub(super) fn section(tested: &TestScores) -> String {
     let mut out = String::from(
         "<section aria-labelledby=\"test\">\n<h2 id=\"test\">Scores on the test set</h2>\n<div class=\"tables\">\n",
@@ -17,7 +17,7 @@ pub(super) fn section(tested: &TestScores) -> String {
         out.push_str(&bars::errors(errors, "Test set"));
     }
     for (at, table) in tested.tables.iter().enumerate() {
-        // A table with equal rows is not repeated: strict chunk scores often equal the scores of conlleval.
+        // A table that equals an earlier table is left out: the strict chunk scores often equal the scores of conlleval.
         match tested.tables.iter().take(at).find(|before| before.rows == table.rows) {
             Some(before) => put(
                 &mut out,
@@ -35,7 +35,7 @@ pub(super) fn section(tested: &TestScores) -> String {
     out + "</section>\n"
 }
 
-/// Begins a table inside a box that scrolls, so that a wide table is not cut off.
+/// Begins a table in a scrollable box, so that a wide table is not cut off.
 pub(super) fn boxed(out: &mut String, name: &str, class: &str, head: &[String]) {
     put(
         out,

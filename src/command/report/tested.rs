@@ -1,4 +1,4 @@
-//! The scores of a test set as `test.json` stores them.
+//! Parsing of the scores of a test set from the file `test.json`.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::page::{ClassRow, ClassTable, Confusion, Errors, Example, LengthErrors
 use crate::command::outcome::Outcome;
 use crate::command::scores;
 
-/// Returns a field of an object from a file; the error about a missing field names the field.
+/// Returns the field of a JSON object; if the field is missing, the error names the field.
 fn field<'a>(object: &'a Value, name: &str) -> Outcome<&'a Value> {
     object.get(name).ok_or_else(|| format!("expected a field `{name}`, got none").into())
 }
@@ -17,7 +17,7 @@ fn text(object: &Value, name: &str) -> Outcome<String> {
     text.ok_or_else(|| format!("field `{name}`: expected a string, got {found}").into())
 }
 
-/// Parses a number; null is read as NaN, which JSON cannot hold.
+/// Parses a number; null becomes NaN, which JSON cannot represent.
 fn number(object: &Value, name: &str) -> Outcome<f64> {
     let found = field(object, name)?;
     match found.is_null() {
@@ -33,7 +33,7 @@ fn whole(object: &Value, name: &str) -> Outcome<u64> {
     found.as_u64().ok_or_else(|| format!("field `{name}`: expected a whole number, got {found}").into())
 }
 
-/// Returns the entries of a field; empty if the field is missing, as in files of older runs.
+/// Returns the entries of a list field; empty if the field is missing, as in files of older versions.
 fn list<'a>(object: &'a Value, name: &str) -> &'a [Value] {
     object.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -47,7 +47,7 @@ fn texts(object: &Value, name: &str) -> Vec<String> {
 }
 
 impl TestScores {
-    /// Parses the scores of an object that `scores::object` wrote.
+    /// Parses the scores of a test set from an object that `scores::object` wrote.
     ///
     /// # Errors
     /// If a field is missing or has another type.

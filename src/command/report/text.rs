@@ -1,17 +1,18 @@
-//! Text and numbers for a page. All text from data, configs and models passes through [`escape`] or [`cut`].
+//! Formatting of text and numbers for a page of a report. All text from data, configs and models passes through [`escape`]
+//! or [`cut`].
 
 use std::fmt::Write as _;
 
-/// The longest word that is shown whole, in characters.
+/// The maximum length of a word that is shown whole, in characters.
 pub(super) const WORD: usize = 60;
-/// The longest label, name or value that is shown whole, in characters.
+/// The maximum length of a label, name or value that is shown whole, in characters.
 pub(super) const LABEL: usize = 120;
-/// The longest text that is shown whole, in characters.
+/// The maximum length of a text that is shown whole, in characters.
 pub(super) const TEXT: usize = 2_000;
-/// The most words of a text that are shown.
+/// The maximum number of words of a text that are shown.
 pub(super) const WORDS: usize = 250;
 
-/// Escapes text for HTML and its attribute values. Control characters, which no page may contain, become `�`.
+/// Escapes text for use in HTML, including attribute values. Control characters, which HTML does not allow, become `�`.
 pub(in crate::command) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 8);
     for c in text.chars() {
@@ -30,12 +31,13 @@ pub(in crate::command) fn escape(text: &str) -> String {
     out
 }
 
-/// Escapes the first `most` characters of a text, and adds the number of characters that are left out.
+/// Escapes the first `most` characters of a text, and adds the number of omitted characters.
 pub(super) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => escape(text),
         Some((end, _)) => {
-            // An accent or a joined emoji is never separated from its base character, if the sequence is short.
+            // The cut does not separate an accent or a joined emoji from its base character, unless the whole sequence is
+            // too long.
             let joins = |c: char| matches!(c, '\u{200d}' | '\u{fe0f}' | '\u{300}'..='\u{36f}' | '\u{1f3fb}'..='\u{1f3ff}');
             let kept = text.get(..end).unwrap_or_default().trim_end_matches(joins);
             let left = text.chars().count() - kept.chars().count();
@@ -44,7 +46,7 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// Shortens a label in a picture to `most` characters with `…`, without markup.
+/// Shortens a label in a chart to `most` characters, with `…` at the end, and escapes the label without adding markup.
 pub(super) fn brief(text: &str, most: usize) -> String {
     let flat: String = text.chars().take(most + 1).map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
     if flat.chars().count() <= most {
@@ -53,12 +55,12 @@ pub(super) fn brief(text: &str, most: usize) -> String {
     escape(&flat.chars().take(most.saturating_sub(1)).collect::<String>()) + "…"
 }
 
-/// Returns a label within other text, with its own text direction.
+/// Returns a label for use within other text; the markup keeps the label's own text direction.
 pub(super) fn label(text: &str) -> String {
     if text.is_empty() { "<i>(empty)</i>".into() } else { format!("<bdi>{}</bdi>", cut(text, LABEL)) }
 }
 
-/// Returns a number with four significant digits: `0.4217`, `13.25`, `1,234`, `3.2e-5`.
+/// Formats a number with four significant digits, as in `0.4217`, `13.25`, `1,234` or `3.2e-5`.
 pub(super) fn number(value: f64) -> String {
     let size = value.abs();
     let told = match value {
@@ -80,7 +82,7 @@ pub(super) fn number(value: f64) -> String {
     if value < 0.0 { format!("−{told}") } else { told }
 }
 
-/// Returns the label of a tick, whose value is round, without digits that it does not need.
+/// Returns the label of an axis tick, without unnecessary digits.
 pub(super) fn tick(value: f64) -> String {
     if (1e-4..1.0).contains(&value.abs()) {
         let told = trimmed(&format!("{:.6}", value.abs()));
@@ -98,7 +100,7 @@ fn trimmed(digits: &str) -> String {
     }
 }
 
-/// Returns a count with separators: `1,234,567`.
+/// Formats a count with thousands separators, as in `1,234,567`.
 pub(super) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::new();
@@ -111,12 +113,12 @@ pub(super) fn count(value: u64) -> String {
     out
 }
 
-/// Returns a count with its noun: `1 text`, `2 texts`.
+/// Formats a count with its noun, as in `1 text` or `2 texts`.
 pub(super) fn counted(value: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(value), if value == 1 { one } else { many })
 }
 
-/// Returns a share from 0 to 1 as `37.5 %`, with a no-break space.
+/// Formats a share from 0 to 1 as a percentage, as in `37.5 %`, with a no-break space.
 pub(super) fn percent(share: f64) -> String {
     match 100.0 * share {
         p if !p.is_finite() => number(p),
@@ -126,7 +128,7 @@ pub(super) fn percent(share: f64) -> String {
     }
 }
 
-/// Returns a duration: `12.3 ms`, `4.21 s`, `3 min 20 s`, `2 h 5 min`.
+/// Formats a duration, as in `12.3 ms`, `4.21 s`, `3 min 20 s` or `2 h 5 min`.
 pub(super) fn seconds(value: f64) -> String {
     match value {
         v if !v.is_finite() || v < 0.0 => number(v),
@@ -142,7 +144,7 @@ pub(super) fn seconds(value: f64) -> String {
     }
 }
 
-/// Appends formatted text: `write!` cannot fail on a `String`.
+/// Appends formatted text to a string; the result of `write!` is ignored, since writing to a `String` cannot fail.
 pub(super) fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }

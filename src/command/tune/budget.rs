@@ -1,11 +1,11 @@
-//! Time budgets: `90s`, `30m`, `2h`, `1h30m`.
+//! Parsing and display of time budgets, such as `90s`, `30m`, `2h` or `1h30m`.
 
 use std::time::Duration;
 
-/// The longest budget, in seconds: a year of 366 days.
+/// The longest allowed time budget, in seconds: a year of 366 days.
 const MOST: u64 = 366 * 24 * 3600;
 
-/// Parses a time budget such as `1h30m`.
+/// Parses a time budget, such as `1h30m`.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || "expected a time, as 90s, 30m, 2h or 1h30m".to_owned();
     let (mut seconds, mut rest) = (0u64, text.trim());
@@ -31,7 +31,7 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Returns a duration for people.
+/// Returns a duration as text for people.
 pub(super) fn shown(seconds: f64) -> String {
     match seconds.max(0.0) {
         s @ 0.0..99.5 => format!("{s:.0} s"),

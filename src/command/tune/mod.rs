@@ -1,4 +1,4 @@
-//! `unpadded tune`: hyperparameter search within a time budget.
+//! The command `unpadded tune`: searches hyperparameters within a time budget.
 
 mod budget;
 mod schedule;
@@ -25,9 +25,10 @@ use unpadded::metrics::Better;
 use unpadded::recipes::{Config, Space, prepare};
 use unpadded::train::{Report, StopReason};
 
-/// The most trials in the table at the end, the best first.
+/// The maximum number of trials in the table at the end of a search, which lists the best trials first.
 const ROWS: usize = 20;
-/// The most draws until a config differs from all earlier trials; after them, the search has no new config.
+/// The maximum number of draws to find a config that differs from all earlier trials. If no draw succeeds, the search has no
+/// new config.
 const DRAWS: u64 = 100;
 
 #[derive(Args)]
@@ -76,7 +77,8 @@ struct Search<'a> {
     space: Space,
     state: State,
     console: Console,
-    /// The seconds used before this run of the command; `begun` is the start of this run.
+    /// The seconds that the search used before the current command (`before`), and the start of the current command
+    /// (`begun`).
     before: f64,
     begun: Instant,
 }
@@ -96,7 +98,7 @@ impl Tune {
                 State { budget, most: self.trials.or(state.most), ..state }
             }
             None => {
-                // The config is checked completely before a file is written.
+                // The whole config is checked before the command writes a file.
                 let (.., scoring) = parts(prepare(&config).usage()?);
                 check_new(&path, false)?;
                 State {
@@ -146,7 +148,7 @@ impl Tune {
         search.conclude()
     }
 
-    /// Returns the config, the space and the folder.
+    /// Returns the config, the search space and the folder of the search.
     fn wanted(&self) -> Outcome<(Config, Space, PathBuf)> {
         let (config, space, path) = match &self.resume {
             Some(folder) => {
@@ -194,13 +196,13 @@ impl Tune {
 }
 
 impl Search<'_> {
-    /// Saves the state, so that the search can continue from here.
+    /// Saves the state of the search, so that `tune --resume` can continue the search.
     fn save(&mut self) -> Outcome<()> {
         self.state.used = self.before + self.begun.elapsed().as_secs_f64();
         self.folder.write(run::TRIALS, &format!("{}\n", self.state.object()))
     }
 
-    /// Returns the config of a trial: unchanged for trial 1, else with drawn values.
+    /// Returns the config of a trial: the unchanged config for trial 1, a config with drawn values for other trials.
     fn config(&self, trial: &Trial) -> unpadded::Result<Config> {
         match trial.draw {
             0 => Ok(self.config.clone()),
@@ -208,7 +210,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the next trial; `None` if no draw gives a new config.
+    /// Draws the next trial; `None` if no draw gives a config that differs from all earlier trials.
     fn drawn(&self) -> Option<Trial> {
         let settings = |config: &Config| -> Vec<(String, Value)> {
             let of = |name: &str| Some((name.to_owned(), state::value(&config.get(name)?)));
@@ -225,7 +227,7 @@ impl Search<'_> {
         })
     }
 
-    /// Trains the trial at an index up to a rung. Returns whether a signal interrupted the trial.
+    /// Trains the trial at index `at` up to rung `rung`. Returns whether a signal interrupted the training of the trial.
     fn train(&mut self, at: usize, rung: usize) -> Outcome<bool> {
         let Some(trial) = self.state.trials.get_mut(at) else { return Ok(false) };
         trial.toward = rung;
@@ -247,7 +249,7 @@ impl Search<'_> {
                 let cut = report.ended == StopReason::Interrupted;
                 interrupted = cut && !over;
                 if !cut {
-                    // A trial that stopped early has nothing left to train.
+                    // Early stopping has ended the training of this trial, so the trial has reached the last rung.
                     trial.rungs = if report.ended == StopReason::Early { last } else { rung };
                     trial.toward = 0;
                 }
@@ -268,7 +270,7 @@ impl Search<'_> {
         Ok(interrupted)
     }
 
-    /// Trains a trial in its run folder up to a rung. A complete training gets a report.
+    /// Trains a trial in its run folder up to rung `rung`. If the training is complete, the command writes its report.
     fn fitted(&self, trial: &Trial, rung: usize) -> Outcome<(Report, Option<Better>)> {
         let config = self.config(trial)?;
         config.check()?;
@@ -297,7 +299,7 @@ impl Search<'_> {
         Ok((report, better))
     }
 
-    /// Prints the result of a trial.
+    /// Prints the result of a trial to standard error.
     fn report(&self, trial: &Trial, ended: StopReason) {
         if self.console.quiet {
             return;
@@ -321,7 +323,7 @@ impl Search<'_> {
         ));
     }
 
-    /// Writes the best config to best.toml, and prints the table of the trials.
+    /// Writes the config of the best trial to best.toml, and prints the table of the trials.
     fn conclude(&self) -> Outcome<Ending> {
         let (state, console, at) = (&self.state, self.console, self.folder.path());
         let ranked = state.ranked();
@@ -385,7 +387,7 @@ impl Search<'_> {
         Ok(Ending::Done)
     }
 
-    /// Returns the table of the best trials, at most 20, the best first, with the settings that vary.
+    /// Returns a table of at most 20 trials, the best first, with the settings that vary.
     fn table(&self, ranked: &[&Trial]) -> Outcome<Table> {
         let state = &self.state;
         let held_out = format!("held-out {}", state.metric);

@@ -1,31 +1,32 @@
-//! Successive halving within a time budget: which trial is trained next, and up to which epoch. (Jamieson and Talwalkar,
-//! "Non-stochastic best arm identification and hyperparameter optimization", 2016.)
+//! Successive halving within a time budget: decides which trial is trained next, and up to which epoch. (Jamieson and
+//! Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", 2016.)
 //!
-//! Each trial begins with a ninth of the epochs. The best third of the trials is trained to a third of the epochs, and the best
-//! third of these to all epochs. Each rung gets a share of the time budget, so that the last rung is reached even if trials are
-//! slow.
+//! A rung is a number of epochs at which trials are compared. Every trial is trained to the first rung, a ninth of the
+//! epochs. The best third of the trials is then trained to the second rung, a third of the epochs. The best third of these
+//! trials is trained to the last rung, all epochs. Each rung gets a share of the time budget, so that some trials reach the
+//! last rung even if training is slow.
 
 use super::state::{State, Trial};
 
-/// One of this many trials advances from a rung to the next.
+/// The best third advances: one of `ONE_IN` trials is trained from a rung to the next rung.
 const ONE_IN: usize = 3;
-/// The most trials that a search draws: each trial has files of its own, so the number is limited.
+/// The maximum number of trials that a search draws: each trial has files of its own, so the number is limited.
 const MOST: usize = 1_000;
 /// The number of failed trials in a row after which a search ends.
 const ALL_FAILED: usize = 10;
 
-/// The next step of a search.
+/// The next step of a hyperparameter search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Step {
-    /// Draw another config and train it to the first rung.
+    /// Draw a new config and train this trial to the first rung.
     Draw,
-    /// Train the trial with this index to this rung, from 1 on.
+    /// Train the trial with this index up to this rung; rungs are numbered from 1 on.
     Train(usize, usize),
-    /// End the search: no step fits into the budget, or too many trials have failed.
+    /// End the search: no further step fits into the time budget, or too many trials have failed in a row.
     End,
 }
 
-/// Returns the epochs at which trials are compared.
+/// Returns the rungs: the numbers of epochs at which trials are compared.
 pub(super) fn rungs(epochs: u64) -> Vec<u64> {
     let part = |of: f64| ((epochs as f64 / of).round() as u64).max(1);
     let mut rungs = vec![part(9.0), part(3.0), epochs];
@@ -33,12 +34,13 @@ pub(super) fn rungs(epochs: u64) -> Vec<u64> {
     rungs
 }
 
-/// Returns the next step, which depends only on the state. `drawn` is whether there are configs left to draw.
+/// Returns the next step of the search, which depends only on the state of the search. `drawn` is whether there are
+/// configs left to draw.
 pub(super) fn next(state: &State, drawn: bool) -> Step {
     if state.used >= state.budget {
         return Step::End;
     }
-    // An interrupted trial is finished first.
+    // A trial that was interrupted is trained to its rung first.
     if let Some(at) = state.trials.iter().position(|trial| trial.toward > 0) {
         return Step::Train(at, state.trials.get(at).map_or(0, |trial| trial.toward));
     }
@@ -58,7 +60,7 @@ pub(super) fn next(state: &State, drawn: bool) -> Step {
             return Step::Train(at, rung);
         }
     }
-    // Without a limit of trials, the remaining time is used first for later rungs, then for new trials.
+    // If the number of trials is not limited, the remaining time is used first for later rungs, then for new trials.
     if state.most.is_none() {
         let next =
             (2..=ends.len()).rev().find_map(|rung| Some((waiting(state, rung, state.budget, false)?, rung)));
@@ -72,9 +74,10 @@ pub(super) fn next(state: &State, drawn: bool) -> Step {
     Step::End
 }
 
-/// Returns the index of the best trial that can reach a rung by `end`, among the best third of the trials (with `third`) or among
-/// all trials; `None` if no trial can. Trial 1, the config without drawn values, is always among them and comes first: a config
-/// that learns slowly has a low rank after few epochs, and the result of a search should not be worse than the given config.
+/// Returns the index of the best trial that can reach a rung by the time `end`. With `third`, only the best third of the
+/// trials is considered. Returns `None` if no trial can reach the rung. Trial 1, the given config without drawn values, is
+/// always considered, and comes first. A config that learns slowly has a low rank after few epochs, but the result of a
+/// search should not be worse than the given config.
 fn waiting(state: &State, rung: usize, end: f64, third: bool) -> Option<usize> {
     let reached = |trial: &&Trial| trial.rungs + 1 >= rung && trial.failed.is_none();
     let mut ranked: Vec<&Trial> = state.ranked().into_iter().filter(reached).collect();
@@ -86,8 +89,8 @@ fn waiting(state: &State, rung: usize, end: f64, third: bool) -> Option<usize> {
     state.trials.iter().position(|trial| trial.number == next.number)
 }
 
-/// Returns the end time of each rung, in seconds of the search. Each rung has the time to train a third of the trials of the rung
-/// before it.
+/// Returns the end time of each rung, in seconds from the start of the search. The time of a rung suffices to train a third
+/// of the trials of the previous rung.
 fn ends(state: &State) -> Vec<f64> {
     let mut trials = 1.0;
     let mut sums = vec![0.0];
@@ -100,9 +103,10 @@ fn ends(state: &State) -> Vec<f64> {
     sums.iter().skip(1).map(|sum| state.budget * sum / whole).collect()
 }
 
-/// Returns whether a trial, or a new one, would reach a rung in time. The assumed time per epoch is the mean of the trial, or of
-/// all trials if the trial has no epoch. The assumed number of epochs is the mean over trials that reached the rung, because some
-/// trials stop early. The first trial of a rung may take the rest of the budget.
+/// Returns whether a trial (`None` for a new trial) would reach a rung in time. The assumed time per epoch is the trial's
+/// own mean, or the mean over all trials if the trial has no finished epoch. The assumed number of epochs is the mean over
+/// the trials that have reached the rung, since some trials stop early. The first trial that reaches a rung may use the rest
+/// of the time budget.
 fn fits(state: &State, end: f64, rung: usize, trial: Option<&Trial>) -> bool {
     let per_epoch = |trials: &mut dyn Iterator<Item = &Trial>| {
         let sums = trials.fold((0.0, 0), |(seconds, epochs), of| (seconds + of.seconds, epochs + of.epochs));
@@ -119,7 +123,7 @@ fn fits(state: &State, end: f64, rung: usize, trial: Option<&Trial>) -> bool {
     };
     let left = (usual - trial.map_or(0, |trial| trial.epochs) as f64).max(1.0);
     let end = if reached.is_empty() { state.budget } else { end };
-    // At the start of a search, no time per epoch is known, and the trial fits.
+    // At the start of a search, the time per epoch is unknown, so the trial is assumed to fit.
     own.is_none_or(|seconds| state.used + left * seconds <= end)
 }
 
@@ -142,8 +146,8 @@ mod tests {
         }
     }
 
-    /// Runs all steps of a search whose trials take one second per epoch. Trial 10 is the best, and trials near it are the next
-    /// best.
+    /// Runs all steps of a search whose trials take one second per epoch. Trial 10 is the best trial; the closer the number
+    /// of a trial is to 10, the better is the trial.
     fn made(state: &mut State) -> Vec<Step> {
         let mut steps = Vec::new();
         loop {
@@ -178,22 +182,23 @@ mod tests {
         let steps = made(&mut state);
         assert!(steps.starts_with(&[Step::Draw; 9]) && steps.get(9) == Some(&Step::Train(0, 2)), "{steps:?}");
         assert_eq!(steps.get(10), Some(&Step::Train(8, 2)), "{steps:?}");
-        // With trial 1, four trials reach the second rung, and all four have time to reach the last.
+        // Including trial 1, four trials reach the second rung, and all four have enough time to reach the last rung.
         let rungs = |of: usize| state.trials.iter().filter(|trial| trial.rungs >= of).count();
         assert_eq!((rungs(2), rungs(3)), (4, 4));
     }
 
     #[test]
     fn each_rung_has_its_share_of_the_time() {
-        // The time of ten whole trainings.
+        // The time budget suffices for ten whole trainings.
         let mut state = search(270.0, None);
         made(&mut state);
         let rungs = |of: usize| state.trials.iter().filter(|trial| trial.rungs >= of).count();
         assert!((36..=39).contains(&rungs(1)) && (11..=14).contains(&rungs(2)), "{:?}", [1, 2, 3].map(rungs));
         assert!((3..=5).contains(&rungs(3)) && state.trials[9].rungs == 3, "{:?}", [1, 2, 3].map(rungs));
-        // Trial 1 was the worst after the first rung, and is trained to the end.
+        // Trial 1 was the worst trial after the first rung, but is trained to the end.
         assert_eq!(state.trials[0].rungs, 3);
-        // Less time than one whole training: the best of a few trials continues as long as there is time.
+        // The time budget is less than one whole training: the best of a few trials is trained further until the time is
+        // used.
         let mut state = search(20.0, None);
         made(&mut state);
         assert!(
@@ -215,14 +220,14 @@ mod tests {
         state.trials[0].rungs = 3;
         (state.trials[8].failed, state.trials[8].best) = (Some("not finite".into()), None);
         assert_eq!(next(&state, true), Step::Train(7, 2));
-        // A trial whose epochs are too slow is skipped.
+        // A trial whose epochs take too long is skipped.
         state.trials[7].seconds = 3e6;
         assert_eq!(next(&state, true), Step::Train(6, 2));
         state.trials[2].toward = 2;
         assert_eq!(next(&state, true), Step::Train(2, 2));
         state.used = state.budget;
         assert_eq!(next(&state, true), Step::End);
-        // For a loss, the lowest value is the best.
+        // For a loss, the trial with the lowest value is the best.
         (state.used, state.higher, state.trials[2].toward) = (0.0, Some(false), 0);
         assert_eq!(next(&state, true), Step::Train(1, 2));
         assert_eq!(next(&search(1.0, None), false), Step::End);

@@ -1,4 +1,4 @@
-//! The state of a search, as stored in tune.json.
+//! The state of a hyperparameter search, as stored in tune.json.
 
 use serde_json::{Map, Value};
 
@@ -6,51 +6,51 @@ use super::super::{json, scores};
 use unpadded::metrics::Unit;
 use unpadded::recipes;
 
-/// Trial: a drawn config with its results.
+/// A trial of a search: a config with drawn values, and its results.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Trial {
-    /// The number of the trial, from 1 on. Trial 1 is the config without drawn values.
+    /// The number of the trial, from 1 on. Trial 1 has the given config without drawn values.
     pub(super) number: u64,
-    /// The number of the draw, with which `Space::draw` gives the values of the trial.
+    /// The number of the draw, from which `Space::draw` computes the values of the trial; 0 for trial 1.
     pub(super) draw: u64,
-    /// The drawn values, by setting.
+    /// The drawn values, each with the name of its setting.
     pub(super) settings: Vec<(String, Value)>,
-    /// The number of rungs that the trial has reached.
+    /// The number of rungs (stages of successive halving) that the trial has reached.
     pub(super) rungs: usize,
-    /// The rung up to which the trial is being trained; 0 if the trial is not in training.
+    /// The rung up to which the trial is being trained; 0 if the trial is not being trained.
     pub(super) toward: usize,
-    /// The number of finished epochs.
+    /// The number of epochs that the trial has finished.
     pub(super) epochs: u64,
     /// The held-out metric of the trial's best epoch, and the number of this epoch; `None` before the first epoch ends.
     pub(super) best: Option<(f64, u64)>,
-    /// The seconds of all trainings of the trial, including reading and scoring.
+    /// The seconds that the training of the trial took, including reading data and scoring.
     pub(super) seconds: f64,
-    /// The reason why the trial failed; `None` unless it failed.
+    /// The reason why the trial failed; `None` if the trial has not failed.
     pub(super) failed: Option<String>,
 }
 
-/// State of a search.
+/// The state of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct State {
     pub(super) seed: u64,
-    /// The time budget in seconds.
+    /// The time budget of the search, in seconds.
     pub(super) budget: f64,
-    /// The most trials that the user allows (`--trials`); `None` if the flag is not set.
+    /// The maximum number of trials (`--trials`); `None` if the flag is not set.
     pub(super) most: Option<u64>,
-    /// The seconds used so far.
+    /// The seconds that the search has used so far.
     pub(super) used: f64,
-    /// The metric of the trials.
+    /// The name of the metric by which trials are compared.
     pub(super) metric: String,
-    /// The unit of the metric.
+    /// The unit of the metric by which trials are compared.
     pub(super) unit: Unit,
-    /// Whether a higher value of the metric is better; `None` before the first trained trial.
+    /// Whether a higher value of the metric is better; `None` before the first trial is trained.
     pub(super) higher: Option<bool>,
-    /// The epochs at which trials are compared, in rising order.
+    /// The rungs: the numbers of epochs at which trials are compared, in ascending order.
     pub(super) rungs: Vec<u64>,
     pub(super) trials: Vec<Trial>,
 }
 
-/// Returns a value of a setting as JSON.
+/// Returns the value of a setting as JSON.
 pub(super) fn value(of: &recipes::Value) -> Value {
     match of {
         recipes::Value::Flag(flag) => (*flag).into(),
@@ -63,7 +63,7 @@ pub(super) fn value(of: &recipes::Value) -> Value {
 }
 
 impl Trial {
-    /// Returns the name of the trial's run folder.
+    /// Returns the name of the run folder of the trial.
     pub(super) fn name(&self) -> String {
         format!("trial-{}", self.number)
     }
@@ -106,7 +106,7 @@ impl Trial {
 }
 
 impl State {
-    /// Returns the state as the object in tune.json.
+    /// Returns the state of the search as the JSON object in tune.json.
     pub(super) fn object(&self) -> Value {
         json::object([
             ("seed", self.seed.into()),
@@ -121,7 +121,7 @@ impl State {
         ])
     }
 
-    /// Parses the text of a tune.json.
+    /// Parses the state of a search from the text of a tune.json.
     pub(super) fn of(text: &str) -> Result<Self, String> {
         let object: Value = serde_json::from_str(text).map_err(|e| format!("no JSON: {e}"))?;
         let found = (|| {
@@ -145,7 +145,8 @@ impl State {
             .ok_or_else(|| "an object without the trials of a search".to_owned())
     }
 
-    /// Returns the trials that have a value and did not fail later, the best first; of equal values, the earlier trial first.
+    /// Returns the trials that have a value and have not failed, the best trial first. Of two trials with equal values, the
+    /// earlier trial comes first.
     pub(super) fn ranked(&self) -> Vec<&Trial> {
         let value = |trial: &Trial| match (trial.best, self.higher) {
             (Some((value, _)), Some(false)) => value,
@@ -157,7 +158,7 @@ impl State {
         ranked
     }
 
-    /// Returns a value of the metric for people.
+    /// Returns a value of the metric with its unit, for people.
     pub(super) fn shown(&self, value: f64) -> String {
         scores::shown(self.unit, value)
     }
@@ -193,7 +194,7 @@ mod tests {
             trials: vec![Trial::default(), trial, failed],
         };
         assert_eq!(State::of(&state.object().to_string()), Ok(state.clone()));
-        // A trial that failed cannot be the best, whatever value it had reached.
+        // A trial that failed later cannot be the best trial, even if it had the best value.
         let late =
             Trial { number: 4, best: Some((0.9, 1)), failed: Some("not finite".into()), ..Trial::default() };
         let with_late = State { trials: [state.trials.clone(), vec![late]].concat(), ..state };

@@ -1,8 +1,8 @@
-//! The memory of a buffer, and the address through which lanes write it.
+//! The memory of one buffer, and the address through which lanes read and write the memory.
 
 use std::sync::Arc;
 
-/// 64 bytes, so that a buffer starts on a cache line.
+/// A block of 64 bytes, the unit of allocation: a buffer starts on a cache line.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
@@ -15,23 +15,25 @@ enum Lines {
     Common(Arc<Vec<Line>>),
 }
 
-/// Lines of memory with their address. While a lane exists, no reference to the lines is made, not even a shared reference: it
-/// would be a read beside the writes of other threads, and would invalidate lent addresses for writing.
+/// The memory of a buffer: cache lines and the address of the first line. No reference to the lines, not even a shared one,
+/// may be made while a lane exists. Such a reference would count as a read while other threads write, and would invalidate
+/// the addresses that lanes lent for writing.
 pub(super) struct Memory {
     lines: Lines,
-    /// The start of the lines. For own lines the address comes from `Vec::as_mut_ptr`, called after the last operation that
-    /// moved the lines.
+    /// The address of the first line. For lines that the buffer owns, `Vec::as_mut_ptr` returned this address after the last
+    /// operation that moved the lines.
     start: *mut u8,
     bytes: usize,
 }
 
-// SAFETY: the address points to lines that this memory owns, which are `Send`, or that it has in common and never writes.
+// SAFETY: the address points to lines that this memory owns, which are `Send`, or to common lines, which are never written.
 unsafe impl Send for Memory {}
-// SAFETY: `&Memory` reads these fields and, to clone them, the lines; a lane that writes them has the arena borrowed.
+// SAFETY: `&Memory` only reads the fields, and reads the lines to clone them; a lane that writes the lines borrows the arena
+// mutably.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Returns empty memory.
+    /// Returns an empty memory.
     pub(super) fn new() -> Self {
         Self::of(Lines::Own(Vec::new()))
     }
@@ -42,55 +44,56 @@ impl Memory {
         memory
     }
 
-    /// Updates `start`; must be called after the lines were moved or replaced.
+    /// Updates `start` and `bytes`; must be called after the lines were moved or replaced.
     fn settle(&mut self) {
         let count;
         (self.start, count) = match &mut self.lines {
             Lines::Own(lines) => (lines.as_mut_ptr().cast(), lines.len()),
-            // This address is never written through, since `is_common` is true.
+            // Nothing writes through this address, since `is_common` returns true for the memory.
             Lines::Common(lines) => (lines.as_ptr().cast::<u8>().cast_mut(), lines.len()),
         };
         self.bytes = count * size_of::<Line>();
     }
 
-    /// Returns the first byte's address, on a cache line. If the memory is not in common, the address may be written through.
+    /// Returns the address of the first byte, which lies at the start of a cache line. The address may be used for writing
+    /// only if the memory is not common.
     #[inline]
     pub(super) fn start(&self) -> *mut u8 {
         self.start
     }
 
-    /// Returns the number of bytes.
+    /// Returns the size of the memory in bytes.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns whether other buffers may have the same memory; the memory must then not be written.
+    /// Returns whether other buffers may share this memory; shared memory must not be written.
     #[inline]
     pub(super) fn is_common(&self) -> bool {
         matches!(self.lines, Lines::Common(_))
     }
 
-    /// Makes the memory common, so that clones share it.
+    /// Makes the memory common, so that clones share the memory instead of copying it.
     pub(super) fn make_common(&mut self) {
         if let Lines::Own(lines) = &mut self.lines {
             *self = Self::of(Lines::Common(Arc::new(std::mem::take(lines))));
         }
     }
 
-    /// Makes common memory the buffer's own: copies it, unless no other buffer shares it any more.
+    /// Makes common memory the buffer's own: copies the memory if another buffer still shares it.
     pub(super) fn make_own(&mut self) {
         if let Lines::Common(lines) = &mut self.lines {
             *self = Self::of(Lines::Own(Arc::unwrap_or_clone(std::mem::take(lines))));
         }
     }
 
-    /// Grows the memory to `bytes` bytes; its contents stay, new bytes are zero.
+    /// Grows the memory to at least `bytes` bytes; existing bytes keep their values, and new bytes are zero.
     pub(super) fn grow(&mut self, bytes: usize) {
         self.grow_by(bytes, |_, _| true);
     }
 
-    /// Grows like [`Self::grow`]; returns `false` and changes nothing if the allocation fails.
+    /// Grows the memory like [`Self::grow`]; returns `false` and leaves the memory unchanged if the allocation fails.
     pub(super) fn try_grow(&mut self, bytes: usize) -> bool {
         self.grow_by(bytes, |lines, more| lines.try_reserve_exact(more).is_ok())
     }

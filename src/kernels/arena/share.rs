@@ -1,24 +1,26 @@
-//! The rows of each buffer that belong to each lane of a split loop.
+//! The assignment of the rows of each buffer to the lanes of a split loop.
 
 use crate::kernels::view::Extent2;
 
-/// Rows of a buffer: `rows` rows from `row` on, columns `column..column + width` of rows that are `stride` wide.
+/// A rectangle of a buffer: `rows` rows from row `row` on, in the columns `column..column + width` of rows of width
+/// `stride`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Region {
-    /// The buffer's number.
+    /// The number of the buffer in the arena.
     pub buffer: usize,
-    /// The first row.
+    /// The first row of the region.
     pub row: usize,
-    /// The first column.
+    /// The first column of the region.
     pub column: usize,
-    /// The number of rows and columns of the region, and the stride: the width of the buffer's rows.
+    /// The numbers of rows and columns of the region, and the stride: the width of the buffer's rows.
     pub extent: Extent2,
-    /// The step whose rows the region holds, in a step loop that is split over lanes.
+    /// The step to which the rows of the region belong, in a step loop that is split over lanes.
     pub step: usize,
 }
 
 impl Region {
-    // Saturating, so that no number wraps into a buffer: `Lane::resolve` refuses regions beyond the buffer.
+    // The arithmetic saturates, so that an overflow cannot produce an index inside the buffer: `Lane::resolve` refuses
+    // regions beyond the buffer.
     pub(super) fn first(&self) -> usize {
         self.row.saturating_mul(self.extent.stride).saturating_add(self.column)
     }
@@ -48,35 +50,36 @@ impl Region {
 pub enum Share {
     /// All lanes read the buffer, and no lane writes it.
     Frozen,
-    /// Row `base + starts[t] + i` belongs to sequence `i` at step `t`; rows are `stride` wide.
+    /// Row `base + starts[t] + i` of the buffer belongs to sequence `i` at step `t`; each row has `stride` numbers.
     Stepped {
-        /// The first row of step 0.
+        /// The number of the first buffer row of step 0.
         base: usize,
-        /// Width of the buffer's rows.
+        /// The width of the buffer's rows, in numbers.
         stride: usize,
     },
-    /// Row `i` belongs to sequence `i`; rows are `stride` wide.
+    /// Row `i` of the buffer belongs to sequence `i`; each row has `stride` numbers.
     Sequence {
-        /// Width of the buffer's rows.
+        /// The width of the buffer's rows, in numbers.
         stride: usize,
     },
-    /// Each sequence has a run of rows: the run of sequence `i` begins at row `bounds[first + i]`, with [`StepRows::bounds`].
+    /// Each sequence has a run of successive rows: the run of sequence `i` begins at row `bounds[first + i]` of
+    /// [`StepRows::bounds`].
     Runs {
-        /// The index of the first sequence's bound in the bounds.
+        /// The index in [`StepRows::bounds`] of the first row of sequence 0.
         first: usize,
-        /// Width of the buffer's rows.
+        /// The width of the buffer's rows, in numbers.
         stride: usize,
     },
-    /// Each step has a run of rows for each sequence that has not ended: the runs of step `t` begin at row
-    /// `base + bounds[starts + t]`, and the run of sequence `i` begins `bounds[first + i]` rows later.
+    /// At each step, each sequence that has not ended has a run of successive rows. The runs of step `t` begin at row `base
+    /// + bounds[starts + t]`, and the run of sequence `i` begins `bounds[first + i]` rows later.
     SteppedRuns {
-        /// The first row of step 0.
+        /// The number of the first buffer row of step 0.
         base: usize,
-        /// The index of the first step's bound in the bounds.
+        /// The index in [`StepRows::bounds`] of the first row of step 0.
         starts: usize,
-        /// The index of the first sequence's bound in the bounds.
+        /// The index in [`StepRows::bounds`] of the first row of sequence 0.
         first: usize,
-        /// Width of the buffer's rows.
+        /// The width of the buffer's rows, in numbers.
         stride: usize,
     },
 }
@@ -84,16 +87,16 @@ pub enum Share {
 /// The assignment of buffer rows to the sequences and steps of a split loop.
 #[derive(Clone, Copy)]
 pub struct StepRows<'a> {
-    /// The first row of each step, then the end of the last step.
+    /// The index of the first row of each step, then the index after the last row of the last step.
     pub starts: &'a [usize],
     /// How the rows of each buffer are divided among the lanes.
     pub shares: &'a [Share],
-    /// The bounds of the runs of all buffers with [`Share::Runs`] or [`Share::SteppedRuns`].
+    /// The row numbers at which runs begin, for all buffers with [`Share::Runs`] or [`Share::SteppedRuns`].
     pub bounds: &'a [usize],
 }
 
 impl StepRows<'_> {
-    /// Returns whether no row belongs to two of `sequences` sequences or to two steps, so that lanes have disjoint rows.
+    /// Returns whether the runs of `sequences` sequences and of all steps do not overlap, so that lanes have disjoint rows.
     pub(super) fn are_apart(&self, sequences: usize) -> bool {
         let sorted = |first: usize, len: usize| {
             let end = first.saturating_add(len).saturating_add(1);
@@ -109,20 +112,20 @@ impl StepRows<'_> {
     }
 }
 
-/// The sequences of a lane of a split loop: `from..to`, by rank.
+/// The sequences of one lane of a split loop: the ranks `from..to`.
 #[derive(Clone, Copy)]
 pub struct LanePart<'a> {
     /// First sequence.
     pub from: usize,
-    /// One past the last sequence.
+    /// The rank after the last sequence of the lane.
     pub to: usize,
-    /// The assignment of rows to sequences and steps.
+    /// The assignment of rows to sequences and steps, for all lanes.
     pub steps: StepRows<'a>,
 }
 
 impl LanePart<'_> {
-    /// Returns whether a region with rows belongs to these sequences, so that this lane may read the region (or, if `write`,
-    /// write it).
+    /// Returns whether this lane may read a region (or, if `write` is set, write it), because the rows belong to sequences
+    /// of the lane.
     #[inline]
     pub(super) fn has(&self, region: &Region, write: bool) -> bool {
         let (row, end) = (region.row, region.row.saturating_add(region.extent.rows));
@@ -142,7 +145,7 @@ impl LanePart<'_> {
                     && end <= bounds[first + self.to]
             }
             Share::SteppedRuns { base, starts, first, stride } => {
-                // The starts of a step after the last step would belong to another list of bounds.
+                // A step after the last step has no start: the next entry of `bounds` belongs to another list.
                 let steps = self.steps.starts.len().saturating_sub(1);
                 let begin = base.saturating_add(bounds[starts + region.step]);
                 region.step < steps

@@ -1,5 +1,5 @@
-//! Softmax attention of a single query, such as the state of a decoder: for one query, tiles and packed keys would cost more
-//! than the products.
+//! Softmax attention of a single query, such as the state of a decoder. For one query, tiles and packed keys would cost more
+//! than the dot products themselves.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub(super) struct Single<'a, T> {
     pub(super) seen: Range<usize>,
 }
 
-/// The results of [`Single::attend`], and the gradients of the results; `None` for zeros.
+/// The results of [`Single::attend`], and the gradients of the results; a gradient is `None` if it is zero.
 pub(super) struct SingleResult<'a, T> {
     pub(super) out: &'a [T],
     pub(super) log_sum: T,
@@ -25,17 +25,17 @@ pub(super) struct SingleResult<'a, T> {
     pub(super) dlog_sum: Option<T>,
 }
 
-/// The target of a gradient, and whether the gradient is written or added; `None` if it is not requested.
+/// The view that receives a gradient, and whether the gradient is written or added; `None` if the gradient is not requested.
 type AttentionTarget<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
 impl<T: Float> Single<'_, T> {
-    /// Writes the attended values, and returns the logarithm of the sum of the exponentials of the scores.
+    /// Writes the attended values of the query, and returns the log-sum-exp of its scores.
     pub(super) fn attend(self, out: &mut [T], room: &mut Vec<T>) -> T {
         sweep(Attend { single: self, out, room })
     }
 
-    /// Computes the requested gradients of query, keys and values; keys that the query does not attend to have a gradient of
-    /// zero.
+    /// Computes the requested gradients of the query, the keys and the values. The gradient is zero for keys that the query
+    /// does not attend to.
     pub(super) fn descend(
         self,
         result: SingleResult<'_, T>,
@@ -56,7 +56,7 @@ impl<T: Float> Single<'_, T> {
     }
 }
 
-/// Σ x · y.
+/// Returns the dot product Σ x · y.
 #[inline(always)]
 fn dot<T: Float, A: Arithmetic>(x: &[T], y: &[T]) -> T {
     let mut sums = [T::ZERO; CHUNK];
@@ -84,14 +84,14 @@ impl<T: Float> Sweep for Attend<'_, '_, T> {
         let Self { single, out, room } = self;
         single.scores::<A>(room);
         let most = room.iter().fold(T::NEG_INFINITY, |most, &x| if x > most { x } else { most });
-        // All scores are −∞.
+        // If the maximum is −∞, all scores are −∞, and subtracting it would give NaN.
         let less = if most == T::NEG_INFINITY { T::ZERO } else { most };
         let mut sum = T::ZERO;
         for weight in room.iter_mut() {
             *weight = (*weight - less).exp_with::<A>();
             sum += *weight;
         }
-        // No key was seen.
+        // A sum of zero means that the query attended to no key.
         if sum == T::ZERO {
             out.fill(T::ZERO);
             return T::ZERO;
@@ -128,8 +128,7 @@ impl<T: Float> Sweep for Descend<'_, '_, '_, T> {
         let [dq, mut dk, mut dv] = gradients;
         let (k, v, seen) = (single.keys, single.values, single.seen.clone());
         let SingleResult { out, log_sum, dout, dlog_sum } = result;
-        // The term that the gradients of all scores have in common: Σ dout · out, minus the gradient of the logarithm of the
-        // sum.
+        // The term that the gradients of all scores subtract: Σ dout · out, minus the gradient of the log-sum-exp.
         let reaches = dout.map_or(T::ZERO, |dout| dot::<T, A>(dout, out)) - dlog_sum.unwrap_or(T::ZERO);
         single.scores::<A>(room);
         for gradient in [&mut dk, &mut dv] {

@@ -1,5 +1,5 @@
-//! The paths of the highest scores (Viterbi, "Error bounds for convolutional codes and an asymptotically optimum decoding
-//! algorithm", 1967).
+//! The paths with the highest scores, by the Viterbi algorithm (Viterbi, "Error bounds for convolutional codes and an
+//! asymptotically optimum decoding algorithm", 1967).
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -11,27 +11,29 @@ use crate::kernels::float::Float;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::View;
 
-/// Scratch of [`best_paths`], reused for the next sequence.
+/// Scratch of [`best_paths`], which the caller reuses for the next sequence.
 #[derive(Debug, Default)]
 pub struct BestPaths {
-    /// The highest scores of paths that end in each tag, best first: at this row (`now`) and at the previous row (`before`).
+    /// For each tag, the scores of the best paths that end in the tag, best first: at the current row (`now`) and at the
+    /// previous row (`before`).
     now: Vec<f64>,
     before: Vec<f64>,
-    /// The number of paths that end in each tag.
+    /// For each tag, the number of stored paths that end in the tag: at the current row (`counts`) and at the previous row
+    /// (`counts_before`).
     counts: Vec<usize>,
     counts_before: Vec<usize>,
-    /// The predecessor of each path, by row, tag and rank: its tag and rank in the previous row.
+    /// The predecessor of each stored path, by row, tag and rank: the path's tag and rank in the previous row, as one index.
     back: Vec<u32>,
-    /// The score of each of the best paths, and its last tag and rank.
+    /// For each of the best paths: its score, and the index of its tag and rank in the last row.
     ends: Vec<(f64, usize)>,
     path: Vec<usize>,
-    /// The next candidate paths, one per preceding tag.
+    /// The next candidate path of each preceding tag.
     next: BinaryHeap<NextPath>,
 }
 
 impl BestPaths {
-    /// Reserves memory to trace the paths back over `rows` rows of `per_row` paths each; an error if there is not enough
-    /// memory.
+    /// Reserves memory to trace the paths back over `rows` rows of `per_row` paths each. Returns an error if there is not
+    /// enough memory.
     fn reserve(&mut self, rows: usize, per_row: usize) -> Result<()> {
         let too_much = || {
             let expected = "a sequence whose rows · tags · paths, 4 bytes each, fit into memory";
@@ -48,8 +50,8 @@ impl BestPaths {
     }
 }
 
-/// The next path of a list of paths that continue with the same pair of tags. Among the lists, the path that compares greatest
-/// is taken next.
+/// A cursor into a list of paths that continue with the same pair of tags: the best path of the list that is not merged yet.
+/// The merge takes the greatest cursor next.
 #[derive(Debug)]
 struct NextPath {
     score: f64,
@@ -60,7 +62,8 @@ struct NextPath {
 
 impl Ord for NextPath {
     fn cmp(&self, other: &Self) -> Ordering {
-        // No score is NaN. Of equal scores, the path with the smaller `at` is taken first.
+        // The comparison needs no order for NaN, since no score is NaN. Of two equal scores, the path with the smaller `at`
+        // is taken first.
         self.score.partial_cmp(&other.score).unwrap_or(Ordering::Equal).then(other.at.cmp(&self.at))
     }
 }
@@ -79,14 +82,15 @@ impl PartialEq for NextPath {
 
 impl Eq for NextPath {}
 
-/// Finds the `most` paths of the highest scores, best first, and passes the rank, the score and the tags of each to `each`.
+/// Finds the `most` paths with the highest scores, best first, and passes the rank, score and tags of each path to `each`.
 ///
-/// Of equal paths, the path with the smaller tag at the last position where they differ comes first. Forbidden paths are not
-/// passed, so there may be fewer than `most`. If all paths are forbidden, one path is passed, with tag 0 everywhere and the
-/// score minus infinity. A path with a NaN score counts as forbidden.
+/// Of two paths with equal scores, the path with the smaller tag at the last row where they differ comes first. Paths with a
+/// forbidden pair of tags are not passed, so `each` may be called fewer than `most` times. If all paths are forbidden,
+/// `each` is called once, with tag 0 in every row and the score minus infinity. A path whose score is NaN counts as
+/// forbidden.
 ///
 /// # Errors
-/// If there is no memory to trace the paths back: 4 bytes for each row, tag and path.
+/// If there is not enough memory to trace the paths back: 4 bytes per row, tag and path.
 pub fn best_paths<T: Float>(
     transitions: &Transitions,
     rows: View<'_, T>,
@@ -124,8 +128,9 @@ pub fn best_paths<T: Float>(
     Ok(())
 }
 
-/// Merges lists of paths, each best first, into the `most` best paths, best first. A list is given by its start (a multiple of
-/// `most`), its length, and the score that is added to all its paths.
+/// Merges one list of paths per preceding tag into the `most` best paths; each list and the result are sorted best first.
+/// The list of tag t begins at index t · `most` of `scores` and has `counts[t]` paths; `pair` returns the score that is
+/// added to all paths of the list.
 fn merge(
     next: &mut BinaryHeap<NextPath>,
     (scores, counts, most): (&[f64], &[usize], usize),
@@ -188,7 +193,7 @@ fn several<T: Float>(transitions: &Transitions, rows: View<'_, T>, most: usize, 
     merge(next, (now, counts, most), |tag| transitions.end(tag)[1], ends);
 }
 
-/// The search for the single best path.
+/// The search for the single path with the highest score.
 struct Best<'a, T> {
     transitions: &'a Transitions,
     rows: View<'a, T>,

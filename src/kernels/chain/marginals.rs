@@ -1,5 +1,5 @@
-//! Sums over all paths: the logarithm of the sum of e^score, the probability of each tag in each row, and the probability of
-//! each pair of successive tags.
+//! Sums over all paths of a chain: the log-sum-exp of the path scores, the probability of each tag in each row, and the
+//! probability of each pair of successive tags.
 
 use super::transitions::{LANES, Transitions};
 use super::vanished::{SMALL, VanishedMass};
@@ -7,33 +7,36 @@ use crate::kernels::float::Float;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::View;
 
-/// Scratch of [`log_sum`] and [`marginals`], reused for the next sequence.
+/// Scratch of [`log_sum`] and [`marginals`], which the caller reuses for the next sequence.
 #[derive(Debug, Default)]
 pub struct ChainRoom {
-    /// e^score of each row and tag, divided by the largest of the row; in a computation with logarithms, the scores.
+    /// For each row and tag, e^score, divided by the largest e^score of the row. If the computation uses logarithms, the
+    /// score itself.
     rows: Vec<f64>,
-    /// By row and tag: sums over the paths up to the tag, divided by the row's sum (`alpha`), and sums over the paths from the
-    /// tag on, divided by the row's largest (`beta`). In a computation with logarithms, the logarithms of the sums.
+    /// For each row and tag, two sums over partial paths. `alpha` sums the paths from the start to the tag, divided by the
+    /// sum of the row. `beta` sums the paths from the tag to the end, divided by the largest number of the row. If the
+    /// computation uses logarithms, `alpha` and `beta` hold the logarithms of the undivided sums.
     alpha: Vec<f64>,
     beta: Vec<f64>,
-    /// The sum of each row of `alpha` before the division.
+    /// For each row, the sum of `alpha` over the tags, before `alpha` is divided by this sum.
     sums: Vec<f64>,
     step: Vec<f64>,
 }
 
-/// The probability of each pair of successive tags, summed over rows and sequences: `[tags + 2, tags]`, where the last two rows
-/// are the first tag and the last tag of sequences. Rows are padded to a multiple of the vector length.
+/// For each pair of successive tags, the sum of the pair's probability over rows and sequences. The shape is `[tags + 2,
+/// tags]`: the last two rows are for the first tag and for the last tag of a sequence. Each row is padded to a multiple of
+/// the vector length.
 #[derive(Debug, Clone, Default)]
 pub struct PairSums {
     stride: usize,
-    /// Sums of pairs without the factor e^score of the transition, which [`Self::get`] multiplies.
+    /// Sums for pairs of tags without the factor e^score of the pair; [`Self::get`] multiplies by this factor.
     scaled: Vec<f64>,
-    /// Sums with all factors, which are added to the scaled sums.
+    /// Sums for pairs of tags with all factors; [`Self::get`] adds them to the scaled sums.
     whole: Vec<f64>,
 }
 
 impl PairSums {
-    /// Resets the sums to zero.
+    /// Resets all sums to zero, for the number of tags in `transitions`.
     pub fn start(&mut self, transitions: &Transitions) {
         self.stride = transitions.stride;
         self.scaled.clear();
@@ -42,12 +45,12 @@ impl PairSums {
         self.whole.resize((transitions.tags + 2) * self.stride, 0.0);
     }
 
-    /// Adds `more` to the sum at row `row` and column `tag`.
+    /// Adds `more` to the sum in row `row` and column `tag`.
     pub fn add(&mut self, row: usize, tag: usize, more: f64) {
         self.whole[row * self.stride + tag] += more;
     }
 
-    /// Sets the sums of all pairs to NaN, except for forbidden pairs.
+    /// Sets the sum of every pair that is not forbidden to NaN.
     fn spoil(&mut self, transitions: &Transitions) {
         for (sum, &score) in self.whole.iter_mut().zip(&transitions.scores) {
             if score != f64::NEG_INFINITY {
@@ -56,14 +59,14 @@ impl PairSums {
         }
     }
 
-    /// Adds the sums of other sequences.
+    /// Adds the sums that were computed for other sequences.
     pub fn join(&mut self, others: &Self) {
         for (own, others) in [(&mut self.scaled, &others.scaled), (&mut self.whole, &others.whole)] {
             own.iter_mut().zip(others).for_each(|(own, other)| *own += other);
         }
     }
 
-    /// Returns the sum at row `row` and column `tag`.
+    /// Returns the sum in row `row` and column `tag`.
     pub fn get(&self, transitions: &Transitions, row: usize, tag: usize) -> f64 {
         let place = row * self.stride + tag;
         let scaled = self.scaled.get(place).map_or(0.0, |sum| sum * transitions.forth[place]);
@@ -71,17 +74,19 @@ impl PairSums {
     }
 }
 
-/// Returns ln of the sum of e^score over all paths of tags of a sequence. 0 without rows; minus infinity if every path is
-/// forbidden; NaN if a score is NaN or infinite.
+/// Returns the logarithm of the sum of e^score over all paths of a sequence.
+///
+/// The result is 0 for a sequence without rows, minus infinity if every path is forbidden, and NaN if a score is NaN or
+/// infinite.
 pub fn log_sum<T: Float>(transitions: &Transitions, rows: View<'_, T>, room: &mut ChainRoom) -> f64 {
     sweep(LogSum { transitions, rows, room }).0
 }
 
-/// Computes the probabilities of tags and passes them to `each`, row by row. Adds the probability of each pair of successive
-/// tags, times a weight, to `pairs`.
+/// Computes the probability of each tag in each row, and passes the probabilities to `each`, row by row. Returns the result
+/// of [`log_sum`]. Also adds the probability of each pair of successive tags, times a weight, to `pairs`.
 ///
-/// The probabilities are zero if all paths are forbidden, and NaN if the sum is NaN. In the latter case, all pairs that are not
-/// forbidden become NaN, so that the sums over all sequences show the NaN.
+/// All probabilities are 0 if every path is forbidden, and NaN if the sum over all paths is NaN. If the sum is NaN, the sums
+/// in `pairs` also become NaN, except for forbidden pairs, so that the NaN is visible after summing over all sequences.
 pub fn marginals<T: Float>(
     transitions: &Transitions,
     rows: View<'_, T>,
@@ -116,11 +121,12 @@ pub fn marginals<T: Float>(
     total
 }
 
-/// Computes out = x · table, whose rows are `stride` long.
+/// Computes the vector-matrix product out = x · table; each row of `table` has `stride` numbers.
 #[inline(always)]
 fn product<A: Arithmetic>(x: &[f64], table: &[f64], stride: usize, out: &mut [f64]) {
     let mut at = 0;
-    // Two chunks at a time: the CPU adds to one chunk's sums while it waits for the other's.
+    // The loop takes two chunks at a time: the CPU adds to the sums of one chunk while it waits for the sums of the other
+    // chunk.
     while at + 2 * LANES <= stride {
         columns::<A, { 2 * LANES }>(x, table, (stride, at), out);
         at += 2 * LANES;
@@ -147,7 +153,7 @@ fn columns<A: Arithmetic, const N: usize>(
     out[at..at + N].copy_from_slice(&sums);
 }
 
-/// Returns the smallest number above 0; infinity if there is none.
+/// Returns the smallest number above 0; infinity if no number is above 0.
 #[inline(always)]
 fn least(x: &[f64]) -> f64 {
     let mut least = [f64::INFINITY; LANES];
@@ -159,7 +165,7 @@ fn least(x: &[f64]) -> f64 {
     least.into_iter().fold(f64::INFINITY, f64::min)
 }
 
-/// Returns the sum, computed in an order that depends only on the length.
+/// Returns the sum of a slice, computed in an order that depends only on the length.
 #[inline(always)]
 fn sum(x: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
@@ -176,7 +182,7 @@ struct LogSum<'a, T> {
 }
 
 impl<T: Float> Sweep for LogSum<'_, T> {
-    /// The logarithm of the sum, and the bound on underflow; `None` if the scratch holds logarithms.
+    /// The log-sum-exp of the path scores, and the bound on underflow; the bound is `None` if the scratch holds logarithms.
     type Output = (f64, Option<VanishedMass>);
     const PORTABLE: bool = T::PORTABLE;
 
@@ -251,7 +257,7 @@ impl<T: Float> Sweep for LogSum<'_, T> {
                 vanished.some(small * tags as f64);
             }
             if of_row < SMALL {
-                // Either the sum underflowed, or all paths are forbidden.
+                // A row sum this small means that the sum underflowed or that all paths are forbidden.
                 return log_sums(transitions, rows, room);
             }
             let scale = 1.0 / of_row;
@@ -269,14 +275,14 @@ impl<T: Float> Sweep for LogSum<'_, T> {
     }
 }
 
-/// Returns ln Σ e^x; minus infinity without numbers.
+/// Returns ln Σ e^x over the given numbers; minus infinity if there are no numbers.
 pub(in crate::kernels) fn log_sum_exp(numbers: impl Iterator<Item = f64> + Clone) -> f64 {
     let most =
         numbers.clone().fold(f64::NEG_INFINITY, |most, x| if x > most || x.is_nan() { x } else { most });
     if most == f64::NEG_INFINITY { most } else { most + numbers.map(|x| (x - most).exp()).sum::<f64>().ln() }
 }
 
-/// Computes the forward sums with logarithms.
+/// Computes `alpha`, the sums over the paths from the start to each tag, with logarithms.
 #[inline(never)]
 fn log_sums<T: Float>(
     transitions: &Transitions,
@@ -302,7 +308,8 @@ fn log_sums<T: Float>(
     (log_sum_exp((0..tags).map(|tag| last[tag] + transitions.end(tag)[1])), None)
 }
 
-/// Computes the sums over the paths from each tag on; returns whether it is certain that underflow did not change them.
+/// Computes `beta`, the sums over the paths from each tag to the end. Returns whether underflow certainly did not change the
+/// sums.
 struct BackwardSums<'a> {
     transitions: &'a Transitions,
     room: &'a mut ChainRoom,
@@ -350,8 +357,8 @@ impl Sweep for BackwardSums<'_> {
                     vanished.step(growth[1], most.ln());
                 }
             }
-            // Underflow is compared with Σ alpha · beta of this row, which is small if likely starts and likely ends of paths
-            // hardly meet.
+            // The bound on underflow is relative to Σ alpha · beta of this row. This sum is small if the tags that are
+            // likely after the start of the sequence are unlikely before its end.
             let part: f64 =
                 alpha[at..at + stride].iter().zip(&beta[at..at + stride]).map(|(a, b)| a * b).sum();
             if part.min(part * sums[row]) < SMALL {
@@ -363,7 +370,7 @@ impl Sweep for BackwardSums<'_> {
     }
 }
 
-/// Multiplies alpha and beta, which gives the probability of each tag.
+/// Multiplies `alpha` and `beta`, which gives the probability of each tag in each row.
 struct Multiplied<'a, 'b> {
     transitions: &'a Transitions,
     room: &'a mut ChainRoom,
@@ -413,7 +420,7 @@ impl Sweep for Multiplied<'_, '_> {
     }
 }
 
-/// Computes the probabilities if alpha and the rows are logarithms.
+/// Computes the probabilities of tags and pairs if `alpha` and the row scores are logarithms.
 #[inline(never)]
 fn by_logarithms(
     transitions: &Transitions,

@@ -1,10 +1,10 @@
-//! Scores of successive tags.
+//! The scores of pairs of successive tags (transitions) in a linear chain.
 
 use super::vanished::SMALL;
 use crate::kernels::float::Float;
 use crate::kernels::view::View;
 
-/// The number of columns of each table is rounded up to a multiple of this number, so that loops over vectors have no
+/// The number of columns of each score table is rounded up to a multiple of this number, so that vector loops have no
 /// remainder.
 pub(super) const LANES: usize = 16;
 
@@ -12,28 +12,30 @@ pub(super) const LANES: usize = 16;
 #[derive(Debug, Default)]
 pub struct Transitions {
     pub(super) tags: usize,
-    /// The length of a row of a table: the number of tags, rounded up to a multiple of [`LANES`].
+    /// The number of columns of a score table: the number of tags, rounded up to a multiple of [`LANES`].
     pub(super) stride: usize,
-    /// The scores, one row per preceding tag; then the scores of the first tag, and of the last tag. Minus infinity means
-    /// forbidden, and fills the rest of each row.
+    /// The score table: one row per preceding tag, then a row with the scores of the first tag and a row with the scores of
+    /// the last tag. Minus infinity marks a forbidden pair, and fills the padding columns.
     pub(super) scores: Vec<f64>,
-    /// e^score, divided by the largest of its kind: of pairs with one row per preceding tag (`forth`) or per following tag
-    /// (`back`), of the first tag, and of the last tag.
+    /// The factors e^score, each divided by the largest factor of its table. `forth` has one row per preceding tag, and
+    /// `back` is the transpose of `forth`. `first` and `last` have the factors of the first and of the last tag.
     pub(super) forth: Vec<f64>,
     pub(super) back: Vec<f64>,
     pub(super) first: Vec<f64>,
     pub(super) last: Vec<f64>,
-    /// The largest scores: of pairs, of the first tag, and of the last one.
+    /// The largest score of a pair, of a first tag and of a last tag.
     pub(super) most: [f64; 3],
-    /// The logarithm of the largest growth of a step, forward and backward: the largest sum of a row of `forth`, of `back`.
+    /// The logarithm of the largest factor by which a step can grow a sum, forward and backward: the largest row sum of
+    /// `forth` and of `back`.
     pub(super) growth: [f64; 2],
-    /// The smallest number above 0 in `forth`, `first` and `last`; the smallest normal f64 if such a number may underflow.
+    /// The smallest number above 0 in `forth`, `first` and `last`; the smallest normal f64 if a factor in these tables may
+    /// underflow.
     pub(super) least: f64,
 }
 
 impl Transitions {
-    /// Prepares scores `[tags + 2, tags]`: one row per preceding tag, then the scores of the first tag, and of the last tag.
-    /// Pairs in `forbidden` count as minus infinity.
+    /// Prepares a score table of shape `[tags + 2, tags]`: one row per preceding tag, then the scores of the first tag and
+    /// of the last tag. The score of each pair in `forbidden` becomes minus infinity.
     pub fn prepare<T: Float>(&mut self, scores: View<'_, T>, forbidden: &[i64]) {
         let tags = scores.width();
         let stride = tags.next_multiple_of(LANES);
@@ -78,7 +80,7 @@ impl Transitions {
         self.growth = [growth(&self.forth), growth(&self.back)];
         let all = self.forth.iter().chain(&self.first).chain(&self.last);
         self.least = all.copied().filter(|&x| x > 0.0).fold(1.0, f64::min);
-        // The e^score of a transition that is not forbidden may underflow, even to 0.
+        // The factor e^score of an allowed pair of tags may underflow, even to 0.
         for (scores, most) in [(pairs, self.most[0]), (first, self.most[1]), (last, self.most[2])] {
             if scores.iter().any(|&score| score > f64::NEG_INFINITY && (score - most).exp() < SMALL) {
                 self.least = f64::MIN_POSITIVE;
@@ -91,12 +93,12 @@ impl Transitions {
         self.scores[from * self.stride + to]
     }
 
-    /// Returns the scores of a tag as the first tag, and as the last tag.
+    /// Returns the score of a tag as the first tag of a sequence, and its score as the last tag.
     pub fn end(&self, tag: usize) -> [f64; 2] {
         [self.pair(self.tags, tag), self.pair(self.tags + 1, tag)]
     }
 
-    /// Returns the score of a path.
+    /// Returns the total score of a path.
     pub fn score<T: Float>(&self, rows: View<'_, T>, path: impl Iterator<Item = usize>) -> f64 {
         let (mut score, mut before) = (0.0, None);
         for (row, tag) in rows.iter().zip(path) {

@@ -11,15 +11,16 @@ use super::super::fork::join;
 use super::rows::ConvRows;
 use super::window::Source;
 
-/// The number of columns that are summed at once, in registers.
+/// The number of columns that are summed at the same time, in registers.
 const COLUMNS: usize = 64;
-/// Below this many multiply-adds a second thread costs more than it gains.
+/// Below this number of multiply-adds, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 19;
 
-/// Convolves each column with the same column of `w`, `[taps, width]`. An element's bits do not depend on other sequences.
+/// Convolves each column of the input with the same column of the filter `w`, which has the shape `[taps, width]`. The bits
+/// of each result do not depend on the other sequences of the batch.
 ///
 /// # Panics
-/// If the shapes do not fit.
+/// If two arguments do not have matching shapes.
 pub fn depthwise_forward<T: Float>(
     rows: ConvRows<'_, T>,
     w: View<'_, T>,
@@ -77,11 +78,11 @@ impl<T: Float> Sweep for DepthwiseRows<'_, '_, T> {
     }
 }
 
-/// Computes `dw[j][c] = Σ_t x[t + offset(j)][c] · dy[t][c]`. Threads share the columns, with the same bits for any number of
-/// threads: rows are summed in blocks.
+/// Computes the gradient of the filter, `dw[j][c] = Σ_t x[t + offset(j)][c] · dy[t][c]`. Threads share the columns; rows are
+/// summed in fixed blocks, so the bits do not depend on the number of threads.
 ///
 /// # Panics
-/// If the shapes do not fit.
+/// If two arguments do not have matching shapes.
 pub fn depthwise_gradient<T: Float>(
     rows: ConvRows<'_, T>,
     dy: View<'_, T>,
@@ -133,7 +134,7 @@ impl<T: Float> Sweep for Sums<'_, '_, T> {
         for from in (0..width).step_by(COLUMNS) {
             let columns = from..width.min(from + COLUMNS);
             let mut assign = assign;
-            // At least one round, so that the sum is written even if there are no rows.
+            // The loop runs at least once, so that the sum is written even if there are no rows.
             for start in (0..dy.rows().max(1)).step_by(SUM_ROWS) {
                 let block = start..dy.rows().min(start + SUM_ROWS);
                 for tap in 0..rows.window.taps {
@@ -155,11 +156,11 @@ impl<T: Float> Sweep for Sums<'_, '_, T> {
     }
 }
 
-/// Computes the gradient of each padding row: the sum of `dy[t] · w[j]` over all rows t and taps j that read the padding row.
-/// `dy.x` holds the gradient of the result.
+/// Computes the gradient of each padding row: the sum of `dy[t] · w[j]` over all rows t and taps j that read the padding
+/// row. `dy.x` holds the gradient of the result.
 ///
 /// # Panics
-/// If the shapes do not fit.
+/// If two arguments do not have matching shapes.
 pub fn depthwise_padding_gradient<T: Float>(
     dy: ConvRows<'_, T>,
     w: View<'_, T>,

@@ -1,4 +1,4 @@
-//! The forward pass of a convolution, one block of rows at a time.
+//! The forward pass of a convolution, computed for one block of rows at a time.
 
 use crate::kernels::cpu::cpu;
 use crate::kernels::float::{Assign, Float};
@@ -8,19 +8,19 @@ use crate::kernels::view::{Extent2, View, ViewMut};
 
 use super::rows::ConvRows;
 
-/// Scratch of a convolution, kept from call to call.
+/// Scratch of a convolution, which the caller keeps between calls.
 #[derive(Debug, Default)]
 pub struct ConvRoom<T> {
     tile: Vec<T>,
 }
 
-/// Computes `out = bias + Σ_j x[t + offset(j)] · W_j` for every row t, or `out += …`. The rows of the window are copied side by
-/// side; each group of columns is multiplied by its own weights. Up to `threads` threads divide the columns of the result. An
-/// element's bits do not depend on other sequences.
+/// Computes `out = bias + Σ_j x[t + offset(j)] · W_j` for every row t, or adds this result to `out`. The rows of each window
+/// are copied side by side into a tile; each group of columns is multiplied by its own weights. Up to `threads` threads
+/// divide the columns of the result. The bits of each result do not depend on the other sequences of the batch.
 ///
 /// # Panics
-/// Unless there are G weights of K × N, the rows of `x` are G · K / taps wide, and `out` has as many rows of G · N numbers, as
-/// `bias`.
+/// If two arguments do not have matching shapes. For G weights of K × N numbers, each row of `x` has G · K / taps numbers,
+/// and `bias` and each row of `out` have G · N numbers.
 pub fn conv_forward<T: Float>(
     rows: ConvRows<'_, T>,
     weights: &[PackedMatrix<T>],
@@ -37,7 +37,7 @@ pub fn conv_forward<T: Float>(
     assert_eq!(rows.x.width(), width * weights.len(), "the width of what a convolution reads");
     assert_eq!((out.rows(), out.width()), (rows.x.rows(), n * weights.len()), "the shape of a convolution");
     assert!(bias.is_none_or(|bias| bias.len() == out.width()), "the length of a bias");
-    // With this stride, successive rows do not fall into the same cache sets.
+    // This stride keeps successive rows of the tile out of the same cache sets.
     let stride = k.next_multiple_of(ALIGNMENT / size_of::<T>()) + ALIGNMENT / size_of::<T>();
     let block = cpu().conv_rows::<T>(stride);
     if room.tile.len() < stride * block.min(out.rows()) {

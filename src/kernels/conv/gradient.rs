@@ -1,5 +1,5 @@
-//! The gradients of a convolution's filter, bias and padding rows. The gradient of a convolution's input is a convolution, too,
-//! with the turned window and the transposed filter of each tap.
+//! The gradients of a convolution's filter, bias and padding rows. The gradient of a convolution's input is itself a
+//! convolution, with the reversed window and the transposed filter of each tap.
 
 use crate::kernels::float::{Assign, Float};
 use crate::kernels::gradient::picked_gradient;
@@ -13,10 +13,10 @@ use super::super::fork::join;
 use super::rows::ConvRows;
 use super::window::Source;
 
-/// Below this many multiply-adds a second thread costs more than it gains.
+/// Below this number of multiply-adds, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 20;
 
-/// Scratch of the gradients of a convolution, kept from call to call.
+/// Scratch of the gradients of a convolution, which the caller keeps between calls.
 #[derive(Debug, Default)]
 pub struct ConvGradient<T> {
     threads: Vec<ThreadRoom<T>>,
@@ -24,20 +24,20 @@ pub struct ConvGradient<T> {
     sums: Vec<T>,
 }
 
-/// Scratch of one thread.
+/// Scratch of one thread for the gradients of a convolution.
 #[derive(Debug, Default)]
 struct ThreadRoom<T> {
     room: GradientRoom<T>,
     index: Vec<usize>,
 }
 
-/// Computes `dW_j = Σ_t x[t + offset(j)]ᵀ · dy[t]` for every tap, separately for each of `groups` groups of columns; the
-/// results of the taps are below each other. Also computes the column sums of `dy`. Threads divide the rows of the result; the
-/// bits do not depend on the number of threads.
+/// Computes the gradient of the filter, `dW_j = Σ_t x[t + offset(j)]ᵀ · dy[t]` for every tap j, separately for each of
+/// `groups` groups of columns. The gradients of the taps are stored below each other. Also computes the gradient of the
+/// bias, the column sums of `dy`. Threads divide the rows of `dw`; the bits do not depend on the number of threads.
 ///
 /// # Panics
-/// Unless `dy` has as many rows as `x`, both can be divided into the groups, and the gradients have the shapes of filter
-/// and bias.
+/// Unless `dy` has as many rows as `x`, `groups` divides the widths of both, and the gradients have the shapes of filter and
+/// bias.
 pub fn conv_gradient<T: Float>(
     rows: ConvRows<'_, T>,
     dy: View<'_, T>,
@@ -63,7 +63,7 @@ pub fn conv_gradient<T: Float>(
     shares.divide((dw, 0), db, &mut room.threads[..threads]);
 }
 
-/// The inputs, which all threads read.
+/// The inputs of a filter's gradient, which all threads read.
 #[derive(Clone, Copy)]
 struct Shares<'a, T> {
     rows: ConvRows<'a, T>,
@@ -74,8 +74,8 @@ struct Shares<'a, T> {
 }
 
 impl<T: Float> Shares<'_, T> {
-    /// Halves the rows of the gradient until each thread has some rows. The first of the given rows is row `first` of the whole
-    /// gradient.
+    /// Splits the rows of the gradient in half recursively, until each thread has its own rows. The first of the given rows
+    /// is row `first` of the whole gradient.
     fn divide(
         self,
         (dw, first): (ViewMut<'_, T>, usize),
@@ -92,7 +92,7 @@ impl<T: Float> Shares<'_, T> {
         join(|| self.divide((dw, first), db, left), || self.divide((rest, first + middle), None, right));
     }
 
-    /// Computes some rows of the gradient, tap by tap.
+    /// Computes some rows of the filter's gradient, tap by tap.
     fn taps(
         self,
         (mut dw, first): (ViewMut<'_, T>, usize),
@@ -122,7 +122,8 @@ impl<T: Float> Shares<'_, T> {
 }
 
 impl<T: Float> ConvRows<'_, T> {
-    /// Lists for each row the number of the row that a tap reads; padding rows are numbered after the rows of `x`.
+    /// Lists, for each row of the result, the number of the row that a tap reads; the numbers of padding rows follow the
+    /// numbers of the rows of `x`.
     fn index(&self, tap: usize, index: &mut Vec<usize>) {
         let rows = self.x.rows();
         index.clear();
@@ -136,11 +137,11 @@ impl<T: Float> ConvRows<'_, T> {
 }
 
 /// Computes the gradient of each padding row: the sum of `dy · W_jᵀ` over all rows and taps j that read the padding row.
-/// `weights` are the weights of the turned window, as for the gradient of `x`; `dy.x` holds the gradient of the result. The
-/// rows of `dy` are summed before the products, so that there are few products.
+/// `weights` are the weights of the reversed window, as for the gradient of `x`; `dy.x` holds the gradient of the result.
+/// The kernel first sums the rows of `dy` and then multiplies, so that it computes few products.
 ///
 /// # Panics
-/// If the shapes do not fit.
+/// If two arguments do not have matching shapes.
 pub fn conv_padding_gradient<T: Float>(
     dy: ConvRows<'_, T>,
     weights: &[PackedMatrix<T>],

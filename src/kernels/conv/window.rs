@@ -1,24 +1,25 @@
-//! The window of a convolution: which rows of the sequence each row of the result depends on.
+//! The window of a convolution: the rows of a sequence that each row of the result depends on.
 
 use std::ops::Range;
 
-/// The rows of a sequence that a convolution reads for row t of the result: t + start, t + start + step, …
+/// The rows of a sequence that a convolution reads for row t of the result: the rows t + start, t + start + step, t + start
+/// + 2 · step, …
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// The offset of the first row, relative to row t (negative: earlier).
+    /// The offset of the window's first row relative to row t; a negative offset means an earlier row.
     pub start: isize,
-    /// The distance of successive rows of the window.
+    /// The distance between successive rows of the window; 1 means adjacent rows.
     pub step: isize,
-    /// The number of rows of the window.
+    /// The number of rows in the window.
     pub taps: usize,
 }
 
-/// The source of a row that a convolution reads.
+/// The kind and number of a row that a convolution reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// A row of the sequence, counted among all rows.
+    /// A row inside the sequence, numbered among the rows of all sequences.
     Row(usize),
-    /// A row outside of the sequence, counted among the padding rows.
+    /// A row outside of the sequence, numbered among the padding rows.
     Padding(usize),
 }
 
@@ -28,32 +29,32 @@ impl Window {
         self.start + tap as isize * self.step
     }
 
-    /// Returns how many rows before the start of a sequence the window of its first row reaches.
+    /// Returns how far the window of a sequence's first row reaches before the sequence, in rows.
     pub fn above(&self) -> usize {
         let first = self.start.min(self.offset(self.taps.saturating_sub(1)));
         first.min(0).unsigned_abs()
     }
 
-    /// Returns how many rows after the end of a sequence the window of its last row reaches.
+    /// Returns how far the window of a sequence's last row reaches after the sequence, in rows.
     pub fn below(&self) -> usize {
         let last = self.start.max(self.offset(self.taps.saturating_sub(1)));
         last.max(0).unsigned_abs()
     }
 
-    /// Returns the number of padding rows: the rows above and below a sequence together. Padding rows are numbered from the
-    /// rows above to the rows below.
+    /// Returns the number of padding rows of a sequence: the rows before it plus the rows after it. The numbers of the
+    /// padding rows begin with the rows before the sequence.
     pub fn padding_rows(&self) -> usize {
         self.above() + self.below()
     }
 
-    /// Returns the turned window: for row t of the input, the rows of the result whose windows contain row t. It is the window
-    /// of the gradient of the input.
+    /// Returns the reversed window: for row t of the input, the rows of the result whose windows contain row t. The gradient
+    /// of the input is a convolution with this reversed window.
     #[must_use]
     pub fn turned(self) -> Self {
         Self { start: -self.start, step: -self.step, taps: self.taps }
     }
 
-    /// Returns the source that `tap` reads for a row of a sequence.
+    /// Returns the row that tap `tap` reads for row `row` of a sequence.
     #[inline(always)]
     pub(super) fn source(&self, sequence: &Range<usize>, row: usize, tap: usize) -> Source {
         let place = row as isize + self.offset(tap);
@@ -67,8 +68,8 @@ impl Window {
         }
     }
 
-    /// Calls `each` with every row of a range and the source that `tap` reads for it. The sequences are given by their offsets;
-    /// the first offset belongs to row 0.
+    /// Calls `each` with every row of a range and the row that tap `tap` reads for it. The offsets divide the rows into
+    /// sequences; the first offset belongs to row 0, whatever its value.
     #[inline(always)]
     pub(super) fn each(
         &self,

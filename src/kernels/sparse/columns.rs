@@ -1,4 +1,4 @@
-//! The transposed product `xᵀ·d`, computed by the columns of `x` that have entries.
+//! The transposed product `xᵀ·d` of a sparse matrix `x`, computed only for the columns of `x` that have entries.
 
 use super::dense::Rows;
 use super::{CsrView, place};
@@ -6,13 +6,14 @@ use crate::kernels::float::{Assign, Float};
 use crate::kernels::rows::RowMerge;
 use crate::kernels::view::{View, ViewMut};
 
-/// The maximum number of columns per entry for which entries are counted in a table of all columns; with more columns, the
-/// entries are sorted.
+/// The limit of columns per entry: up to this limit, the plan counts entries in a table of all columns; beyond it, the plan
+/// sorts the entries.
 const COLUMNS_AN_ENTRY: usize = 4;
 
-/// The plan of `xᵀ·d`: the columns of `x` that have entries, ascending, each with its entries in ascending order of rows.
+/// The plan of `xᵀ·d`: the columns of `x` that have entries, in ascending order. The entries of each column are in ascending
+/// order of their rows.
 ///
-/// The plan is scratch that is reused for every batch; once it has grown, planning allocates nothing.
+/// The caller keeps the plan for the next batch; once its memory has grown, planning allocates no memory.
 #[derive(Debug, Clone)]
 pub struct Columns<T> {
     ids: Vec<i64>,
@@ -45,10 +46,10 @@ impl<T> Default for Columns<T> {
 }
 
 impl<T: Float> Columns<T> {
-    /// Plans products `xᵀ·d`.
+    /// Plans the products `xᵀ·d` for any `d`.
     ///
     /// # Panics
-    /// If there are 2^32 entries or rows or more, or a column is negative or not below the number of columns of `x`.
+    /// If `x` has 2^32 entries or rows or more, or if a column index is negative or not below the number of columns of `x`.
     pub fn prepare(&mut self, x: CsrView<'_, T>) {
         let entries = x.entries();
         let fits = u32::try_from(entries).is_ok() && u32::try_from(x.rows()).is_ok();
@@ -59,8 +60,8 @@ impl<T: Float> Columns<T> {
         self.starts.push(0);
         self.rows.resize(entries, 0);
         self.values.resize(entries, T::ZERO);
-        // A later matrix with fewer entries may have more columns with entries, or may be sorted: reserve memory for both
-        // cases.
+        // A later matrix with fewer entries may have more columns with entries, or its entries may be sorted, so memory is
+        // reserved for both cases.
         let most = entries.min(x.columns());
         self.ids.reserve(most);
         self.starts.reserve(most + 1);
@@ -70,7 +71,7 @@ impl<T: Float> Columns<T> {
         if x.columns() <= COLUMNS_AN_ENTRY.saturating_mul(entries) { self.count(x) } else { self.sort(x) }
     }
 
-    /// Plans by counting in a table of all columns.
+    /// Plans by counting the entries of each column in a table of all columns.
     fn count(&mut self, x: CsrView<'_, T>) {
         self.next.clear();
         self.next.resize(x.columns(), 0);
@@ -97,7 +98,7 @@ impl<T: Float> Columns<T> {
         }
     }
 
-    /// Plans by sorting the entries, for matrices whose table of columns would be larger than the entries.
+    /// Plans by sorting the entries by column, for matrices whose table of all columns would be larger than the entries.
     fn sort(&mut self, x: CsrView<'_, T>) {
         self.row_of.clear();
         for r in 0..x.rows() {
@@ -117,32 +118,33 @@ impl<T: Float> Columns<T> {
         }
     }
 
-    /// Returns the columns that have entries, ascending.
+    /// Returns the columns of `x` that have entries, in ascending order.
     pub fn ids(&self) -> &[i64] {
         &self.ids
     }
 
     /// Returns `xᵀ` without its empty rows: row `i` is column `ids[i]` of `x`.
     pub fn transposed(&self) -> CsrView<'_, T> {
-        // There are no starts before the first plan.
+        // Before the first plan, the list of starts is empty.
         let starts = if self.starts.is_empty() { &[0] } else { &self.starts[..] };
         CsrView::new(self.height, starts, &self.rows, &self.values)
     }
 
-    /// Computes row `i` of `out` = row `ids[i]` of `xᵀ·d`, or adds it to `out`. Up to `threads` threads divide the work; the
-    /// bits do not depend on the number of threads.
+    /// Computes `out`, whose row `i` is row `ids[i]` of `xᵀ·d`, or adds this result to `out`. Up to `threads` threads divide
+    /// the work; the bits do not depend on the number of threads.
     ///
     /// # Panics
-    /// Unless `d` has the rows of `x`, and `out` one for each id, equally wide.
+    /// Unless `d` has as many rows as `x`, and `out` has one row per column id, as wide as the rows of `d`.
     pub fn product(&self, d: View<'_, T>, out: ViewMut<'_, T>, assign: Assign, threads: usize) {
         let x = self.transposed();
         super::csr_dense(x, d, out, assign, threads);
     }
 
-    /// Adds `xᵀ·d` to `out`, which has a row for each column of `x`. Rows of columns without entries are not touched.
+    /// Adds `xᵀ·d` to `out`, which has a row for each column of `x`. The rows of `out` for columns without entries are left
+    /// unchanged.
     ///
     /// # Panics
-    /// Unless `d` has the rows of `x`, and `out` one for each of its columns, equally wide.
+    /// Unless `d` has as many rows as `x`, and `out` has one row per column of `x`, as wide as the rows of `d`.
     pub fn product_into(&self, d: View<'_, T>, out: ViewMut<'_, T>, threads: usize) {
         assert_eq!(d.rows(), self.height, "the rows of a transposed matrix's factor");
         assert_eq!((out.rows(), out.width()), (self.width, d.width()), "the shape of a transposed product");
@@ -160,7 +162,7 @@ mod tests {
     fn agrees<T: Float>() {
         let mut columns = Columns::<T>::default();
         assert_eq!((columns.ids().len(), columns.transposed().rows()), (0, 0));
-        // The widest matrix is sorted, the others are counted.
+        // The plan sorts the entries of the widest matrix, and counts the entries of the other matrices.
         for (rows, many, most) in [(0, 4, 3), (5, 0, 0), (1, 1, 9), (23, 11, 9), (40, 300, 60), (6, 900, 9)] {
             let x = Sparse::<T>::any(rows, many, most, 3);
             columns.prepare(x.view());

@@ -1,4 +1,5 @@
-//! Sparse · dense: each row of the result is a sum of rows of the dense factor, held in vector registers.
+//! The product of a sparse and a dense matrix: each row of the result is a sum of rows of the dense matrix, computed in
+//! vector registers.
 
 use std::marker::PhantomData;
 
@@ -9,15 +10,16 @@ use crate::kernels::helpers;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::{View, ViewMut};
 
-/// Below this many multiply-adds a second thread costs more than it gains. An entry costs about [`ENTRY`] multiply-adds in
-/// addition to its own multiply-adds.
+/// Below this number of multiply-adds, a second thread costs more than it gains. An entry costs about [`ENTRY`]
+/// multiply-adds in addition to one multiply-add per column.
 const WORTH_A_THREAD: usize = 1 << 18;
 const ENTRY: usize = 16;
 
-/// Computes `out = x·y`, or `out += x·y`, on up to `threads` threads; the bits do not depend on the number of threads.
+/// Computes `out = x·y`, or adds the product to `out`, on up to `threads` threads; the bits do not depend on the number of
+/// threads.
 ///
 /// # Panics
-/// Unless `x` is R × K, `y` K × N and `out` R × N; or if a column of `x` is not below K.
+/// Unless `x` is R × K, `y` is K × N and `out` is R × N; or if a column index of `x` is negative or not below K.
 pub fn csr_dense<T: Float>(
     x: CsrView<'_, T>,
     y: View<'_, T>,
@@ -30,15 +32,16 @@ pub fn csr_dense<T: Float>(
     Rows { x, y, out, assign, ids: None, first: 0 }.run_on(threads);
 }
 
-/// The product of some rows of `x`.
+/// The product of some rows of the sparse matrix `x` with `y`.
 pub(super) struct Rows<'a, T> {
     pub(super) x: CsrView<'a, T>,
     pub(super) y: View<'a, T>,
     pub(super) out: ViewMut<'a, T>,
     pub(super) assign: Assign,
-    /// For each row of `x`, the number of the result's row, ascending; `None` if row `i` of `x` gives row `i` of the result.
+    /// The number of the result's row for each row of `x`, in ascending order; `None` if row `i` of `x` gives row `i` of the
+    /// result.
     pub(super) ids: Option<&'a [i64]>,
-    /// The number of the result's row that is the first row of `out`; used only with `ids`.
+    /// The number of the result's row that is stored in the first row of `out`; used only with `ids`.
     pub(super) first: usize,
 }
 
@@ -73,7 +76,7 @@ impl<T: Float> Rows<'_, T> {
 }
 
 impl<T: Float> Rows<'_, T> {
-    /// Selects the loop by the width of `y`; a unit of columns fills a line of the nearest cache.
+    /// Runs the loop for the width of `y`; in wide rows, each vector of columns fills one line of the nearest cache.
     fn run(self) {
         match self.y.width() {
             0 => {}
@@ -82,7 +85,7 @@ impl<T: Float> Rows<'_, T> {
             3 => self.each::<FewVectors<2, 2>>(),
             4 => self.each::<FewVectors<4, 1>>(),
             5..8 => self.each::<FewVectors<4, 2>>(),
-            // The condition is a constant, so that each element type compiles only its own loops.
+            // The condition is a constant, so that the compiler generates only the loops for this element type.
             width => {
                 if const { size_of::<T>() > 4 } {
                     self.each::<Wide<8>>();
@@ -102,7 +105,7 @@ impl<T: Float> Rows<'_, T> {
     }
 }
 
-/// A product with a `y` of one column.
+/// The product with a matrix `y` of a single column.
 struct Vector<'a, T>(Rows<'a, T>);
 
 impl<T: Float> Sweep for Vector<'_, T> {
@@ -133,7 +136,7 @@ impl<T: Float> Sweep for Vector<'_, T> {
     }
 }
 
-/// A view of one column.
+/// A view of a single column.
 #[derive(Clone, Copy)]
 struct Column<'a, T> {
     start: *const T,
@@ -145,17 +148,18 @@ struct Column<'a, T> {
 impl<T: Float> Column<'_, T> {
     #[inline(always)]
     fn at(self, index: i64) -> T {
-        // A negative index becomes a huge row number, which the check refuses.
+        // A negative index becomes a huge row number, which the next comparison refuses.
         let row = index as usize;
         if row >= self.rows {
             beyond(index, self.rows);
         }
-        // SAFETY: it is one of the rows, which have a column.
+        // SAFETY: `row` is a row of the view, and every row has a column.
         unsafe { *self.start.add(row * self.stride) }
     }
 }
 
-/// The loop for one class of widths. Each loop is compiled separately, so that the loops do not compete for registers.
+/// The loop over rows for one class of widths of `y`. The compiler compiles each loop as a separate function, so that the
+/// loops do not compete for registers.
 struct WidthLoop<'a, T, B> {
     rows: Rows<'a, T>,
     blocks: PhantomData<B>,
@@ -176,13 +180,13 @@ impl<T: Float, B: Blocks> Sweep for WidthLoop<'_, T, B> {
     }
 }
 
-/// The division of a row's columns into vectors. It is a trait and not a closure, since a closure would not be compiled for the
-/// CPU's vectors.
+/// A division of the columns of a row into vectors. A trait is used instead of a closure, since a closure would not be
+/// compiled for the CPU's vectors.
 trait Blocks {
     fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], assign: Assign);
 }
 
-/// `V` vectors of `L`.
+/// The division of a narrow row into `V` vectors of `L` columns.
 struct FewVectors<const L: usize, const V: usize>;
 
 impl<const L: usize, const V: usize> Blocks for FewVectors<L, V> {
@@ -192,7 +196,7 @@ impl<const L: usize, const V: usize> Blocks for FewVectors<L, V> {
     }
 }
 
-/// Rows of at least `L` columns, computed in blocks of four vectors of `L` columns.
+/// The division of a row of at least `L` columns into blocks of four vectors of `L` columns.
 struct Wide<const L: usize>;
 
 impl<const L: usize> Blocks for Wide<L> {
@@ -209,7 +213,7 @@ impl<const L: usize> Blocks for Wide<L> {
     }
 }
 
-/// One row of a product.
+/// One row of the sparse matrix, and the dense matrix `y`.
 #[derive(Clone, Copy)]
 struct Row<'a, T> {
     indices: &'a [i64],
@@ -218,9 +222,9 @@ struct Row<'a, T> {
 }
 
 impl<T: Float> Row<'_, T> {
-    /// Computes `V` vectors of `L` columns, from column `from` on. If fewer columns are left, the last vector ends with the
-    /// last column and overlaps the previous vector. Entries are added to `K` partial sums in turn: with a single sum, each
-    /// addition would wait for the previous one.
+    /// Computes a block of the result's row: `V` vectors of `L` columns, from column `from` on. If fewer columns are left,
+    /// the last vector ends at the last column of the row and overlaps the vector before it. The entries are added to `K`
+    /// partial sums in turn: with a single sum, each addition would wait for the previous addition.
     #[inline(always)]
     fn block<A: Arithmetic, const L: usize, const V: usize, const K: usize>(
         self,
@@ -248,7 +252,7 @@ impl<T: Float> Row<'_, T> {
         for (v, sums) in total[..V - 1].iter().enumerate() {
             put(&mut out[v * L..], sums, assign);
         }
-        // Columns that the previous block or the previous vector has written are not written again.
+        // Columns that the previous block or the previous vector has already written are not written again.
         let done = from + (V - 1) * L - begin;
         if done == last {
             put(&mut out[last..], &total[V - 1], assign);
@@ -258,7 +262,7 @@ impl<T: Float> Row<'_, T> {
     }
 }
 
-/// Stores or adds a whole vector: with a constant length, one instruction per register.
+/// Writes or adds a whole vector of the constant length `L`, with one instruction per register.
 #[inline(always)]
 fn put<T: Float, const L: usize>(out: &mut [T], sums: &[T; L], assign: Assign) {
     let Some(out) = out.first_chunk_mut::<L>() else { return };
@@ -268,7 +272,8 @@ fn put<T: Float, const L: usize>(out: &mut [T], sums: &[T; L], assign: Assign) {
     }
 }
 
-/// `sums += value · y[index]`: `V` vectors of `L` columns side by side; the last vector begins at column `last`.
+/// Adds `value · y[index]` to `sums`, which are `V` vectors of `L` columns side by side; the last vector begins at column
+/// `last`.
 #[inline(always)]
 fn add<A: Arithmetic, T: Float, const L: usize, const V: usize>(
     sums: &mut [[T; L]; V],
@@ -277,7 +282,7 @@ fn add<A: Arithmetic, T: Float, const L: usize, const V: usize>(
     index: i64,
     value: T,
 ) {
-    // A negative index becomes a huge row number, which the check refuses.
+    // A negative index becomes a huge row number, which the next comparison refuses.
     let row = index as usize;
     if row >= y.rows() {
         beyond(index, y.rows());
@@ -286,8 +291,8 @@ fn add<A: Arithmetic, T: Float, const L: usize, const V: usize>(
     let start = y.as_ptr().wrapping_add(row * y.stride());
     for (v, sums) in sums.iter_mut().enumerate() {
         let from = if v + 1 == V { last } else { v * L };
-        // SAFETY: `row` is one of the rows of `y`. `L` columns from `last` on are its last columns, and the columns of every
-        // earlier vector end before or among these.
+        // SAFETY: `row` is a row of `y`. The `L` columns from `last` on are the last columns of `y`, and every other vector
+        // ends before the end of `y`.
         let y = unsafe { start.add(from).cast::<[T; L]>().read_unaligned() };
         for (sum, y) in sums.iter_mut().zip(y) {
             *sum = A::mul_add(value, y, *sum);
@@ -295,7 +300,8 @@ fn add<A: Arithmetic, T: Float, const L: usize, const V: usize>(
     }
 }
 
-/// Panics in a function of its own: inside the loops, the arguments of the message would occupy registers.
+/// Panics for a column beyond the matrix. In a separate function, the arguments of the message occupy no registers inside
+/// the loops.
 #[cold]
 #[inline(never)]
 pub(super) fn beyond(column: i64, columns: usize) -> ! {

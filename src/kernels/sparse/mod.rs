@@ -9,8 +9,8 @@
 //! | `sampled.rs` | gradients at the entries of a sparse factor |
 //! | `pattern.rs` | canonical form; functions of two matrices, entry by entry |
 //!
-//! The order of summation of an element depends on the entries of its row (if the sparse matrix is transposed, of its column)
-//! and on the width of the dense factor, but never on threads or other rows.
+//! The order of summation of an element never depends on threads or other rows. It depends on the entries of the element's
+//! row and on the width of the dense factor; if the sparse matrix is transposed, on the entries of the element's column.
 
 mod columns;
 mod dense;
@@ -26,8 +26,8 @@ pub use product::csr_csr;
 pub use room::SparseRoom;
 pub use sampled::{sampled_left, sampled_product, sampled_right};
 
-/// A borrowed csr matrix: each row has a range of entries, each a column and a value. Columns may be in any order, and may
-/// repeat.
+/// A borrowed sparse matrix in csr form: each row has a range of entries, and each entry has a column and a value. The
+/// columns of a row may be in any order, and a column may occur several times.
 #[derive(Debug, Clone, Copy)]
 pub struct CsrView<'a, T> {
     columns: usize,
@@ -36,25 +36,25 @@ pub struct CsrView<'a, T> {
     values: &'a [T],
 }
 
-/// The output of a kernel with a csr result: vectors that each kernel clears and fills, so that their memory is kept from call
-/// to call.
+/// The output of a kernel that computes a csr matrix: vectors that the kernel clears and fills. The caller keeps the vectors
+/// between calls, so that their memory is reused.
 #[derive(Debug)]
 pub struct CsrMut<'a, T> {
-    /// The start of each row's entries, then the number of entries.
+    /// The index of each row's first entry, then the number of all entries.
     pub indptr: &'a mut Vec<i64>,
-    /// The column of each entry.
+    /// The column index of each entry.
     pub indices: &'a mut Vec<i64>,
     /// The value of each entry.
     pub values: &'a mut Vec<T>,
 }
 
 impl<'a, T> CsrView<'a, T> {
-    /// A matrix whose row `r` has the entries `indptr[r]..indptr[r + 1]`. `indptr[0]` may be above 0, for a range of the rows
-    /// of a larger matrix.
+    /// Returns a view of a matrix whose row `r` has the entries `indptr[r]..indptr[r + 1]`. If the matrix is a range of the
+    /// rows of a larger matrix, `indptr[0]` may be above 0.
     ///
     /// # Panics
-    /// If `indptr` is empty, begins below 0, decreases, or ends beyond the entries; if `indices` and `values` have different
-    /// lengths.
+    /// If `indptr` is empty, begins below 0, decreases, or ends beyond the entries; or if `indices` and `values` have
+    /// different lengths.
     pub fn new(columns: usize, indptr: &'a [i64], indices: &'a [i64], values: &'a [T]) -> Self {
         assert_eq!(indices.len(), values.len(), "indices and values of a sparse matrix");
         let (Some(&first), Some(&last)) = (indptr.first(), indptr.last()) else {
@@ -66,37 +66,37 @@ impl<'a, T> CsrView<'a, T> {
         Self { columns, indptr, indices: &indices[entries.clone()], values: &values[entries] }
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.indptr.len() - 1
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// Number of entries of all rows.
+    /// Returns the number of entries of all rows together.
     pub fn entries(&self) -> usize {
         self.indices.len()
     }
 
-    /// The columns and the values of row `r`.
+    /// Returns the column indices and the values of row `r`.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If the matrix has no row `r`.
     #[inline(always)]
     pub fn row(&self, r: usize) -> (&'a [i64], &'a [T]) {
         let range = self.range(r);
         (&self.indices[range.clone()], &self.values[range])
     }
 
-    /// The columns of all entries, row by row.
+    /// Returns the column indices of all entries, row by row.
     pub fn indices(&self) -> &'a [i64] {
         self.indices
     }
 
-    /// The values of all entries, row by row.
+    /// Returns the values of all entries, row by row.
     pub fn values(&self) -> &'a [T] {
         self.values
     }
@@ -104,7 +104,7 @@ impl<'a, T> CsrView<'a, T> {
     /// Rows `from..to`.
     ///
     /// # Panics
-    /// If they are out of range.
+    /// If the range `from..to` is not within the rows of the matrix.
     pub fn rows_range(&self, from: usize, to: usize) -> Self {
         assert!(from <= to && to <= self.rows(), "rows {from}..{to} of {}", self.rows());
         let entries = self.start(from)..self.start(to);
@@ -116,7 +116,7 @@ impl<'a, T> CsrView<'a, T> {
         }
     }
 
-    /// The same matrix with other column indices.
+    /// Returns the matrix with the given column indices and number of columns.
     fn renamed(&self, columns: usize, indices: &'a [i64]) -> Self {
         assert_eq!(indices.len(), self.entries(), "columns of entries");
         Self { columns, indices, ..*self }
@@ -134,8 +134,8 @@ impl<'a, T> CsrView<'a, T> {
         (self.indptr[r] - self.indptr[0]) as usize
     }
 
-    /// Returns the first row of part `part` of `parts` equal parts of the work, where each entry and each row is one unit of
-    /// work.
+    /// Returns the first row of part `part` if the rows are divided into `parts` parts of equal work. Each entry and each
+    /// row counts as one unit of work.
     pub(crate) fn divided(&self, part: usize, parts: usize) -> usize {
         let all = (self.entries() + self.rows()) as u128;
         let goal = (all * part as u128 / parts as u128) as usize;
@@ -148,8 +148,8 @@ impl<'a, T> CsrView<'a, T> {
     }
 }
 
-/// Converts an index to a position; a negative index becomes a position beyond the end of every array, so that a bounds check
-/// refuses it.
+/// Converts a column index to a position in an array. A negative index becomes a position beyond the end of every array, so
+/// that a bounds check refuses it.
 #[inline(always)]
 fn place(index: i64) -> usize {
     usize::try_from(index).unwrap_or(usize::MAX)
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
     use crate::kernels::{Float, numbers};
 
-    /// A sparse matrix that owns its parts.
+    /// A sparse matrix that owns its vectors, for tests.
     #[derive(Debug, Clone, Default, PartialEq)]
     pub(super) struct Sparse<T> {
         pub(super) columns: usize,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     impl<T: Float> Sparse<T> {
-        /// Rows of 0 to `most` entries in any order, some of them repeated, each fourth row empty.
+        /// Returns a matrix with 0 to `most` entries per row, in any order and with repeats; each fourth row is empty.
         pub(super) fn any(rows: usize, columns: usize, most: usize, seed: u64) -> Self {
             let draws = numbers::<f64>(rows + 1, seed);
             let mut made = Self { columns, indptr: vec![0], ..Self::default() };
@@ -190,9 +190,9 @@ mod tests {
             CsrView::new(self.columns, &self.indptr, &self.indices, &self.values)
         }
 
-        /// Filled by a kernel that writes a sparse result.
+        /// Returns the matrix that a kernel with a sparse result writes.
         pub(super) fn made(columns: usize, fill: impl FnOnce(CsrMut<'_, T>)) -> Self {
-            // The kernel has to replace the previous contents.
+            // The output has contents that the kernel has to replace.
             let mut made = Self { columns, indptr: vec![7], indices: vec![-1; 3], values: vec![T::ONE; 3] };
             fill(CsrMut { indptr: &mut made.indptr, indices: &mut made.indices, values: &mut made.values });
             assert_eq!(made.indptr.last(), Some(&(made.indices.len() as i64)));
@@ -203,7 +203,7 @@ mod tests {
             Self::made(self.columns, |out| canonical(self.view(), out, &mut SparseRoom::default()))
         }
 
-        /// Row by row, in f64.
+        /// Returns the matrix as dense rows in f64, row by row.
         pub(super) fn dense(&self) -> Vec<f64> {
             let (view, width) = (self.view(), self.columns);
             let mut out = vec![0.0; view.rows() * width];
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// Rows × inner, inner × columns.
+    /// Returns the product of a rows × inner matrix and an inner × columns matrix.
     pub(super) fn naive(a: &[f64], b: &[f64], [rows, inner, columns]: [usize; 3]) -> Vec<f64> {
         let mut out = vec![0.0; rows * columns];
         for i in 0..rows {

@@ -1,11 +1,11 @@
-//! The canonical form of a csr matrix, and functions of two matrices, entry by entry.
+//! The canonical form of a csr matrix, and functions that combine the entries of two csr matrices.
 
 use super::room::SparseRoom;
 use super::{CsrMut, CsrView};
 use crate::kernels::float::Float;
 
 impl<T> CsrMut<'_, T> {
-    /// Clears the output: no rows yet.
+    /// Clears the output matrix, which then has no rows.
     pub(super) fn begin(&mut self) {
         self.indptr.clear();
         self.indptr.push(0);
@@ -19,16 +19,16 @@ impl<T> CsrMut<'_, T> {
         self.values.push(value);
     }
 
-    /// Ends the current row.
+    /// Ends the current row of the output matrix.
     fn end_row(&mut self) {
         self.indptr.push(self.indices.len() as i64);
     }
 }
 
-/// Returns whether the columns of each row ascend without repeats.
+/// Returns whether the matrix is canonical: in each row, the columns ascend without repeats.
 ///
 /// # Panics
-/// If `indptr` does not fit the number of indices.
+/// If `indptr` refers to entries beyond the end of `indices`.
 pub fn is_canonical(indptr: &[i64], indices: &[i64]) -> bool {
     indptr.windows(2).all(|pair| ascends(&indices[pair[0] as usize..pair[1] as usize]))
 }
@@ -37,7 +37,7 @@ fn ascends(row: &[i64]) -> bool {
     row.is_sorted_by(|a, b| a < b)
 }
 
-/// Computes the canonical form: the same matrix with ascending columns; repeated entries are summed in their order.
+/// Computes the canonical form of a matrix: the columns of each row ascend, and repeated entries are summed in their order.
 pub fn canonical<T: Float>(x: CsrView<'_, T>, mut out: CsrMut<'_, T>, room: &mut SparseRoom<T>) {
     out.begin();
     for r in 0..x.rows() {
@@ -49,7 +49,7 @@ pub fn canonical<T: Float>(x: CsrView<'_, T>, mut out: CsrMut<'_, T>, room: &mut
             let pairs = &mut room.pairs;
             pairs.clear();
             pairs.extend(indices.iter().copied().zip(0..));
-            // Sorted by column, then by position; no two pairs are equal, so an unstable sort suffices.
+            // The pairs are sorted by column, then by position. No two pairs are equal, so an unstable sort suffices.
             pairs.sort_unstable();
             let mut last = None;
             for &(column, at) in &*pairs {
@@ -64,10 +64,10 @@ pub fn canonical<T: Float>(x: CsrView<'_, T>, mut out: CsrMut<'_, T>, room: &mut
     }
 }
 
-/// A function f(x, y) that is evaluated for several pairs per call; the last slice is the output.
+/// A function f(x, y) that computes several pairs per call: two slices of arguments, and a slice for the results.
 type Combine<'a, T> = &'a dyn Fn(&[T], &[T], &mut [T]);
 
-/// The arguments of entries whose values are still to be computed: `f` is evaluated for 64 pairs per call.
+/// The argument pairs of entries that have no values yet; `f` computes 64 pairs per call.
 struct Pairs<'a, T> {
     f: Combine<'a, T>,
     x: [T; 64],
@@ -80,7 +80,7 @@ impl<'a, T: Float> Pairs<'a, T> {
         Self { f, x: [T::ZERO; 64], y: [T::ZERO; 64], len: 0 }
     }
 
-    /// Appends an entry to the result; its value may be computed later.
+    /// Appends an entry to the result; the value of the entry may be computed later.
     fn push(&mut self, column: i64, x: T, y: T, out: &mut CsrMut<'_, T>) {
         out.indices.push(column);
         (self.x[self.len], self.y[self.len]) = (x, y);
@@ -90,7 +90,7 @@ impl<'a, T: Float> Pairs<'a, T> {
         }
     }
 
-    /// Computes the values of all entries that were appended without a value.
+    /// Computes the values of all appended entries that have no values yet.
     fn finish(&mut self, out: &mut CsrMut<'_, T>) {
         let done = out.values.len();
         out.values.resize(done + self.len, T::ZERO);
@@ -99,11 +99,11 @@ impl<'a, T: Float> Pairs<'a, T> {
     }
 }
 
-/// Computes `f(x, y)` for each entry that `x` or `y` stores, with 0 for a missing entry. `x` and `y` must be canonical; the
-/// result then is canonical, too. `f` evaluates several pairs per call.
+/// Computes `f(x, y)` for each entry that `x` or `y` stores; a missing entry counts as 0. The matrices `x` and `y` must be
+/// canonical; the result is then canonical, too. Each call of `f` computes several pairs.
 ///
 /// # Panics
-/// If the shapes differ.
+/// If `x` and `y` have different shapes.
 pub fn union<T: Float>(x: CsrView<'_, T>, y: CsrView<'_, T>, f: Combine<'_, T>, mut out: CsrMut<'_, T>) {
     assert_eq!((x.rows(), x.columns()), (y.rows(), y.columns()), "shapes of sparse matrices");
     out.begin();
@@ -130,11 +130,11 @@ pub fn union<T: Float>(x: CsrView<'_, T>, y: CsrView<'_, T>, f: Combine<'_, T>, 
     pairs.finish(&mut out);
 }
 
-/// Computes `f(x, y)` for each entry that both `x` and `y` store. `x` and `y` must be canonical; the result then is canonical,
-/// too. `f` evaluates several pairs per call.
+/// Computes `f(x, y)` for each entry that both `x` and `y` store. The matrices `x` and `y` must be canonical; the result is
+/// then canonical, too. Each call of `f` computes several pairs.
 ///
 /// # Panics
-/// If the shapes differ.
+/// If `x` and `y` have different shapes.
 pub fn intersection<T: Float>(
     x: CsrView<'_, T>,
     y: CsrView<'_, T>,
@@ -167,7 +167,7 @@ mod tests {
     use super::super::tests::Sparse;
     use super::*;
 
-    /// Each row's entries by column, repeats added in their order.
+    /// Returns the entries of each row by column, with repeated entries added in their order.
     fn maps<T: Float>(x: CsrView<'_, T>) -> Vec<BTreeMap<i64, T>> {
         let row = |r| {
             let (indices, values) = x.row(r);

@@ -1,5 +1,6 @@
-//! Sparse · sparse: each row of the result is a sum of sparse rows (Gustavson, "Two fast algorithms for sparse matrices",
-//! 1978), computed in a row of sums with one sum per column of the right factor, or per column that has entries.
+//! The product of two sparse matrices: each row of the result is a sum of sparse rows (Gustavson, "Two fast algorithms for
+//! sparse matrices", 1978). The kernel keeps one sum per column of the right factor, or, if the columns are too many, per
+//! column that has entries.
 
 use super::super::fork::join;
 use super::room::{Narrow, SparseRoom, ThreadSums};
@@ -8,16 +9,16 @@ use crate::kernels::float::Float;
 use crate::kernels::helpers;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 
-/// Below this many multiply-adds a second thread costs more than it gains.
+/// Below this number of multiply-adds, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 15;
 
-/// Computes `out = x·y`, in canonical form, for `x` and `y` with entries in any order. The result has an entry wherever two
-/// entries are multiplied, even if the sum is 0. Up to `threads` threads divide the work; the bits do not depend on the number
-/// of threads.
+/// Computes `out = x·y` in canonical form; the entries of `x` and `y` may be in any order. The result has an entry at every
+/// position where entries were multiplied, even if the sum is 0. Up to `threads` threads divide the work; the bits do not
+/// depend on the number of threads.
 ///
 /// # Panics
-/// Unless `x` is R × K and `y` K × N; if a column index is negative, or not below K (of `x`) or N (of `y`); if `y` is very wide
-/// (far more columns than entries) and has 2^32 entries.
+/// Unless `x` is R × K and `y` is K × N; if a column index is negative or beyond its matrix; or if `y` is very wide (far
+/// more columns than entries) and has 2^32 entries or more.
 pub fn csr_csr<T: Float>(
     x: CsrView<'_, T>,
     y: CsrView<'_, T>,
@@ -43,7 +44,7 @@ pub fn csr_csr<T: Float>(
     let threads = helpers(usize::try_from(sum).unwrap_or(usize::MAX), WORTH_A_THREAD, threads);
     let parts = SparseRoom::parts(parts, threads);
     let CsrMut { indptr, indices, values } = out;
-    // The first thread computes its rows in the result itself; the rows of the other threads are appended.
+    // The first thread writes its rows directly into the result; the rows of the other threads are appended afterwards.
     let swap = |part: &mut ThreadSums<T>, indptr: &mut _, indices: &mut _, values: &mut _| {
         std::mem::swap(&mut part.indptr, indptr);
         std::mem::swap(&mut part.indices, indices);
@@ -60,15 +61,15 @@ pub fn csr_csr<T: Float>(
     }
 }
 
-/// Some rows of a product.
+/// The inputs and the scratch for some rows of the product `x·y`.
 struct Multiply<'a, T> {
     x: CsrView<'a, T>,
     y: CsrView<'a, T>,
-    /// The original number of each column of `y`; `None` if the columns are not renumbered.
+    /// The original number of each column of `y`; `None` if the columns of `y` are not renumbered.
     ids: Option<&'a [i64]>,
-    /// The number of multiply-adds before each row, and before the end.
+    /// The number of multiply-adds before each row of the product, and the total at the end.
     work: &'a [u64],
-    /// One part per thread.
+    /// The scratch of each thread.
     parts: &'a mut [ThreadSums<T>],
 }
 
@@ -100,7 +101,7 @@ impl<T: Float> Sweep for Multiply<'_, T> {
         let ThreadSums { sums, indptr, indices, values } = &mut self.parts[0];
         CsrMut { indptr, indices, values }.begin();
         sums.reach(self.y.columns());
-        // A row with more multiply-adds than this touches nearly every block.
+        // A row with more multiply-adds than this number has sums in nearly every block of columns.
         let all = self.y.columns() as u64 / 8;
         for r in 0..self.x.rows() {
             let (columns, factors) = self.x.row(r);

@@ -1,5 +1,5 @@
-//! Scratch of sparse · sparse: the sums of one row. If a sum for every column would take too much memory, columns are
-//! renumbered.
+//! Scratch for the product of two sparse matrices: the sums of one row of the result. If one sum per column would take too
+//! much memory, the columns that have entries are renumbered.
 
 use super::dense::beyond;
 use super::{CsrView, place};
@@ -7,28 +7,27 @@ use crate::kernels::float::Float;
 use crate::kernels::path::Arithmetic;
 use crate::kernels::rows::RowMerge;
 
-/// Limit of columns per entry: below it, a row of sums has a sum for every column; above it, columns with entries are
-/// renumbered. With at most [`ALWAYS`] columns,
-/// it always has.
+/// The limit of columns per entry. Below the limit, a row of sums has one sum per column; above it, the columns that have
+/// entries are renumbered. A matrix of at most [`ALWAYS`] columns is never renumbered.
 const COLUMNS_AN_ENTRY: usize = 4;
 const ALWAYS: usize = 1 << 16;
-/// The number of columns with a common mark.
+/// The number of columns in a block; the columns of a block share one mark.
 const BLOCK: usize = 256;
 
-/// Scratch of products of sparse matrices, kept from call to call. Its size grows with rows, entries and threads. It grows with
-/// the number of columns only up to a few columns per entry.
+/// Scratch of products of sparse matrices, which the caller keeps between calls. The size of the scratch grows with the
+/// numbers of rows, entries and threads. The size grows with the number of columns only up to a few columns per entry.
 #[derive(Debug, Default)]
 pub struct SparseRoom<T> {
-    /// One part per thread.
+    /// The scratch of each thread.
     pub(super) parts: Vec<ThreadSums<T>>,
     pub(super) narrow: Narrow,
-    /// The number of multiply-adds before each row.
+    /// The number of multiply-adds before each row of the product, and the total at the end.
     pub(super) work: Vec<u64>,
-    /// The column and the position of each entry of a row.
+    /// The column and the position of each entry of a row, to sort the entries of the row.
     pub(super) pairs: Vec<(i64, usize)>,
 }
 
-/// A thread's sums, and the rows that it computed.
+/// The sums of a thread, and the rows of the result that the thread has computed.
 #[derive(Debug, Default)]
 pub(super) struct ThreadSums<T> {
     pub(super) sums: Sums<T>,
@@ -38,25 +37,26 @@ pub(super) struct ThreadSums<T> {
 }
 
 impl<T: Float> SparseRoom<T> {
-    /// Returns the first `count` parts; makes parts that are missing.
+    /// Returns the scratch of the first `count` threads, and creates missing scratch.
     pub(super) fn parts(parts: &mut Vec<ThreadSums<T>>, count: usize) -> &mut [ThreadSums<T>] {
         parts.resize_with(parts.len().max(count), ThreadSums::default);
         &mut parts[..count]
     }
 }
 
-/// A row of sums. An untouched sum is -0, and a sum that was added to is never -0, so sums need no marks of their own.
+/// The sums of one row of the result, one sum per column. A sum of -0 means that no product was added: adding a product
+/// never leaves -0. A sum therefore needs no separate mark.
 #[derive(Debug, Default)]
 pub(super) struct Sums<T> {
     sums: Vec<T>,
-    /// The number of sums in use.
+    /// The number of columns in use, one sum each.
     columns: usize,
-    /// For each [`BLOCK`] of columns: 1 if a sum in it was added to, else 0.
+    /// For each block of [`BLOCK`] columns, 1 if a product was added to one of its sums, else 0.
     blocks: Vec<u8>,
 }
 
 impl<T: Float> Sums<T> {
-    /// Grows the row to `columns` columns.
+    /// Sets the number of columns, and grows the memory for the sums if necessary.
     pub(super) fn reach(&mut self, columns: usize) {
         self.columns = columns;
         if columns > self.sums.len() {
@@ -66,8 +66,8 @@ impl<T: Float> Sums<T> {
         }
     }
 
-    /// Adds `factor` times a row. If `MARK`, the blocks that are added to are marked; else the caller must call
-    /// [`Self::mark_all`].
+    /// Adds `factor` times a sparse row to the sums. With `MARK`, the method marks the changed blocks; without it, the
+    /// caller must call [`Self::mark_all`].
     #[inline(always)]
     pub(super) fn add<A: Arithmetic, const MARK: bool>(
         &mut self,
@@ -78,15 +78,15 @@ impl<T: Float> Sums<T> {
         assert!(self.sums.len().min(self.blocks.len() * BLOCK) >= columns);
         let (sums, blocks) = (self.sums.as_mut_ptr(), self.blocks.as_mut_ptr());
         for (&column, &value) in indices.iter().zip(values) {
-            // A negative column becomes a huge position, which the check refuses.
+            // A negative column becomes a huge position, which the next comparison refuses.
             let at = column as usize;
             if at >= columns {
                 beyond(column, columns);
             }
-            // SAFETY: `at` is a column, and each has a sum and a block.
+            // SAFETY: `at` is below the number of columns, and each column has a sum and a block.
             unsafe {
                 let sum = &mut *sums.add(at);
-                // Adding 0 changes -0 to 0, and leaves any other number unchanged.
+                // Adding 0 changes -0 to 0, and leaves every other number unchanged.
                 *sum = A::mul_add(factor, value, *sum) + T::ZERO;
                 if MARK {
                     *blocks.add(at / BLOCK) = 1;
@@ -95,12 +95,12 @@ impl<T: Float> Sums<T> {
         }
     }
 
-    /// Marks all blocks.
+    /// Marks all blocks as changed.
     pub(super) fn mark_all(&mut self) {
         self.blocks[..self.columns.div_ceil(BLOCK)].fill(1);
     }
 
-    /// Appends each column that was added to, ascending, and its sum; resets sums and marks.
+    /// Appends each changed column and its sum in ascending order of columns; resets the sums and the marks.
     #[inline(always)]
     pub(super) fn take(&mut self, indices: &mut Vec<i64>, values: &mut Vec<T>) {
         let untouched = (-0.0f64).to_bits();
@@ -115,8 +115,8 @@ impl<T: Float> Sums<T> {
             else {
                 return;
             };
-            // Every sum is written to the next position, which advances only if the sum was touched: a branch would be
-            // mispredicted.
+            // The loop writes every sum to the next position, and advances the position only if the sum was changed: a
+            // branch would be mispredicted.
             let mut count = 0;
             for (at, sum) in sums.iter_mut().enumerate() {
                 to_indices[count].write((b * BLOCK + at) as i64);
@@ -124,7 +124,7 @@ impl<T: Float> Sums<T> {
                 count += usize::from(sum.to_f64().to_bits() != untouched);
                 *sum = -T::ZERO;
             }
-            // SAFETY: `count` elements of each were written above.
+            // SAFETY: the loop above wrote `count` elements of `indices` and of `values`.
             unsafe {
                 indices.set_len(indices.len() + count);
                 values.set_len(values.len() + count);
@@ -132,7 +132,7 @@ impl<T: Float> Sums<T> {
         }
     }
 
-    /// Adds `factor` times a row without marking blocks; [`Self::clear`] resets these sums.
+    /// Adds `factor` times a sparse row to the sums without marking blocks; [`Self::clear`] resets these sums.
     #[inline(always)]
     pub(super) fn add_unmarked<A: Arithmetic>(&mut self, factor: T, (indices, values): (&[i64], &[T])) {
         let sums = &mut self.sums[..self.columns];
@@ -142,7 +142,7 @@ impl<T: Float> Sums<T> {
         }
     }
 
-    /// Resets the sums of these columns.
+    /// Resets the sums of the given columns.
     #[inline(always)]
     pub(super) fn clear(&mut self, indices: &[i64]) {
         for &column in indices {
@@ -150,14 +150,14 @@ impl<T: Float> Sums<T> {
         }
     }
 
-    /// Returns the sum of a column.
+    /// Returns the sum of the given column.
     #[inline(always)]
     pub(super) fn get(&self, column: i64) -> T {
         self.sums[..self.columns][place(column)]
     }
 }
 
-/// The columns of a matrix that have entries, renumbered without gaps.
+/// A renumbering of the columns of a matrix that have entries, without gaps.
 #[derive(Debug, Default)]
 pub(super) struct Narrow {
     merge: RowMerge,
@@ -174,17 +174,17 @@ impl Narrow {
     /// Returns the matrix with its columns renumbered, and the original column of each new number.
     ///
     /// # Panics
-    /// If a column is negative or not below the number of columns of `x`, or there are 2^32 entries.
+    /// If a column index is negative or not below the number of columns of `x`, or if `x` has 2^32 entries or more.
     pub(super) fn of<'a, T: Float>(&'a mut self, x: CsrView<'a, T>) -> (CsrView<'a, T>, &'a [i64]) {
         self.number(x);
         (x.renamed(self.merge.ids().len(), &self.indices), self.merge.ids())
     }
 
-    /// Renumbers the columns of two matrices by the columns of `x` that have entries; all other columns of `y` get one further
+    /// Renumbers the columns of `x` and `y` by the columns of `x` that have entries. All other columns of `y` get one common
     /// number, the highest.
     ///
     /// # Panics
-    /// As [`Self::of`], for both matrices.
+    /// As [`Self::of`], for the column indices of `x` and of `y`.
     pub(super) fn of_both<'a, T: Float>(
         &'a mut self,
         x: CsrView<'a, T>,

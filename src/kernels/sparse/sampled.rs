@@ -1,4 +1,4 @@
-//! Gradients of sparse factors: products of which only the elements at the factor's entries are computed.
+//! Gradients of sparse factors of a product: the kernels compute only the elements at the entries of the sparse factor.
 
 use super::super::fork::join;
 use super::room::{Narrow, SparseRoom, ThreadSums};
@@ -8,21 +8,22 @@ use crate::kernels::helpers;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::View;
 
-/// Below this many multiply-adds a second thread costs more than it gains. An entry costs about [`ENTRY`] multiply-adds in
-/// addition to its own multiply-adds.
+/// Below this number of multiply-adds, a second thread costs more than it gains. An entry costs about [`ENTRY`]
+/// multiply-adds in addition to one multiply-add per column.
 const WORTH_A_THREAD: usize = 1 << 18;
 const ENTRY: usize = 16;
-/// The number of elements that are multiplied at once.
+/// The number of partial sums in a vector.
 const LANES: usize = 16;
 
-/// Computes the dot product `out[e] = a[r] · b[c]`, or adds it, for every entry `e` of `x`, in row `r` and column `c`.
+/// Computes the dot product `out[e] = a[r] · b[c]`, or adds it to `out[e]`, for every entry `e` of `x` in row `r` and column
+/// `c`.
 ///
-/// This is the gradient of `x` in `x·b` if `a` is the gradient of the result. Up to `threads` threads divide the work; the bits
-/// do not depend on the number of threads.
+/// If `a` is the gradient of the product `x·b`, the result is the gradient of the values of `x`. Up to `threads` threads
+/// divide the work; the bits do not depend on the number of threads.
 ///
 /// # Panics
-/// Unless `a` has one row per row of `x`, `b` one row per column of `x`, `a` and `b` are equally wide, and `out` has one number
-/// per entry; or if a column index is not below the number of columns of `x`.
+/// Unless `a` has one row per row of `x`, `b` has one row per column of `x`, `a` and `b` are equally wide, and `out` has one
+/// number per entry of `x`; or if a column index is not below the number of columns of `x`.
 pub fn sampled_product<T: Float>(
     x: CsrView<'_, T>,
     a: View<'_, T>,
@@ -37,7 +38,7 @@ pub fn sampled_product<T: Float>(
     Sampled { x, a, b, out, assign }.share(helpers(work, WORTH_A_THREAD, threads));
 }
 
-/// The sampled product of some rows of `x`.
+/// The sampled product for some rows of `x`.
 struct Sampled<'a, T> {
     x: CsrView<'a, T>,
     a: View<'a, T>,
@@ -83,7 +84,7 @@ impl<T: Float> Sweep for Sampled<'_, T> {
     }
 }
 
-/// Returns the dot product; each lane has a partial sum.
+/// Returns the dot product of two rows, summed in partial sums by lane.
 #[inline(always)]
 fn dot<A: Arithmetic, T: Float>(a: &[T], b: &[T]) -> T {
     let mut sums = [[T::ZERO; LANES]; 2];
@@ -118,12 +119,12 @@ fn dot<A: Arithmetic, T: Float>(a: &[T], b: &[T]) -> T {
     sums[0]
 }
 
-/// Computes the gradient of `x` in `c = x·y`, at its entries: `out[e] = Σⱼ dc[r][j] · y[k][j]`, or adds it, for the entry `e` in
-/// row `r` and column `k`.
+/// Computes the gradient of `x` in `c = x·y` at the entries of `x`. For the entry `e` in row `r` and column `k`, `out[e] =
+/// Σⱼ dc[r][j] · y[k][j]`, or this sum is added to `out[e]`.
 ///
 /// # Panics
-/// Unless `x` is R × K, `y` K × N, `dc` R × N, and `out` has one number for each entry of `x`; if a column index of `x` or `y`
-/// is not below its number of columns; if `y` is very wide and has 2^32 entries.
+/// Unless `x` is R × K, `y` is K × N, `dc` is R × N, and `out` has one number per entry of `x`; if a column index of `x` or
+/// `y` is beyond its matrix; or if `y` is very wide and has 2^32 entries or more.
 pub fn sampled_left<T: Float>(
     x: CsrView<'_, T>,
     y: CsrView<'_, T>,
@@ -180,11 +181,11 @@ impl<T: Float> Sweep for LeftGradient<'_, T> {
     }
 }
 
-/// Computes the gradient of `y` in `c = x·y`, at its entries: `out[e] = Σᵣ x[r][k] · dc[r][j]`, or adds it, for the entry `e` in
-/// row `k` and column `j`. `columns` holds the plan of `x` afterwards.
+/// Computes the gradient of `y` in `c = x·y` at the entries of `y`. For the entry `e` in row `k` and column `j`, `out[e] =
+/// Σᵣ x[r][k] · dc[r][j]`, or this sum is added to `out[e]`. After the call, `columns` contains the plan of `x`.
 ///
 /// # Panics
-/// As [`sampled_left`], where `out` has one number for each entry of `y`, and `x` less than 2^32 entries and rows.
+/// As [`sampled_left`], except that `out` has one number per entry of `y`; also if `x` has 2^32 entries or rows or more.
 pub fn sampled_right<T: Float>(
     x: CsrView<'_, T>,
     y: CsrView<'_, T>,
@@ -211,7 +212,7 @@ struct Right<'a, T> {
     columns: &'a Columns<T>,
     y: CsrView<'a, T>,
     dc: CsrView<'a, T>,
-    /// The gradient to which the products are added.
+    /// The gradient at each entry, to which the products are added.
     out: &'a mut [T],
     part: &'a mut ThreadSums<T>,
 }
@@ -249,7 +250,7 @@ mod tests {
     use super::*;
     use crate::kernels::numbers;
 
-    /// The elements of a dense matrix at the positions of a sparse matrix's entries.
+    /// Returns the elements of a dense matrix at the positions of the entries of a sparse matrix.
     fn at_entries<T: Float>(dense: &[f64], pattern: CsrView<'_, T>) -> Vec<f64> {
         let row = |r| {
             pattern
@@ -290,7 +291,7 @@ mod tests {
             let (xs, ys, dcs) = (x.dense(), y.dense(), dc.dense());
             let dx = at_entries(&naive(&dcs, &turned(&ys, inner, width), [rows, width, inner]), x.view());
             let dy = at_entries(&naive(&turned(&xs, rows, inner), &dcs, [inner, rows, width]), y.view());
-            // Matrices with the same entries but far larger column numbers have the same gradients.
+            // Two matrices with the same entries have the same gradients, even if the column numbers of one are far larger.
             let far = |x: &Sparse<T>| {
                 let mut far = x.clone();
                 far.columns = width << 30;
