@@ -450,8 +450,7 @@ impl Program {
         if backward {
             return self.gradients(signature, desc, runs, &|slot| op.gradient(slot, &specs).storage);
         }
-        // An operator that updates selected rows in place may do so only if the variable is a row-sparse parameter or an
-        // optimizer's state of one.
+        // Only a row-sparse parameter, or the state of one, may be selected rows that an operator updates in place.
         for (slot, vars) in signature.outputs.iter().zip(&outputs).filter(|(slot, _)| slot.updated) {
             for &var in vars {
                 let desc = self.has_var(var)?;
