@@ -78,14 +78,13 @@ impl Facts {
 /// The gradient of one input slot: see [`Op::gradient`](crate::operator::Op::gradient).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gradient {
-    /// The storage of the gradient: that of a dense input, dense or selected rows.
+    /// The storage of the gradient of a dense input: dense or selected rows.
     pub storage: StorageKind,
     /// The slots whose forward values `backward` reads to compute the gradient. The forward values of all other slots may be
     /// freed or overwritten before `backward` runs.
     pub reads: ReadSlots,
     /// Whether the input's gradient equals the gradient of the first output, number for number, as for the operands of a sum. If
-    /// this is the only contribution to the input's gradient, the two gradients share one buffer, and `backward` does not compute
-    /// it.
+    /// nothing else contributes to the input's gradient, `backward` is not called for this input.
     pub passes: bool,
     /// Whether `backward` can write the gradient over the value of the input. `backward` then finds the input's value only in the
     /// buffer of the gradient ([`Backward::in_place`](crate::operator::Backward::in_place)).

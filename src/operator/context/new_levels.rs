@@ -27,9 +27,9 @@ shared_methods!(NewLevels, "nothing bound, or not among the slots of `LodEffect:
 
 impl NewLevels<'_> {
     /// Returns the offsets of the new LoD level `k`, counted from 0 in the order of the shape rule; the offsets are empty until
-    /// the operator fills them. The offsets must start with 0, never decrease, and end with the number of rows. There is one
-    /// offset more than the level has sequences. The level has as many sequences as the level above has rows, or as many as the
-    /// batch has if there is no level above.
+    /// the operator fills them. The offsets must start with 0, never decrease, and end with the number of rows. A level has one
+    /// offset more than it has sequences. The number of its sequences is the last offset of the level above, or the number of
+    /// top-level sequences if there is no level above.
     pub fn offsets(&mut self, k: usize) -> &mut Vec<usize> {
         if self.offsets.len() <= k {
             self.offsets.resize_with(k + 1, Vec::new);
