@@ -191,7 +191,7 @@ macro_rules! shared_methods {
             /// Returns the view of variable `k` of input slot `slot`.
             ///
             /// # Errors
-            /// As [`Self::input`].
+            /// Fails under the conditions of [`Self::input`].
             #[track_caller]
             pub fn input_at<T: Plain>(&self, slot: usize, k: usize) -> Result<View<'a, T>> {
                 let place = self.call.wiring.inputs[slot].get(k).copied().unwrap_or(OperandPosition::Absent);

@@ -65,7 +65,7 @@ pub trait Op: DeclaredOp {
     /// `forward` runs in the first step.
     ///
     /// # Errors
-    /// As `forward`.
+    /// Fails for errors in the data, as `forward` does.
     fn levels(&self, _run: &mut NewLevels<'_>) -> Result<()> {
         let expected = "an operator that computes them (`Op::levels`)";
         Err(Error::of(ErrorKind::Program, "offsets from data", expected, "one that does not"))
@@ -117,7 +117,7 @@ pub trait Op: DeclaredOp {
     /// [`update_rule!`](crate::update_rule) writes the method `settle`.
     ///
     /// # Errors
-    /// As `forward`. The default implementation always fails.
+    /// Fails for errors in the data, as `forward` does. The default implementation always fails.
     fn settle(&self, _run: &mut Forward<'_>) -> Result<()> {
         let expected = "an update rule that makes them (`Op::settle`)";
         Err(Error::of(ErrorKind::Program, "moves that rows owe", expected, "one that does not"))
@@ -154,7 +154,7 @@ pub trait Op: DeclaredOp {
     /// inputs and the attributes.
     ///
     /// # Errors
-    /// As `forward`.
+    /// Fails for errors in the data, as `forward` does.
     fn prepare(&self, _prepare: &mut Prepare<'_>) -> Result<()> {
         Ok(())
     }

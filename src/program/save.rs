@@ -67,7 +67,7 @@ impl Program {
     /// Reads a program from the bytes of a file, as [`Self::load`] does from a file.
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// Fails if the bytes are damaged, have another format or a future version, or contain no well-formed program.
     #[track_caller]
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Self::read(Reader::new("bytes of a program", bytes, bytes.len() as u64)?).at_caller()
@@ -76,7 +76,7 @@ impl Program {
     /// Returns the body of the section that stores the program in a file.
     ///
     /// # Errors
-    /// As [`Self::to_bytes`].
+    /// Fails under the conditions of [`Self::to_bytes`].
     #[track_caller]
     pub fn to_section(&self) -> Result<Vec<u8>> {
         self.validate()?;

@@ -160,7 +160,7 @@ impl Builder {
     /// Returns a copy of the program with all operators that were appended so far.
     ///
     /// # Errors
-    /// As [`Self::check`].
+    /// Fails if [`Self::check`] fails.
     pub fn program(&self) -> Result<Program> {
         self.check()?;
         Ok(self.state.borrow().program.clone())
@@ -310,8 +310,8 @@ impl Builder {
     /// batch. The feed's LoD levels are new; [`Self::feed_like`] declares a feed with the levels of another variable.
     ///
     /// # Errors
-    /// If the name is taken, if the method is called in a step block, or if there are too many dimensions or levels; if a row
-    /// has 2^63 bytes or more.
+    /// Records an error if the name is taken, if the method is called in a step block, if there are too many dimensions or
+    /// levels, or if a row has 2^63 bytes or more.
     #[track_caller]
     pub fn feed(&self, name: &str, dtype: DType, dims: &[usize], lod_level: usize) -> Var {
         self.add_feed(name, |program| ragged(program, dtype, dims, lod_level))
@@ -322,9 +322,9 @@ impl Builder {
     /// height of the table, and must be known.
     ///
     /// # Errors
-    /// As [`Self::feed`]; if a dimension after the first is unknown, or the first dimension of selected rows; if the storage
-    /// does not allow this number of dimensions; if csr or coo has more than 2^60 columns (of all rows together, if the number
-    /// of rows is known).
+    /// Records the errors of [`Self::feed`]. Records an error if a dimension after the first is unknown, if the height of
+    /// selected rows is unknown, or if the storage does not allow this number of dimensions. A csr or coo feed can have at most
+    /// 2^60 columns (or numbers, if the number of rows is known).
     #[track_caller]
     pub fn feed_stored(
         &self,
@@ -376,7 +376,8 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::feed`]; if `dtype` is not f32 or f64; if there are more than 2^60 columns.
+    /// Records the errors of [`Self::feed`]; records an error if `dtype` is not f32 or f64, or if there are more than 2^60
+    /// columns.
     #[track_caller]
     pub fn feed_csr(&self, name: &str, dtype: DType, columns: usize, lod_level: usize) -> Var {
         self.add_feed(name, |program| {
@@ -389,7 +390,7 @@ impl Builder {
     /// sequences.
     ///
     /// # Errors
-    /// As [`Self::feed`], and if `like` is not batched.
+    /// Records the errors of [`Self::feed`]; records an error if `like` is not batched.
     #[track_caller]
     pub fn feed_like(&self, name: &str, dtype: DType, dims: &[usize], like: Var) -> Var {
         let outside = Builder { block: BlockId(0), ..self.clone() };
@@ -440,7 +441,7 @@ impl Builder {
     /// its outputs as without gradients.
     ///
     /// # Errors
-    /// If the variable does not hold floats, or an operator already reads it.
+    /// Records an error if the variable does not hold floats, or if an operator already reads the variable.
     #[track_caller]
     pub fn watch(&self, var: Var) {
         let Some(spec) = self.spec(var) else { return };
@@ -464,7 +465,7 @@ impl Builder {
     /// Adds a literal to the program: a constant scalar, string, list of scalars or list of strings.
     ///
     /// # Errors
-    /// If the name is taken.
+    /// Records an error if another variable has the name.
     #[track_caller]
     pub fn literal(&self, name: &str, value: impl Into<Literal>) -> Var {
         let added = self.state.borrow_mut().program.add_var(VarDesc {
@@ -484,7 +485,7 @@ impl Builder {
     /// Stops the gradient at a variable and excludes the variable from training.
     ///
     /// # Errors
-    /// If the variable belongs to another builder.
+    /// Records an error if the variable belongs to another builder.
     #[track_caller]
     pub fn stop_gradient(&self, var: Var) {
         let Some(id) = self.known(var) else { return };
@@ -505,8 +506,8 @@ impl Builder {
     /// becomes a static input of the step block.
     ///
     /// # Errors
-    /// If an input or the number of outputs does not fit; the error names the operator and the caller's line, and the result is
-    /// unknown.
+    /// Records an error if an input does not fit, or if the number of outputs does not fit `V`. The error names the operator and
+    /// the caller's line, and the returned variables are unknown.
     #[track_caller]
     pub fn append<V: Outputs>(&self, kind: &str, inputs: &[(&str, &[Var])], attributes: Attributes) -> V {
         let (caller, block) = (self.here(), self.home(inputs.iter().flat_map(|&(_, vars)| vars)));

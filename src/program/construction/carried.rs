@@ -39,7 +39,7 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::carried_state_of`].
+    /// Records the errors of [`Self::carried_state_of`].
     #[track_caller]
     pub fn carried_state(&self, width: usize) -> Var {
         let name = self.layer_name("state", None);
@@ -50,8 +50,8 @@ impl Builder {
     /// variable that has the wanted dtype.
     ///
     /// # Errors
-    /// If the name is taken, if the method is called in a step block, or if there are too many dimensions. [`Self::finish`] fails
-    /// if no [`Self::carry`] sets the state after the batch.
+    /// Records an error if the name is taken, if the method is called in a step block, or if there are too many dimensions.
+    /// [`Self::finish`] fails if no [`Self::carry`] sets the state after the batch.
     #[track_caller]
     pub fn carried_state_of(&self, name: &str, dtype: impl Into<DTypeSource>, dims: &[usize]) -> Var {
         let Some(dtype) = self.dtype(dtype) else { return self.unknown() };

@@ -19,7 +19,7 @@ impl Step {
     /// input holds no floats, the memory is f32.
     ///
     /// # Errors
-    /// If `width` is 0.
+    /// Records an error if `width` is 0.
     #[track_caller]
     pub fn memory(&self, width: usize) -> Var {
         let input = {
@@ -143,7 +143,7 @@ impl Step {
     /// of the step block must return this variable. For a sequence without steps, the row is the initial value of the memory.
     ///
     /// # Errors
-    /// If `memory` is no memory.
+    /// Records an error if `memory` is no memory of this step block.
     #[track_caller]
     pub fn last(&self, memory: Var) -> Var {
         let Some(id) = self.known(memory) else { return self.unknown() };

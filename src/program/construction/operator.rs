@@ -195,8 +195,8 @@ macro_rules! operator_part {
     (kind $kind:ident) => { stringify!($kind) };
     (kind $kind:literal) => { $kind };
 
-    // The documentation goes to the append method, where readers look for it; an operator without a method has its documentation
-    // on the type.
+    // The documentation is on the append method, where readers look for it; an operator without a method has its documentation on
+    // the type.
     (type [$(#[$doc:meta])*] [] $(#[$derive:meta])? $visible:vis struct $type:ident = $kind:tt { $([$($about:literal)*] $field:ident: $holds:ty),* }) => {
         $(#[$doc])*
         $(#[$derive])?

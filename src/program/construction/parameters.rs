@@ -104,7 +104,7 @@ impl Builder {
     /// variable. The variable is kept from run to run and saved like a parameter. The variable belongs to the root block.
     ///
     /// # Errors
-    /// As [`Self::parameter`].
+    /// Records the errors of [`Self::parameter`].
     #[track_caller]
     pub(crate) fn kept(
         &self,
@@ -126,7 +126,7 @@ impl Builder {
     /// operator runs with the other updates of a training step.
     ///
     /// # Errors
-    /// If the variables do not fit the operator, or if the method is called in a step block.
+    /// Records an error if the variables do not fit the operator, or if the method is called in a step block.
     #[track_caller]
     pub(crate) fn append_update(
         &self,

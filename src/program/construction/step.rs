@@ -63,7 +63,7 @@ impl Builder {
     /// (sub-)sequence, or in the reverse direction.
     ///
     /// # Errors
-    /// As [`Self::recurrent`].
+    /// Records the errors of [`Self::recurrent`].
     #[track_caller]
     pub fn recurrent_with<I: Vars, O: Vars>(
         &self,

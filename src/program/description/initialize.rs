@@ -282,7 +282,7 @@ pub(crate) fn rows(initializer: &Initializer, dims: &[usize], seed: u64, name: &
 /// Returns the first values of the rows of a row-sparse variable, for a program with this seed.
 ///
 /// # Errors
-/// As [`rows`].
+/// Fails if [`rows`] fails.
 pub(crate) fn start_of(var: &VarDesc, dims: &[usize], seed: u64) -> Result<RowStart> {
     match &var.initializer {
         Some(how) => rows(how, dims, seed, &var.name),

@@ -44,8 +44,8 @@ impl Program {
         signature.inputs.iter().map(of).collect()
     }
 
-    /// Returns the kind of operator that has a kernel for the storages of the inputs: `kind` itself, or a kind that stands for
-    /// `kind`.
+    /// Returns the kind of operator that has a kernel for the storages of the inputs: `kind` itself, or a kind that declares
+    /// kernels for `kind`.
     pub(in crate::program) fn kind_for(
         &self,
         registry: &Registry,
