@@ -8,7 +8,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Transpose;
 use crate::tensor::{DType, StorageKind};
 
-/// A constant value: a scalar, a string, or a list of literals.
+/// A literal: a constant scalar, a constant string, or a list of literals.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Literal {
     /// A truth value: `true` or `false`.
@@ -17,9 +17,9 @@ pub enum Literal {
     Int(i64),
     /// A real number, as an `f64`.
     Float(f64),
-    /// A string.
+    /// A string of text.
     Text(String),
-    /// Several values, in order.
+    /// A list of literals, in order.
     List(Vec<Literal>),
 }
 
@@ -103,7 +103,7 @@ impl<T: Into<Literal>> From<Vec<T>> for Literal {
 pub struct Attributes(BTreeMap<String, Literal>);
 
 impl Attributes {
-    /// No attributes.
+    /// Returns an empty set of attributes.
     pub fn new() -> Self {
         Self::default()
     }

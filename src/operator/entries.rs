@@ -118,7 +118,7 @@ impl CsrBuffer {
 /// The value of a variable that is not dense, in the pool of a call.
 #[derive(Debug, Clone)]
 pub(crate) enum PooledStorage {
-    /// Selected rows.
+    /// Selected rows: some rows of a table, with their row numbers.
     Rows(RowBuffer),
     /// A sparse matrix: csr or coo.
     Csr(CsrBuffer),

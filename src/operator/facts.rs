@@ -32,7 +32,7 @@ pub enum LodEffect {
     /// [`Op::levels`](crate::operator::Op::levels). In a step block, these inputs must not depend on a memory, since the rows of
     /// all steps are counted before the first step.
     FromData(&'static [usize]),
-    /// No output has a LoD.
+    /// The outputs of the operator have no LoD.
     Drops,
 }
 

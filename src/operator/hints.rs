@@ -61,7 +61,7 @@ pub struct Hints {
 /// The number that an operator computes from all rows: their sum or their mean. See [`Hints::total`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Total {
-    /// Σ x.
+    /// Σ x, the sum of all numbers.
     Sum,
     /// Σ x / n, the mean of n numbers.
     Mean,

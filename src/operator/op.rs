@@ -29,7 +29,7 @@ pub trait Operators {
     fn operator(&self, kind: &str, attributes: &Attributes) -> Result<Arc<dyn Op>>;
 }
 
-/// An operator with its attributes.
+/// An operator with its attributes: the trait that every operator type implements.
 ///
 /// - `infer_shape` runs when the operator is appended, so that errors name the user's line. For operators that make new sequences
 ///   from offsets, it runs again at every run, with known offsets. ONE shape rule is used for both. For offsets that depend on

@@ -40,7 +40,7 @@ impl Operand {
         Operand { fixed: true, ..Self::constant(slot, value) }
     }
 
-    /// A literal.
+    /// Returns a literal operand, for a slot that takes literals.
     pub fn literal(slot: &str, value: impl Into<Literal>) -> Self {
         Operand { literal: Some(value.into()), ..Self::constant(slot, ndarray::arr0(false)) }
     }
@@ -51,7 +51,7 @@ impl Operand {
 pub struct CheckCase {
     /// The name of the case: the behaviour that it shows.
     pub name: String,
-    /// The operator's attributes.
+    /// The attributes of the called operator.
     pub attributes: Attributes,
     /// The operands of the call.
     pub operands: Vec<Operand>,

@@ -21,7 +21,7 @@ pub type Kernel = &'static [&'static [StorageKind]];
 
 /// The entry of a [`Kernel`] for a dense input.
 pub const DENSE: &[StorageKind] = &[StorageKind::Dense];
-/// Selected rows.
+/// The entry of a [`Kernel`] for selected rows.
 pub const ROWS: &[StorageKind] = &[StorageKind::SelectedRows];
 /// The entry of a [`Kernel`] for a sparse matrix: csr, or coo, which is stored like csr in a program.
 pub const CSR: &[StorageKind] = &[StorageKind::Csr, StorageKind::Coo];
@@ -100,7 +100,7 @@ pub(crate) struct NoKernel {
 /// The number of variables that a slot takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arity {
-    /// Exactly one.
+    /// The slot takes exactly one variable.
     One,
     /// The slot takes one variable or none.
     Optional,
@@ -162,7 +162,7 @@ impl Slot {
         if self.literal { "a literal" } else { "a tensor" }
     }
 
-    /// One variable.
+    /// Returns a slot that takes exactly one variable.
     pub const fn one(name: &'static str) -> Self {
         Slot {
             name,

@@ -10,7 +10,7 @@ use crate::tensor::{DType, Dense, Element, SelectedRows};
 /// The distribution of the first values of a table's rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum RowNumbers {
-    /// 0.
+    /// All values are 0.
     Zeros,
     /// All values are this number.
     Constant(f64),

@@ -579,7 +579,7 @@ fn ragged(program: &mut Program, dtype: DType, dims: &[usize], lod_level: usize)
 /// The dtype of a new variable: given directly, or equal to the dtype of another variable.
 #[derive(Debug, Clone, Copy)]
 pub enum DTypeSource {
-    /// This dtype.
+    /// The dtype is given directly.
     DType(DType),
     /// The dtype of the given variable.
     Var(Var),

@@ -99,7 +99,7 @@ impl InputArgument for &[Var] {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// - **Kind**: a string, or a plain word, which means the word in quotes (not a constant of this name).
+/// - **Kind**: a string, or a plain word. A plain word means the same as the word in quotes; it does not name a constant.
 /// - **Attributes** are fields of a type that implements [`Attribute`](crate::operator::attributes::Attribute). Such types are
 ///   `bool`, `i64`, `usize`, `f64`, `String`, a `Vec` of `i64`, `usize` or `f64`, an `Option` of these, and types that a crate
 ///   defines. After `rate: f64 = 0.5`, a stored program may lack the attribute, which is then 0.5; the append method still has

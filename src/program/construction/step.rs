@@ -85,7 +85,7 @@ impl Builder {
             (depth, state.open(parent, options, &list, caller, place))
         };
         let (depth, (block, inner)) = open(&mut self.state.borrow_mut());
-        // The guard closes the step block even if the closure panics.
+        // The guard closes the step block, even if the user's closure panics.
         let opened = ScopeGuard::new(self, |_| depth, |state, depth| state.open.truncate(depth));
         let step = Step { builder: Builder { block, ..self.clone() } };
         let inner: Vec<Var> =

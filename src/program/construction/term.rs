@@ -1,4 +1,4 @@
-//! The second operand of a comparison: a variable or a number.
+//! The type `Term`: the second operand of a comparison.
 
 use super::var::Var;
 
@@ -15,7 +15,7 @@ use super::var::Var;
 pub enum Term {
     /// A variable of the program, as the second operand.
     Var(Var),
-    /// A number.
+    /// A number, as the second operand; it becomes an attribute of the operator.
     Number(f64),
 }
 

@@ -1,4 +1,4 @@
-//! A variable of the program that is being built.
+//! The type `Var`, a variable of the program that is being built.
 
 use crate::operator::extent::VarId;
 

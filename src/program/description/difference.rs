@@ -1,4 +1,4 @@
-//! The first difference of two programs.
+//! The comparison of two programs: finds the first difference.
 
 use super::op_desc::OpDesc;
 use super::program::Program;

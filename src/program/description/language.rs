@@ -12,7 +12,7 @@ pub const RECURRENT: &str = "recurrent";
 /// registry and has one output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LanguageOp {
-    /// The kind.
+    /// The kind of the operator.
     pub kind: &'static str,
     /// The names of the operator's input slots, with one variable per slot.
     pub inputs: &'static [&'static str],

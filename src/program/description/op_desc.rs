@@ -58,7 +58,7 @@ named!(Role, "role", Forward = "forward", Backward = "backward", Update = "updat
 pub struct VarPair {
     /// The variable of the block around the step block, which has the operator `recurrent`.
     pub outer: VarId,
-    /// The variable of the step block.
+    /// The corresponding variable of the step block.
     pub inner: VarId,
 }
 
@@ -93,7 +93,7 @@ pub struct StepDesc {
     pub inputs: Vec<VarPair>,
     /// The static inputs: at every step, the inner variable holds the same row, or the same sub-sequence, of each sequence.
     pub statics: Vec<VarPair>,
-    /// The memories.
+    /// The memories of the step block.
     pub memories: Vec<Memory>,
     /// The outputs of the step block: the outer variable collects the inner variable's values of all steps.
     pub outputs: Vec<VarPair>,
@@ -127,7 +127,7 @@ pub struct StepGradient {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryGradient {
-    /// The index of the memory in [`StepDesc::memories`].
+    /// The memory's index in [`StepDesc::memories`], counted from 0.
     pub memory: u32,
     /// The gradient of the memory's previous value, which the gradient block computes; `None` if no operator computes it.
     pub previous: Option<VarId>,

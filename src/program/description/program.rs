@@ -128,7 +128,7 @@ impl Program {
         self.blocks.iter().enumerate().map(|(i, b)| (BlockId(i as u32), b))
     }
 
-    /// A block.
+    /// Returns the block with the number `id`.
     ///
     /// # Panics
     /// Panics if `id` is the number of no block of this program.
@@ -429,13 +429,13 @@ pub(super) fn check_inner_extents(spec: &Spec) -> Result<()> {
 pub struct Append<'a> {
     /// The kind of the operator to append.
     pub kind: &'a str,
-    /// The input variables, by slot.
+    /// The variables that the operator reads, by input slot.
     pub inputs: Vec<(&'a str, Vec<VarId>)>,
     /// The variables that the operator updates in place, by output slot.
     pub updated: Vec<(&'a str, VarId)>,
-    /// Its attributes.
+    /// The attributes of the operator.
     pub attributes: Attributes,
-    /// The role of the operator.
+    /// The role of the operator to append.
     pub role: Role,
     /// The prefix of the names of the output variables; `None` means the operator's kind.
     pub name: Option<&'a str>,

@@ -36,9 +36,9 @@ pub enum Entries {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredVariable {
-    /// The variable.
+    /// The number of the variable.
     pub var: VarId,
-    /// Its name.
+    /// The name of the variable.
     pub name: String,
     /// The variable's dtype, shape, LoD levels and storage.
     pub spec: Spec,

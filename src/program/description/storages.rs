@@ -16,7 +16,7 @@ use crate::tensor::StorageKind;
 pub(in crate::program) struct Conversion {
     /// The name of the input slot.
     pub(in crate::program) slot: &'static str,
-    /// The variable.
+    /// The variable that must be made dense.
     pub(in crate::program) var: VarId,
 }
 

@@ -71,7 +71,7 @@ pub enum VarRole {
     Computed,
     /// The variable is a step block's view of an outer variable: a step input, a static input or a memory's previous value.
     Step,
-    /// A literal.
+    /// The variable is a literal of the program; the program contains its value.
     Literal,
     /// An operator computes the variable's value: the value of a carried state after the batch
     /// ([`Program::carried_states`](crate::program::Program::carried_states)).
@@ -100,7 +100,7 @@ impl VarRole {
 /// Whether gradients stop at a variable that an operator computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopGradient {
-    /// Gradients stop.
+    /// Gradients stop at the variable.
     Yes,
     /// Gradients pass if the variable holds floats; a variable of another dtype has no gradient.
     No,

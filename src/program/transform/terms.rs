@@ -32,7 +32,7 @@ use crate::program::description::var_desc::VarRole;
 #[derive(Debug, Clone)]
 pub(crate) struct LossTerms {
     pub(crate) loss: VarId,
-    /// The totals, in the order in which the program computes them.
+    /// The totals of the loss, in the order in which the program computes them.
     pub(crate) totals: Vec<TotalVar>,
     /// The variables that the head reads and that do not depend on rows: parameters, and values computed from parameters alone.
     pub(crate) givens: Vec<VarId>,
