@@ -45,7 +45,8 @@ pub struct Direct {
     output_specs: Vec<Vec<Spec>>,
     updated: Vec<Vec<Variable>>,
     levels: LevelTable,
-    /// The number of distinct LoD levels of the operands; the levels that the operator makes get the numbers after them.
+    /// The number of distinct LoD levels of the operands; the numbers of the levels that the operator makes start with this
+    /// number.
     bound: u32,
     batch: usize,
     numbers: Vec<u64>,
@@ -154,7 +155,7 @@ impl Direct {
         self
     }
 
-    /// Replaces selected rows of an input slot in the pool by the row-sparse parameters that they are part of.
+    /// In the pool, replaces the selected rows of an input slot by row-sparse parameters with these rows.
     fn lend_tables(&self, slot: usize, places: &[OperandPosition], pool: &mut [PooledStorage]) -> Result<()> {
         for (_, k, start) in self.starts.iter().filter(|(of, ..)| *of == slot) {
             if let Some(&OperandPosition::Pooled(i)) = places.get(*k) {

@@ -148,7 +148,7 @@ impl<'a> Sequences<'a> {
     }
 
     /// Returns the offset of each sequence's first row in the batch, then the end of the last sequence. The rows of the call's
-    /// views are counted from 0: subtract the first offset to get such a row number, as [`Self::rows`] does.
+    /// views are counted from 0: subtract the first offset to convert an offset into a row of the views, as [`Self::rows`] does.
     pub fn offsets(&self) -> &'a [usize] {
         self.offsets
     }
@@ -290,7 +290,7 @@ macro_rules! shared_methods {
 
             /// Fills `out` with random numbers in [0, 1) for row `row`, one number per column. The random numbers depend on the
             /// seed, the step, the operator, the number of the row's top-level sequence, the row's position in this sequence, and
-            /// the column. They do not depend on the batch, the threads or earlier calls.
+            /// the column. The random numbers do not depend on the batch, the threads or earlier calls.
             pub fn uniform(&self, row: usize, out: &mut [f32]) {
                 let RowKey { sequence, position } = self.call.keys.get(row);
                 let RunFacts { seed, step, .. } = self.call.run;

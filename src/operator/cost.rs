@@ -58,7 +58,7 @@ impl Work<'_> {
         self.size(self.outputs.get(slot))
     }
 
-    /// Returns how many numbers the sparse variables of input slot `slot` store; 0 if they are dense.
+    /// Returns how many numbers the sparse variables of input slot `slot` store; 0 if the variables are dense.
     pub fn stored(&self, slot: usize) -> u64 {
         (self.stored)(slot) as u64
     }

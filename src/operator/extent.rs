@@ -199,7 +199,7 @@ impl Spec {
     }
 
     /// Returns the spec with one row per sequence of the last level, and without the last level. The level above the last level
-    /// then counts the rows; if there is no such level, `top` counts them.
+    /// then counts the rows; if there is no level above, `top` counts the rows.
     ///
     /// # Errors
     /// Fails if the variable has no LoD.

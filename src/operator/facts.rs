@@ -50,8 +50,8 @@ pub struct Facts {
     pub reach: Reach,
     /// The effect of the operator on the LoD.
     pub lod: LodEffect,
-    /// Whether the operator draws random numbers; it must draw them by [`Forward::uniform`](crate::operator::Forward::uniform)
-    /// and its variants only.
+    /// Whether the operator draws random numbers; the operator must draw these numbers by
+    /// [`Forward::uniform`](crate::operator::Forward::uniform) and its variants only.
     pub random: bool,
     /// Whether the bits of an output row depend on the other rows of the batch, as in batch norm. A batch-dependent operator is
     /// exempt from the test that a row has the same bits in every batch.
@@ -196,8 +196,8 @@ pub enum StorageBound {
     Least(&'static [usize]),
 }
 
-/// The update that a row misses in a step in which it has no gradient. This happens if gradients are stored as selected rows; a
-/// dense gradient would have zeros in this row.
+/// The update that a row misses in a step in which it has no gradient. A row can only miss updates if gradients are stored as
+/// selected rows; a dense gradient has zeros in a row without a gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Debt {
     /// No update is missed: a gradient of zeros leaves the row unchanged.

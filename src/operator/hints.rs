@@ -10,9 +10,9 @@ use crate::operator::Attributes;
 pub struct Hints {
     /// Whether the output IS the sum of the two inputs, number for number, if both inputs have the same spec.
     pub sums: bool,
-    /// Whether the only output IS the sum or the mean of all numbers in the first input slot. The mean of no numbers is 0. So the
-    /// loss of several batches can be computed from the losses of the batches: sums are added, and means are averaged with the
-    /// numbers of rows as weights.
+    /// Whether the only output IS the sum or the mean of all numbers in the first input slot. The mean of no numbers is 0. This
+    /// hint allows to compute the loss of several batches from the losses of the batches: sums are added, and means are averaged
+    /// with the numbers of rows as weights.
     pub total: Option<Total>,
     /// Whether `forward` can add its only output to the contents of the output's buffer. `forward` must do so if
     /// [`Forward::assign`](crate::operator::Forward::assign) returns `Assign::Add`. An output that is only added to another value
@@ -27,9 +27,9 @@ pub struct Hints {
     /// Whether the operator divides the columns of its output over the threads of the call
     /// ([`RunFacts::threads`](crate::operator::RunFacts::threads)), as a matrix product does. The hint `divides_columns` is for
     /// row-wise operators. The last steps of a loop have few rows. The executor then gives the operator all rows and all threads,
-    /// instead of some rows to each thread. A sequence-wise operator may declare this hint, too. It then gets all threads outside
-    /// of step blocks, and divides its work in any way. The hint affects only the speed: the rules `compiled` and `in a step` of
-    /// `op::testing` check that any number of threads gives the same bits.
+    /// instead of some rows to each thread. A sequence-wise operator may declare this hint, too. A sequence-wise operator with
+    /// this hint gets all threads outside of step blocks, and divides its work in any way. The hint affects only the speed: the
+    /// rules `compiled` and `in a step` of `op::testing` check that any number of threads gives the same bits.
     pub divides_columns: bool,
     /// The cost per output number, relative to an ordinary operator (0 means 1). The higher the cost, the fewer rows are enough
     /// to divide a call over threads.
@@ -42,9 +42,9 @@ pub struct Hints {
     /// Whether `backward` can compute the outputs together with the gradients, if
     /// [`Backward::result`](crate::operator::Backward::result) returns views for the outputs.
     pub joins: bool,
-    /// The fusions of the operator. A fusion replaces a call of this operator and the call that computes one of its inputs by one
-    /// call of a third operator, so that the value of that input is never in memory as a whole. The compiler fuses two calls only
-    /// if no other operator reads the value between them.
+    /// The fusions of the operator. A fusion replaces two calls by one call of a third operator: a call of this operator, and the
+    /// call that computes one of its inputs. The value of this input is then never in memory as a whole. The compiler fuses two
+    /// calls only if no other operator reads the value between them.
     pub fusions: &'static [Fusion],
     /// The merging of calls: several calls become one call if they have the same variables in all input slots except
     /// [`Merge::beside`]. `None` if calls cannot be merged. The compiler merges calls that a loop makes at every step. Merging is
@@ -58,7 +58,7 @@ pub struct Hints {
     pub pieces_from_end: Option<Pieces>,
 }
 
-/// The number that an operator computes from all rows: their sum or their mean. See [`Hints::total`].
+/// The number that an operator computes from all rows: the sum or the mean of the rows' numbers. See [`Hints::total`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Total {
     /// Σ x, the sum of all numbers.
@@ -82,8 +82,8 @@ pub struct Fusion {
     /// Each other input slot of the declaring operator, with the name of the slot at the third operator.
     pub own_slots: &'static [(&'static str, &'static str)],
     /// The outputs of the declaring operator that the third operator lacks, each with the kind of an operator that computes the
-    /// output. Such an operator does not read the producer's output; all of its input slots are input slots of the third
-    /// operator.
+    /// output. The operator that computes the missing output does not read the producer's output; all of its input slots are
+    /// input slots of the third operator.
     pub by_others: &'static [(&'static str, &'static str)],
     /// The minimum width of the value between the two operators: fusion is faster only for wide rows.
     pub least_width: usize,
@@ -96,8 +96,9 @@ pub struct Fusion {
 pub struct Merge {
     /// The input slots in which the calls may have different variables; the variables in these slots are constants.
     pub beside: &'static [&'static str],
-    /// The kind of the operator that splits the merged call's output into the outputs of the calls. This operator has one input
-    /// slot and one output slot, and declares [`Hints::columns`]. Its attribute `sizes` is the number of columns of each part.
+    /// The kind of the operator that splits the merged call's output into the outputs of the calls. The splitting operator has
+    /// one input slot and one output slot, and declares [`Hints::columns`]. The attribute `sizes` of the splitting operator has
+    /// the number of columns of each part.
     pub parts: &'static str,
 }
 

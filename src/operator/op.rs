@@ -36,13 +36,13 @@ pub trait Operators {
 ///   data, `levels` computes the offsets.
 /// - `forward` WRITES every number of its outputs. The contents of an output before the call are undefined (they may be NaN),
 ///   unless the slot is declared [`Slot::updated`](crate::operator::Slot::updated).
-/// - `backward` computes only the gradients that the call needs. It WRITES or ADDS each gradient, as [`Backward::gradient`]
-///   returns. A call of `backward` may need any single gradient alone.
-/// - `forward` and `backward` take `&self`. They may be called at the same time on disjoint ranges of rows (for a sequence-wise
-///   operator: of whole sequences). Both must give a row (a sequence) THE SAME BITS in every batch, unless the facts declare
-///   [`Facts::batch_dependent`].
-/// - `forward` and `backward` are TOTAL: they never panic, and they give no NaN for a batch without sequences, for an empty
-///   sequence, or for a row of zeros (with which a loop starts).
+/// - `backward` computes only the gradients that the call needs. `backward` WRITES or ADDS each gradient, as
+///   [`Backward::gradient`] returns. A call of `backward` may need any single gradient alone.
+/// - `forward` and `backward` take `&self`. `forward` and `backward` may be called at the same time on disjoint ranges of rows
+///   (for a sequence-wise operator: of whole sequences). Each of the two methods must give a row (a sequence) THE SAME BITS in
+///   every batch, unless the facts declare [`Facts::batch_dependent`].
+/// - `forward` and `backward` are TOTAL: they never panic. They compute defined results without NaN for a batch without
+///   sequences, for an empty sequence, and for a row of zeros (with which a loop starts).
 /// - The constants of the operator's type are the numbers of its slots. The methods of the contexts panic if a slot number is not
 ///   declared, or if a view for writing is taken twice in one call.
 pub trait Op: DeclaredOp {
@@ -104,16 +104,16 @@ pub trait Op: DeclaredOp {
         StorageBound::Everything
     }
 
-    /// For an update rule: returns the update that a row misses in a step without a gradient for the row. This happens if
-    /// gradients are selected rows and the [mode](crate::optimizer::SparseMode) is exact. A rule that returns [`Debt::Later`] has
-    /// the optional slots `history` and `settled`, and implements [`Self::settle`].
+    /// For an update rule: returns the update that a row misses in a step without a gradient for the row. A row can only miss
+    /// updates if gradients are selected rows and the [mode](crate::optimizer::SparseMode) is exact. A rule that returns
+    /// [`Debt::Later`] has the optional slots `history` and `settled`, and implements [`Self::settle`].
     fn owes(&self) -> Debt {
         Debt::Nothing
     }
 
     /// For an update rule with [postponed updates](Self::owes): makes the updates that rows have missed, in a call of the
-    /// operator `settle`. The slots of `run` are the slots of the operator `settle`. It reads `ids` and `history`; it updates
-    /// `param`, `settled`, and one `state` for each other slot that the rule updates. The macro
+    /// operator `settle`. The slots of `run` are the slots of the operator `settle`. The method reads `ids` and `history`; it
+    /// updates `param`, `settled`, and one `state` for each other slot that the rule updates. The macro
     /// [`update_rule!`](crate::update_rule) writes the method `settle`.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use crate::operator::attributes::Attributes;
 pub(crate) struct OperatorEntry {
     declaration: &'static Declaration,
     parse: fn(&Attributes, &Registry) -> Result<Arc<dyn Op>>,
-    // Only the feature `testing` reads the check cases; without this feature, their code is not compiled.
+    // Only the feature `testing` reads the check cases; without this feature, the code of the check cases is not compiled.
     #[cfg(any(feature = "testing", doc))]
     samples: fn() -> Result<Vec<CheckCase>>,
 }
@@ -76,8 +76,8 @@ impl Registry {
         (entry.parse)(attributes, self).at_caller()
     }
 
-    /// Checks that the operator type of the kind `kind` declares all given attributes. This check is only for operators that are
-    /// being appended: a file of another release may have an attribute that this release does not declare.
+    /// Checks that the operator type of the kind `kind` declares all given attributes. The check of attribute names is only for
+    /// operators that are being appended: a file of another release may have an attribute that this release does not declare.
     pub(crate) fn check_names(&self, kind: &str, attributes: &Attributes) -> Result<()> {
         let known = self.declaration(kind).map_or(&[][..], |declaration| declaration.attributes);
         let Some((name, _)) = attributes.iter().find(|(name, _)| !known.contains(name)) else {

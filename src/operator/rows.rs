@@ -96,8 +96,8 @@ impl RowValue for f64 {
     }
 }
 
-/// Runs `$body` with `$T` as the name of the type f32 or f64, depending on the dtype. So `$body` can use the constants and
-/// methods of the type.
+/// Runs `$body` with `$T` as the name of the type f32 or f64, depending on the dtype. The name `$T` lets `$body` use the
+/// constants and methods of the type.
 ///
 /// ```
 /// use unpadded::{DType, with_float};
@@ -162,7 +162,7 @@ impl RowBuffer {
         &self.rows
     }
 
-    /// Returns whether the row numbers are known to be sorted and distinct. This is known after [`Self::set_merged`] or
+    /// Returns whether the row numbers are known to be sorted and distinct. The order is known after [`Self::set_merged`] or
     /// [`Self::refill`], and for a buffer without rows after [`Self::reset`].
     pub fn merged(&self) -> bool {
         self.distinct

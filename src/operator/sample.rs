@@ -95,8 +95,8 @@ impl CheckCase {
         self
     }
 
-    /// Excludes the gradients from the check against finite differences. Use it at a kink or a tie of the function, or for a
-    /// gradient that is by definition not the derivative, such as the gradient of a padding row.
+    /// Excludes the gradients from the check against finite differences. Exclude the gradients at a kink or a tie of the
+    /// function. Also exclude a gradient that is by definition not the derivative, such as the gradient of a padding row.
     #[must_use]
     pub fn without_gradient(mut self) -> Self {
         self.forward_only = true;
@@ -149,7 +149,7 @@ impl CheckCase {
     }
 }
 
-/// Makes the cases of [`CheckCase::of_rows`]. This function takes a `dyn` closure, so that it is compiled only once for all
+/// Makes the cases of [`CheckCase::of_rows`]. The function takes a `dyn` closure, so that it is compiled only once for all
 /// callers.
 fn cases_of_rows(
     attributes: &Attributes,

@@ -31,7 +31,7 @@ pub(crate) enum Phase<'a> {
         /// The next free number of a LoD level.
         next: &'a mut u32,
     },
-    /// The program runs: the levels have numbers, and the shape rule computes their offsets.
+    /// The program runs: the levels have numbers, and the shape rule computes the offsets of the levels.
     Run {
         /// The LoD levels that the operator made when it was appended, in order.
         made: &'a [MadeLevelIds],

@@ -151,8 +151,8 @@ pub struct Slot {
     /// Whether the input may have any storage, since the operator reads only its LoD.
     pub any_storage: bool,
     /// Whether the slot may hold a row-sparse parameter
-    /// ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)). If the slot is updated, it may also hold an
-    /// optimizer's state for such a parameter.
+    /// ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)). A slot that is updated in place may also hold
+    /// an optimizer's state for a row-sparse parameter.
     pub table: bool,
 }
 
@@ -197,7 +197,7 @@ impl Slot {
         Self::one(name).literals()
     }
 
-    /// Makes the input slot take literals instead of tensors; such a slot has no specs.
+    /// Makes the input slot take literals instead of tensors; a slot for literals has no specs.
     #[must_use]
     pub const fn literals(self) -> Self {
         Slot { literal: true, gradient: false, ..self }

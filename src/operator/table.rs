@@ -30,8 +30,8 @@ pub(crate) enum RowNumbers {
     },
 }
 
-/// The first values of rows that no update has touched. They depend only on the program's seed, the variable's name, the row's
-/// number and the column.
+/// The first values of rows that no update has touched. The first values depend only on the program's seed, the variable's name,
+/// the row's number and the column.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RowStart {
     numbers: RowNumbers,
@@ -91,9 +91,9 @@ fn halves(x: u64) -> [u32; 2] {
     [x as u32, (x >> 32) as u32]
 }
 
-/// A row-sparse parameter, or an optimizer's state for a row-sparse parameter. It stores the touched rows, in the order in which
-/// they were first touched; all other rows have computed first values. The memory of the table grows with the number of touched
-/// rows; the height of the table needs no memory.
+/// A row-sparse parameter, or an optimizer's state for a row-sparse parameter. The table stores the touched rows, in the order of
+/// the first touches; all other rows have computed first values. The memory of the table grows with the number of touched rows;
+/// the height of the table needs no memory.
 #[derive(Debug, Clone)]
 pub struct RowTable {
     /// The height of the table, then the dimensions of a row.
@@ -243,7 +243,7 @@ impl RowTable {
     /// several times, the row's values are added up.
     ///
     /// # Errors
-    /// Fails if the rows have another shape or dtype. In this case, the table is unchanged.
+    /// Fails if the rows have another shape or dtype. After an error, the table is unchanged.
     pub(crate) fn set(&mut self, rows: SelectedRows) -> Result<()> {
         if rows.shape() != self.dims || rows.dtype() != self.dtype {
             let told = |dtype, dims: &[usize]| format!("{dtype}{dims:?} selected_rows");

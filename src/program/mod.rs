@@ -1,7 +1,7 @@
 //! Programs as plain data: variables, operators and blocks.
 //!
 //! Reading, printing, saving and comparing a program requires no registry of operators. Only building, differentiating and
-//! running a program use a [`Registry`](crate::operator::Registry), in which they look up operators by kind.
+//! running a program require a [`Registry`](crate::operator::Registry), which contains the operators by kind.
 
 pub(crate) mod construction;
 pub(crate) mod description;

@@ -46,8 +46,8 @@ impl Program {
         Self::load_file(path.as_ref()).at_caller()
     }
 
-    /// Reads a program as [`Self::load`] does. It is not generic over the path, so it is compiled once and not again in every
-    /// crate that calls it.
+    /// Reads a program as [`Self::load`] does. The function is not generic over the path, so it is compiled once and not again in
+    /// every calling crate.
     fn load_file(path: &Path) -> Result<Self> {
         Self::read(wire::open(path)?)
     }

@@ -2,7 +2,8 @@
 //!
 //! A step block holds no sparse rows: every row that a step reads is dense. If a user calls an operator on sparse rows in a step
 //! block, the builder appends the operator to the block around the step block. The operator then reads the outer variables, and
-//! its result becomes another input of the step block. So an operator on sparse rows runs once, over the rows of all steps.
+//! its result becomes another input of the step block. As a consequence, an operator on sparse rows runs once, over the rows of
+//! all steps.
 
 use std::panic::Location;
 
@@ -142,8 +143,8 @@ impl OpenStep {
         Ok(inner)
     }
 
-    /// Removes the sparse step inputs and the sparse static inputs: the operators that read them run before the loop. Fails if no
-    /// step input is left.
+    /// Removes the sparse step inputs and the sparse static inputs: the operators that read these inputs run before the loop.
+    /// Fails if no step input is left.
     pub(super) fn drop_sparse(&mut self, program: &Program) -> Result<()> {
         let first = self.desc.inputs.first().map(|pair| pair.outer);
         self.desc.inputs.retain(|pair| !is_sparse(program, pair.inner));

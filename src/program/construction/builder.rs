@@ -310,8 +310,8 @@ impl Builder {
     /// batch. The feed's LoD levels are new; [`Self::feed_like`] declares a feed with the levels of another variable.
     ///
     /// # Errors
-    /// Records an error if the name is taken, if the method is called in a step block, if there are too many dimensions or
-    /// levels, or if a row has 2^63 bytes or more.
+    /// Records an error if the name is taken or if the method is called in a step block. The number of dimensions and levels is
+    /// limited, and a row has fewer than 2^63 bytes.
     #[track_caller]
     pub fn feed(&self, name: &str, dtype: DType, dims: &[usize], lod_level: usize) -> Var {
         self.add_feed(name, |program| ragged(program, dtype, dims, lod_level))
@@ -531,8 +531,8 @@ impl Builder {
         unknown()
     }
 
-    /// Returns the block to which an operator on these variables is appended. This is the innermost open step block if one of the
-    /// variables belongs to a step block inside this builder's block, else this builder's block.
+    /// Returns the block to which an operator on these variables is appended. The block is the innermost open step block if one
+    /// of the variables belongs to a step block inside this builder's block; else it is this builder's block.
     pub(super) fn home<'a>(&self, inputs: impl IntoIterator<Item = &'a Var>) -> BlockId {
         let state = self.state.borrow();
         let innermost = state.innermost();

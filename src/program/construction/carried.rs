@@ -66,8 +66,8 @@ impl Builder {
     /// Sets the value of a [carried state](Self::carried_state) after the batch to the variable `after`.
     ///
     /// # Errors
-    /// Records an error if `before` is no carried state, or already has a `carry`; if `after` has another dtype or shape than
-    /// `before`; if the method is called in a step block.
+    /// Records an error if `before` is no carried state or already has a `carry`, or if `after` has another dtype or shape than
+    /// `before`. The method cannot be called in a step block.
     #[track_caller]
     pub fn carry(&self, before: Var, after: Var) {
         let Some(id) = self.known(before) else {

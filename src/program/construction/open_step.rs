@@ -236,8 +236,8 @@ impl OpenStep {
         Ok(Some(inner))
     }
 
-    /// Returns the spec, in the outer block, of a step block's output. Its LoD levels are the levels down to `over`, then the
-    /// levels that the output has in the step block.
+    /// Returns the spec, in the outer block, of a step block's output. The LoD levels of the output are the levels down to
+    /// `over`, then the levels that the output has in the step block.
     pub(super) fn outer_spec(&self, program: &mut Program, inner: VarId) -> Result<Spec> {
         let spec = program.spec(inner)?.clone();
         if spec.storage != StorageKind::Dense {

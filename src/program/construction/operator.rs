@@ -27,8 +27,8 @@ impl InputArgument for &[Var] {
     }
 }
 
-/// Declares the type of an operator, a constant for the number of each slot, and the methods that append the operator. It also
-/// writes the code that reads and writes the attributes, and the documentation. The macro does not declare the computation:
+/// Declares the type of an operator, a constant for the number of each slot, and the methods that append the operator. The macro
+/// also writes the documentation, and the code that reads and writes the attributes. The macro does not declare the computation:
 /// implement the trait [`Op`](crate::operator::Op) for the type.
 ///
 /// ```
@@ -100,11 +100,11 @@ impl InputArgument for &[Var] {
 /// ```
 ///
 /// - **Kind**: a string, or a plain word. A plain word means the same as the word in quotes; it does not name a constant.
-/// - **Attributes** are fields of a type that implements [`Attribute`](crate::operator::attributes::Attribute). Such types are
-///   `bool`, `i64`, `usize`, `f64`, `String`, a `Vec` of `i64`, `usize` or `f64`, an `Option` of these, and types that a crate
-///   defines. After `rate: f64 = 0.5`, a stored program may lack the attribute, which is then 0.5; the append method still has
-///   the parameter. After `rate: f64 => read`, the function `fn read(&Attributes, &str) -> Result<f64>` reads the attribute and
-///   can refuse values.
+/// - **Attributes** are fields of a type that implements [`Attribute`](crate::operator::attributes::Attribute). Types of
+///   attributes are `bool`, `i64`, `usize`, `f64`, `String`, a `Vec` of `i64`, `usize` or `f64`, an `Option` of these, and types
+///   that a crate defines. After `rate: f64 = 0.5`, a stored program may lack the attribute, which is then 0.5; the append method
+///   still has the parameter. After `rate: f64 => read`, the function `fn read(&Attributes, &str) -> Result<f64>` reads the
+///   attribute and can refuse values.
 /// - **Slots**: each slot has a constant, a name that programs store, and the number of variables that it takes: `one`,
 ///   `optional`, `many` or `any`, or `literal` for a literal. A slot may have settings of [`Slot`](crate::operator::Slot):
 ///   `.without_gradient()`, `.updated()`, `.shape_only()`, `.any_storage()`, `.literals()`.

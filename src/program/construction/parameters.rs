@@ -37,19 +37,19 @@ impl Builder {
     }
 
     /// Adds a trainable table of the shape `[height, width]`. In memory and in checkpoints, the table has only the rows that an
-    /// update has touched. Use such a table if ids are hashes, or if the full table does not fit into memory. The height is at
-    /// most 2^62; the height does not affect the use of memory.
+    /// update has touched. Use a row-sparse parameter if ids are hashes, or if the full table does not fit into memory. The
+    /// height is at most 2^62; the height does not affect the use of memory.
     ///
     /// Reading a row that no update has touched returns the row's first value. The first value of a row depends only on the
-    /// program's seed, the parameter's name, the row's number and the column. It does not depend on the batch, the order of reads
-    /// or the threads. `initializer` must compute each row independently of the other rows: zeros, constant, uniform, normal, or
-    /// [`embedding`](crate::layers::init::embedding). The first values of the table have the same distribution as a
-    /// [`parameter`](Self::parameter) with this initializer, but they are different random numbers.
+    /// program's seed, the parameter's name, the row's number and the column. The first value does not depend on the batch, the
+    /// order of reads or the threads. `initializer` must compute each row independently of the other rows: zeros, constant,
+    /// uniform, normal, or [`embedding`](crate::layers::init::embedding). The first values of the table have the same
+    /// distribution as a [`parameter`](Self::parameter) with this initializer, but they are different random numbers.
     ///
     /// Only [`lookup`](Self::lookup) can read the table; the layer
-    /// [`Embedding::row_sparse`](crate::layers::Embedding::row_sparse) consists of such a table and a lookup. The gradient of the
-    /// table is stored as selected rows. The optimizer's state for the table is row-sparse too, and starts at zero. Training
-    /// gives rows that are bit-identical to a dense table with the same first values and
+    /// [`Embedding::row_sparse`](crate::layers::Embedding::row_sparse) consists of a row-sparse table and a lookup. The gradient
+    /// of the table is stored as selected rows. The optimizer's state for the table is row-sparse too, and starts at zero.
+    /// Training gives rows that are bit-identical to a dense table with the same first values and
     /// [sparse](crate::layers::Embedding::sparse) gradients. [`Scope::value`](crate::executor::Scope::value) returns the touched
     /// rows of the table.
     ///
@@ -74,8 +74,8 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// Records an error if `dims` are not a height and a width, if the dtype is not f32 or f64, if the initialiser does not
-    /// compute each row independently, or if a row has 2^63 bytes or more.
+    /// Records an error if `dims` are not a height and a width, or if the dtype is not f32 or f64. The initialiser must compute
+    /// each row independently, and a row must have fewer than 2^63 bytes.
     #[doc(alias = "row_sparse")]
     #[track_caller]
     pub fn row_sparse_parameter(

@@ -1,5 +1,5 @@
-//! Step blocks: a closure builds the operators of one step, and the program runs them at every step of every sequence, without
-//! padding.
+//! Step blocks: a closure builds the operators of one step, and the program runs these operators at every step of every sequence,
+//! without padding.
 
 use std::ops::Deref;
 use std::panic::Location;
@@ -122,8 +122,8 @@ impl Step {
         if step.is_known()
             && let Err(error) = step.drop_sparse(program)
         {
-            // This error says that every step input is sparse. The error is recorded only if the step block has no other error: a
-            // refused operator may be the operator whose result would have been a dense step input.
+            // The error of `drop_sparse` is that every step input is sparse. The error is recorded only if the step block has no
+            // other error: a refused operator may be the operator whose result would have been a dense step input.
             if errors.len() == step.errors {
                 errors.push(error.at(step.place.clone()));
             }

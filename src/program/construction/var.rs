@@ -8,8 +8,8 @@ use crate::operator::extent::VarId;
 /// appends to the innermost open step block; a method of a [`Builder`](crate::Builder) appends to that builder's block.
 ///
 /// A call with arguments that do not fit returns an *unknown* variable. A result that is computed from an unknown variable is
-/// unknown too, without another error. So [`Builder::finish`](crate::Builder::finish) returns only the errors that made variables
-/// unknown first.
+/// unknown too, without another error. Therefore [`Builder::finish`](crate::Builder::finish) returns only the errors of the calls
+/// that were wrong themselves.
 ///
 /// A builder belongs to the thread that made it. Using a variable on another thread is an error, which the variable's builder
 /// records. Using a variable whose builder no longer exists is an error, which the calling thread keeps. The thread's next

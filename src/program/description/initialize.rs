@@ -1,7 +1,7 @@
 //! Initialisers, which compute the first value of a persistable variable.
 //!
-//! The first value of a variable depends only on the program's seed, the variable's name and its shape. So adding a parameter to
-//! a program does not change the first value of another parameter.
+//! The first value of a variable depends only on the program's seed, the variable's name and its shape. As a consequence, adding
+//! a parameter to a program does not change the first value of another parameter.
 //!
 //! | kind | attributes | numbers |
 //! |---|---|---|

@@ -2,7 +2,7 @@
 //! builder and by differentiation, without a call by the user.
 //!
 //! A registry needs operators of these kinds to build programs with step blocks, gradients or carried states; the crate's
-//! catalogue has them.
+//! catalogue has these operators.
 
 /// The kind of the operator that runs a step block. The operator `recurrent` is in no registry: compilers and interpreters
 /// implement it.

@@ -41,13 +41,13 @@ pub struct OpDesc {
 pub enum Role {
     /// The operator computes its outputs from its inputs.
     Forward,
-    /// The operator computes gradients. It reads the forward operator's slots and the gradients `SLOT@grad` of the output slots,
-    /// and it writes the gradients `SLOT@grad` of the input slots.
+    /// The operator computes gradients. A backward operator reads the forward operator's slots and the gradients `SLOT@grad` of
+    /// the output slots. It writes the gradients `SLOT@grad` of the input slots.
     Backward,
     /// The operator runs after all gradients are known and checked, such as weight decay, clipping and update rules.
     Update,
-    /// The operator brings rows of a parameter up to date before a forward operator reads them. These rows missed optimizer
-    /// updates in steps without a gradient: see [`Debt`](crate::operator::Debt).
+    /// The operator brings rows of a parameter up to date before a forward operator reads these rows. A row misses optimizer
+    /// updates in steps in which it has no gradient: see [`Debt`](crate::operator::Debt).
     Settle,
 }
 

@@ -1,4 +1,4 @@
-//! The variables that are bound to an operator's slots: their specs, and the literals.
+//! The variables that are bound to an operator's slots: the specs of tensors, and the values of literals.
 
 use super::op_desc::{OpDesc, SlotVars};
 use super::program::{Program, malformed};

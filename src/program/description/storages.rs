@@ -21,8 +21,8 @@ pub(in crate::program) struct Conversion {
 }
 
 impl Program {
-    /// Returns the storages of the tensors in each input slot. In a slot that takes row-sparse parameters, such a parameter
-    /// counts as dense.
+    /// Returns the storages of the tensors in each input slot. A row-sparse parameter counts as dense in a slot that takes
+    /// row-sparse parameters.
     fn storages(&self, signature: Signature, groups: &[Vec<VarId>]) -> Vec<Vec<StorageKind>> {
         let storages = |(slot, vars): (&Slot, &Vec<VarId>)| {
             let descs = vars.iter().filter_map(|&v| self.vars.get(v.0 as usize));

@@ -247,7 +247,7 @@ impl Program {
         same_slot(&op.outputs, "last", step.memories.iter().filter_map(|m| m.last))
     }
 
-    /// Returns the surroundings of a step block; the first step input determines them.
+    /// Returns the surroundings of a step block, as its first step input determines.
     fn border(&self, step: &StepDesc, runs: &Runs<'_>) -> Result<Border> {
         let first = step.inputs.first().ok_or_else(|| malformed("step inputs", "at least one", "none"))?;
         let lod = &self.spec(first.outer)?.lod;
@@ -546,7 +546,8 @@ fn same_spec(declared: &Spec, given: &Spec, fresh: u32, named: &mut Vec<(LevelId
         && (declared.dtype, declared.storage) == (given.dtype, given.storage)
 }
 
-/// The step that each block belongs to; if several operators run a block, the first of them.
+/// The step block or gradient block that each operator `recurrent` runs; if several operators run the same block, the first
+/// operator counts.
 struct Runs<'a> {
     /// The description of each step block.
     forward: HashMap<BlockId, &'a StepDesc>,

@@ -1,4 +1,5 @@
-//! The file format of programs. It has its own structs, so that the types of programs can change while old files stay readable.
+//! The file format of programs. The file format has its own structs, so that the types of programs can change while old files
+//! stay readable.
 //!
 //! Each struct is the stored form of a type in [`crate::program`], with the same fields. Variables, blocks and levels are stored
 //! by their numbers. Reading a stored program does not check it: [`Program::validate`] checks it.
@@ -160,7 +161,7 @@ record! {
     }
 }
 
-/// Converts all values of a list to their stored form.
+/// Converts all values of a list to the stored form.
 fn all<'a, A: 'a, B: From<&'a A>>(of: impl IntoIterator<Item = &'a A>) -> Vec<B> {
     of.into_iter().map(B::from).collect()
 }

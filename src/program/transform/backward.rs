@@ -3,8 +3,8 @@
 //! operators, also if it is nested in another step block.
 //!
 //! A variable has at most one gradient, which is named by [`grad_name`]. If several backward operators contribute to a gradient,
-//! the first of them to run writes the gradient, and the others add to it. A variable that the loss does not depend on has no
-//! gradient.
+//! the operator that runs first writes the gradient, and the other operators add to the gradient. A variable that the loss does
+//! not depend on has no gradient.
 
 use std::collections::{HashMap, HashSet};
 
@@ -284,7 +284,8 @@ impl Pass<'_> {
     }
 
     /// Returns the variables of a step block that a gradient reaches. The search starts at the outputs and final memories that
-    /// have a gradient. It follows the operators backwards, and each memory from its previous value to its next value.
+    /// have a gradient. From there, the search follows the operators backwards, and each memory from its previous value to its
+    /// next value.
     fn reach(&self, program: &Program, step: &StepDesc, ops: &[OpDesc]) -> Result<HashSet<VarId>> {
         let mut reached: HashSet<VarId> = HashSet::new();
         let has = |outer: VarId| self.grads.contains_key(&outer);

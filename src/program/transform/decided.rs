@@ -1,5 +1,5 @@
-//! Checks operators that make new sequences in a step block. Some of their inputs decide the offsets of the new sequences; such
-//! an input must not depend on a memory.
+//! Checks operators that make new sequences in a step block. An input that decides the offsets of the new sequences must not
+//! depend on a memory.
 
 use std::collections::HashSet;
 
@@ -32,7 +32,7 @@ impl Program {
         carried: &dyn Fn() -> Vec<VarId>,
         request: &Append<'_>,
     ) -> Result<()> {
-        // Wrong attributes are not reported here: appending the operator reports them.
+        // This check ignores wrong attributes: `append` reports wrong attributes.
         let Ok(op) = registry.parse(request.kind, &request.attributes) else { return Ok(()) };
         let LodEffect::FromData(slots) = op.facts().lod else { return Ok(()) };
         let reached_from = |memories: &[VarId]| {

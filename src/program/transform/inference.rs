@@ -77,7 +77,7 @@ impl Program {
     }
 
     /// Drops the variables after the last variable in use, and the blocks after the last block in use: differentiation and the
-    /// optimizer added them. The remaining variables and blocks keep their numbers.
+    /// optimizer added these variables and blocks. The remaining variables and blocks keep their numbers.
     pub(crate) fn shortened(mut self, outputs: &[VarId]) -> Self {
         let ops = || self.blocks.iter().flat_map(|block| &block.ops);
         let steps = || ops().filter_map(|op| op.step.as_deref());

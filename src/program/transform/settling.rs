@@ -1,5 +1,5 @@
 //! Settling programs, which bring the rows of parameters up to date: a row without a gradient misses optimizer updates, and a
-//! settling program catches up on them.
+//! settling program makes these updates.
 
 use std::collections::HashSet;
 

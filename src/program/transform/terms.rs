@@ -14,7 +14,7 @@
 //! ```
 //!
 //! The function f is the *head* of the loss: operators on variables without rows. Values that depend on parameters alone, such as
-//! a penalty on weights, belong to the head. Such values count once per batch, not once per part.
+//! a penalty on weights, belong to the head. A value of the head counts once per batch, not once per part.
 
 use std::collections::{HashMap, HashSet};
 
@@ -36,7 +36,8 @@ pub(crate) struct LossTerms {
     pub(crate) totals: Vec<TotalVar>,
     /// The variables that the head reads and that do not depend on rows: parameters, and values computed from parameters alone.
     pub(crate) givens: Vec<VarId>,
-    /// The variables that the head computes from totals. These variables include the loss, unless the loss itself is a total.
+    /// The variables that the head computes from totals. The loss is one of the variables of the head, unless the loss itself is
+    /// a total.
     head: HashSet<VarId>,
     /// The variables that depend on rows of the batch.
     reached: HashSet<VarId>,
@@ -204,7 +205,7 @@ impl LossTerms {
         only_run(&mut body);
         // The gradient of a parameter that only the head reads is filled with zeros in the program of a part.
         let Some(fill) = fill else { return body };
-        // Update operators are skipped, because some of them write gradients (clipping, for example).
+        // Update operators are skipped, because an update operator may write gradients (clipping does).
         let computed = body.root().ops.iter().filter(|op| op.role != Role::Update);
         let written: HashSet<VarId> = computed.flat_map(OpDesc::writes).collect();
         let orphans =

@@ -53,9 +53,9 @@ impl<'a> ForwardOps<'a> {
 }
 
 impl Program {
-    /// Checks the operators that will run: `live` of the root block, and the operators of their step blocks. They must read only
-    /// variables that were written before, each variable must be computed once, and no operator may write a variable that it
-    /// reads.
+    /// Checks the operators that will run: `live` of the root block, and the operators of their step blocks. The operators must
+    /// read only variables that were written before, each variable must be computed once, and no operator may write a variable
+    /// that it reads.
     ///
     /// # Errors
     /// Fails with an error that names the first operator that breaks a rule.
