@@ -10,9 +10,9 @@ use crate::operator::Attributes;
 pub struct Hints {
     /// Whether the output IS the sum of the two inputs, number for number, if both inputs have the same spec.
     pub sums: bool,
-    /// Whether the only output IS the sum or the mean of all numbers in the first input slot. The mean of no numbers is 0. This
-    /// hint allows to compute the loss of several batches from the losses of the batches: sums are added, and means are averaged
-    /// with the numbers of rows as weights.
+    /// Whether the only output IS the sum or the mean of all numbers in the first input slot. The mean of no numbers is 0. With
+    /// this hint, the loss of several batches can be computed from the losses of the batches: sums are added, and means are
+    /// averaged with the numbers of rows as weights.
     pub total: Option<Total>,
     /// Whether `forward` can add its only output to the contents of the output's buffer. `forward` must do so if
     /// [`Forward::assign`](crate::operator::Forward::assign) returns `Assign::Add`. An output that is only added to another value

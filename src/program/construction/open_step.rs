@@ -161,7 +161,7 @@ impl OpenStep {
         self.lasts.contains(&var)
     }
 
-    /// Adds a view of an outer variable to the step block, as a step input. Each LoD level in `deeper` gets a corresponding new
+    /// Adds a view of an outer variable to the step block, for a step input. Each LoD level in `deeper` gets a corresponding new
     /// level in the step block.
     pub(super) fn view(
         &mut self,

@@ -73,8 +73,8 @@ pub struct Memory {
     /// The outer variable that holds the memory's value before the first step, one row per sequence; `None` if the memory starts
     /// with zeros.
     pub initial: Option<VarId>,
-    /// The outer variable that holds the memory's value after the last step, one row per sequence; `None` if nothing reads that
-    /// value.
+    /// The outer variable that holds the memory's value after the last step, one row per sequence; `None` if no operator and no
+    /// output needs that value.
     pub last: Option<VarId>,
 }
 

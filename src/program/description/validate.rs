@@ -546,8 +546,7 @@ fn same_spec(declared: &Spec, given: &Spec, fresh: u32, named: &mut Vec<(LevelId
         && (declared.dtype, declared.storage) == (given.dtype, given.storage)
 }
 
-/// The step block or gradient block that each operator `recurrent` runs; if several operators run the same block, the first
-/// operator counts.
+/// The operator `recurrent` that runs each block; the first of several operators that run the same block.
 struct Runs<'a> {
     /// The description of each step block.
     forward: HashMap<BlockId, &'a StepDesc>,
