@@ -430,7 +430,7 @@ impl Builder {
         self.made(added)
     }
 
-    /// Returns the variable of a number; for an error, records the error and returns an unknown variable.
+    /// Returns the variable with the number `id`; if `id` is an error, records the error and returns an unknown variable.
     #[track_caller]
     pub(super) fn made(&self, id: Result<VarId>) -> Var {
         self.fitting(id).map_or_else(|| self.unknown(), |id| self.var(id))

@@ -117,8 +117,8 @@ impl Builder {
         call(self)
     }
 
-    /// Returns a free name for a layer in the open scope. With a wish, the name is `wish`, or `wish_2` and so on if `wish` is
-    /// taken; without a wish, it is the kind and a count.
+    /// Returns a free name for a layer in the open scope. The name is `wish`, or `wish_2` and so on if `wish` is taken. If `wish`
+    /// is `None`, the name is the kind and a count.
     pub(crate) fn layer_name(&self, kind: &str, wish: Option<&str>) -> String {
         let State { program, scopes, .. } = &mut *self.state.borrow_mut();
         scopes.layer_name(program, kind, wish)

@@ -29,8 +29,8 @@ impl Scopes {
         }
     }
 
-    /// Reserves a free name for a layer in the open scope and returns it. With a wish, the name is `wish`, or `wish_2` and so on
-    /// if `wish` is taken; without a wish, it is the kind and a count.
+    /// Reserves a free name for a layer in the open scope and returns it. The name is `wish`, or `wish_2` and so on if `wish` is
+    /// taken. If `wish` is `None`, the name is the kind and a count.
     pub(super) fn layer_name(&mut self, program: &Program, kind: &str, wish: Option<&str>) -> String {
         for (_, var) in program.vars().skip(self.seen) {
             let starts = var.name.match_indices('.').map(|(end, _)| &var.name[..end]);

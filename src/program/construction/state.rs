@@ -336,8 +336,8 @@ impl State {
         (block, inner)
     }
 
-    /// Returns the variable that an operator of `block` reads for `var`. For a batched variable of a block around `block` this is
-    /// the view as a static input, else `var` itself. Returns `None` if `var` is unknown.
+    /// Returns the variable that an operator of `block` reads for `var`. For a batched variable of a block around `block`, the
+    /// result is the view as a static input; else it is `var` itself. Returns `None` if `var` is unknown.
     pub(super) fn resolve(&mut self, block: BlockId, var: Var) -> Result<Option<VarId>> {
         let Some(id) = self.own(var)? else { return Ok(None) };
         self.seen(block, id)?;

@@ -102,8 +102,8 @@ impl Step {
     /// outer variable of each result.
     fn close(&self, results: &[Var], caller: &'static Location<'static>) -> Vec<Var> {
         let _line = self.called_from(caller);
-        // Each result and each memory's next value must be the output of an operator in the step block. If it is another
-        // variable, such as a step input, a copy is appended.
+        // Each result and each memory's next value must be the output of an operator in the step block. If a result or a next
+        // value is another variable, such as a step input, a copy is appended.
         let mut inside = Vec::new();
         for &var in results {
             let last = self.state.borrow().open.last().is_some_and(|s| s.is_last(var.id));

@@ -434,7 +434,7 @@ impl Program {
         let (literals, phase) = (self.literals(&inputs), Phase::Build { next: &mut next });
         let given = InputSlots { specs: &specs, literals: &literals };
         let given = infer(&*op, given, self.top(here), phase)?;
-        // The shape rule numbers the levels that the operator makes anew; `named` maps each new number to a level of the program.
+        // The shape rule gives new numbers to the levels that it makes; `named` maps each new number to a level of the program.
         let mut named: Vec<(LevelId, LevelId)> = Vec::new();
         for (slot, (vars, given)) in signature.outputs.iter().zip(outputs.iter().zip(&given)) {
             let declared = vars.iter().map(|&v| self.spec(v)).collect::<Result<Vec<_>>>()?;
