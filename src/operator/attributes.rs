@@ -1,4 +1,4 @@
-//! Literal values, and the named attributes of an operator.
+//! Literals (constant values), and the named attributes of an operator.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,18 +8,18 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Transpose;
 use crate::tensor::{DType, StorageKind};
 
-/// A scalar, a string, or a list of them.
+/// A literal: a constant scalar, a constant string, or a list of literals.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Literal {
-    /// A truth value.
+    /// A truth value: `true` or `false`.
     Bool(bool),
-    /// A whole number.
+    /// A whole number, as an `i64`.
     Int(i64),
-    /// A real number.
+    /// A real number, as an `f64`.
     Float(f64),
-    /// A string.
+    /// A string of text.
     Text(String),
-    /// Several values, in order.
+    /// A list of literals, in order.
     List(Vec<Literal>),
 }
 
@@ -34,7 +34,7 @@ impl Literal {
         }
     }
 
-    /// The literal's kind and value, for a message; a value of more than 60 characters is truncated.
+    /// Returns the literal's kind and value, for a message; a value of more than 60 characters is truncated.
     pub(crate) fn told(&self) -> String {
         const MOST: usize = 60;
         let value = self.to_string();
@@ -72,7 +72,7 @@ macro_rules! literal_from {
 literal_from!(bool => Bool as bool, i64 => Int as i64, i32 => Int as i64, u32 => Int as i64,
     f64 => Float as f64, f32 => Float as f64);
 
-/// A size over `i64::MAX` becomes `i64::MAX`, since a literal holds an `i64`. No real size is that large.
+/// A size over `i64::MAX` becomes `i64::MAX`, since a literal stores whole numbers as `i64`. No real size is that large.
 impl From<usize> for Literal {
     fn from(value: usize) -> Self {
         Literal::Int(i64::try_from(value).unwrap_or(i64::MAX))
@@ -97,47 +97,47 @@ impl<T: Into<Literal>> From<Vec<T>> for Literal {
     }
 }
 
-/// The attributes of an operator by name. Reading a missing attribute, or an attribute of another type, is an error that names
-/// it.
+/// The attributes of an operator, by name. Reading a missing attribute, or an attribute of the wrong type, is an error that names
+/// the attribute.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Attributes(BTreeMap<String, Literal>);
 
 impl Attributes {
-    /// No attributes.
+    /// Returns an empty set of attributes.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds an attribute and returns the list, for chaining.
+    /// Adds or replaces an attribute and returns the attributes, so that calls can be chained.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Literal>) -> Self {
         self.set(name, value);
         self
     }
 
-    /// Adds or replaces an attribute.
+    /// Adds an attribute, or replaces the attribute of the same name.
     pub fn set(&mut self, name: &str, value: impl Into<Literal>) {
         self.0.insert(name.to_owned(), value.into());
     }
 
-    /// The attribute of this name; `None` if it is missing.
+    /// Returns the attribute `name`; `None` if it is missing.
     pub fn get(&self, name: &str) -> Option<&Literal> {
         self.0.get(name)
     }
 
-    /// All attributes, sorted by name.
+    /// Iterates over all attributes, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Literal)> {
         self.0.iter().map(|(k, v)| (k.as_str(), v))
     }
 
-    /// Returns whether there is no attribute.
+    /// Returns whether the operator has no attributes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// A literal, with the name that error messages use: the name of the attribute, or of the input slot that the literal is bound
-/// to. Reading the literal as another kind of value is an error with this name.
+/// A literal with a name for error messages: the name of the attribute, or of the input slot that the literal is bound to.
+/// Reading the literal as a value of the wrong type is an error with this name.
 ///
 /// ```
 /// use unpadded::op::Attributes;
@@ -163,17 +163,17 @@ impl Deref for LiteralRef<'_> {
 }
 
 impl<'a> LiteralRef<'a> {
-    /// The literal that is bound to an input slot.
+    /// Returns the literal that is bound to the input slot `name`.
     pub(crate) fn input(name: &'a str, value: &'a Literal) -> Self {
         Self { role: "input", name, value }
     }
 
-    /// The literal itself. The reference may outlive this `LiteralRef`.
+    /// Returns the literal without its name. The returned reference may outlive this `LiteralRef`.
     pub fn get(self) -> &'a Literal {
         self.value
     }
 
-    /// Returns an error about the literal; `expected` says which values the operator accepts, such as a range.
+    /// Returns an error about the literal; `expected` names the values that the operator accepts, such as a range.
     #[track_caller]
     pub fn mismatch(self, expected: &str) -> Error {
         wrong(self.role, self.name, expected, self.value.told())
@@ -190,7 +190,7 @@ fn wrong(role: &str, name: &str, expected: &str, got: String) -> Error {
     Error::of(ErrorKind::Program, format!("{role} `{name}`"), expected, got)
 }
 
-/// Two readers for each kind of value: a method of `LiteralRef`, and a method of `Attributes` that takes the attribute's name.
+/// Defines two methods per type of value: a method of `LiteralRef`, and a method of `Attributes` that takes the attribute's name.
 macro_rules! readers {
     ($($attribute:ident, $reader:ident -> $type:ty: $expected:literal, $read:expr;)*) => {
         impl<'a> LiteralRef<'a> {
@@ -198,7 +198,7 @@ macro_rules! readers {
                 #[doc = concat!("As ", $expected, ".")]
                 ///
                 /// # Errors
-                /// If the literal is of another kind.
+                /// Fails if the literal has another type.
                 #[track_caller]
                 pub fn $reader(self) -> Result<$type> {
                     self.read($expected, $read).at_caller()
@@ -211,7 +211,7 @@ macro_rules! readers {
                 #[doc = concat!("The attribute of this name: ", $expected, ".")]
                 ///
                 /// # Errors
-                /// If the attribute is missing or of another kind.
+                /// Fails if the attribute is missing or has another type.
                 #[track_caller]
                 #[allow(clippy::needless_lifetimes, reason = "what borrows from the attribute names it")]
                 pub fn $attribute<'a>(&'a self, name: &str) -> Result<$type> {
@@ -265,12 +265,12 @@ fn list<'a, T>(literal: &'a Literal, item: impl Fn(&'a Literal) -> Option<T>) ->
     if let Literal::List(values) = literal { values.iter().map(item).collect() } else { None }
 }
 
-/// A type that a field of an operator can have: read from the attributes by name, and written to them.
+/// A type that an attribute of an operator can have: read from [`Attributes`] and written to [`Attributes`].
 pub trait Attribute: Sized {
-    /// Reads the value from the attribute `name`.
+    /// Reads a value from the attribute `name`.
     ///
     /// # Errors
-    /// If the attribute is missing, of another type or out of range.
+    /// Fails if the attribute is missing, has another type or is out of range.
     #[track_caller]
     fn read(attributes: &Attributes, name: &str) -> Result<Self>;
 
@@ -293,7 +293,7 @@ macro_rules! attribute {
 }
 attribute!(bool: bool, i64: int, usize: size, f64: float, String: text, Vec<f64>: floats, Vec<i64>: ints, Vec<usize>: sizes);
 
-/// Implements `Attribute` for enums: the attribute is the name of the variant, as a string.
+/// Implements `Attribute` for an enum: the attribute is a string with the name of the variant.
 macro_rules! named_attribute {
     ($($type:ty),*) => {$(
         impl Attribute for $type {
@@ -309,7 +309,8 @@ macro_rules! named_attribute {
 }
 named_attribute!(DType, StorageKind);
 
-/// The attribute is a truth value. `Transpose::No` writes no attribute, and a missing attribute reads as `Transpose::No`.
+/// The attribute of a `Transpose` is a truth value. `Transpose::No` writes no attribute, and a missing attribute reads as
+/// `Transpose::No`.
 impl Attribute for Transpose {
     fn read(attributes: &Attributes, name: &str) -> Result<Self> {
         Ok(if or_default(attributes, name, false)? { Transpose::Yes } else { Transpose::No })
@@ -322,7 +323,7 @@ impl Attribute for Transpose {
     }
 }
 
-/// An attribute that may be missing.
+/// The attribute of an `Option` may be missing, which reads as `None`.
 impl<T: Attribute> Attribute for Option<T> {
     fn read(attributes: &Attributes, name: &str) -> Result<Self> {
         match attributes.get(name) {
@@ -338,10 +339,10 @@ impl<T: Attribute> Attribute for Option<T> {
     }
 }
 
-/// Reads an attribute; returns `default` if the attribute is missing.
+/// Reads the attribute `name`; returns `default` if the attribute is missing.
 ///
 /// # Errors
-/// If the attribute has the wrong type.
+/// Fails if the attribute has the wrong type.
 #[track_caller]
 pub fn or_default<T: Attribute>(attributes: &Attributes, name: &str, default: T) -> Result<T> {
     Ok(Option::<T>::read(attributes, name)?.unwrap_or(default))

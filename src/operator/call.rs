@@ -1,5 +1,5 @@
-//! Direct calls: an operator called on values, without a program; for tests, notebooks and data preparation, and for the
-//! reference interpreter.
+//! Direct calls of an operator on values, without a program. Tests, notebooks, data preparation and the reference interpreter use
+//! direct calls.
 
 mod intake;
 mod lend;
@@ -33,19 +33,20 @@ use crate::tensor::{DType, Dense, Storage, StorageKind, Variable};
 
 mod making;
 
-/// An operator with its inputs bound, ready to be called.
+/// An operator with bound inputs, ready to be called.
 pub struct Direct {
     op: Arc<dyn Op>,
     inputs: Vec<Vec<Variable>>,
     input_specs: Vec<Vec<Spec>>,
     literals: Vec<Vec<Literal>>,
-    /// The row-sparse parameters among the inputs whose unlisted rows may start with other values than zeros: the slot, the
-    /// number of the variable in the slot, and the first values of such rows.
+    /// The row-sparse parameters among the inputs with given first values: the slot, the number of the variable in the slot, and
+    /// the first values of unlisted rows. Other row-sparse parameters start with zeros.
     starts: Vec<(usize, usize, RowStart)>,
     output_specs: Vec<Vec<Spec>>,
     updated: Vec<Vec<Variable>>,
     levels: LevelTable,
-    /// The number of distinct levels of the operands; the levels that the operator makes are numbered from here on.
+    /// The number of distinct LoD levels of the operands; the numbers of the levels that the operator makes start with this
+    /// number.
     bound: u32,
     batch: usize,
     numbers: Vec<u64>,
@@ -55,26 +56,26 @@ pub struct Direct {
     run: RunFacts,
 }
 
-/// The contents of an output before the call.
+/// The contents of an output's memory before the call.
 enum Start {
     Dense(Dense),
     Pooled(PooledStorage),
 }
 
-/// The gradients of the inputs, by slot and by variable of the slot; `None` if a gradient is not wanted.
+/// The gradients of the inputs, by slot and by variable of the slot; `None` if no gradient was requested.
 pub type InputGradients = Vec<Vec<Option<Storage>>>;
 
 impl Direct {
-    /// Binds operands to the slots and runs the shape rule. Operands with equal LoDs share their levels.
+    /// Binds the operands to the input slots, and runs the shape rule. Operands with equal LoDs share their LoD levels.
     ///
     /// # Errors
-    /// If an operand does not fit.
+    /// Fails if an operand does not fit its slot.
     #[track_caller]
     pub fn new(op: Arc<dyn Op>, operands: &[Operand]) -> Result<Self> {
         Self::bound(op, operands).and_then(Self::made).at_caller()
     }
 
-    /// Binds the operands; no shape rule runs yet.
+    /// Binds the operands to the input slots, without running the shape rule.
     pub(crate) fn bound(op: Arc<dyn Op>, operands: &[Operand]) -> Result<Self> {
         let signature = op.signature();
         let mut direct = Direct {
@@ -110,10 +111,10 @@ impl Direct {
         Ok(direct)
     }
 
-    /// As [`Self::new`], for the operator of this kind in a registry.
+    /// Binds the operands to the operator of the kind `kind` in a registry, as [`Self::new`] does.
     ///
     /// # Errors
-    /// If the kind is not registered or an operand does not fit.
+    /// Fails if the kind is not registered, or if an operand does not fit its slot.
     #[track_caller]
     pub fn of(
         registry: &Registry,
@@ -124,7 +125,7 @@ impl Direct {
         Self::new(registry.parse(kind, attributes)?, operands)
     }
 
-    /// Sets the facts of the run, and the numbers of the sequences in the data.
+    /// Sets the facts of the run, and the number of each sequence in the data set.
     #[must_use]
     pub fn run_as(mut self, run: RunFacts, numbers: &[u64]) -> Self {
         self.run = run;
@@ -132,14 +133,14 @@ impl Direct {
         self
     }
 
-    /// Sets the position of each sequence's first row, if the operands are windows of sequences.
+    /// Sets the position of each operand's first row in its sequence, for operands that are windows of sequences.
     pub(crate) fn placed(mut self, places: &[u64]) -> Self {
         self.places = places.to_vec();
         self
     }
 
-    /// Sets the inputs of the random generator: `stream`, the operator's number, and a key per row. `None`: the keys follow from
-    /// the LoD and the numbers of the sequences.
+    /// Sets the inputs of the random generator: the operator's number `stream`, and a key for each row. With `None`, the keys of
+    /// the rows follow from the LoD and the numbers of the sequences.
     #[must_use]
     pub(crate) fn keyed(mut self, stream: u64, keys: Option<Vec<RowKey>>) -> Self {
         self.stream = stream;
@@ -147,14 +148,14 @@ impl Direct {
         self
     }
 
-    /// Treats variable `k` of an input slot, given as selected rows, as a row-sparse parameter. Its unlisted rows have the first
-    /// values `start`.
+    /// Treats variable `k` of an input slot, which is given as selected rows, as a row-sparse parameter. The rows that are not
+    /// listed have the first values `start`.
     pub(crate) fn starting(mut self, slot: usize, k: usize, start: RowStart) -> Self {
         self.starts.push((slot, k, start));
         self
     }
 
-    /// Puts the row-sparse parameters of an input slot into the pool, in place of their selected rows.
+    /// In the pool, replaces the selected rows of an input slot by row-sparse parameters with these rows.
     fn lend_tables(&self, slot: usize, places: &[OperandPosition], pool: &mut [PooledStorage]) -> Result<()> {
         for (_, k, start) in self.starts.iter().filter(|(of, ..)| *of == slot) {
             if let Some(&OperandPosition::Pooled(i)) = places.get(*k) {
@@ -226,24 +227,24 @@ impl Direct {
             spec.shape[0] = levels.last().map_or(Extent::Batch, |&l| Extent::Rows(l));
             spec.lod = levels;
         }
-        // Operands with equal LoDs share one `Arc` from here on, so that operators see one object.
+        // Operands with equal LoDs share one `Arc`, so that operators can compare LoDs by pointer.
         let lod = self.levels.lod(&spec.lod).cloned();
         self.inputs[slot].push(value.clone().with_lod(lod)?);
         self.input_specs[slot].push(spec);
         Ok(())
     }
 
-    /// The specs of the outputs, by slot.
+    /// Returns the specs of the outputs, by slot.
     pub fn output_specs(&self) -> &[Vec<Spec>] {
         &self.output_specs
     }
 
-    /// The specs of the inputs, by slot.
+    /// Returns the specs of the inputs, by slot.
     pub fn input_specs(&self) -> &[Vec<Spec>] {
         &self.input_specs
     }
 
-    /// The bound inputs, by slot.
+    /// Returns the bound inputs, by slot.
     pub fn inputs(&self) -> &[Vec<Variable>] {
         &self.inputs
     }
@@ -262,7 +263,7 @@ impl Direct {
         }
     }
 
-    /// Returns memory for an output. Floats are filled with NaN, so that an operator that relies on zeros is detected.
+    /// Returns memory for an output. Floats in the memory are NaN, so that a test detects an operator that relies on zeros.
     pub(crate) fn unwritten(&self, spec: &Spec) -> Result<Dense> {
         let shape: Vec<usize> = spec.shape.iter().map(|&e| self.extent(e)).collect();
         let mut dense = Dense::zeros(spec.dtype, &shape)?;
@@ -280,14 +281,15 @@ impl Direct {
             None => {
                 let spec = self.output_specs.first().and_then(|s| s.first());
                 let lod = spec.and_then(|s| self.levels.lod(&s.lod));
-                // The rows of a constant are not sequences.
+                // A constant has rows too, but the rows of a constant are not sequences.
                 let numbers = if spec.is_some_and(Spec::batched) { &self.numbers[..] } else { &[] };
                 Keys::Natural { names: Names { numbers, places: &self.places }, lod, first: 0 }
             }
         }
     }
 
-    /// The sample that a row of the operands belongs to, and the row's position in the sample; `None` if no operand is batched.
+    /// Returns the number of the sample that row `row` of the operands belongs to, and the row's position in the sample; `None`
+    /// if no operand is batched.
     fn sample(&self, row: usize) -> Option<(u64, Option<usize>)> {
         let spec = self.input_specs.iter().flatten().find(|spec| spec.batched())?;
         let names = Names { numbers: &self.numbers, places: &self.places };
@@ -311,10 +313,10 @@ impl Direct {
         }
     }
 
-    /// Runs `forward` and returns the outputs by slot.
+    /// Runs `forward` of the operator, and returns the outputs by slot.
     ///
     /// # Errors
-    /// The errors of the operator.
+    /// Fails if the operator returns an error.
     #[track_caller]
     pub fn forward(&self) -> Result<Vec<Vec<Variable>>> {
         self.run_forward().at_caller()
@@ -392,15 +394,15 @@ impl Direct {
         Ok(out)
     }
 
-    /// An update rule gets gradients, in which a row may repeat: its inputs are bound unchanged. For all other operators,
-    /// repeated rows of an input are added up.
+    /// The inputs of an update rule are gradients, which may list a row several times, so they are bound unchanged. For all other
+    /// operators, the repeated rows of an input are added up.
     fn repeated(&self) -> DuplicateRows {
         let updates = self.op.signature().outputs.iter().any(|slot| slot.updated);
         if updates { DuplicateRows::Kept } else { DuplicateRows::Added }
     }
 
-    /// The contents of an output before the call: the value to update. An output that is not updated begins as
-    /// [`Self::unwritten`] memory, or as an empty buffer if it is sparse.
+    /// Returns the contents of an output's memory before the call: for an output that is updated in place, the value to update.
+    /// The memory of any other output is [`Self::unwritten`], or an empty buffer if the output is sparse.
     fn start(&self, slot: &Slot, spec: &Spec, given: Option<&Variable>) -> Result<Start> {
         if !slot.updated {
             return match PooledStorage::of(spec.storage) {
@@ -427,12 +429,13 @@ impl Direct {
         }
     }
 
-    /// Runs `backward` with the forward `outputs` and the gradients of the outputs (`None` if none reaches an output), for the
-    /// input slots for which `wanted` returns true. If `before` has a value, the gradient is added to it; a dense `before` stays
-    /// dense even if the operator's own contribution could be selected rows.
+    /// Runs `backward` of the operator for the input slots for which `wanted` returns true. `outputs` has the forward outputs;
+    /// `gradients` has the gradient of each output, or `None` if no gradient reaches the output. A gradient is added to the value
+    /// in `before`, if there is one. A dense value in `before` stays dense, even if the operator can write the gradient as
+    /// selected rows.
     ///
     /// # Errors
-    /// The errors of the operator.
+    /// Fails if the operator returns an error.
     #[track_caller]
     pub fn backward(
         &self,
@@ -466,7 +469,7 @@ impl Direct {
         let mut room = OperandRoom::default();
         let mut lender = Operands::lent(&mut room);
         let mut reads = 0;
-        // Values that the operator does not declare to read are not bound, so that an operator with a wrong declaration fails.
+        // Only values that the operator declares to read are bound, so that an operator with a wrong declaration fails.
         for (slot, vars) in self.inputs.iter().enumerate() {
             let values = vars.iter().map(|v| needs.has_input(slot).then(|| v.storage()));
             let (specs, repeated) = (&self.input_specs[slot], self.repeated());
@@ -507,7 +510,7 @@ impl Direct {
                 } else {
                     match given(slot, k) {
                         Some(Storage::Dense(dense)) => Some(dense.clone()),
-                        // The shape of a sparse variable may be larger than memory.
+                        // A sparse variable needs no dense memory, and its shape may be larger than memory.
                         _ if spec.storage != StorageKind::Dense => Some(Dense::zeros(spec.dtype, &[0])?),
                         _ => Some(self.unwritten(spec)?),
                     }
@@ -576,10 +579,10 @@ impl Direct {
 }
 
 impl dyn Op {
-    /// Calls the operator on values and returns its outputs: the variables of all output slots, in order.
+    /// Calls the operator on values; returns the variables of all output slots, in the order of the slots.
     ///
     /// # Errors
-    /// If the operands do not fit or the operator refuses them.
+    /// Fails if an operand does not fit its slot, or if the operator returns an error.
     #[track_caller]
     pub fn call(self: Arc<Self>, operands: &[Operand]) -> Result<Vec<Variable>> {
         Ok(Direct::new(self, operands)?.forward()?.into_iter().flatten().collect())

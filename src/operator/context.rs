@@ -1,4 +1,4 @@
-//! The contexts of an operator's calls: views of its slots, the LoD, the facts of the run, and scratch memory.
+//! The contexts of an operator's calls. A context gives access to the operands, the LoD, the facts of the run and scratch memory.
 
 use std::any::Any;
 use std::ops::Range;
@@ -27,53 +27,53 @@ pub enum Mode {
     Infer,
 }
 
-/// Facts of the run that an operator may use.
+/// Facts about the run that an operator may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RunFacts {
-    /// Train or infer.
+    /// Whether the run trains or infers.
     pub mode: Mode,
-    /// The number of the training step, from 0.
+    /// The number of the training step, counted from 0.
     pub step: u64,
     /// The seed of the program's random operators.
     pub seed: u64,
-    /// The number of threads that the operator may use in this call.
+    /// The number of threads that the operator may use in the call.
     pub threads: usize,
 }
 
 /// The location of a variable's value among the operands of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OperandPosition {
-    /// Not bound, or not needed.
+    /// The variable is not bound, or the call does not need its value.
     Absent,
-    /// A dense value: the number of its view among the call's read views or write views.
+    /// The value is dense; the field is the number of its view among the call's read views or write views.
     Dense(usize),
-    /// A value that is not dense: the number of its buffer in the pool.
+    /// The value is not dense; the field is the number of its buffer in the pool.
     Pooled(usize),
 }
 
-/// The location of every slot of a call.
+/// The positions of all operands of a call, by slot and by variable of the slot.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wiring {
     pub(crate) inputs: Vec<Vec<OperandPosition>>,
     pub(crate) outputs: Vec<Vec<OperandPosition>>,
     pub(crate) output_gradients: Vec<Vec<OperandPosition>>,
     pub(crate) input_gradients: Vec<Vec<(OperandPosition, Assign)>>,
-    /// Whether `forward` adds its output to the contents of the output's buffer, instead of writing over them.
+    /// Whether `forward` adds its output to the contents of the output's buffer instead of overwriting them.
     pub(crate) adds: bool,
-    /// The input slots whose value is in the buffer that receives the slot's gradient.
+    /// The input slots whose value is in the buffer that receives the gradient of the slot.
     pub(crate) in_place: Vec<usize>,
-    /// The locations of the outputs, if a backward call computes them too.
+    /// The positions of the outputs, if a backward call also computes the outputs.
     pub(crate) results: Vec<Vec<OperandPosition>>,
 }
 
-/// Memory of a thread that operators reuse from call to call, one value per type.
+/// A thread's memory that operators reuse from call to call, with one value per type.
 #[derive(Default)]
 pub struct Scratch(Vec<Box<dyn Any + Send>>);
 
 impl Scratch {
-    /// The value of type `S`; the first call creates it by `Default`.
+    /// Returns the value of type `S`; the first call creates the value by `Default`.
     pub fn get<S: Default + Send + 'static>(&mut self) -> &mut S {
-        // There are few values: a linear search is faster than a table.
+        // A `Scratch` has few values, so a linear search is faster than a hash table.
         let known = self.0.iter().position(|value| value.is::<S>());
         if known.is_none() {
             self.0.push(Box::<S>::default());
@@ -83,7 +83,7 @@ impl Scratch {
     }
 }
 
-/// The value that [`Op::prepare`](crate::operator::Op::prepare) leaves for the calls after it.
+/// The value that [`Op::prepare`](crate::operator::Op::prepare) stores for the following calls of the operator.
 #[derive(Default)]
 pub(crate) struct CallCache(Option<Box<dyn Any + Send + Sync>>);
 
@@ -102,23 +102,23 @@ impl CallCache {
         self.0.as_ref()?.downcast_ref::<S>()
     }
 
-    /// Returns whether [`Op::prepare`](crate::operator::Op::prepare) left a value.
+    /// Returns whether [`Op::prepare`](crate::operator::Op::prepare) stored a value.
     #[cfg(feature = "testing")]
     pub(crate) fn is_kept(&self) -> bool {
         self.0.is_some()
     }
 }
 
-/// The pass that a preparation is for.
+/// The kind of calls that [`Op::prepare`](crate::operator::Op::prepare) prepares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
-    /// The calls that follow are `forward`.
+    /// The following calls are calls of `forward`.
     Forward,
-    /// The calls that follow are `backward`.
+    /// The following calls are calls of `backward`.
     Backward,
 }
 
-/// The data common to all calls of one operator.
+/// The data that all calls of one operator share.
 pub(crate) struct Call<'a> {
     pub(crate) signature: Signature,
     pub(crate) wiring: &'a Wiring,
@@ -129,7 +129,8 @@ pub(crate) struct Call<'a> {
     pub(crate) run: RunFacts,
     pub(crate) stream: u64,
     pub(crate) keys: Keys<'a>,
-    /// The sequences of this call, for a range of a sequence-wise operator; `None` means all.
+    /// The range of sequences of this call, if a sequence-wise operator is called on a part of the batch; `None` means all
+    /// sequences.
     pub(crate) sequences: Option<Range<usize>>,
     pub(crate) prepared: Option<&'a CallCache>,
 }
@@ -141,34 +142,34 @@ pub struct Sequences<'a> {
 }
 
 impl<'a> Sequences<'a> {
-    /// The sequences that `offsets` delimit: one offset more than there are sequences.
+    /// Returns the sequences that `offsets` delimit; there is one offset more than there are sequences.
     pub fn new(offsets: &'a [usize]) -> Self {
         Self { offsets }
     }
 
-    /// The offset of each sequence's first row, then the end of the last sequence. Rows of the call's views start at 0: subtract
-    /// the first offset, as [`Self::rows`] does.
+    /// Returns the offset of each sequence's first row in the batch, then the end of the last sequence. The rows of the call's
+    /// views are counted from 0: subtract the first offset to convert an offset into a row of the views, as [`Self::rows`] does.
     pub fn offsets(&self) -> &'a [usize] {
         self.offsets
     }
 
-    /// The number of sequences.
+    /// Returns the number of sequences in this call.
     pub fn len(&self) -> usize {
         self.offsets.len().saturating_sub(1)
     }
 
-    /// Returns whether there is no sequence.
+    /// Returns whether the call has no sequences.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The rows of sequence `i`, relative to the call's views.
+    /// Returns the rows of sequence `i`, counted from the first row of the call's views.
     pub fn rows(&self, i: usize) -> Range<usize> {
         let base = self.offsets[0];
         self.offsets[i] - base..self.offsets[i + 1] - base
     }
 
-    /// The rows of each sequence.
+    /// Iterates over the sequences: the range of rows of each sequence in the call's views.
     pub fn iter(self) -> impl ExactSizeIterator<Item = Range<usize>> + use<'a> {
         (0..self.len()).map(move |i| self.rows(i))
     }
@@ -177,19 +178,20 @@ impl<'a> Sequences<'a> {
 macro_rules! shared_methods {
     ($context:ident, $absent:literal) => {
         impl<'a> $context<'a> {
-            /// The variable of input slot `slot`.
+            /// Returns the view of the variable in input slot `slot`.
             ///
             /// # Errors
-            /// If the variable does not hold `T`, is not bound, or is not among the values that the operator declares to read.
+            /// Fails if the variable does not hold `T`, is not bound, or is not among the values that the operator declares to
+            /// read.
             #[track_caller]
             pub fn input<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
                 self.input_at(slot, 0)
             }
 
-            /// Variable `k` of input slot `slot`.
+            /// Returns the view of variable `k` of input slot `slot`.
             ///
             /// # Errors
-            /// As [`Self::input`].
+            /// Fails under the conditions of [`Self::input`].
             #[track_caller]
             pub fn input_at<T: Plain>(&self, slot: usize, k: usize) -> Result<View<'a, T>> {
                 let place = self.call.wiring.inputs[slot].get(k).copied().unwrap_or(OperandPosition::Absent);
@@ -197,11 +199,11 @@ macro_rules! shared_methods {
                 self.read(place, self.call.signature.inputs[slot].name, spec).at_caller()
             }
 
-            /// The variable of an optional input slot; `None` if no variable is bound, or the operator does not declare to read
-            /// it.
+            /// Returns the view of the variable in an optional input slot. Returns `None` if no variable is bound, or if the
+            /// operator does not declare to read it.
             ///
             /// # Errors
-            /// If the slot does not hold `T`.
+            /// Fails if the variable in the slot does not hold `T`.
             #[track_caller]
             pub fn optional<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
                 match self.call.wiring.inputs[slot].first() {
@@ -213,55 +215,55 @@ macro_rules! shared_methods {
                 }
             }
 
-            /// The number of variables in input slot `slot`.
+            /// Returns the number of variables in input slot `slot`.
             pub fn count(&self, slot: usize) -> usize {
                 self.call.inputs[slot].len()
             }
 
-            /// The spec of input slot `slot`.
+            /// Returns the spec of the variable in input slot `slot`.
             pub fn input_spec(&self, slot: usize) -> &'a Spec {
                 &self.call.inputs[slot][0]
             }
 
-            /// The spec of variable `k` of input slot `slot`.
+            /// Returns the spec of variable `k` of input slot `slot`.
             pub fn input_spec_at(&self, slot: usize, k: usize) -> &'a Spec {
                 &self.call.inputs[slot][k]
             }
 
-            /// The spec of output slot `slot`.
+            /// Returns the spec of the variable in output slot `slot`.
             pub fn output_spec(&self, slot: usize) -> &'a Spec {
                 &self.call.outputs[slot][0]
             }
 
-            /// The dtype of input slot `slot`.
+            /// Returns the dtype of the variable in input slot `slot`.
             pub fn dtype(&self, slot: usize) -> DType {
                 self.call.inputs[slot][0].dtype
             }
 
-            /// The LoD of input slot `slot` for the whole batch, even if the call covers only some sequences; `None` without a
-            /// LoD.
+            /// Returns the LoD of input slot `slot` for the whole batch, even if the call covers only some sequences; `None` if
+            /// the variable has no LoD.
             pub fn lod(&self, slot: usize) -> Option<&'a Arc<Lod>> {
                 self.lod_at(slot, 0)
             }
 
-            /// The LoD of variable `k` of input slot `slot` for the whole batch, as [`Self::lod`].
+            /// Returns the LoD of variable `k` of input slot `slot` for the whole batch; `None` if the variable has no LoD.
             pub fn lod_at(&self, slot: usize, k: usize) -> Option<&'a Arc<Lod>> {
                 self.call.levels.lod(&self.call.inputs[slot].get(k)?.lod)
             }
 
-            /// The sequences (last level) of input slot `slot` in this call.
+            /// Returns the sequences of the last LoD level of input slot `slot` that this call covers.
             ///
             /// # Errors
-            /// If the variable has no LoD.
+            /// Fails if the variable has no LoD.
             #[track_caller]
             pub fn sequences(&self, slot: usize) -> Result<Sequences<'a>> {
                 self.sequences_at(slot, 0)
             }
 
-            /// The sequences (last level) of variable `k` of input slot `slot` in this call.
+            /// Returns the sequences of the last LoD level of variable `k` of input slot `slot` that this call covers.
             ///
             /// # Errors
-            /// If the variable has no LoD.
+            /// Fails if the variable has no LoD.
             #[track_caller]
             pub(crate) fn sequences_at(&self, slot: usize, k: usize) -> Result<Sequences<'a>> {
                 let Some(lod) = self.lod_at(slot, k) else {
@@ -275,27 +277,27 @@ macro_rules! shared_methods {
                 }))
             }
 
-            /// Facts of the run.
+            /// Returns the facts of the run, such as the mode and the seed.
             pub fn run(&self) -> RunFacts {
                 self.call.run
             }
 
-            /// The value that [`Op::prepare`](crate::operator::Op::prepare) left; `None` if it left none, as when the inputs that
-            /// it needs are not constant.
+            /// Returns the value that [`Op::prepare`](crate::operator::Op::prepare) stored. Returns `None` if there is no such
+            /// value, for example because the inputs are not constant.
             pub fn prepared<S: 'static>(&self) -> Option<&'a S> {
                 self.call.prepared?.get()
             }
 
-            /// Fills `out` with random numbers in [0, 1), one per column, for a row. They depend on the seed, the step, the
-            /// operator, the number of the row's top-level sequence, the row's position in this sequence, and the column; not on
-            /// the batch, the threads or earlier calls.
+            /// Fills `out` with random numbers in [0, 1) for row `row`, one number per column. The random numbers depend on the
+            /// seed, the step, the operator, the number of the row's top-level sequence, the row's position in this sequence, and
+            /// the column. The random numbers do not depend on the batch, the threads or earlier calls.
             pub fn uniform(&self, row: usize, out: &mut [f32]) {
                 let RowKey { sequence, position } = self.call.keys.get(row);
                 let RunFacts { seed, step, .. } = self.call.run;
                 fill_uniform(RowStream { seed, step, operator: self.call.stream, sequence, position }, out);
             }
 
-            /// [`Self::uniform`] with 53 random bits in each number instead of 24.
+            /// Fills `out` as [`Self::uniform`] does, but with 53 random bits per number instead of 24.
             pub fn uniform_53(&self, row: usize, out: &mut [f64]) {
                 let RowKey { sequence, position } = self.call.keys.get(row);
                 let RunFacts { seed, step, .. } = self.call.run;
@@ -305,7 +307,7 @@ macro_rules! shared_methods {
                 );
             }
 
-            /// [`Self::uniform`] with the same numbers for all rows of a top-level sequence.
+            /// Fills `out` as [`Self::uniform`] does, but with the same numbers for all rows of a top-level sequence.
             pub fn uniform_of_sequence(&self, row: usize, out: &mut [f32]) {
                 let sequence = self.call.keys.get(row).sequence;
                 let RunFacts { seed, step, .. } = self.call.run;
@@ -338,17 +340,17 @@ mod pooled;
 pub use new_levels::NewLevels;
 pub(crate) use pooled::MOST_TABLES;
 
-/// The dtype and storage of a variable, for a message.
+/// Returns the dtype and the storage of a variable as text, for a message.
 fn held(spec: Option<&Spec>) -> String {
     spec.map_or_else(|| "nothing".to_owned(), |spec| format!("{}, {}", spec.dtype, spec.storage))
 }
 
-/// The error that a slot does not hold `T`.
+/// The error that the variable of slot `slot` does not hold `T`.
 fn another<T>(slot: &str, got: &str) -> Error {
     Error::of(ErrorKind::Program, format!("slot `{slot}`"), std::any::type_name::<T>(), got)
 }
 
-/// The context of [`Op::forward`](crate::operator::Op::forward).
+/// The context of a call of [`Op::forward`](crate::operator::Op::forward).
 pub struct Forward<'a> {
     pub(crate) call: Call<'a>,
     pub(crate) operands: Operands<'a>,
@@ -358,19 +360,20 @@ pub struct Forward<'a> {
 shared_methods!(Forward, "nothing bound");
 
 impl<'a> Forward<'a> {
-    /// The view of the variable in output slot `slot`, to be written. Taking it twice in one call panics.
+    /// Returns the view to which the variable of output slot `slot` is written. A second call of `output` for the same slot
+    /// panics.
     ///
     /// # Errors
-    /// If the slot does not hold `T`.
+    /// Fails if the variable of the slot does not hold `T`.
     #[track_caller]
     pub fn output<T: Plain>(&mut self, slot: usize) -> Result<ViewMut<'a, T>> {
         self.output_at(slot, 0)
     }
 
-    /// The view of variable `k` of output slot `slot`, as [`Self::output`].
+    /// Returns the view to which variable `k` of output slot `slot` is written, as [`Self::output`] does.
     ///
     /// # Errors
-    /// If the slot does not hold `T`.
+    /// Fails if the variable of the slot does not hold `T`.
     #[track_caller]
     pub fn output_at<T: Plain>(&mut self, slot: usize, k: usize) -> Result<ViewMut<'a, T>> {
         let view = match self.call.wiring.outputs[slot].get(k) {
@@ -381,24 +384,24 @@ impl<'a> Forward<'a> {
         view.ok_or_else(|| another::<T>(self.call.signature.outputs[slot].name, &held(spec))).at_caller()
     }
 
-    /// Whether `forward` must write its output over the contents of the buffer, or add it to them. It must add only if the
-    /// operator [accumulates](crate::operator::Hints::accumulates).
+    /// Returns whether `forward` must overwrite the contents of the output's buffer, or add its output to them. `forward` must
+    /// add only if the operator [accumulates](crate::operator::Hints::accumulates).
     pub fn assign(&self) -> Assign {
         if self.call.wiring.adds { Assign::Add } else { Assign::Write }
     }
 
-    /// The number of variables in output slot `slot`.
+    /// Returns the number of variables in output slot `slot`.
     pub fn output_count(&self, slot: usize) -> usize {
         self.call.outputs[slot].len()
     }
 
-    /// This thread's memory for intermediate values.
+    /// Returns the thread's memory for intermediate values.
     pub fn scratch(&mut self) -> &mut Scratch {
         self.scratch
     }
 }
 
-/// The context of [`Op::backward`](crate::operator::Op::backward).
+/// The context of a call of [`Op::backward`](crate::operator::Op::backward).
 pub struct Backward<'a> {
     pub(crate) call: Call<'a>,
     pub(crate) operands: Operands<'a>,
@@ -408,21 +411,22 @@ pub struct Backward<'a> {
 shared_methods!(Backward, "nothing bound, or not among what `Op::gradient` says that it reads");
 
 impl<'a> Backward<'a> {
-    /// The forward value of output slot `slot`.
+    /// Returns the view of the forward value of output slot `slot`.
     ///
     /// # Errors
-    /// If the value does not hold `T`, or is not among the values that the operator declares to read.
+    /// Fails if the value does not hold `T`, or if it is not among the values that the operator declares to read.
     #[track_caller]
     pub fn output<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
         let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(OperandPosition::Absent);
         self.read(place, self.call.signature.outputs[slot].name, self.call.outputs[slot].first())
     }
 
-    /// The view for the forward value of output slot `slot`; `None` unless this call must compute that value beside the gradients
-    /// ([`Hints::joins`](crate::operator::Hints::joins)). Taking it twice in one call panics.
+    /// Returns the view to which `backward` writes the forward value of output slot `slot`. Returns `None` unless this call must
+    /// compute that value in addition to the gradients ([`Hints::joins`](crate::operator::Hints::joins)). A second call of
+    /// `result` for the same slot panics.
     ///
     /// # Errors
-    /// If the slot does not hold `T`.
+    /// Fails if the variable of the slot does not hold `T`.
     #[track_caller]
     pub fn result<T: Plain>(&mut self, slot: usize) -> Result<Option<ViewMut<'a, T>>> {
         let Some(&OperandPosition::Dense(i)) = self.call.wiring.results.get(slot).and_then(|s| s.first())
@@ -433,19 +437,19 @@ impl<'a> Backward<'a> {
         self.operands.write(i).map(Some).ok_or_else(|| another::<T>(name, "another")).at_caller()
     }
 
-    /// The gradient of output slot `slot`; `None` (not zeros) if no gradient reaches the output.
+    /// Returns the gradient of output slot `slot`; `None` (instead of zeros) if no gradient reaches the output.
     ///
     /// # Errors
-    /// If the slot does not hold `T`.
+    /// Fails if the gradient does not hold `T`.
     #[track_caller]
     pub fn output_gradient<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
         self.output_gradient_at(slot, 0)
     }
 
-    /// The gradient of variable `k` of output slot `slot`, as [`Self::output_gradient`].
+    /// Returns the gradient of variable `k` of output slot `slot`; `None` if no gradient reaches the variable.
     ///
     /// # Errors
-    /// If the slot does not hold `T`.
+    /// Fails if the gradient does not hold `T`.
     #[track_caller]
     pub fn output_gradient_at<T: Plain>(&self, slot: usize, k: usize) -> Result<Option<View<'a, T>>> {
         match self.call.wiring.output_gradients[slot].get(k) {
@@ -457,25 +461,25 @@ impl<'a> Backward<'a> {
         }
     }
 
-    /// Returns whether the gradient of input slot `slot` is wanted.
+    /// Returns whether `backward` must compute the gradient of input slot `slot`.
     pub fn wants(&self, slot: usize) -> bool {
         self.call.wiring.input_gradients[slot].iter().any(|(place, _)| *place != OperandPosition::Absent)
     }
 
-    /// The view for the gradient of input slot `slot`, and whether to write or to add the gradient. `None` if the gradient is not
-    /// wanted or not dense. Taking the view twice in one call panics.
+    /// Returns the view for the gradient of input slot `slot`, and whether `backward` must overwrite the view or add to it.
+    /// Returns `None` if the gradient is not needed or not dense. A second call of `gradient` for the same slot panics.
     ///
     /// # Errors
-    /// If the slot does not hold `T`.
+    /// Fails if the gradient does not hold `T`.
     #[track_caller]
     pub fn gradient<T: Plain>(&mut self, slot: usize) -> Result<Option<(ViewMut<'a, T>, Assign)>> {
         self.gradient_at(slot, 0)
     }
 
-    /// The view for the gradient of variable `k` of input slot `slot`, as [`Self::gradient`].
+    /// Returns the view for the gradient of variable `k` of input slot `slot`, as [`Self::gradient`] does.
     ///
     /// # Errors
-    /// If the slot does not hold `T`.
+    /// Fails if the gradient does not hold `T`.
     #[track_caller]
     pub fn gradient_at<T: Plain>(
         &mut self,
@@ -496,64 +500,67 @@ impl<'a> Backward<'a> {
         }
     }
 
-    /// Returns whether the value of input slot `slot` is in the buffer for the slot's gradient, so that `backward` overwrites the
-    /// value. True only if the operator declares [`Gradient::overwrites`](crate::operator::Gradient::overwrites).
+    /// Returns whether the value of input slot `slot` is in the buffer for the gradient of the slot, so that `backward`
+    /// overwrites the value. The result is true only if the operator declares
+    /// [`Gradient::overwrites`](crate::operator::Gradient::overwrites).
     pub fn in_place(&self, slot: usize) -> bool {
         self.call.wiring.in_place.contains(&slot)
     }
 
-    /// This thread's memory for intermediate values.
+    /// Returns the thread's memory for intermediate values.
     pub fn scratch(&mut self) -> &mut Scratch {
         self.scratch
     }
 }
 
-/// The context of [`Op::prepare`](crate::operator::Op::prepare).
+/// The context of a call of [`Op::prepare`](crate::operator::Op::prepare).
 pub struct Prepare<'a> {
     pub(crate) pass: Pass,
     pub(crate) operands: Operands<'a>,
-    /// For each input slot, the numbers of its variables' read views; empty unless all variables of the slot are constant.
+    /// For each input slot, the numbers of the read views of its variables; empty unless all variables of the slot are constant.
     pub(crate) constants: &'a [Range<usize>],
     pub(crate) inputs: &'a [Vec<Spec>],
     pub(crate) literals: Literals<'a>,
-    /// For each input slot, whether its gradient is wanted; empty in a forward pass.
+    /// For each input slot, whether its gradient is needed; empty in a forward pass.
     pub(crate) wanted: &'a [bool],
     pub(crate) prepared: &'a mut CallCache,
 }
 
 impl<'a> Prepare<'a> {
-    /// The pass that the calls are for.
+    /// Returns the kind of the prepared calls: calls of `forward` or calls of `backward`.
     pub fn pass(&self) -> Pass {
         self.pass
     }
 
-    /// Returns whether the backward calls will compute the gradient of input slot `slot`.
+    /// Returns whether the prepared calls of `backward` compute the gradient of input slot `slot`.
     pub fn wants(&self, slot: usize) -> bool {
         self.wanted.get(slot).copied().unwrap_or(false)
     }
 
-    /// The variable of input slot `slot`; `None` unless every variable of the slot stays the same during the calls.
+    /// Returns the view of the variable in input slot `slot`; `None` unless all variables of the slot are constant during the
+    /// prepared calls.
     pub fn constant<T: Plain>(&self, slot: usize) -> Option<View<'a, T>> {
         self.constant_at(slot, 0)
     }
 
-    /// Variable `k` of input slot `slot`; `None` unless every variable of the slot stays the same during the calls.
+    /// Returns the view of variable `k` of input slot `slot`; `None` unless all variables of the slot are constant during the
+    /// prepared calls.
     pub fn constant_at<T: Plain>(&self, slot: usize, k: usize) -> Option<View<'a, T>> {
         self.operands.read(self.constants.get(slot)?.clone().nth(k)?)
     }
 
-    /// The number of variables in input slot `slot`.
+    /// Returns the number of variables in input slot `slot`.
     pub fn count(&self, slot: usize) -> usize {
         self.inputs[slot].len()
     }
 
-    /// The dtype of input slot `slot`.
+    /// Returns the dtype of the variable in input slot `slot`.
     pub fn dtype(&self, slot: usize) -> DType {
         self.inputs[slot][0].dtype
     }
 
-    /// The prepared value, to be filled for the calls (`prepared` of their contexts reads it). Its memory is reused from run to
-    /// run.
+    /// Returns the prepared value of type `S`, to be filled; the following calls read the value by `prepared` of their contexts.
+    /// The memory of the prepared value is reused from run to run.
     pub fn keep<S: Default + Send + Sync + 'static>(&mut self) -> &mut S {
         self.prepared.slot()
     }

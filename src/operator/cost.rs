@@ -1,18 +1,18 @@
-//! The cost of a call, for the profiler: operations and bytes, from the sizes of its operands.
+//! The cost of an operator's call, for the profiler: operations and bytes, computed from the sizes of the operands.
 
 use std::ops::AddAssign;
 
 use super::context::Pass;
 use crate::operator::extent::{Extent, Spec};
 
-/// Operations and bytes of one or many calls.
+/// The operations and bytes of one or more calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// Floating-point operations; a multiply-add is two.
+    /// The number of floating-point operations; a multiply-add counts as two.
     pub flops: u64,
-    /// Bytes that are read.
+    /// The number of bytes that the calls read.
     pub read: u64,
-    /// Bytes that are written.
+    /// The number of bytes that the calls write.
     pub written: u64,
 }
 
@@ -24,20 +24,20 @@ impl AddAssign for Cost {
     }
 }
 
-/// The sizes of a call, from which [`Op::cost`](crate::operator::Op::cost) computes the call's cost.
+/// The sizes of a call's operands, from which [`Op::cost`](crate::operator::Op::cost) computes the cost of the call.
 pub struct Work<'a> {
     pub(crate) pass: Pass,
     pub(crate) wanted: &'a [bool],
     pub(crate) inputs: &'a [Vec<Spec>],
     pub(crate) outputs: &'a [Vec<Spec>],
     pub(crate) rows: &'a dyn Fn(Extent) -> usize,
-    /// The count of numbers that the sparse variables of an input slot store.
+    /// Returns the number of values that the sparse variables of an input slot store.
     pub(crate) stored: &'a dyn Fn(usize) -> usize,
     pub(crate) touched: Cost,
 }
 
 impl Work<'_> {
-    /// The pass of the call, forward or backward.
+    /// Returns the pass of the call: forward or backward.
     pub fn pass(&self) -> Pass {
         self.pass
     }
@@ -47,23 +47,24 @@ impl Work<'_> {
         self.wanted.get(slot).copied().unwrap_or(false)
     }
 
-    /// Rows and width of the variable of input slot `slot` in this call; zeros if it is not bound.
+    /// Returns the number of rows and the width of the variable in input slot `slot` in this call; zeros if no variable is bound.
     pub fn input(&self, slot: usize) -> (u64, u64) {
         self.size(self.inputs.get(slot))
     }
 
-    /// Rows and width of the variable of output slot `slot` in this call; in a backward call, of its gradient.
+    /// Returns the number of rows and the width of the variable in output slot `slot` in this call. In a backward call, the
+    /// output's gradient has this size.
     pub fn output(&self, slot: usize) -> (u64, u64) {
         self.size(self.outputs.get(slot))
     }
 
-    /// The count of numbers that the variables of input slot `slot` store, if they are sparse; else 0.
+    /// Returns how many numbers the sparse variables of input slot `slot` store; 0 if the variables are dense.
     pub fn stored(&self, slot: usize) -> u64 {
         (self.stored)(slot) as u64
     }
 
-    /// The default cost: one operation for each number that is written, and the bytes of everything that is bound to the call. If
-    /// the call has selected rows, a table counts with only as many rows.
+    /// Returns the default cost: one operation per number that is written, and the bytes of all operands of the call. If the call
+    /// has selected rows, a row-sparse table counts with the same number of rows as the selected rows.
     pub fn touched(&self) -> Cost {
         self.touched
     }

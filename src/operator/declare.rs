@@ -1,41 +1,43 @@
-//! The declaration of an operator: its kind, documentation, attributes and slots. [`operator!`](crate::operator!) writes it.
+//! The declaration of an operator: its kind, documentation, attributes and slots. The macro [`operator!`](crate::operator!)
+//! writes the declaration.
 
 use super::signature::Signature;
 use crate::error::Result;
 use crate::operator::attributes::Attributes;
 
-/// The declaration of an operator type, available without an instance of the type.
+/// The declaration of an operator type, which can be read without an instance of the type.
 #[derive(Debug)]
 pub struct Declaration {
-    /// The name stored in programs. Kinds are unique in a registry.
+    /// The kind: the name of the operator in programs. The kinds of a registry are unique.
     pub kind: &'static str,
-    /// The documentation: the formula, the contents of the slots, a worked example.
+    /// The documentation of the operator: the formula, the contents of the slots, and a worked example.
     pub text: &'static str,
     /// The names of the operator's attributes.
     pub attributes: &'static [&'static str],
     /// The slots that the operator reads and writes.
     pub signature: Signature,
-    /// The kinds whose kernels for other storages this type provides. If such a kind is appended to variables that only this type
-    /// has a kernel for, this type is appended instead. Both types have the same slots and attributes.
+    /// The kinds for which this type has kernels for other storages. If a call appends an operator of a listed kind to variables
+    /// that only this type has a kernel for, the builder appends an operator of this type instead. The listed kinds have the same
+    /// slots and attributes as this type.
     pub stands_for: &'static [&'static str],
 }
 
-/// An operator type with its [`Declaration`]. [`operator!`](crate::operator!) writes the implementation.
+/// An operator type with a [`Declaration`]. The macro [`operator!`](crate::operator!) implements this trait.
 pub trait DeclaredOp: Send + Sync + 'static {
-    /// The declaration of the type.
+    /// Returns the declaration of the operator type.
     fn declaration() -> &'static Declaration
     where
         Self: Sized;
 
-    /// Reads the operator's attributes.
+    /// Makes an operator of this type from its attributes.
     ///
     /// # Errors
-    /// If an attribute is missing, of the wrong type or out of range.
+    /// Fails if an attribute is missing, has the wrong type or is out of range.
     fn parse(attributes: &Attributes) -> Result<Self>
     where
         Self: Sized;
 
-    /// The name stored in programs.
+    /// Returns the kind: the name of the operator in programs.
     fn kind() -> &'static str
     where
         Self: Sized,
@@ -43,10 +45,10 @@ pub trait DeclaredOp: Send + Sync + 'static {
         Self::declaration().kind
     }
 
-    /// The declaration of this operator's type.
+    /// Returns the declaration of the operator's type.
     fn declared(&self) -> &'static Declaration;
 
-    /// The slots that the operator reads and writes.
+    /// Returns the slots that the operator reads and writes.
     fn signature(&self) -> Signature {
         self.declared().signature
     }

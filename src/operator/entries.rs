@@ -1,4 +1,4 @@
-//! Sparse matrices while a program runs: buffers by rows, whose memory is reused from step to step.
+//! Buffers for sparse matrices while a program runs, stored by rows; the memory of a buffer is reused from step to step.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::sparse::{CsrMut, CsrView};
 use crate::tensor::{DType, StorageKind};
 
-/// A sparse matrix by rows, in canonical form: the columns of a row ascend and none repeats. A coo variable of a program is
-/// stored like this too.
+/// A sparse matrix, stored by rows in canonical form: the columns of a row ascend, without repetition. A coo variable of a
+/// program is stored in this form, too.
 #[derive(Debug, Clone, Default)]
 pub struct CsrBuffer {
     columns: usize,
@@ -18,13 +18,13 @@ pub struct CsrBuffer {
     numbers: Numbers,
 }
 
-/// The name of the buffer in messages.
+/// The name of the buffer's values in messages.
 const WHAT: &str = "values of csr";
 
-/// Reserves memory for the offsets of `rows` rows.
+/// Reserves memory for the offsets (`indptr`) of `rows` rows.
 ///
 /// # Errors
-/// If memory does not suffice.
+/// Fails if memory does not suffice.
 pub(crate) fn room_for_rows(indptr: &mut Vec<i64>, rows: usize) -> Result<()> {
     indptr.try_reserve(rows.saturating_add(2).saturating_sub(indptr.len())).map_err(|_| {
         Error::new("rows of a sparse matrix", "a number whose offsets fit into memory", rows.to_string())
@@ -32,66 +32,66 @@ pub(crate) fn room_for_rows(indptr: &mut Vec<i64>, rows: usize) -> Result<()> {
 }
 
 impl CsrBuffer {
-    /// The number of rows.
+    /// Returns the number of rows of the matrix.
     pub fn rows(&self) -> usize {
         self.indptr.len().saturating_sub(1)
     }
 
-    /// The number of columns.
+    /// Returns the number of columns of the matrix.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// The number of stored entries.
+    /// Returns the number of stored entries.
     pub fn entries(&self) -> usize {
         self.indices.len()
     }
 
-    /// The dtype; `None` before the matrix is filled for the first time.
+    /// Returns the dtype of the entries; `None` before the matrix is filled for the first time.
     pub fn dtype(&self) -> Option<DType> {
         self.numbers.dtype()
     }
 
-    /// The position of the first entry of each row, then the number of entries.
+    /// Returns the position of each row's first entry, then the number of entries.
     pub fn indptr(&self) -> &[i64] {
         &self.indptr
     }
 
-    /// The column of each entry.
+    /// Returns the column of each stored entry.
     pub fn indices(&self) -> &[i64] {
         &self.indices
     }
 
-    /// The value of each entry.
+    /// Returns the value of each stored entry.
     ///
     /// # Errors
-    /// If the matrix holds another dtype.
+    /// Fails if the matrix holds another dtype.
     #[track_caller]
     pub fn values<T: RowValue>(&self) -> Result<&[T]> {
         self.numbers.get::<T>(WHAT).map(Vec::as_slice).at_caller()
     }
 
-    /// The value of each entry, to be changed in place.
+    /// Returns the value of each stored entry, to be changed in place.
     ///
     /// # Errors
-    /// If the matrix holds another dtype.
+    /// Fails if the matrix holds another dtype.
     #[track_caller]
     pub fn values_mut<T: RowValue>(&mut self) -> Result<&mut [T]> {
         self.numbers.get_mut::<T>(WHAT).map(Vec::as_mut_slice).at_caller()
     }
 
-    /// The whole matrix.
+    /// Returns a view of the whole matrix.
     ///
     /// # Errors
-    /// If the matrix holds another dtype.
+    /// Fails if the matrix holds another dtype.
     #[track_caller]
     pub fn view<T: RowValue>(&self) -> Result<CsrView<'_, T>> {
         let values = self.values::<T>().at_caller()?;
         Ok(CsrView::new(self.columns, &self.indptr, &self.indices, values))
     }
 
-    /// Empties the matrix for `columns` columns of `T`, and lends the vectors that a kernel fills. The kernel must fill them
-    /// in canonical form.
+    /// Empties the matrix, sets its number of columns and its dtype `T`, and returns the vectors that a kernel fills. The kernel
+    /// must fill the vectors in canonical form: ascending columns in each row, without repetition.
     pub fn fill<T: RowValue>(&mut self, columns: usize) -> CsrMut<'_, T> {
         self.columns = columns;
         self.indptr.clear();
@@ -100,7 +100,7 @@ impl CsrBuffer {
         CsrMut { indptr: &mut self.indptr, indices: &mut self.indices, values: T::of_mut(&mut self.numbers) }
     }
 
-    /// Copies the pattern of another matrix, with zeros as values.
+    /// Copies the positions of the entries of another matrix, with zeros as values.
     pub fn zeros_at<T: RowValue>(&mut self, like: &CsrBuffer) {
         let out = self.fill::<T>(like.columns);
         out.indptr.extend_from_slice(&like.indptr);
@@ -108,27 +108,27 @@ impl CsrBuffer {
         out.values.resize(like.entries(), T::ZERO);
     }
 
-    /// Bytes of the offsets, the columns and the values.
+    /// Returns the size in bytes of the offsets, the columns and the values.
     pub(crate) fn bytes(&self) -> usize {
         let size = self.dtype().map_or(0, |dtype| dtype.size_of());
         self.indptr.len() * size_of::<i64>() + self.entries() * (size_of::<i64>() + size)
     }
 }
 
-/// The value of a variable that is not dense.
+/// The value of a variable that is not dense, in the pool of a call.
 #[derive(Debug, Clone)]
 pub(crate) enum PooledStorage {
-    /// Selected rows.
+    /// Selected rows: some rows of a table, with their row numbers.
     Rows(RowBuffer),
-    /// A sparse matrix, csr or coo.
+    /// A sparse matrix: csr or coo.
     Csr(CsrBuffer),
-    /// A row-sparse parameter, or an optimizer's state for such a parameter. Copies share one memory until one of them is
-    /// written.
+    /// A row-sparse parameter, or an optimizer's state for a row-sparse parameter. Copies of the table share one memory until one
+    /// of the copies is written.
     Table(Arc<RowTable>),
 }
 
 impl PooledStorage {
-    /// An empty value for a storage; `None` for the dense storage.
+    /// Returns an empty value of the given storage; `None` for dense storage.
     pub(crate) fn of(storage: StorageKind) -> Option<Self> {
         match storage {
             StorageKind::Dense => None,
@@ -137,7 +137,7 @@ impl PooledStorage {
         }
     }
 
-    /// The selected rows; `None` for another storage.
+    /// Returns the selected rows; `None` if the value has another storage.
     pub(crate) fn rows(&self) -> Option<&RowBuffer> {
         match self {
             Self::Rows(rows) => Some(rows),
@@ -145,7 +145,7 @@ impl PooledStorage {
         }
     }
 
-    /// The selected rows, to be filled; `None` for another storage.
+    /// Returns the selected rows, to be filled; `None` if the value has another storage.
     pub(crate) fn rows_mut(&mut self) -> Option<&mut RowBuffer> {
         match self {
             Self::Rows(rows) => Some(rows),
@@ -153,7 +153,7 @@ impl PooledStorage {
         }
     }
 
-    /// The row-sparse variable; `None` for another storage.
+    /// Returns the row-sparse variable; `None` if the value has another storage.
     pub(crate) fn table(&self) -> Option<&RowTable> {
         match self {
             Self::Table(table) => Some(table),
@@ -161,8 +161,8 @@ impl PooledStorage {
         }
     }
 
-    /// The row-sparse variable, to be written; `None` for another storage. The table is copied first if other values share its
-    /// memory.
+    /// Returns the row-sparse variable, to be written; `None` if the value has another storage. Copies the table first if other
+    /// values share the table's memory.
     pub(crate) fn table_mut(&mut self) -> Option<&mut RowTable> {
         match self {
             Self::Table(table) => Some(Arc::make_mut(table)),
@@ -170,7 +170,7 @@ impl PooledStorage {
         }
     }
 
-    /// The sparse matrix; `None` for another storage.
+    /// Returns the sparse matrix; `None` if the value has another storage.
     pub(crate) fn csr(&self) -> Option<&CsrBuffer> {
         match self {
             Self::Csr(csr) => Some(csr),
@@ -178,7 +178,7 @@ impl PooledStorage {
         }
     }
 
-    /// The sparse matrix, to be filled; `None` for another storage.
+    /// Returns the sparse matrix, to be filled; `None` if the value has another storage.
     pub(crate) fn csr_mut(&mut self) -> Option<&mut CsrBuffer> {
         match self {
             Self::Csr(csr) => Some(csr),
@@ -186,7 +186,7 @@ impl PooledStorage {
         }
     }
 
-    /// The number of stored numbers.
+    /// Returns how many numbers the value stores.
     pub(crate) fn numbers(&self) -> usize {
         match self {
             Self::Rows(rows) => rows.ids().len() * rows.width(),
@@ -195,7 +195,7 @@ impl PooledStorage {
         }
     }
 
-    /// The bytes of everything that is stored.
+    /// Returns the size in bytes of everything that the value stores.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Rows(rows) => rows.bytes(),
@@ -204,20 +204,20 @@ impl PooledStorage {
         }
     }
 
-    /// Empties the value for a table or matrix of this height and width.
+    /// Empties the value, and sets the height and width of its table or matrix.
     pub(crate) fn reset<T: RowValue>(&mut self, height: usize, width: usize) {
         match self {
             Self::Rows(rows) => rows.reset::<T>(height, width),
             Self::Csr(csr) => csr.fill::<T>(width).indptr.resize(height + 1, 0),
-            // The scope owns the table, so it is not reset.
+            // A row-sparse table belongs to the scope, so it is not emptied.
             Self::Table(_) => {}
         }
     }
 
-    /// Copies the entries or rows of another value, with zeros as numbers.
+    /// Copies the positions of the entries, or the row numbers, of another value, with zeros as numbers.
     ///
     /// # Errors
-    /// If the other value is of another kind.
+    /// Fails if the other value has another storage.
     pub(crate) fn zeros_at<T: RowValue>(&mut self, like: &PooledStorage) -> Result<()> {
         match (self, like) {
             (Self::Rows(to), Self::Rows(like)) => to.zeros_at::<T>(like),
@@ -234,10 +234,10 @@ impl PooledStorage {
         Ok(())
     }
 
-    /// The value of each entry, or the numbers of all rows in order.
+    /// Returns all stored numbers, to be changed: the values of the entries, or the numbers of all rows in order.
     ///
     /// # Errors
-    /// If the value holds another dtype.
+    /// Fails if the value holds another dtype.
     pub(crate) fn numbers_mut<T: RowValue>(&mut self) -> Result<&mut [T]> {
         match self {
             Self::Csr(csr) => csr.values_mut::<T>(),

@@ -1,7 +1,7 @@
-//! Extents: a dimension is a number, or a count that only a run knows.
+//! Extents: the dimensions of variables. An extent is a number, or a count that is known only in a run.
 //!
-//! A dimension of a [`Spec`] is a number, or the name of a count that a run will know. Ragged variables name the LoD levels that
-//! delimit their rows; two variables with the same level names share their sequences.
+//! A dimension of a [`Spec`] is a number, or the name of a count that is known in a run. A ragged variable names the LoD levels
+//! that delimit its rows. Two variables with the same level names have the same sequences.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::lod::Lod;
 use crate::tensor::{DType, StorageKind};
 use arrayvec::ArrayVec;
 
-/// The maximum number of dimensions of a described variable, its rows included.
+/// The maximum number of dimensions of a variable in a program, including the dimension of the rows.
 pub(crate) const MAX_RANK: usize = 6;
-/// The maximum number of LoD levels of a described variable.
+/// The maximum number of LoD levels of a variable in a program.
 pub(crate) const MAX_LEVELS: usize = Lod::MAX_LEVELS;
 
 /// The number of a block of a program; 0 is the root block.
@@ -24,38 +24,38 @@ pub struct BlockId(pub u32);
 pub struct VarId(pub u32);
 
 impl VarId {
-    /// Marks a gradient that does not exist, in a slot that takes many variables.
+    /// The number that marks a missing gradient in a slot that takes many variables.
     pub const NONE: VarId = VarId(u32::MAX);
 }
 
-/// A level of offsets, made by a feed or by an operator that makes new sequences. Dropping the last level of a LoD keeps the
-/// names of the levels above it.
+/// The number of a LoD level in a program: the level of a feed, or a level that an operator makes. If the last level of a LoD is
+/// dropped, the levels above it keep their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LevelId(pub u32);
 
-/// A dimension: a number, or a count that only a run knows.
+/// A dimension of a variable: a number, or a count that is known only in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Extent {
-    /// Known when the program is built.
+    /// A number that is known when the program is built.
     Known(usize),
-    /// The number of sequences of the batch: the top level of every feed.
+    /// The number of top-level sequences of the batch, which all feeds share.
     Batch,
-    /// The number of rows that a level of offsets delimits (its last offset).
+    /// The number of rows that a LoD level delimits: the last offset of the level.
     Rows(LevelId),
-    /// Inside a step block: the number of sequences that have not ended before the step.
+    /// In a step block: the number of sequences that have a row at the current step.
     Alive(BlockId),
-    /// How much the sparse variable of this number stores (entries, or selected rows): known only after `forward`. A
-    /// [report](crate::Program::storage_report) has an upper bound of this count.
+    /// The number of entries, or of selected rows, that the sparse variable of this number stores; it is known only after
+    /// `forward`. A [report](crate::Program::storage_report) has an upper bound of this count.
     Data(u32),
 }
 
-/// The dimensions of a variable, rows first.
+/// The dimensions of a variable; the first dimension counts the rows.
 pub type Shape = ArrayVec<Extent, MAX_RANK>;
-/// The LoD levels of a variable, top first.
+/// The LoD levels of a variable, from the top level to the last level.
 pub type Levels = ArrayVec<LevelId, MAX_LEVELS>;
 
 impl Extent {
-    /// The dimension; `None` if only a run knows it.
+    /// Returns the dimension as a number; `None` if it is known only in a run.
     pub fn known(self) -> Option<usize> {
         match self {
             Extent::Known(n) => Some(n),
@@ -64,7 +64,7 @@ impl Extent {
     }
 }
 
-/// The words of messages for "one row for each sequence that a step runs over"; `sequences` counts the sequences.
+/// Returns the text of messages for "one row for each sequence that a step runs over"; `sequences` counts these sequences.
 pub(crate) fn rows_of_step(sequences: Extent) -> String {
     let of = match sequences {
         Extent::Batch => "the batch".to_owned(),
@@ -85,24 +85,24 @@ impl fmt::Display for Extent {
     }
 }
 
-/// The spec of a tensor, known before the program runs: dtype, shape, LoD and storage.
+/// The spec of a tensor, which is known before the program runs: dtype, shape, LoD levels and storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
-    /// Type of an element.
+    /// The type of the tensor's elements.
     pub dtype: DType,
-    /// All dimensions; the first dimension counts the rows.
+    /// All dimensions of the tensor; the first dimension counts the rows.
     pub shape: Shape,
-    /// The levels that delimit the rows; empty for a variable without LoD.
+    /// The LoD levels that delimit the rows; empty for a variable without LoD.
     pub lod: Levels,
-    /// The storage of the numbers.
+    /// The storage of the tensor's numbers: dense or sparse.
     pub storage: StorageKind,
 }
 
 impl Spec {
-    /// A dense tensor of known dimensions: a parameter or a constant.
+    /// Returns the spec of a dense tensor of known dimensions, such as a parameter or a constant.
     ///
     /// # Errors
-    /// If there are more than six dimensions.
+    /// Fails if there are more than six dimensions.
     #[track_caller]
     pub fn fixed(dtype: DType, dims: &[usize]) -> Result<Self> {
         let mut spec = Spec { dtype, shape: Shape::new(), lod: Levels::new(), storage: StorageKind::Dense };
@@ -112,10 +112,10 @@ impl Spec {
         Ok(spec)
     }
 
-    /// A dense tensor with one row for each of `rows`, and the dimensions `dims` in each row.
+    /// Returns the spec of a dense tensor with a row count of `rows`, and the dimensions `dims` in each row.
     ///
     /// # Errors
-    /// If there are more than six dimensions.
+    /// Fails if there are more than six dimensions.
     #[track_caller]
     pub fn rows_of(dtype: DType, rows: Extent, dims: &[usize], lod: Levels) -> Result<Self> {
         let mut spec = Spec { dtype, shape: Shape::new(), lod, storage: StorageKind::Dense };
@@ -132,13 +132,14 @@ impl Spec {
             .map_err(|_| Error::new("shape", format!("at most {MAX_RANK} dimensions"), "more of them"))
     }
 
-    /// Returns whether the rows are the rows of a batch: the first extent is not known before the run.
+    /// Returns whether the first dimension is known only in a run: the rows are then rows of the batch.
     pub fn batched(&self) -> bool {
         self.shape.first().is_some_and(|e| e.known().is_none())
     }
 
-    /// The extent that counts the rows of the two-dimensional view. A batched variable has a view row for each of its rows.
-    /// A constant matrix has its own rows; a constant vector or scalar has one row.
+    /// Returns the extent that counts the rows of the tensor's two-dimensional view. For a batched variable, the rows of the view
+    /// are the rows of the variable. A constant vector or scalar has one row in the view; any other constant has as many rows as
+    /// its first dimension.
     pub fn rows(&self) -> Extent {
         match self.shape.as_slice() {
             [] => Extent::Known(1),
@@ -147,8 +148,8 @@ impl Spec {
         }
     }
 
-    /// The number of elements in a row of the two-dimensional view; `usize::MAX` if there are more. Unknown extents count as
-    /// 1; only the first extent can be unknown.
+    /// Returns the number of elements in a row of the two-dimensional view; `usize::MAX` if the number is larger than a `usize`.
+    /// Unknown extents count as 1; only the first extent of a spec can be unknown.
     pub fn width(&self) -> usize {
         let dims = match self.shape.as_slice() {
             [] => return 1,
@@ -158,25 +159,25 @@ impl Spec {
         dims.iter().map(|e| e.known().unwrap_or(1)).fold(1, usize::saturating_mul)
     }
 
-    /// The dimensions of a row: all but the first if the variable is batched, else all.
+    /// Returns the dimensions of a row: all but the first dimension if the variable is batched, else all dimensions.
     pub fn row_shape(&self) -> &[Extent] {
         if self.batched() { &self.shape[1..] } else { &self.shape }
     }
 
-    /// The same shape and LoD in another dtype.
+    /// Returns the spec with another dtype.
     #[must_use]
     pub fn with_dtype(&self, dtype: DType) -> Self {
         Spec { dtype, ..self.clone() }
     }
 
-    /// The same dtype, shape and LoD in another storage.
+    /// Returns the spec with another storage.
     #[must_use]
     pub fn stored(&self, storage: StorageKind) -> Self {
         Spec { storage, ..self.clone() }
     }
 
-    /// The same rows and LoD with one dimension of `width` in each row. A constant vector or scalar, which has one row,
-    /// becomes a vector of `width`.
+    /// Returns the spec with the same rows and LoD, and one dimension of `width` in each row. The spec of a constant vector or
+    /// scalar becomes a vector of `width` numbers.
     ///
     /// ```
     /// use unpadded::DType;
@@ -197,11 +198,11 @@ impl Spec {
         Spec { shape, ..self.clone() }
     }
 
-    /// Returns the spec with one row per sequence of the last level. The last level is dropped; the level above it then counts
-    /// the rows, or `top` if there is none.
+    /// Returns the spec with one row per sequence of the last level, and without the last level. The level above the last level
+    /// then counts the rows; if there is no level above, `top` counts the rows.
     ///
     /// # Errors
-    /// If the variable has no LoD.
+    /// Fails if the variable has no LoD.
     #[track_caller]
     pub fn drop_level(&self, top: Extent) -> Result<Self> {
         let mut out = self.clone();
@@ -214,7 +215,7 @@ impl Spec {
 }
 
 impl Spec {
-    /// Replaces the last level: the rows become the rows of `level`, which an operator made.
+    /// Returns the spec with `level`, which an operator made, in place of the last level; the rows are the rows of `level`.
     ///
     /// ```
     /// use unpadded::op::{Extent, Spec};
@@ -235,7 +236,7 @@ impl Spec {
         out
     }
 
-    /// The levels above the last one.
+    /// Returns the LoD levels above the last level.
     pub fn upper_levels(&self) -> &[LevelId] {
         self.lod.split_last().map_or(&[], |(_, upper)| upper)
     }

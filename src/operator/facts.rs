@@ -1,39 +1,43 @@
-//! Facts that an operator declares for the compiler: its reach, its LoD, and the gradient of each input.
+//! Facts that an operator declares for the compiler: its reach, its effect on the LoD, and the gradient of each input.
 
 use crate::tensor::StorageKind;
 
-/// The reach of an operator: the input rows on which a row of its result depends.
+/// The reach of an operator: the rows of the inputs on which one row of the output depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
-    /// The same row of the batched inputs, and constants. The operator may be called on any range of rows.
+    /// A row of the output depends on the same row of the batched inputs, and on constants. The compiler may call a row-wise
+    /// operator on any range of rows.
     Row,
-    /// The rows of the same sequence (last level). The operator may be called on any range of whole sequences.
+    /// A row of the output depends on the rows of the same sequence (of the last LoD level), and on constants. The compiler may
+    /// call a sequence-wise operator on any range of whole sequences.
     Sequence,
-    /// The whole batch.
+    /// A row of the output may depend on all rows of the batch.
     Batch,
 }
 
-/// The effect of an operator on the LoD.
+/// The effect of an operator on the LoD: the LoD of the outputs, given the LoD of the inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LodEffect {
-    /// Every batched output has the LoD of this input slot, the same `Arc`; an output with one row per sequence has that LoD
-    /// without its last level. If a constant is bound to this slot, the LoD comes from the next slot whose variable is batched.
+    /// Every batched output has the LoD of this input slot, as the same `Arc`. An output with one row per sequence has that LoD
+    /// without its last level. If a constant is bound to this input slot, the LoD of the next slot with a batched variable is
+    /// used.
     Keeps(usize),
-    /// Every output has the LoD of this input slot without its last level.
+    /// Every output has the LoD of this input slot without the last level.
     DropsLevel(usize),
-    /// Makes new offsets from the inputs' offsets, with [`InferShape::new_level`](crate::operator::InferShape::new_level).
+    /// The operator makes new offsets from the offsets of its inputs, with
+    /// [`InferShape::new_level`](crate::operator::InferShape::new_level).
     Replaces,
-    /// Makes new offsets from the numbers in these input slots, with
+    /// The operator makes new offsets from the values in these input slots, with
     /// [`InferShape::level_from_data`](crate::operator::InferShape::level_from_data) and
-    /// [`Op::levels`](crate::operator::Op::levels). In a step block these inputs must not depend on a memory, since the rows of
+    /// [`Op::levels`](crate::operator::Op::levels). In a step block, these inputs must not depend on a memory, since the rows of
     /// all steps are counted before the first step.
     FromData(&'static [usize]),
-    /// No output has a LoD.
+    /// The outputs of the operator have no LoD.
     Drops,
 }
 
 impl LodEffect {
-    /// The input slots whose numbers decide the offsets of new sequences; `None` unless the operator makes offsets from data.
+    /// Returns the input slots whose values decide the offsets of new sequences; `None` unless the effect is `FromData`.
     pub(crate) fn deciding(self) -> Option<&'static [usize]> {
         if let LodEffect::FromData(slots) = self { Some(slots) } else { None }
     }
@@ -42,29 +46,30 @@ impl LodEffect {
 /// The facts about an operator on which the compiler may rely.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts {
-    /// The reach: row-wise and sequence-wise operators may leave a step loop.
+    /// The reach of the operator: a row-wise or sequence-wise operator may be moved out of a step loop.
     pub reach: Reach,
-    /// The effect on the LoD.
+    /// The effect of the operator on the LoD.
     pub lod: LodEffect,
-    /// The operator draws random numbers, and only by [`Forward::uniform`](crate::operator::Forward::uniform) and its variants.
+    /// Whether the operator draws random numbers; the operator must draw these numbers by
+    /// [`Forward::uniform`](crate::operator::Forward::uniform) and its variants only.
     pub random: bool,
-    /// The bits of a row depend on the other rows of the batch, as in batch norm. The operator is then exempt from the test that
-    /// a row has the same bits in any batch.
+    /// Whether the bits of an output row depend on the other rows of the batch, as in batch norm. A batch-dependent operator is
+    /// exempt from the test that a row has the same bits in every batch.
     pub batch_dependent: bool,
 }
 
 impl Facts {
-    /// Row-wise, keeping the LoD of the first input slot.
+    /// Returns the facts of a row-wise operator that keeps the LoD of its first input slot.
     pub const fn row_wise() -> Self {
         Facts { reach: Reach::Row, lod: LodEffect::Keeps(0), random: false, batch_dependent: false }
     }
 
-    /// Sequence-wise with the given effect on the LoD.
+    /// Returns the facts of a sequence-wise operator with the given effect on the LoD.
     pub const fn sequence_wise(lod: LodEffect) -> Self {
         Facts { reach: Reach::Sequence, lod, ..Self::row_wise() }
     }
 
-    /// Batch-wide with the given effect on the LoD.
+    /// Returns the facts of an operator that reaches over the batch, with the given effect on the LoD.
     pub const fn batch_wide(lod: LodEffect) -> Self {
         Facts { reach: Reach::Batch, lod, ..Self::row_wise() }
     }
@@ -73,54 +78,54 @@ impl Facts {
 /// The gradient of one input slot: see [`Op::gradient`](crate::operator::Op::gradient).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gradient {
-    /// The storage of the gradient.
+    /// The storage of the gradient of a dense input: dense or selected rows.
     pub storage: StorageKind,
-    /// The slots whose forward values `backward` reads to compute the gradient. All other forward values may be freed or
-    /// overwritten before `backward` runs.
+    /// The slots whose forward values `backward` reads to compute the gradient. The forward values of all other slots may be
+    /// freed or overwritten before `backward` runs.
     pub reads: ReadSlots,
-    /// The input's gradient IS the gradient of the first output, number for number, as for the operands of a sum. If nothing else
-    /// contributes to the input's gradient, `backward` is not called for it.
+    /// Whether the input's gradient equals the gradient of the first output, number for number, as for the operands of a sum. If
+    /// nothing else contributes to the input's gradient, `backward` is not called for this input.
     pub passes: bool,
-    /// `backward` can write the gradient over the value of the input. It then reads that value only in the gradient's buffer
-    /// ([`Backward::in_place`](crate::operator::Backward::in_place)).
+    /// Whether `backward` can write the gradient over the value of the input. `backward` then finds the input's value only in the
+    /// buffer of the gradient ([`Backward::in_place`](crate::operator::Backward::in_place)).
     pub overwrites: bool,
 }
 
 impl Gradient {
-    /// Dense, computed from the outputs' gradients and these forward values.
+    /// Returns a dense gradient that is computed from the gradients of the outputs and from these forward values.
     pub const fn reading(reads: ReadSlots) -> Self {
         Gradient { storage: StorageKind::Dense, reads, passes: false, overwrites: false }
     }
 
-    /// Dense, computed from the outputs' gradients alone.
+    /// Returns a dense gradient that is computed from the gradients of the outputs alone.
     pub const fn reads_nothing() -> Self {
         Self::reading(ReadSlots::nothing())
     }
 
-    /// Dense, computed from the outputs' gradients and all forward values.
+    /// Returns a dense gradient that is computed from the gradients of the outputs and from all forward values.
     pub const fn reads_all() -> Self {
         Self::reading(ReadSlots::everything())
     }
 
-    /// Adds an input slot to the slots whose values are read.
+    /// Adds an input slot to the slots whose forward values `backward` reads.
     #[must_use]
     pub const fn input(self, slot: usize) -> Self {
         Gradient { reads: self.reads.input(slot), ..self }
     }
 
-    /// Adds an output slot to the slots whose values are read.
+    /// Adds an output slot to the slots whose forward values `backward` reads.
     #[must_use]
     pub const fn output(self, slot: usize) -> Self {
         Gradient { reads: self.reads.output(slot), ..self }
     }
 
-    /// Sets the storage.
+    /// Sets the storage of the gradient.
     #[must_use]
     pub const fn stored(self, storage: StorageKind) -> Self {
         Gradient { storage, ..self }
     }
 
-    /// Sets whether the input's gradient is the gradient of the first output.
+    /// Sets whether the input's gradient equals the gradient of the first output.
     #[must_use]
     pub const fn passes(self, passes: bool) -> Self {
         Gradient { passes, ..self }
@@ -141,64 +146,64 @@ pub struct ReadSlots {
 }
 
 impl ReadSlots {
-    /// No slots: `backward` reads the outputs' gradients alone.
+    /// Returns the empty set: `backward` reads the gradients of the outputs alone.
     pub const fn nothing() -> Self {
         ReadSlots { inputs: 0, outputs: 0 }
     }
 
-    /// All inputs and outputs.
+    /// Returns the set of all input slots and output slots.
     pub const fn everything() -> Self {
         ReadSlots { inputs: u32::MAX, outputs: u32::MAX }
     }
 
-    /// Adds an input slot.
+    /// Adds an input slot to the set.
     #[must_use]
     pub const fn input(self, slot: usize) -> Self {
         ReadSlots { inputs: self.inputs | 1 << slot, ..self }
     }
 
-    /// Adds an output slot.
+    /// Adds an output slot to the set.
     #[must_use]
     pub const fn output(self, slot: usize) -> Self {
         ReadSlots { outputs: self.outputs | 1 << slot, ..self }
     }
 
-    /// Both sets together.
+    /// Returns the union of both sets of slots.
     #[must_use]
     pub(crate) const fn union(self, other: ReadSlots) -> Self {
         ReadSlots { inputs: self.inputs | other.inputs, outputs: self.outputs | other.outputs }
     }
 
-    /// Returns whether an input slot is in the set.
+    /// Returns whether the input slot `slot` is in the set.
     pub(crate) const fn has_input(self, slot: usize) -> bool {
         self.inputs & (1 << slot) != 0
     }
 
-    /// Returns whether an output slot is in the set.
+    /// Returns whether the output slot `slot` is in the set.
     pub(crate) const fn has_output(self, slot: usize) -> bool {
         self.outputs & (1 << slot) != 0
     }
 }
 
-/// An upper bound of the stored numbers of a sparse result: entries of a matrix, or selected rows.
+/// An upper bound of the count that a sparse output stores: entries of a matrix, or selected rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageBound {
-    /// All numbers of the dense form.
+    /// At most all numbers (or all rows) of the output's dense form.
     Everything,
-    /// The sum of the stored counts of the inputs in these slots; a dense input counts with its number of rows.
+    /// At most the sum of the counts that the inputs in these slots store; a dense input counts with its number of rows.
     Together(&'static [usize]),
-    /// The smallest stored count of the inputs in these slots; dense inputs are ignored.
+    /// At most the smallest count that one of the inputs in these slots stores; dense inputs are ignored.
     Least(&'static [usize]),
 }
 
-/// The update that a row without a gradient misses, if gradients are selected rows: with a dense gradient, the row would have the
-/// gradient zero.
+/// The update that a row misses in a step in which it has no gradient. A row can only miss updates if gradients are stored as
+/// selected rows; a dense gradient has zeros in a row without a gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Debt {
-    /// No update: a gradient of zeros leaves the row unchanged.
+    /// No update is missed: a gradient of zeros leaves the row unchanged.
     Nothing,
-    /// An update that can be postponed until the row is next read, and then made together with later missed updates.
+    /// The missed update can be postponed until the row is next read, and is then made together with later missed updates.
     Later,
-    /// An update that cannot be postponed, with the reason: the rule can only make it for all rows at once.
+    /// The missed update cannot be postponed, since the rule can only make it for all rows at once; the string is the reason.
     AtOnce(&'static str),
 }

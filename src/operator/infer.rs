@@ -1,4 +1,4 @@
-//! The shapes of an operator's outputs by its shape rule, checked against the operator's declarations.
+//! Runs the shape rule of an operator, and checks the output shapes against the operator's declarations.
 
 use super::facts::{LodEffect, Reach};
 use super::levels::made_levels;
@@ -8,7 +8,7 @@ use super::signature::Arity;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::extent::{Extent, Spec};
 
-/// Runs an operator's shape rule and returns the specs of its outputs, checked against its declarations.
+/// Runs an operator's shape rule; returns the specs of the outputs by slot, checked against the operator's declarations.
 pub(crate) fn infer(
     op: &dyn Op,
     inputs: InputSlots<'_>,
@@ -32,7 +32,7 @@ fn finish(shapes: InferShape<'_>, op: &dyn Op) -> Result<Vec<Vec<Spec>>> {
     Ok(shapes.outputs)
 }
 
-/// Checks that levels are made from data if the operator declares it, and only then.
+/// Checks that an operator makes LoD levels from data if its facts declare `LodEffect::FromData`, and only then.
 fn declared(shapes: &InferShape<'_>, op: &dyn Op) -> Result<()> {
     let facts = op.facts();
     let wrong = |expected: &str, got: &str| {

@@ -1,38 +1,40 @@
-//! The identity of a row, independent of its batch: random numbers depend on it, and errors name it.
+//! Row keys, which identify a row independently of its batch. Random numbers depend on the key, and errors name the row by it.
 
 use std::sync::Arc;
 
 use crate::lod::Lod;
 
-/// The identity of a row, independent of its batch.
+/// The identity of a row, independent of the batch that contains the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowKey {
-    /// The number of the row's (top-level) sequence in the data.
+    /// The number, in the data, of the row's top-level sequence.
     pub sequence: u64,
-    /// The row's position in that sequence.
+    /// The row's position in its top-level sequence.
     pub position: u64,
 }
 
 impl RowKey {
-    /// The key of row `row` of a sequence that an operator in a step makes from a row with the key `above`. The lower half of the
-    /// position is kept. The upper half is a hash of `row` and of the upper half of `above`, which is 0 or a step's number.
+    /// Returns the key of row `row` of a new sequence, which an operator in a step block makes from a row with the key `above`.
+    /// The lower 32 bits of the position are kept. The upper 32 bits of the position are a hash of `row` and of the upper 32 bits
+    /// of `above`, which are 0 or the number of a step.
     pub(crate) fn below(above: RowKey, row: usize) -> RowKey {
         let high = (above.position >> 32).wrapping_mul(0x9e37_79b1).wrapping_add(row as u64 + 1);
         RowKey { position: above.position & u64::from(u32::MAX) | high << 32, ..above }
     }
 }
 
-/// The identity of the sequences of a batch.
+/// The identities of the sequences of a batch: their numbers in the data, and the positions of their first rows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Names<'a> {
-    /// The numbers of the sequences in the data; 0, 1, … if empty.
+    /// The number of each sequence in the data; the numbers are 0, 1, … if the list is empty.
     pub(crate) numbers: &'a [u64],
-    /// The position of each sequence's first row, which is not 0 in a window of a longer sequence; all 0 if empty.
+    /// The position of each sequence's first row; it is not 0 for a window of a longer sequence. If the list is empty, all
+    /// positions are 0.
     pub(crate) places: &'a [u64],
 }
 
 impl Names<'_> {
-    /// The key of a row; without a LoD each row is a sequence.
+    /// Returns the key of row `row`; without a LoD, each row is a sequence.
     pub(crate) fn key(&self, lod: Option<&Arc<Lod>>, row: usize) -> RowKey {
         let (sequence, position) = match lod {
             Some(lod) => {
@@ -45,12 +47,12 @@ impl Names<'_> {
     }
 }
 
-/// The keys of a call's rows.
+/// The keys of the rows of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Keys<'a> {
-    /// The rows are in the batch's own order, from row `first` on.
+    /// The rows are rows of the batch, in the batch's order, beginning with row `first`.
     Natural { names: Names<'a>, lod: Option<&'a Arc<Lod>>, first: usize },
-    /// One key per row.
+    /// The keys are listed: one key per row.
     Listed(&'a [RowKey]),
 }
 
@@ -62,8 +64,8 @@ impl Keys<'_> {
         }
     }
 
-    /// The number of a row's sequence and, if the sequences may have several rows, the row's position in the sequence. `None` if
-    /// the row has no key.
+    /// Returns the number of a row's sequence and, if sequences may have several rows, the row's position in the sequence.
+    /// Returns `None` if the row has no key.
     pub(crate) fn sample(&self, row: usize) -> Option<(u64, Option<usize>)> {
         let many = match self {
             Keys::Listed(keys) if row >= keys.len() => return None,
@@ -71,12 +73,12 @@ impl Keys<'_> {
             Keys::Natural { lod, .. } => lod.is_some(),
         };
         let RowKey { sequence, position } = self.get(row);
-        // The upper half of the position may hold a step's number, which is no position.
+        // The upper 32 bits of the position may hold the number of a step, so only the lower 32 bits are the position.
         Some((sequence, many.then_some(position as u32 as usize)))
     }
 }
 
-/// The top-level sequence of a row, and the row's position in it.
+/// Returns the number of a row's top-level sequence in the batch, and the row's position in this sequence.
 pub(crate) fn locate(lod: &Lod, row: usize) -> (usize, usize) {
     let sequence = lod.top_of(lod.levels(), row);
     (sequence, row - lod.range(0, sequence).map_or(row, |rows| rows.start))

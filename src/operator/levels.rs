@@ -1,4 +1,4 @@
-//! The levels of a run by name, and the levels that an operator makes.
+//! The LoD levels of a run by number, and the LoD levels that an operator makes.
 
 use std::sync::Arc;
 
@@ -6,37 +6,37 @@ use crate::error::{Error, Result};
 use crate::lod::Lod;
 use crate::operator::extent::{LevelId, Spec};
 
-/// The levels of a run: for each level of the program, the LoD that ends with it.
+/// The LoD levels of a run: for each level of the program, the LoD with this level as its last level.
 #[derive(Debug, Default, Clone)]
 pub struct LevelTable(Vec<Option<Arc<Lod>>>);
 
 impl LevelTable {
-    /// The LoD that ends with `level`, if it is bound.
+    /// Returns the LoD with the last level `level`; `None` if the level is not bound.
     pub fn get(&self, level: LevelId) -> Option<&Arc<Lod>> {
         self.0.get(level.0 as usize)?.as_ref()
     }
 
-    /// Binds or replaces `level`; `None` unbinds it.
+    /// Binds `level` to a LoD, or unbinds `level` if the LoD is `None`.
     pub(crate) fn set(&mut self, level: LevelId, lod: Option<Arc<Lod>>) {
         *self.slot(level) = lod;
     }
 
-    /// The LoD of a variable with these levels.
+    /// Returns the LoD of a variable with the levels `levels`; `None` if there are no levels or the last level is not bound.
     pub fn lod(&self, levels: &[LevelId]) -> Option<&Arc<Lod>> {
         self.get(*levels.last()?)
     }
 
-    /// The largest number of rows of any bound level; 0 if none is bound.
+    /// Returns the largest number of rows of a bound level; 0 if no level is bound.
     pub(crate) fn most_rows(&self) -> usize {
         self.0.iter().flatten().map(|lod| lod.rows()).max().unwrap_or(0)
     }
 
-    /// Unbinds all levels.
+    /// Unbinds all levels of the table.
     pub(crate) fn clear(&mut self) {
         self.0.fill(None);
     }
 
-    /// The entry of `level`, created if it does not exist yet.
+    /// Returns the table's entry for `level`, which is created if it does not exist.
     pub(crate) fn slot(&mut self, level: LevelId) -> &mut Option<Arc<Lod>> {
         let index = level.0 as usize;
         if self.0.len() <= index {
@@ -46,10 +46,10 @@ impl LevelTable {
     }
 }
 
-/// A level that an operator makes, and the level above it.
+/// A LoD level that an operator makes, and the level above it; `None` if it is a top level.
 pub(crate) type MadeLevelIds = (LevelId, Option<LevelId>);
 
-/// The levels of the outputs that no input has, in the order in which they were made.
+/// Returns the levels of an operator's outputs that no input has, in the order in which the shape rule made them.
 pub(crate) fn made_levels(inputs: &[Vec<Spec>], outputs: &[Vec<Spec>]) -> Vec<MadeLevelIds> {
     let mut made: Vec<MadeLevelIds> = Vec::new();
     for lod in outputs.iter().flatten().map(|spec| &spec.lod) {
@@ -64,8 +64,8 @@ pub(crate) fn made_levels(inputs: &[Vec<Spec>], outputs: &[Vec<Spec>]) -> Vec<Ma
     made
 }
 
-/// Binds the levels that an operator makes from data to the offsets that it computed, and reuses the memory of the LoDs that
-/// were bound before. `top` is the number of sequences if there is no level above.
+/// Binds each level that an operator makes from data to the offsets that the operator computed. The memory of the previously
+/// bound LoDs is reused. `top` is the number of top-level sequences, for a level without a level above it.
 pub(crate) fn bind_made(
     table: &mut LevelTable,
     made: &[MadeLevelIds],

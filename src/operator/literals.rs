@@ -1,10 +1,10 @@
-//! Literals in an operator's input slots, as the operator reads them.
+//! Literals (constants of the program) in an operator's input slots: how the operator reads them.
 
 use super::signature::{Signature, Slot};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::operator::attributes::{Literal, LiteralRef};
 
-/// The literals of a call's input slots; empty for a slot for tensors, and for a call without literals.
+/// The literals in the input slots of a call; empty for a slot that takes tensors.
 #[derive(Clone, Copy)]
 pub(crate) struct Literals<'a> {
     pub(crate) signature: Signature,
@@ -27,21 +27,21 @@ impl<'a> Literals<'a> {
     }
 }
 
-/// The methods of a context that read the literals of its call.
+/// Defines the methods by which a context reads the literals of its call.
 macro_rules! literal_methods {
     ($context:ident: $literals:expr) => {
         impl<'a> $context<'a> {
-            /// The literal of input slot `slot`, which takes one literal.
+            /// Returns the literal in input slot `slot`, which takes one literal.
             ///
             /// # Errors
-            /// If none is bound, or the slot takes tensors.
+            /// Fails if no literal is bound, or if the slot takes tensors.
             #[track_caller]
             pub fn literal(&self, slot: usize) -> $crate::error::Result<$crate::operator::LiteralRef<'a>> {
                 let literals: $crate::operator::literals::Literals<'a> = $literals(self);
                 $crate::error::AtCaller::at_caller(literals.one(slot))
             }
 
-            /// The literals of input slot `slot`, in order.
+            /// Iterates over the literals in input slot `slot`, in order.
             pub fn literals(
                 &self,
                 slot: usize,

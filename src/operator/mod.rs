@@ -1,7 +1,8 @@
-//! The contract of an operator: its declarations, its methods, and the contexts of its calls; and the properties of a value
-//! before it is computed: dimensions, levels, attributes.
+//! The contract of an operator: its declarations, its methods, and the contexts of its calls. The module also has the properties
+//! of a value before it is computed: dimensions, LoD levels, attributes.
 //!
-//! Begin with the trait [`Op`]. This module does not know programs: an operator can also be called on values ([`call`]).
+//! Read the trait [`Op`] first. The module `operator` does not depend on programs: an operator can also be called on values,
+//! without a program ([`call`]).
 
 pub(crate) mod attributes;
 pub(crate) mod call;

@@ -1,8 +1,8 @@
-//! The contract of an operator.
+//! The contract of an operator: the trait [`Op`].
 //!
-//! One operator family is one file; the file carries, in this order, the declaration ([`operator!`](crate::operator!):
-//! formula, slots, attributes, method) and the trait [`Op`]. A user's crate does the same and registers the type in a
-//! [`Registry`](crate::operator::Registry).
+//! Each operator has its own file, with two parts in this order: the declaration by [`operator!`](crate::operator!) (formula,
+//! slots, attributes, method) and the implementation of the trait [`Op`]. A user's crate writes its operators in the same way,
+//! and registers their types in a [`Registry`](crate::operator::Registry).
 
 use std::sync::Arc;
 
@@ -17,146 +17,154 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::operator::attributes::Attributes;
 use crate::operator::extent::Spec;
 
-/// The operators of a [`Registry`](crate::operator::Registry), for an operator whose attributes name other operators.
+/// Access to the operators of a [`Registry`](crate::operator::Registry), for an operator whose attributes name other operators.
 pub trait Operators {
-    /// The declaration of each operator type, by kind.
+    /// Returns the declarations of all operator types, sorted by kind.
     fn declarations(&self) -> Vec<&'static Declaration>;
 
-    /// Makes the operator of a kind from its attributes.
+    /// Makes the operator of the kind `kind` from its attributes.
     ///
     /// # Errors
-    /// If the kind is not registered or the attributes are wrong.
+    /// Fails if the kind is not registered or if the attributes are wrong.
     fn operator(&self, kind: &str, attributes: &Attributes) -> Result<Arc<dyn Op>>;
 }
 
-/// An operator with its attributes.
+/// An operator with its attributes: the trait that every operator type implements.
 ///
-/// - `infer_shape` runs when the operator is appended, so that its errors point at the user's line; and again at every
-///   run, with known offsets, for operators that make new sequences from offsets. ONE rule serves both. Offsets that
-///   depend on data come from `levels` instead.
-/// - `forward` WRITES its outputs whole: their contents on entry are undefined (may be NaN), unless the slot is
-///   declared [`Slot::updated`](crate::operator::Slot::updated).
-/// - `backward` computes only the wanted gradients, and WRITES or ADDS each gradient, as [`Backward::gradient`] says. Each
-///   gradient may be requested alone.
-/// - Both take `&self`, may be called at the same time on disjoint ranges of rows (for a sequence-wise operator: of
-///   whole sequences), and must give a row (a sequence) THE SAME BITS whatever else is in the batch, unless the
-///   facts say [`Facts::batch_dependent`].
-/// - Both are TOTAL: no sequence, an empty sequence, an empty batch, a row of zeros (the state that a loop starts from) are
-///   defined, never a panic or a NaN.
-/// - The operator's constants give the numbers of its slots. The methods of the contexts panic at a slot number that the operator
-///   does not declare, and if a view for writing is taken twice in one call.
+/// - `infer_shape` runs when the operator is appended, so that errors name the user's line. For operators that make new sequences
+///   from offsets, it runs again at every run, with known offsets. ONE shape rule is used for both. For offsets that depend on
+///   data, `levels` computes the offsets.
+/// - `forward` WRITES every number of its outputs. The contents of an output before the call are undefined (they may be NaN),
+///   unless the slot is declared [`Slot::updated`](crate::operator::Slot::updated).
+/// - `backward` computes only the gradients that the call needs. `backward` WRITES or ADDS each gradient, as
+///   [`Backward::gradient`] returns. A call of `backward` may need any single gradient alone.
+/// - `forward` and `backward` take `&self`. `forward` and `backward` may be called at the same time on disjoint ranges of rows
+///   (for a sequence-wise operator: of whole sequences). Each of the two methods must give a row (a sequence) THE SAME BITS in
+///   every batch, unless the facts declare [`Facts::batch_dependent`].
+/// - `forward` and `backward` are TOTAL: they never panic. They compute defined results without NaN for a batch without
+///   sequences, for an empty sequence, and for a row of zeros (with which a loop starts).
+/// - The constants of the operator's type are the numbers of its slots. The methods of the contexts panic if a slot number is not
+///   declared, or if a view for writing is taken twice in one call.
 pub trait Op: DeclaredOp {
-    /// The facts that the compiler may rely on. By default: row-wise, with the LoD of the first input slot.
+    /// Returns the facts about the operator that the compiler relies on. The default facts are: row-wise, with the LoD of the
+    /// first input slot.
     fn facts(&self) -> Facts {
         Facts::row_wise()
     }
 
-    /// Sets the spec of every output: shape, dtype, LoD and storage. Nothing else compares the inputs: if two of them are
-    /// read row by row, call [`InferShape::same_rows`] and [`InferShape::same_dtype`].
+    /// Sets the spec of every output: shape, dtype, LoD levels and storage. Only `infer_shape` compares the inputs: if the
+    /// operator reads two inputs row by row, call [`InferShape::same_rows`] and [`InferShape::same_dtype`].
     ///
     /// # Errors
-    /// If the inputs do not fit; the error names the slot, what was expected and what was found.
+    /// Fails if the inputs do not fit; the error names the slot, the expected spec and the given spec.
     fn infer_shape(&self, shapes: &mut InferShape<'_>) -> Result<()>;
 
-    /// Computes the offsets of the levels that `infer_shape` makes by [`InferShape::level_from_data`], from the slots that
-    /// [`LodEffect::FromData`](crate::operator::LodEffect::FromData) names. It runs before `forward`, when the outputs have no
-    /// memory yet. In a step block it runs for all steps, one after the other, before `forward` runs in the first step.
+    /// Computes the offsets of the LoD levels that `infer_shape` makes by [`InferShape::level_from_data`]. The offsets depend on
+    /// the values in the input slots of [`LodEffect::FromData`](crate::operator::LodEffect::FromData). `levels` runs before
+    /// `forward`, when the outputs have no memory yet. In a step block, `levels` runs for all steps, one after the other, before
+    /// `forward` runs in the first step.
     ///
     /// # Errors
-    /// As `forward`.
+    /// Fails for errors in the data, as `forward` does.
     fn levels(&self, _run: &mut NewLevels<'_>) -> Result<()> {
         let expected = "an operator that computes them (`Op::levels`)";
         Err(Error::of(ErrorKind::Program, "offsets from data", expected, "one that does not"))
     }
 
-    /// Computes the outputs.
+    /// Computes the outputs of the operator from its inputs.
     ///
     /// # Errors
-    /// Only for errors in the data: an id out of range, a length that does not divide.
+    /// Fails only for errors in the data, such as an id out of range or a length that does not divide.
     fn forward(&self, run: &mut Forward<'_>) -> Result<()>;
 
-    /// Computes the wanted gradients.
+    /// Computes the gradients that the call needs.
     ///
     /// # Errors
-    /// As `forward`; and if the operator has no gradient.
+    /// Fails for errors in the data, as `forward` does, and if the operator has no gradient.
     fn backward(&self, _run: &mut Backward<'_>) -> Result<()> {
         Err(Error::of(ErrorKind::Program, "gradient", "an operator that has one", "an operator without"))
     }
 
-    /// The gradient of input slot `wrt` for inputs of these specs: how it is stored, which forward values `backward` reads for
-    /// it, and what else the compiler may use. By default the gradient is dense, and `backward` reads all forward values for it.
+    /// Describes the gradient of input slot `wrt` for inputs with these specs: the storage of the gradient, the forward values
+    /// that `backward` reads to compute it, and further properties for the compiler. By default, the gradient is dense, and
+    /// `backward` reads all forward values.
     fn gradient(&self, _wrt: usize, _inputs: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_all()
     }
 
-    /// The upper bound of the numbers that output slot `output` stores if it is sparse: see
+    /// Returns the upper bound of the count of numbers that output slot `output` stores if the output is sparse: see
     /// [`Program::storage_report`](crate::Program::storage_report).
     fn stored(&self, _output: usize) -> StorageBound {
         StorageBound::Everything
     }
 
-    /// The upper bound of the rows in the gradient of input slot `wrt`, if the input is dense and its gradient selected rows.
+    /// Returns the upper bound of the number of rows in the gradient of input slot `wrt`, if the gradient of this dense input is
+    /// selected rows.
     fn stored_gradient(&self, _wrt: usize) -> StorageBound {
         StorageBound::Everything
     }
 
-    /// For an update rule: the update that a row without a gradient misses, if gradients are selected rows and the
-    /// [mode](crate::optimizer::SparseMode) is exact. A rule that returns [`Debt::Later`] has the optional slots `history` and
-    /// `settled`, and the method [`Self::settle`].
+    /// For an update rule: returns the update that a row misses in a step without a gradient for the row. A row can only miss
+    /// updates if gradients are selected rows and the [mode](crate::optimizer::SparseMode) is exact. A rule that returns
+    /// [`Debt::Later`] has the optional slots `history` and `settled`, and implements [`Self::settle`].
     fn owes(&self) -> Debt {
         Debt::Nothing
     }
 
     /// For an update rule with [postponed updates](Self::owes): makes the updates that rows have missed, in a call of the
-    /// operator `settle`. The slots of `run` are the slots of `settle`: `ids` and `history` are read; `param`, `state` (one for
-    /// each other slot that the rule updates) and `settled` are updated. [`update_rule!`](crate::update_rule) writes this method.
+    /// operator `settle`. The slots of `run` are the slots of the operator `settle`. The method reads `ids` and `history`; it
+    /// updates `param`, `settled`, and one `state` for each other slot that the rule updates. The macro
+    /// [`update_rule!`](crate::update_rule) writes the method `settle`.
     ///
     /// # Errors
-    /// As `forward`. The default always fails.
+    /// Fails for errors in the data, as `forward` does. The default implementation always fails.
     fn settle(&self, _run: &mut Forward<'_>) -> Result<()> {
         let expected = "an update rule that makes them (`Op::settle`)";
         Err(Error::of(ErrorKind::Program, "moves that rows owe", expected, "one that does not"))
     }
 
-    /// Resolves the operators that attributes name, when a registry with these `operators` reads this operator.
+    /// Looks up the operators that the attributes name. A registry with these `operators` calls `resolve` when it makes this
+    /// operator.
     ///
     /// # Errors
-    /// If an operator is not registered or does not fit.
+    /// Fails if an operator is not registered or does not fit.
     fn resolve(&mut self, _operators: &dyn Operators) -> Result<()> {
         Ok(())
     }
 
-    /// The input slot whose numbers select the rows of input slot `table` that the operator reads: ids, or the columns of a
-    /// sparse matrix. `None`: the operator reads all rows.
+    /// Returns the input slot whose values select the rows of input slot `table` that the operator reads. The values are ids, or
+    /// the columns of a sparse matrix. Returns `None` if the operator reads all rows of the table.
     fn rows_read(&self, _table: usize) -> Option<usize> {
         None
     }
 
-    /// Hints for the compiler beyond running the calls; none by default.
+    /// Returns hints with which the compiler can make programs faster; the default is no hints.
     fn hints(&self) -> Hints {
         Hints::default()
     }
 
-    /// The cost of a call, for [profiles](crate::executor::Profile). By default: one operation for each number that it
-    /// writes, and the bytes of everything that is bound to the call.
+    /// Returns the cost of a call, for [profiles](crate::executor::Profile). By default, the cost is one operation for each
+    /// number that the call writes, and the bytes of all operands of the call.
     fn cost(&self, work: &Work<'_>) -> Cost {
         work.touched()
     }
 
-    /// Prepares many calls whose constant inputs do not change, as by packing weights. It is called once for all steps of a loop,
-    /// and for all runs until a constant is written. The prepared value MUST follow from these inputs and the attributes alone.
+    /// Prepares many calls with the same constant inputs, for example by packing weights. `prepare` is called once for all steps
+    /// of a loop, and once for all runs until a constant input is written. The prepared value MUST depend only on the constant
+    /// inputs and the attributes.
     ///
     /// # Errors
-    /// As `forward`.
+    /// Fails for errors in the data, as `forward` does.
     fn prepare(&self, _prepare: &mut Prepare<'_>) -> Result<()> {
         Ok(())
     }
 
-    /// Check cases: small cases that show the operator's behaviour and on which it is checked: shapes, gradients, empty
-    /// sequences, several LoD levels. Only `op::testing` reads them; it refuses an operator without check cases.
+    /// Returns the check cases: small calls that show the operator's behaviour. Tests check the operator on these cases: shapes,
+    /// gradients, empty sequences, several LoD levels. Only `op::testing` reads the check cases; it refuses an operator without
+    /// check cases.
     ///
     /// # Errors
-    /// If a case cannot be made, which is an error in the operator.
+    /// Fails if a check case cannot be made, which is an error in the operator's code.
     fn samples() -> Result<Vec<CheckCase>>
     where
         Self: Sized,

@@ -1,4 +1,4 @@
-//! The registry: an explicit list of operator types by name.
+//! The registry: the list of operator types that a program may use, by kind.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,31 +10,31 @@ use super::sample::CheckCase;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::operator::attributes::Attributes;
 
-/// An operator type: how to read it from a program, and its samples.
+/// A registered operator type: its declaration, a function that makes an operator from attributes, and its check cases.
 #[derive(Clone, Copy)]
 pub(crate) struct OperatorEntry {
     declaration: &'static Declaration,
     parse: fn(&Attributes, &Registry) -> Result<Arc<dyn Op>>,
-    // Only the feature `testing` reads samples; without the feature, their code is not compiled.
+    // Only the feature `testing` reads the check cases; without this feature, the code of the check cases is not compiled.
     #[cfg(any(feature = "testing", doc))]
     samples: fn() -> Result<Vec<CheckCase>>,
 }
 
-/// The operators that a program may use, by kind. A user's crate adds its own with [`Registry::add`] and gives the
-/// registry to the builder, the executor and to loading.
+/// The operators that a program may use, by kind. A user's crate adds its operators with [`Registry::add`] and passes the
+/// registry to the builder, to the executor and to the functions that load programs.
 #[derive(Clone, Default)]
 pub struct Registry(BTreeMap<&'static str, OperatorEntry>);
 
 impl Registry {
-    /// A registry without operators; `ops::catalogue()` has the crate's own.
+    /// Returns a registry without operators; `ops::catalogue()` returns the registry of this crate's operators.
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// Adds an operator type.
+    /// Adds the operator type `O` to the registry.
     ///
     /// # Errors
-    /// If its kind is taken.
+    /// Fails if the registry already has the kind of `O`.
     #[track_caller]
     pub fn add<O: Op>(&mut self) -> Result<&mut Self> {
         let declaration = O::declaration();
@@ -51,17 +51,18 @@ impl Registry {
         Ok(self)
     }
 
-    /// Merges the operators of `other` into the registry. If both have a kind, `other`'s operator is kept.
+    /// Adds the operators of `other` to the registry. If both registries have a kind, the operator of `other` replaces the
+    /// operator of this registry.
     #[cfg(feature = "testing")]
     pub(crate) fn with(mut self, other: &Registry) -> Self {
         self.0.extend(&other.0);
         self
     }
 
-    /// Reads an operator from its kind and attributes.
+    /// Makes an operator from its kind and attributes.
     ///
     /// # Errors
-    /// If the kind is not registered or the attributes are wrong.
+    /// Fails if the kind is not registered or if the attributes are wrong.
     #[track_caller]
     pub fn parse(&self, kind: &str, attributes: &Attributes) -> Result<Arc<dyn Op>> {
         let Some(entry) = self.0.get(kind) else {
@@ -75,8 +76,8 @@ impl Registry {
         (entry.parse)(attributes, self).at_caller()
     }
 
-    /// Checks that the operator of this kind declares all of the attributes. Called only when an operator is appended: a file of
-    /// another release may hold an attribute that this release does not know.
+    /// Checks that the operator type of the kind `kind` declares all given attributes. The check of attribute names is only for
+    /// operators that are being appended: a file of another release may have an attribute that this release does not declare.
     pub(crate) fn check_names(&self, kind: &str, attributes: &Attributes) -> Result<()> {
         let known = self.declaration(kind).map_or(&[][..], |declaration| declaration.attributes);
         let Some((name, _)) = attributes.iter().find(|(name, _)| !known.contains(name)) else {
@@ -86,26 +87,27 @@ impl Registry {
         Err(Error::of(ErrorKind::Program, "names of attributes", expected, format!("`{name}`")))
     }
 
-    /// The kinds whose operators can replace an operator of `kind`: they provide its kernels for other storages.
+    /// Iterates over the kinds that have kernels for further storages in place of `kind`.
     pub(crate) fn standing_for(&self, kind: &str) -> impl Iterator<Item = &'static str> {
         let stands = move |entry: &&OperatorEntry| entry.declaration.stands_for.contains(&kind);
         self.0.values().filter(stands).map(|entry| entry.declaration.kind)
     }
 
-    /// The kinds, in ascending order.
+    /// Iterates over the registered kinds, in ascending order.
     pub fn kinds(&self) -> impl Iterator<Item = &'static str> {
         self.0.keys().copied()
     }
 
-    /// The declaration of an operator type; `None` if the kind is not registered.
+    /// Returns the declaration of an operator type; `None` if the kind is not registered.
     pub fn declaration(&self, kind: &str) -> Option<&'static Declaration> {
         self.0.get(kind).map(|entry| entry.declaration)
     }
 
-    /// The samples of a kind; empty if the kind is not registered. Part of the feature `testing`.
+    /// Returns the check cases of the kind `kind`; an empty list if the kind is not registered. The method is part of the feature
+    /// `testing`.
     ///
     /// # Errors
-    /// If a sample cannot be made.
+    /// Fails if a check case cannot be made.
     #[cfg(any(feature = "testing", doc))]
     #[track_caller]
     pub fn samples(&self, kind: &str) -> Result<Vec<CheckCase>> {

@@ -1,11 +1,11 @@
-//! Selected rows while a program runs: buffers whose memory is reused from step to step.
+//! Buffers for selected rows while a program runs; the memory of a buffer is reused from step to step.
 
 use crate::error::{AtCaller, Error, Result};
 use crate::kernels::arena::Plain;
 use crate::kernels::{Float, View, ViewMut};
 use crate::tensor::DType;
 
-/// A vector of f32 or of f64. Emptying it keeps the memory of both.
+/// A vector of f32 or of f64 numbers. Emptying the vector keeps the memory for both dtypes.
 #[derive(Debug, Clone, Default)]
 pub struct Numbers {
     dtype: Option<DType>,
@@ -14,45 +14,45 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Empties the buffer, to hold `T` from now on.
+    /// Empties the vector, and makes `T` its dtype.
     pub(super) fn reset<T: RowValue>(&mut self) {
         self.dtype = Some(T::ROW_DTYPE);
         self.f32.clear();
         self.f64.clear();
     }
 
-    /// The buffer as a vector of `T`; its numbers are kept if it held `T` before, else it is empty.
+    /// Returns the vector of `T`, and makes `T` the dtype. The vector still has the numbers of type `T` that were stored last.
     fn kept<T: RowValue>(&mut self) -> &mut Vec<T> {
         self.dtype = Some(T::ROW_DTYPE);
         T::of_mut(self)
     }
 
-    /// The dtype; `None` before the buffer is first reset.
+    /// Returns the dtype; `None` before the first `reset`.
     pub(super) fn dtype(&self) -> Option<DType> {
         self.dtype
     }
 
-    /// The numbers; the error calls them `what`.
+    /// Returns the numbers; an error message calls them `what`.
     ///
     /// # Errors
-    /// If the buffer holds another dtype.
+    /// Fails if the numbers have another dtype.
     #[track_caller]
     pub(super) fn get<T: RowValue>(&self, what: &str) -> Result<&Vec<T>> {
         self.check::<T>(what).at_caller()?;
         Ok(T::of(self))
     }
 
-    /// The numbers, to be changed.
+    /// Returns the numbers, to be changed; an error message calls them `what`.
     ///
     /// # Errors
-    /// If the buffer holds another dtype.
+    /// Fails if the numbers have another dtype.
     #[track_caller]
     pub(super) fn get_mut<T: RowValue>(&mut self, what: &str) -> Result<&mut Vec<T>> {
         self.check::<T>(what).at_caller()?;
         Ok(T::of_mut(self))
     }
 
-    /// The bytes of the memory that is kept.
+    /// Returns the size in bytes of the memory that the vector keeps.
     pub(super) fn bytes(&self) -> usize {
         self.f32.capacity() * size_of::<f32>() + self.f64.capacity() * size_of::<f64>()
     }
@@ -66,9 +66,9 @@ impl Numbers {
     }
 }
 
-/// The floats that selected rows and CSR matrices hold: f32 and f64.
+/// The float types that selected rows and csr matrices can hold: f32 and f64.
 pub trait RowValue: Float + Plain {
-    /// The dtype of the type.
+    /// The dtype of the float type.
     const ROW_DTYPE: DType;
     #[doc(hidden)]
     fn of(numbers: &Numbers) -> &Vec<Self>;
@@ -96,8 +96,8 @@ impl RowValue for f64 {
     }
 }
 
-/// Runs `$body` with the type `$T` as a name for f32 or f64, as the dtype says, so that the type's constants and methods can
-/// be used.
+/// Runs `$body` with `$T` as the name of the type f32 or f64, depending on the dtype. The name `$T` lets `$body` use the
+/// constants and methods of the type.
 ///
 /// ```
 /// use unpadded::{DType, with_float};
@@ -122,7 +122,7 @@ macro_rules! with_float {
     };
 }
 
-/// The rows of a sparse gradient: row numbers that may repeat, and a row of values for each.
+/// Selected rows: row numbers, which may repeat, and a row of values for each row number. Sparse gradients have this form.
 #[derive(Debug, Clone, Default)]
 pub struct RowBuffer {
     height: usize,
@@ -133,7 +133,7 @@ pub struct RowBuffer {
 }
 
 impl RowBuffer {
-    /// Empties the buffer for a table of `height` rows of `width` elements of `T`.
+    /// Empties the buffer, and sets the height and width of the table and the dtype `T`.
     pub fn reset<T: RowValue>(&mut self, height: usize, width: usize) {
         self.height = height;
         self.width = width;
@@ -142,60 +142,60 @@ impl RowBuffer {
         self.distinct = true;
     }
 
-    /// The number of rows of the whole table.
+    /// Returns the number of rows of the whole table.
     pub fn height(&self) -> usize {
         self.height
     }
 
-    /// The number of elements of a row.
+    /// Returns the number of elements of a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The dtype; `None` before the buffer is first reset.
+    /// Returns the dtype of the values; `None` before the first `reset`.
     pub fn dtype(&self) -> Option<DType> {
         self.numbers.dtype()
     }
 
-    /// The row numbers.
+    /// Returns the row numbers, one per row of values.
     pub fn ids(&self) -> &[i64] {
         &self.rows
     }
 
-    /// Returns whether the row numbers are known to be sorted and distinct: after [`Self::set_merged`] or [`Self::refill`], or if
-    /// the buffer is empty since [`Self::reset`].
+    /// Returns whether the row numbers are known to be sorted and distinct. The order is known after [`Self::set_merged`] or
+    /// [`Self::refill`], and for a buffer without rows after [`Self::reset`].
     pub fn merged(&self) -> bool {
         self.distinct
     }
 
-    /// The values, one row for each of [`Self::ids`].
+    /// Returns the values: one row for each row number of [`Self::ids`].
     ///
     /// # Errors
-    /// If the buffer holds another dtype.
+    /// Fails if the buffer holds another dtype.
     #[track_caller]
     pub fn values<T: RowValue>(&self) -> Result<View<'_, T>> {
         let numbers = self.numbers.get::<T>(WHAT).at_caller()?;
         Ok(View::new(numbers, self.rows.len(), self.width))
     }
 
-    /// The values, to be changed in place.
+    /// Returns the values, to be changed in place.
     ///
     /// # Errors
-    /// If the buffer holds another dtype.
+    /// Fails if the buffer holds another dtype.
     #[track_caller]
     pub fn values_mut<T: RowValue>(&mut self) -> Result<ViewMut<'_, T>> {
         let numbers = self.numbers.get_mut::<T>(WHAT).at_caller()?;
         Ok(ViewMut::new(numbers, self.rows.len(), self.width))
     }
 
-    /// Appends a row; a number may be appended several times.
+    /// Appends a row with the row number `id`; a row number may be appended several times.
     pub fn push<T: RowValue>(&mut self, id: i64, row: &[T]) {
         self.rows.push(id);
         T::of_mut(&mut self.numbers).extend_from_slice(row);
         self.distinct = false;
     }
 
-    /// Appends zero rows for `ids` and returns the view of their values, to be filled.
+    /// Appends a row of zeros for each row number in `ids`; returns the view of the new rows, to be filled.
     pub fn extend<T: RowValue>(&mut self, ids: impl Iterator<Item = i64>) -> ViewMut<'_, T> {
         let before = self.rows.len();
         self.rows.extend(ids);
@@ -206,8 +206,8 @@ impl RowBuffer {
         ViewMut::new(&mut values[before * width..], added, width)
     }
 
-    /// Sets the rows to `ids`, sorted and distinct, of a table of `height` rows of `width` elements, and returns the view of
-    /// their values, to be written whole: they hold old contents.
+    /// Sets the row numbers to `ids`, which are sorted and distinct, in a table of `height` rows of `width` elements. Returns the
+    /// view of the values, which hold old numbers and must be overwritten.
     pub fn refill<T: RowValue>(&mut self, height: usize, width: usize, ids: &[i64]) -> ViewMut<'_, T> {
         (self.height, self.width, self.distinct) = (height, width, true);
         self.rows.clear();
@@ -217,20 +217,20 @@ impl RowBuffer {
         ViewMut::new(values, ids.len(), width)
     }
 
-    /// Declares that the rows are sorted and distinct.
+    /// Marks the row numbers as sorted and distinct.
     pub fn set_merged(&mut self) {
         self.distinct = true;
     }
 
-    /// The values of all rows in order, to be changed in place.
+    /// Returns the values of all rows in order, to be changed in place.
     ///
     /// # Errors
-    /// If the buffer holds another dtype.
+    /// Fails if the buffer holds another dtype.
     pub(crate) fn flat_mut<T: RowValue>(&mut self) -> Result<&mut [T]> {
         self.numbers.get_mut::<T>(WHAT).map(Vec::as_mut_slice)
     }
 
-    /// Copies the row numbers of another buffer, with zeros as values.
+    /// Copies the row numbers of another buffer; all values become zero.
     pub(crate) fn zeros_at<T: RowValue>(&mut self, like: &RowBuffer) {
         self.reset::<T>(like.height, like.width);
         self.rows.extend_from_slice(&like.rows);
@@ -238,12 +238,12 @@ impl RowBuffer {
         self.distinct = like.distinct;
     }
 
-    /// The bytes of the row numbers and the values.
+    /// Returns the size in bytes of the row numbers and the values.
     pub(crate) fn bytes(&self) -> usize {
         let size = self.dtype().map_or(0, |dtype| dtype.size_of());
         self.rows.len() * (size_of::<i64>() + self.width * size)
     }
 }
 
-/// The name of the buffer in messages.
+/// The name of a `RowBuffer`'s values in messages.
 const WHAT: &str = "selected rows";

@@ -1,4 +1,4 @@
-//! Check cases: small cases of an operator, which show its behaviour and on which it is checked.
+//! Check cases: small calls of an operator that show its behaviour, and on which tests check the operator.
 
 use std::sync::Arc;
 
@@ -9,106 +9,106 @@ use crate::lod::Lod;
 use crate::operator::attributes::{Attributes, Literal};
 use crate::tensor::{Csr, Variable};
 
-/// An operand of a sample or of a direct call.
+/// An operand of a check case or of a direct call.
 #[derive(Debug, Clone)]
 pub struct Operand {
-    /// The slot that the operand is bound to.
+    /// The name of the slot that the operand is bound to.
     pub slot: String,
-    /// The operand's value; floats are f64, and tests in f32 cast them.
+    /// The operand's value; floats are f64, and tests in f32 convert them to f32.
     pub value: Variable,
-    /// Whether the rows are the rows of a batch; else the operand is a constant, like a parameter.
+    /// Whether the operand's rows are rows of a batch; if not, the operand is a constant, such as a parameter.
     pub batched: bool,
-    /// A literal, for a slot that takes literals; `value` is then not read.
+    /// The literal, for a slot that takes literals; `value` is then ignored. `None` for a slot that takes tensors.
     pub literal: Option<Literal>,
-    /// Whether the operand must keep its dtype: no test casts it to another dtype.
+    /// Whether the operand keeps its dtype in every test: no test converts it to another dtype.
     pub fixed: bool,
 }
 
 impl Operand {
-    /// An operand whose rows are the rows of a batch.
+    /// Returns an operand whose rows are rows of a batch.
     pub fn batch(slot: &str, value: impl Into<Variable>) -> Self {
         Operand { slot: slot.to_owned(), value: value.into(), batched: true, literal: None, fixed: false }
     }
 
-    /// A constant operand, like a parameter.
+    /// Returns a constant operand, such as a parameter.
     pub fn constant(slot: &str, value: impl Into<Variable>) -> Self {
         Operand { batched: false, ..Self::batch(slot, value) }
     }
 
-    /// A constant operand that no test casts to another dtype.
+    /// Returns a constant operand that no test converts to another dtype.
     pub fn fixed(slot: &str, value: impl Into<Variable>) -> Self {
         Operand { fixed: true, ..Self::constant(slot, value) }
     }
 
-    /// A literal.
+    /// Returns a literal operand, for a slot that takes literals.
     pub fn literal(slot: &str, value: impl Into<Literal>) -> Self {
         Operand { literal: Some(value.into()), ..Self::constant(slot, ndarray::arr0(false)) }
     }
 }
 
-/// One call of an operator: attributes and operands.
+/// One call of an operator in its tests: a name, attributes and operands.
 #[derive(Debug, Clone, Default)]
 pub struct CheckCase {
-    /// The behaviour that the case shows.
+    /// The name of the case: the behaviour that it shows.
     pub name: String,
-    /// The operator's attributes.
+    /// The attributes of the called operator.
     pub attributes: Attributes,
-    /// The operands that the operator reads.
+    /// The operands of the call.
     pub operands: Vec<Operand>,
-    /// No gradient is checked: the case is on a kink or at a tie.
+    /// Whether the check of the gradients is omitted, because an operand is at a kink of the function or at a tie.
     pub forward_only: bool,
 }
 
 const ZEROS: &str = "rows of zeros";
 
 impl CheckCase {
-    /// A case without operands.
+    /// Returns a check case without operands.
     pub fn new(name: &str, attributes: Attributes) -> Self {
         Self { name: name.to_owned(), attributes, ..Self::default() }
     }
 
-    /// Adds a batched operand: its rows are sequences, or the rows of sequences.
+    /// Adds a batched operand to the check case; its rows are sequences, or rows of sequences.
     #[must_use]
     pub fn batch(mut self, slot: &str, value: impl Into<Variable>) -> Self {
         self.operands.push(Operand::batch(slot, value));
         self
     }
 
-    /// Adds a constant operand.
+    /// Adds a constant operand to the check case.
     #[must_use]
     pub fn constant(mut self, slot: &str, value: impl Into<Variable>) -> Self {
         self.operands.push(Operand::constant(slot, value));
         self
     }
 
-    /// Adds a constant operand that no test casts to another dtype.
+    /// Adds a constant operand that no test converts to another dtype.
     #[must_use]
     pub fn fixed(mut self, slot: &str, value: impl Into<Variable>) -> Self {
         self.operands.push(Operand::fixed(slot, value));
         self
     }
 
-    /// Adds a literal.
+    /// Adds a literal operand to the check case.
     #[must_use]
     pub fn literal(mut self, slot: &str, value: impl Into<Literal>) -> Self {
         self.operands.push(Operand::literal(slot, value));
         self
     }
 
-    /// Leaves the gradients out of the check against differences: the case is on a kink or at a tie, or its gradient is not
-    /// the derivative by definition, such as the gradient of a padding row.
+    /// Excludes the gradients from the check against finite differences. Exclude the gradients at a kink or a tie of the
+    /// function. Also exclude a gradient that is by definition not the derivative, such as the gradient of a padding row.
     #[must_use]
     pub fn without_gradient(mut self) -> Self {
         self.forward_only = true;
         self
     }
 
-    /// The standard cases of row-wise operators: a variable `x` of `width` numbers per row, as sequences with an empty one,
-    /// in two levels, as empty sequences only, as no sequences, as rows without a LoD, as rows of zeros, and as a constant.
-    /// `add` binds further operands beside it.
+    /// Returns the standard check cases of row-wise operators, with a variable `x` of `width` numbers per row. In the cases, `x`
+    /// has: an empty sequence among others, two LoD levels, only empty sequences, no sequences, no LoD, rows of zeros, or
+    /// constant rows. `add` adds further operands to each case.
     ///
     /// # Errors
-    /// The error of `add`.
+    /// Fails if `add` fails.
     #[track_caller]
     pub fn of_rows(
         attributes: &Attributes,
@@ -118,12 +118,13 @@ impl CheckCase {
         cases_of_rows(attributes, width, &add).at_caller()
     }
 
-    /// The standard cases of operators on sparse rows: a csr `x` of `columns` columns, with empty rows and columns, a stored
-    /// zero, repeated and unsorted entries; as sequences with an empty one, in two levels, as empty sequences only, as no
-    /// sequences, as rows without a LoD, and as a constant. `add` binds further operands beside it.
+    /// Returns the standard check cases of operators on sparse rows, with a csr variable `x` of `columns` columns. The matrix has
+    /// empty rows and columns, a stored zero, and repeated and unsorted entries. In the cases, `x` has: an empty sequence among
+    /// others, two LoD levels, only empty sequences, no sequences, no LoD, no entries, or constant rows. `add` adds further
+    /// operands to each case.
     ///
     /// # Errors
-    /// The error of `add`.
+    /// Fails if `add` fails.
     #[track_caller]
     pub fn of_csr(
         attributes: &Attributes,
@@ -133,11 +134,12 @@ impl CheckCase {
         cases_of_csr(attributes, columns, &add).at_caller()
     }
 
-    /// The standard cases of sequence-wise operators: sequences of which one is empty, sequences of two levels, empty sequences
-    /// only, and no sequence. `bind` binds the operands, as sequences with the given LoD; [`numbers`] makes rows for them.
+    /// Returns the standard check cases of sequence-wise operators: an empty sequence among others, two LoD levels, only empty
+    /// sequences, and no sequences. `bind` adds the operands to each case, as sequences with the given LoD; [`numbers`] makes
+    /// rows for the operands.
     ///
     /// # Errors
-    /// The error of `bind`.
+    /// Fails if `bind` fails.
     #[track_caller]
     pub fn of_sequences(
         attributes: &Attributes,
@@ -147,7 +149,8 @@ impl CheckCase {
     }
 }
 
-/// The code of [`CheckCase::of_rows`], compiled once: most callers pass a closure of their own.
+/// Makes the cases of [`CheckCase::of_rows`]. The function takes a `dyn` closure, so that it is compiled only once for all
+/// callers.
 fn cases_of_rows(
     attributes: &Attributes,
     width: usize,
@@ -172,17 +175,17 @@ fn cases_of_rows(
         let mut sample = CheckCase::new(name, attributes.clone());
         sample.operands.push(Operand { batched, ..Operand::batch("x", value.clone()) });
         let sample = add(sample, &value)?;
-        // Many functions have a kink at zero.
+        // Many functions have a kink at zero, where the gradient is not checked.
         Ok(if name == ZEROS { sample.without_gradient() } else { sample })
     })
     .collect()
 }
 
-/// A csr matrix of `rows` rows without a pattern: some rows and most columns are empty, and the entries of a row are unsorted and
-/// may repeat.
+/// Returns an irregular csr matrix of `rows` rows, as test data. Some rows and most columns are empty, and the entries of a row
+/// are unsorted and may repeat.
 ///
 /// # Errors
-/// If there are no columns.
+/// Fails if `columns` is 0 and the matrix has entries.
 #[track_caller]
 pub fn sparse_numbers(rows: usize, columns: usize, salt: usize) -> Result<Csr> {
     let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
@@ -200,7 +203,7 @@ pub fn sparse_numbers(rows: usize, columns: usize, salt: usize) -> Result<Csr> {
     Csr::new([rows, columns], indptr, indices, ndarray::Array1::from(values))
 }
 
-/// The code of [`CheckCase::of_csr`], compiled once.
+/// Makes the cases of [`CheckCase::of_csr`]; it is compiled only once for all callers.
 fn cases_of_csr(
     attributes: &Attributes,
     columns: usize,
@@ -229,7 +232,7 @@ fn cases_of_csr(
     .collect()
 }
 
-/// The code of [`CheckCase::of_sequences`], compiled once.
+/// Makes the cases of [`CheckCase::of_sequences`]; it is compiled only once for all callers.
 fn cases_of_sequences(
     attributes: &Attributes,
     bind: &dyn Fn(CheckCase, Arc<Lod>) -> Result<CheckCase>,
@@ -247,7 +250,7 @@ fn cases_of_sequences(
     cases.into_iter().map(sample).collect()
 }
 
-/// A matrix of numbers between -1.5 and 1.5, without a pattern or a tie; another `salt` gives other numbers.
+/// Returns a matrix of irregular numbers between -1.5 and 1.5, without equal numbers; another `salt` gives other numbers.
 pub fn numbers(rows: usize, width: usize, salt: usize) -> Array2<f64> {
     Array2::from_shape_fn((rows, width), |(i, j)| {
         1.5 * ((i * width + j + 1) as f64 * 2.4 + salt as f64 * 0.9).sin()

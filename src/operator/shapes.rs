@@ -1,5 +1,5 @@
-//! The context of [`Op::infer_shape`](crate::operator::Op::infer_shape): reads the specs of the inputs and sets the specs of the
-//! outputs, when a program is built and when it runs.
+//! The context of [`Op::infer_shape`](crate::operator::Op::infer_shape), when a program is built and when it runs. An operator
+//! reads the specs of its inputs from the context and sets the specs of its outputs.
 
 use super::levels::{LevelTable, MadeLevelIds};
 use super::literals::{Literals, literal_methods};
@@ -24,32 +24,32 @@ fn fresh(next: &mut u32) -> LevelId {
     id
 }
 
-/// The phase in which a shape rule runs: it decides where new levels come from.
+/// The phase in which a shape rule runs; the phase determines how new LoD levels are made.
 pub(crate) enum Phase<'a> {
-    /// The program is being built: a new level is a new name.
+    /// The program is being built: a new LoD level only gets a number.
     Build {
-        /// The next free name.
+        /// The next free number of a LoD level.
         next: &'a mut u32,
     },
-    /// The program runs: the names are known, the offsets are computed.
+    /// The program runs: the levels have numbers, and the shape rule computes the offsets of the levels.
     Run {
-        /// The levels that this operator made when it was appended, in order.
+        /// The LoD levels that the operator made when it was appended, in order.
         made: &'a [MadeLevelIds],
-        /// All levels of the run.
+        /// All LoD levels of the run.
         table: &'a mut LevelTable,
     },
 }
 
-/// The contents of an operator's input slots, by slot, in order.
+/// The variables and literals in an operator's input slots, in the order of the slots.
 #[derive(Clone, Copy)]
 pub(crate) struct InputSlots<'a> {
-    /// The specs of each slot's tensors.
+    /// The specs of the tensors in each input slot.
     pub(crate) specs: &'a [Vec<Spec>],
-    /// The literals of each slot; empty if no slot has literals.
+    /// The literals in each input slot; empty if no slot has literals.
     pub(crate) literals: &'a [Vec<Literal>],
 }
 
-/// The specs that an operator's shape rule reads and sets.
+/// The context of a shape rule: it reads the specs of the inputs and sets the specs of the outputs.
 pub struct InferShape<'a> {
     pub(super) signature: Signature,
     pub(super) inputs: &'a [Vec<Spec>],
@@ -61,7 +61,7 @@ pub struct InferShape<'a> {
     pub(super) from_data: Vec<MadeLevelIds>,
 }
 
-/// Advice for variables with equally many levels but different sequences.
+/// A hint in error messages about two variables with the same number of levels but different sequences.
 const OTHER_SEQUENCES: &str = "feeds have the same sequences by `feed_like`, padded arrays by `sequence_unpad_as` of a variable with \
                                these sequences, also in a step block";
 
@@ -76,44 +76,46 @@ impl<'a> InferShape<'a> {
         Literals { signature: self.signature, values: self.literals }
     }
 
-    /// The spec of input slot `slot`, which takes one variable.
+    /// Returns the spec of the variable in input slot `slot`, which takes one variable.
     ///
     /// # Panics
-    /// If the slot is optional and empty (use [`Self::optional`]), or if it takes literals (see [`Self::literal`]).
+    /// Panics if the slot is optional and empty (use [`Self::optional`]), or if it takes literals (see [`Self::literal`]).
     pub fn input(&self, slot: usize) -> &'a Spec {
         &self.inputs[slot][0]
     }
 
-    /// The spec of an optional input slot; `None` if no variable is bound.
+    /// Returns the spec of the variable in an optional input slot; `None` if no variable is bound.
     pub fn optional(&self, slot: usize) -> Option<&'a Spec> {
         self.inputs[slot].first()
     }
 
-    /// The specs of an input slot that takes many variables.
+    /// Returns the specs of the variables in an input slot that takes many variables.
     pub fn many(&self, slot: usize) -> &'a [Spec] {
         &self.inputs[slot]
     }
 
-    /// The extent that counts the top-level sequences: the batch, or in a step block the sequences that have not ended.
+    /// Returns the extent that counts the top-level sequences: the sequences of the batch, or in a step block the sequences that
+    /// have not ended.
     pub fn top(&self) -> Extent {
         self.top
     }
 
-    /// Sets the spec of output slot `slot`, which has one variable.
+    /// Sets the spec of the variable in output slot `slot`, which has one variable.
     pub fn set(&mut self, slot: usize, spec: Spec) {
         self.outputs[slot] = vec![spec];
     }
 
-    /// Sets the specs of an output slot that has many variables.
+    /// Sets the specs of the variables in an output slot that has many variables.
     pub fn set_many(&mut self, slot: usize, specs: Vec<Spec>) {
         self.outputs[slot] = specs;
     }
 
-    /// Makes a new level of offsets below `upper`. When the program is built, the level is only a name; when it runs, `fill`
-    /// gets the levels of the run and writes the offsets, from 0 to the number of rows.
+    /// Makes a new LoD level below the levels `upper`, and returns the number of the new level. When the program is built, the
+    /// new level only gets a number. When the program runs, `fill` reads the levels of the run and writes the offsets of the new
+    /// level, from 0 to the number of rows.
     ///
     /// # Errors
-    /// The error of `fill`; or an error if the offsets break a rule.
+    /// Fails if `fill` fails, if the offsets are invalid, or if `upper` has the maximum number of levels already.
     #[track_caller]
     pub fn new_level(
         &mut self,
@@ -142,13 +144,14 @@ impl<'a> InferShape<'a> {
         }
     }
 
-    /// Makes a new level below `upper`. [`Op::levels`](crate::operator::Op::levels) computes its offsets before the operator
-    /// runs, from the numbers in the slots that [`LodEffect::FromData`](crate::operator::LodEffect::FromData) names. An
-    /// operator that uses this makes all its levels by it. To replace the last level of an input `x`:
-    /// `let level = s.level_from_data(x.upper_levels())?`, then `s.set(Self::OUT, x.with_last_level(level))`.
+    /// Makes a new LoD level below the levels `upper`; the operator computes its offsets from data.
+    /// [`Op::levels`](crate::operator::Op::levels) computes the offsets before `forward` runs, from the values in the input slots
+    /// of [`LodEffect::FromData`](crate::operator::LodEffect::FromData). If an operator makes one level by `level_from_data`, it
+    /// must make all its new levels by `level_from_data`. The last level of an input `x` is replaced in two calls: `let level =
+    /// s.level_from_data(x.upper_levels())?`, then `s.set(Self::OUT, x.with_last_level(level))`.
     ///
     /// # Errors
-    /// If `upper` has no room for another level.
+    /// Fails if `upper` has the maximum number of levels already.
     #[track_caller]
     pub fn level_from_data(&mut self, upper: &[LevelId]) -> Result<LevelId> {
         room_below(upper)?;
@@ -161,10 +164,11 @@ impl<'a> InferShape<'a> {
         Ok(id)
     }
 
-    /// Checks that input slots `a` and `b` have the same rows: the same LoD, or no LoD and the same extent of rows.
+    /// Checks that the variables of input slots `a` and `b` have the same rows: the same LoD, or no LoD and the same extent of
+    /// rows.
     ///
     /// # Errors
-    /// If the rows differ; the message prints both specs.
+    /// Fails if the rows differ; the error message prints both specs.
     #[track_caller]
     pub fn same_rows(&self, a: usize, b: usize) -> Result<()> {
         let (x, y) = (self.input(a), self.input(b));
@@ -183,10 +187,10 @@ impl<'a> InferShape<'a> {
         }
     }
 
-    /// Checks that the variable of input slot `slot` has a LoD.
+    /// Checks that the variable in input slot `slot` has a LoD.
     ///
     /// # Errors
-    /// If the variable has no LoD.
+    /// Fails if the variable has no LoD.
     #[track_caller]
     pub fn has_lod(&self, slot: usize) -> Result<()> {
         if self.input(slot).lod.is_empty() {
@@ -195,11 +199,11 @@ impl<'a> InferShape<'a> {
         Ok(())
     }
 
-    /// Checks that input slot `slot` has a row for each sequence of the last level of input slot `of`, and the levels above that
-    /// level.
+    /// Checks that input slot `slot` has one row per sequence of the last level of input slot `of`, and the same levels above
+    /// that level.
     ///
     /// # Errors
-    /// If input slot `slot` has other rows or levels, or input slot `of` has no LoD.
+    /// Fails if input slot `slot` has other rows or levels, or if input slot `of` has no LoD.
     #[track_caller]
     pub fn row_for_each_sequence(&self, slot: usize, of: usize) -> Result<()> {
         self.has_lod(of)?;
@@ -212,10 +216,10 @@ impl<'a> InferShape<'a> {
             .mismatch(slot, &format!("a row for each sequence of the last level of `{name}`, which is {of}")))
     }
 
-    /// Checks that the dtype of input slot `slot` is one of `dtypes`.
+    /// Checks that the dtype of each variable in input slot `slot` is one of `dtypes`.
     ///
     /// # Errors
-    /// If a variable of the slot has another dtype.
+    /// Fails if a variable of the slot has another dtype.
     #[track_caller]
     pub fn dtype_in(&self, slot: usize, dtypes: &[DType]) -> Result<()> {
         for (k, spec) in self.inputs[slot].iter().enumerate() {
@@ -227,19 +231,19 @@ impl<'a> InferShape<'a> {
         Ok(())
     }
 
-    /// Checks that input slot `slot` holds f32 or f64.
+    /// Checks that each variable in input slot `slot` holds f32 or f64.
     ///
     /// # Errors
-    /// If a variable of the slot has another dtype.
+    /// Fails if a variable of the slot has another dtype.
     #[track_caller]
     pub fn is_float(&self, slot: usize) -> Result<()> {
         self.dtype_in(slot, &[DType::F32, DType::F64])
     }
 
-    /// Checks that input slots `a` and `b` have the same dtype.
+    /// Checks that the variables of input slots `a` and `b` have the same dtype.
     ///
     /// # Errors
-    /// If the dtypes differ.
+    /// Fails if the dtypes of the two slots differ.
     #[track_caller]
     pub fn same_dtype(&self, a: usize, b: usize) -> Result<()> {
         let expected = self.input(a).dtype;
@@ -250,10 +254,10 @@ impl<'a> InferShape<'a> {
         Ok(())
     }
 
-    /// Checks that input slot `slot` is a constant (not batched) with the dimensions `dims`.
+    /// Checks that the variable in input slot `slot` is a constant (not batched) with the dimensions `dims`.
     ///
     /// # Errors
-    /// If the variable is batched or has other dimensions.
+    /// Fails if the variable is batched or has other dimensions.
     #[track_caller]
     pub fn constant(&self, slot: usize, dims: &[usize]) -> Result<()> {
         self.constant_at(slot, 0, dims)
@@ -262,7 +266,7 @@ impl<'a> InferShape<'a> {
     /// Checks that variable `k` of input slot `slot` is a constant (not batched) with the dimensions `dims`.
     ///
     /// # Errors
-    /// If the variable is batched or has other dimensions.
+    /// Fails if the variable is batched or has other dimensions.
     #[track_caller]
     pub fn constant_at(&self, slot: usize, k: usize, dims: &[usize]) -> Result<()> {
         let spec = &self.inputs[slot][k];
@@ -272,13 +276,13 @@ impl<'a> InferShape<'a> {
         Err(self.mismatch_at(slot, k, &format!("a constant of shape {dims:?}")))
     }
 
-    /// An error about the spec of input slot `slot`.
+    /// Returns an error about the spec of the variable in input slot `slot`.
     #[track_caller]
     pub fn mismatch(&self, slot: usize, expected: &str) -> Error {
         self.mismatch_at(slot, 0, expected)
     }
 
-    /// An error about the spec of variable `k` of input slot `slot`.
+    /// Returns an error about the spec of variable `k` of input slot `slot`.
     #[track_caller]
     pub fn mismatch_at(&self, slot: usize, k: usize, expected: &str) -> Error {
         let given = &self.inputs[slot];
@@ -287,7 +291,7 @@ impl<'a> InferShape<'a> {
         Error::new(format!("input `{}`{number}", self.signature.inputs[slot].name), expected, got)
     }
 
-    /// The levels of input slot `slot`.
+    /// Returns the LoD levels of the variable in input slot `slot`.
     pub fn levels(&self, slot: usize) -> &'a Levels {
         &self.input(slot).lod
     }

@@ -1,41 +1,41 @@
-//! The slots of an operator: which variables it takes, and in which storages.
+//! The slots of an operator: the variables that it takes and writes, and the storages that it has kernels for.
 
 use std::fmt;
 
 use crate::tensor::StorageKind;
 
-/// The slots of an operator. Forward calls number them from 0 in this order.
+/// The input slots and output slots of an operator. The methods of the contexts number the slots from 0, in this order.
 #[derive(Debug, Clone, Copy)]
 pub struct Signature {
-    /// The input slots.
+    /// The input slots of the operator.
     pub inputs: &'static [Slot],
-    /// The output slots.
+    /// The output slots of the operator.
     pub outputs: &'static [Slot],
-    /// The combinations of storages for which the operator has kernels; if empty, every input is dense.
+    /// The combinations of input storages for which the operator has kernels. An empty list means that every input is dense.
     pub kernels: &'static [Kernel],
 }
 
-/// A combination of storages: the storages that each input slot takes, in order. Input slots after the last listed one take dense
-/// variables.
+/// A combination of storages that an operator has a kernel for: the accepted storages of each input slot, in the order of the
+/// slots. Input slots that are not listed take dense variables.
 pub type Kernel = &'static [&'static [StorageKind]];
 
-/// In a [`Kernel`]: a dense input.
+/// The entry of a [`Kernel`] for a dense input.
 pub const DENSE: &[StorageKind] = &[StorageKind::Dense];
-/// Selected rows.
+/// The entry of a [`Kernel`] for selected rows.
 pub const ROWS: &[StorageKind] = &[StorageKind::SelectedRows];
-/// A sparse matrix: csr, or coo, which is stored like csr in a program.
+/// The entry of a [`Kernel`] for a sparse matrix: csr, or coo, which is stored like csr in a program.
 pub const CSR: &[StorageKind] = &[StorageKind::Csr, StorageKind::Coo];
-/// Dense, or a sparse matrix.
+/// The entry of a [`Kernel`] for a dense input or a sparse matrix.
 pub const DENSE_OR_CSR: &[StorageKind] = &[StorageKind::Dense, StorageKind::Csr, StorageKind::Coo];
-/// Dense or selected rows; the variables of one slot may be of both.
+/// The entry of a [`Kernel`] for a dense input or selected rows; a slot with several variables may have both.
 pub const DENSE_OR_ROWS: &[StorageKind] = &[StorageKind::Dense, StorageKind::SelectedRows];
 
 impl Signature {
-    /// Checks that there is a kernel for inputs in these storages.
+    /// Checks that the operator has a kernel for inputs in these storages.
     ///
     /// # Errors
-    /// If no kernel fits: the first input that does not fit, and the storages that kernels accept for it, given the inputs before
-    /// it.
+    /// Fails if no kernel fits. The error names the first input that does not fit, and the storages that kernels accept for this
+    /// input, given the inputs before it.
     pub(crate) fn kernel(&self, inputs: &[Vec<StorageKind>]) -> std::result::Result<(), NoKernel> {
         let takes = |kernel: Kernel, slot: usize| kernel.get(slot).copied().unwrap_or(DENSE);
         let mut left: Vec<Kernel> = if self.kernels.is_empty() { vec![&[]] } else { self.kernels.to_vec() };
@@ -62,8 +62,8 @@ impl Signature {
 }
 
 impl Signature {
-    /// The inputs, by slot and number, that have to be made dense so that a kernel fits: the fewest, or none if a kernel
-    /// fits already. `None` if no conversion helps.
+    /// Returns the fewest inputs that must be made dense so that a kernel fits, by slot and by number in the slot. The list is
+    /// empty if a kernel already fits. Returns `None` if no conversion to dense makes a kernel fit.
     pub(crate) fn conversions(&self, inputs: &[Vec<StorageKind>]) -> Option<Vec<(usize, usize)>> {
         let every = [&[][..]];
         let kernels: &[Kernel] = if self.kernels.is_empty() { &every } else { self.kernels };
@@ -87,11 +87,11 @@ impl Signature {
     }
 }
 
-/// The first input that no kernel fits.
+/// The error that no kernel fits: the first input that does not fit.
 pub(crate) struct NoKernel {
-    /// The slot of the input.
+    /// The number of the input slot.
     pub(crate) slot: usize,
-    /// The number of the variable in the slot.
+    /// The number of the variable in the input slot, counted from 0.
     pub(crate) number: usize,
     /// The storages that kernels accept for this input, given the inputs before it.
     pub(crate) expected: Vec<StorageKind>,
@@ -100,18 +100,18 @@ pub(crate) struct NoKernel {
 /// The number of variables that a slot takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arity {
-    /// Exactly one.
+    /// The slot takes exactly one variable.
     One,
-    /// One or none.
+    /// The slot takes one variable or none.
     Optional,
-    /// One or more, in order.
+    /// The slot takes one or more variables, in order.
     Many,
-    /// None, one or more, in order.
+    /// The slot takes any number of variables, in order.
     Any,
 }
 
 impl Arity {
-    /// Returns whether `count` variables may be bound.
+    /// Returns whether `count` variables may be bound to the slot.
     pub(crate) const fn takes(self, count: usize) -> bool {
         match self {
             Arity::One => count == 1,
@@ -133,35 +133,36 @@ impl fmt::Display for Arity {
     }
 }
 
-/// A named input or output of an operator.
+/// A slot: a named input or output of an operator.
 #[derive(Debug, Clone, Copy)]
 pub struct Slot {
     /// The slot's name, such as `"x"`.
     pub name: &'static str,
     /// The number of variables that the slot takes.
     pub arity: Arity,
-    /// Whether the input has a gradient; ids, labels and the like have none.
+    /// Whether the input has a gradient; ids and labels have none, for example.
     pub gradient: bool,
-    /// An output whose value on entry is read and changed in place: parameters under an update rule.
+    /// Whether the operator reads the output's value and changes it in place, as an update rule changes a parameter.
     pub updated: bool,
-    /// The operator reads only the shape and the LoD of this input, never a number.
+    /// Whether the operator reads only the shape and the LoD of the input, and no number.
     pub shape_only: bool,
-    /// An input that takes literals of the program, and no tensor.
+    /// Whether the input slot takes literals of the program instead of tensors.
     pub literal: bool,
-    /// An input that may be stored in any way, since only its LoD is read.
+    /// Whether the input may have any storage, since the operator reads only its LoD.
     pub any_storage: bool,
-    /// The slot may hold a row-sparse parameter ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)), or, if
-    /// the slot is updated, the optimizer's state for such a parameter.
+    /// Whether the slot may hold a row-sparse parameter
+    /// ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)). A slot that is updated in place may also hold
+    /// an optimizer's state for a row-sparse parameter.
     pub table: bool,
 }
 
 impl Slot {
-    /// The kind of value that the slot takes, as messages print it.
+    /// Returns the kind of value that the slot takes (a literal or a tensor), for messages.
     pub(crate) fn wanted(&self) -> &'static str {
         if self.literal { "a literal" } else { "a tensor" }
     }
 
-    /// One variable.
+    /// Returns a slot that takes exactly one variable.
     pub const fn one(name: &'static str) -> Self {
         Slot {
             name,
@@ -175,27 +176,28 @@ impl Slot {
         }
     }
 
-    /// One variable or none.
+    /// Returns a slot that takes one variable or none.
     pub const fn optional(name: &'static str) -> Self {
         Slot { arity: Arity::Optional, ..Self::one(name) }
     }
 
-    /// One or more variables.
+    /// Returns a slot that takes one or more variables.
     pub const fn many(name: &'static str) -> Self {
         Slot { arity: Arity::Many, ..Self::one(name) }
     }
 
-    /// None, one or more variables.
+    /// Returns a slot that takes any number of variables.
     pub const fn any(name: &'static str) -> Self {
         Slot { arity: Arity::Any, ..Self::one(name) }
     }
 
-    /// One [literal](crate::Builder::literal): a value that the program carries, read by `literal` of the contexts.
+    /// Returns an input slot that takes one [literal](crate::Builder::literal), a constant of the program. The operator reads it
+    /// by `literal` of the contexts.
     pub const fn literal(name: &'static str) -> Self {
         Self::one(name).literals()
     }
 
-    /// Makes the input slot take literals in place of tensors; the slot then has no specs.
+    /// Makes the input slot take literals instead of tensors; a slot for literals has no specs.
     #[must_use]
     pub const fn literals(self) -> Self {
         Slot { literal: true, gradient: false, ..self }
@@ -207,26 +209,26 @@ impl Slot {
         Slot { gradient: false, ..self }
     }
 
-    /// Marks the output as changed in place.
+    /// Declares that the operator changes the output's value in place.
     #[must_use]
     pub const fn updated(self) -> Self {
         Slot { updated: true, ..self }
     }
 
-    /// Declares that the operator reads no number of the input: the input may be bound before its value is computed.
+    /// Declares that the operator reads no number of the input, so that the input may be bound before its value is computed.
     #[must_use]
     pub const fn shape_only(self) -> Self {
         Slot { shape_only: true, ..self }
     }
 
-    /// Lets the slot hold a row-sparse parameter: read by `table` of the contexts, or updated by
+    /// Allows the slot to hold a row-sparse parameter. The operator reads it by `table` of the contexts, or updates it by
     /// [`Forward::update_tables`](crate::operator::Forward::update_tables).
     #[must_use]
     pub const fn table(self) -> Self {
         Slot { table: true, ..self }
     }
 
-    /// Lets the input be stored in any way: only its LoD is read.
+    /// Allows the input to have any storage, because the operator reads only its LoD.
     #[must_use]
     pub const fn any_storage(self) -> Self {
         Slot { any_storage: true, ..self }

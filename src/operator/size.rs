@@ -1,4 +1,4 @@
-//! The bytes of a variable, as a function of counts that only a run knows.
+//! The size of a variable in bytes, as a function of counts that are known only in a run.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use super::extent::{Extent, Spec};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::StorageKind;
 
-/// The maximum number of positions of a csr or coo matrix, stored or not: its rows, if they are known, times its columns.
+/// The maximum number of positions of a csr or coo matrix, stored or not: the known number of rows times the number of columns.
 const MOST_PLACES: usize = 1 << 60;
 
 impl Spec {
-    /// Checks that every size that follows from the known dimensions can be counted. A dimension of 0 is skipped, so that
-    /// the width of a row is checked even if there are no rows.
+    /// Checks that the known dimensions of the spec are not too large: fewer than 2^63 bytes, or at most 2^60 positions of a csr
+    /// or coo matrix. A dimension of 0 is skipped, so that the width of a row is checked even if there are no rows.
     pub(crate) fn check_size(&self) -> Result<()> {
-        // The height of selected rows takes no memory.
+        // The height of selected rows needs no memory, so it is skipped.
         let height = usize::from(self.storage == StorageKind::SelectedRows);
         let known = self.shape.iter().skip(height).filter_map(|e| e.known()).filter(|&n| n > 0);
         let places = known.fold(1, usize::saturating_mul);
@@ -32,7 +32,7 @@ impl Spec {
     }
 }
 
-/// The bytes of a variable: a fixed number, a number per row and a number per stored entry.
+/// The size of a variable in bytes: a fixed number of bytes, a number per row and a number per stored entry.
 ///
 /// ```
 /// use unpadded::op::{Extent, Size, Spec};
@@ -48,24 +48,25 @@ impl Spec {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
-    /// Bytes that do not depend on the rows.
+    /// The number of bytes that do not depend on the number of rows or entries.
     pub fixed: usize,
-    /// Bytes per row.
+    /// The number of bytes per row.
     pub row: usize,
-    /// The extent that counts the rows.
+    /// The extent that counts the rows of the variable.
     pub rows: Extent,
-    /// Bytes per entry of a sparse matrix, or per selected row.
+    /// The number of bytes per stored entry of a sparse matrix, or per selected row.
     pub entry: usize,
-    /// The extent that counts the entries.
+    /// The extent that counts the stored entries, or the selected rows.
     pub entries: Extent,
 }
 
 impl Size {
-    /// The size of a variable; `entries` is the extent that counts the entries of a sparse variable, or its selected rows.
+    /// Returns the size of a variable with this spec; `entries` is the extent that counts the entries, or the selected rows, of a
+    /// sparse variable.
     pub fn of(spec: &Spec, entries: Extent) -> Self {
         let number = spec.dtype.size_of();
         let index = size_of::<i64>();
-        // A program may declare a shape that is larger than any memory.
+        // The multiplication saturates, since a program may declare a shape that is larger than any memory.
         let row = spec.width().saturating_mul(number);
         let none = Self { fixed: 0, row: 0, rows: spec.rows(), entry: 0, entries };
         match spec.storage {
@@ -84,7 +85,7 @@ impl Size {
         }
     }
 
-    /// The bytes of `rows` rows and `entries` entries.
+    /// Returns the size in bytes for `rows` rows and `entries` entries.
     pub fn bytes(&self, rows: usize, entries: usize) -> usize {
         let many = self.row.saturating_mul(rows).saturating_add(self.entry.saturating_mul(entries));
         self.fixed.saturating_add(many)

@@ -1,4 +1,4 @@
-//! Row-sparse parameters: the rows that were touched, and the first values of all other rows.
+//! Row-sparse tables, which store only the rows that an update has touched; all other rows have first values that are computed.
 
 use std::collections::HashMap;
 
@@ -7,31 +7,31 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::random::philox;
 use crate::tensor::{DType, Dense, Element, SelectedRows};
 
-/// The distribution of a row's first values.
+/// The distribution of the first values of a table's rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum RowNumbers {
-    /// 0.
+    /// All values are 0.
     Zeros,
-    /// The same number everywhere.
+    /// All values are this number.
     Constant(f64),
-    /// Uniform in `low..high`.
+    /// The values are uniform in `low..high`.
     Uniform {
-        /// The inclusive lower bound.
+        /// The inclusive lower bound of the uniform distribution.
         low: f64,
-        /// The exclusive upper bound.
+        /// The exclusive upper bound of the uniform distribution.
         high: f64,
     },
-    /// Normal around 0.
+    /// The values are normally distributed around 0.
     Normal {
-        /// The standard deviation.
+        /// The standard deviation of the normal distribution.
         std: f64,
-        /// The number of the padding row, which has only zeros; `None` if there is no such row.
+        /// The number of the padding row, which has only zeros; `None` if there is no padding row.
         padding: Option<i64>,
     },
 }
 
-/// The first values of untouched rows: a function of the program's seed, the variable's name, the row's number and the
-/// column alone.
+/// The first values of rows that no update has touched. The first values depend only on the program's seed, the variable's name,
+/// the row's number and the column.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RowStart {
     numbers: RowNumbers,
@@ -40,15 +40,15 @@ pub(crate) struct RowStart {
 }
 
 impl RowStart {
-    /// Rows of zeros.
+    /// Returns first values that are all 0.
     pub(crate) fn zeros() -> Self {
         Self { numbers: RowNumbers::Zeros, key: [0; 2], word: 0 }
     }
 
-    /// The first values under a program's seed, for a variable whose name has this hash.
+    /// Returns first values for a program with the seed `seed` and a variable with the name hash `name`.
     pub(crate) fn new(numbers: RowNumbers, seed: u64, name: u64) -> Self {
         let ([s0, s1], [n0, n1]) = (halves(seed), halves(name));
-        // A name and a row's number do not fit into one counter, so the name is part of the key.
+        // The generator's counter has no room for both the name and the row's number, so the name is part of the key.
         let [k0, k1, word, _] = philox([n0, n1, 0, 0], [s0, s1]);
         Self { numbers, key: [k0, k1], word }
     }
@@ -62,7 +62,7 @@ impl RowStart {
                 self.pairs(id, out, |[a, b]| [a, b].map(|x| low + (high - low) * x));
             }
             RowNumbers::Normal { padding, .. } if padding == Some(id) => out.fill(T::ZERO),
-            // Box-Muller: two uniform numbers give two normal ones.
+            // By the Box-Muller method, two uniform numbers give two normal numbers.
             RowNumbers::Normal { std, .. } => self.pairs(id, out, |[a, b]| {
                 let radius = (-2.0 * (1.0 - a).ln()).sqrt();
                 let (sin, cos) = (std::f64::consts::TAU * b).sin_cos();
@@ -71,7 +71,7 @@ impl RowStart {
         }
     }
 
-    /// Fills the columns in pairs, each pair from two uniform numbers in 0..1.
+    /// Fills the columns in pairs: `numbers` computes each pair from two uniform numbers in 0..1.
     fn pairs<T: RowValue>(&self, id: i64, out: &mut [T], numbers: impl Fn([f64; 2]) -> [f64; 2]) {
         let [i0, i1] = halves(id as u64);
         for (block, pair) in out.chunks_mut(2).enumerate() {
@@ -86,31 +86,33 @@ impl RowStart {
     }
 }
 
-/// The two words of a number, low one first.
+/// Splits a 64-bit number into two 32-bit words, the low word first.
 fn halves(x: u64) -> [u32; 2] {
     [x as u32, (x >> 32) as u32]
 }
 
-/// A row-sparse parameter, or the optimizer's state for such a parameter: the touched rows, in the order in which they were first
-/// touched, and the first values of all other rows. Memory grows with the touched rows; the height costs nothing.
+/// A row-sparse parameter, or an optimizer's state for a row-sparse parameter. The table stores the touched rows, in the order of
+/// the first touches; all other rows have computed first values. The memory of the table grows with the number of touched rows;
+/// the height of the table needs no memory.
 #[derive(Debug, Clone)]
 pub struct RowTable {
-    /// The height, then the extents of a row.
+    /// The height of the table, then the dimensions of a row.
     dims: Vec<usize>,
     dtype: DType,
     width: usize,
     start: RowStart,
     ids: Vec<i64>,
     numbers: Numbers,
-    /// The position of each row by its number. The map is never iterated, since its order differs from run to run.
+    /// The position of each touched row in memory, by the row's number. The map is never iterated, since its order differs from
+    /// run to run.
     places: HashMap<i64, usize>,
 }
 
 impl RowTable {
-    /// A table of f32 or f64 without touched rows.
+    /// Returns a table of f32 or f64 without touched rows.
     ///
     /// # Errors
-    /// If the dtype is not f32 or f64, or the shape has no height, or its height or width is too large to be counted.
+    /// Fails if the dtype is not f32 or f64, if the shape has no height, or if the height or the width is too large.
     pub(crate) fn new(dtype: DType, dims: &[usize], start: RowStart) -> Result<Self> {
         let width = dims.iter().skip(1).try_fold(1usize, |width, &n| width.checked_mul(n));
         let (Some(width), true) = (width, dims.first().is_some_and(|&n| i64::try_from(n).is_ok())) else {
@@ -129,53 +131,53 @@ impl RowTable {
         Ok(Self { dims: dims.to_vec(), dtype, width, start, ids, numbers, places })
     }
 
-    /// The height, then the extents of a row.
+    /// Returns the height of the table, then the dimensions of a row.
     pub fn dims(&self) -> &[usize] {
         &self.dims
     }
 
-    /// The number of rows of the whole table.
+    /// Returns the number of rows of the whole table, touched or not.
     pub fn height(&self) -> usize {
         self.dims.first().copied().unwrap_or(0)
     }
 
-    /// The number of elements of a row.
+    /// Returns the number of elements of a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The dtype of the numbers.
+    /// Returns the dtype of the table's numbers.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The number of touched rows.
+    /// Returns the number of touched rows.
     pub fn touched(&self) -> usize {
         self.ids.len()
     }
 
-    /// The bytes of the touched rows and of their index.
+    /// Returns the size in bytes of the touched rows and of their index.
     pub fn bytes(&self) -> usize {
         let index = self.places.capacity() * size_of::<(i64, usize)>();
         self.ids.capacity() * size_of::<i64>() + self.numbers.bytes() + index
     }
 
-    /// The rows, for reading.
+    /// Returns read access to all rows of the table, touched or not.
     ///
     /// # Errors
-    /// If the table holds another dtype.
+    /// Fails if the table holds another dtype.
     #[track_caller]
     pub fn rows<T: RowValue>(&self) -> Result<TableRows<'_, T>> {
         let numbers = self.numbers.get::<T>(WHAT).at_caller()?;
         Ok(TableRows { table: self, numbers })
     }
 
-    /// Stores the rows with these numbers in the table, each with its first values if it was not touched before, and records
-    /// their positions. `near` has a guess of each position, from a table in which the same rows were touched; a wrong guess does
-    /// no harm.
+    /// Stores the rows `ids` in the table, and writes their positions to `places`. A row that was not touched before gets its
+    /// first values. `near` has a guessed position for each row, from a table in which the same rows were touched. A wrong guess
+    /// is corrected by a lookup.
     ///
     /// # Errors
-    /// If the table holds another dtype.
+    /// Fails if the table holds another dtype.
     pub(crate) fn touch<T: RowValue>(
         &mut self,
         ids: &[i64],
@@ -203,18 +205,18 @@ impl RowTable {
         Ok(())
     }
 
-    /// The values of the touched rows in order, to be changed in place.
+    /// Returns the values of the touched rows, in the order in which the rows were first touched, to be changed in place.
     ///
     /// # Errors
-    /// If the table holds another dtype.
+    /// Fails if the table holds another dtype.
     pub(crate) fn numbers_mut<T: RowValue>(&mut self) -> Result<&mut [T]> {
         self.numbers.get_mut::<T>(WHAT).map(Vec::as_mut_slice)
     }
 
-    /// The touched rows, by ascending numbers.
+    /// Returns the touched rows, in the order of their row numbers.
     ///
     /// # Errors
-    /// If memory does not suffice.
+    /// Fails if memory does not suffice.
     pub(crate) fn to_selected_rows(&self) -> Result<SelectedRows> {
         let mut order: Vec<usize> = (0..self.ids.len()).collect();
         order.sort_unstable_by_key(|&place| self.ids[place]);
@@ -230,17 +232,18 @@ impl RowTable {
         SelectedRows::new(self.height(), ids, value?)
     }
 
-    /// The values of the rows at these positions, in order.
+    /// Returns the values of the touched rows at these positions, in the given order.
     fn gather<T: RowValue + Element>(&self, places: &[usize], shape: &[usize]) -> Result<Dense> {
         let numbers = self.numbers.get::<T>(WHAT)?;
         let rows = places.iter().flat_map(|&place| &numbers[place * self.width..(place + 1) * self.width]);
         Dense::from_vec(shape, rows.copied().collect::<Vec<T>>())
     }
 
-    /// Replaces the touched rows; all other rows have their first values. Values of repeated rows are added.
+    /// Replaces all touched rows by `rows`; all other rows of the table have their first values again. If `rows` lists a row
+    /// several times, the row's values are added up.
     ///
     /// # Errors
-    /// If the rows have another shape or dtype. The table is then unchanged.
+    /// Fails if the rows have another shape or dtype. After an error, the table is unchanged.
     pub(crate) fn set(&mut self, rows: SelectedRows) -> Result<()> {
         if rows.shape() != self.dims || rows.dtype() != self.dtype {
             let told = |dtype, dims: &[usize]| format!("{dtype}{dims:?} selected_rows");
@@ -266,7 +269,7 @@ impl RowTable {
     }
 }
 
-/// The rows of a [`RowTable`], touched or not.
+/// Read access to the rows of a [`RowTable`], touched or not.
 #[derive(Debug, Clone, Copy)]
 pub struct TableRows<'a, T> {
     table: &'a RowTable,
@@ -274,7 +277,7 @@ pub struct TableRows<'a, T> {
 }
 
 impl<T: RowValue> TableRows<'_, T> {
-    /// Copies row `id` to `out`, which has the table's width. Reading does not touch the row.
+    /// Copies row `id` to `out`, which has the width of the table. Reading a row does not touch it.
     pub fn read(&self, id: i64, out: &mut [T]) {
         let width = self.table.width;
         match self.table.places.get(&id) {
@@ -284,13 +287,13 @@ impl<T: RowValue> TableRows<'_, T> {
     }
 }
 
-/// The error that a slot holds no row-sparse variable.
+/// The error that a slot does not hold a row-sparse variable.
 pub(crate) fn no_table(slot: &str) -> Error {
     let expected = "a row-sparse parameter, or the optimizer's state beside one";
     Error::of(ErrorKind::Program, format!("slot `{slot}`"), expected, "a variable in another storage")
 }
 
-/// The name of the table in messages.
+/// The name of a `RowTable` in messages.
 const WHAT: &str = "row-sparse variable";
 
 #[cfg(test)]
@@ -354,7 +357,7 @@ mod tests {
         assert_eq!([row(&table, 7), row(&table, 50)], before);
         table.numbers_mut::<f64>().unwrap()[4] += 1.0;
         assert_eq!((row(&table, 7)[0], row(&table, 50)), (before[0][0] + 1.0, before[1].clone()));
-        // A wrong guess of the position does no harm.
+        // A wrong guess of a row's position gives the right position.
         table.touch::<f64>(&[7, 9, 50], &[0, 5, 0], &mut places).unwrap();
         assert_eq!(places, [1, 2, 0]);
         let rows = table.to_selected_rows().unwrap();

@@ -1,7 +1,7 @@
 //! Programs as plain data: variables, operators and blocks.
 //!
-//! A program can be read, printed, saved and compared without any known operator. Only building, differentiating and running a
-//! program look up operators by kind in a [`Registry`](crate::operator::Registry).
+//! Reading, printing, saving and comparing a program requires no registry of operators. Only building, differentiating and
+//! running a program require a [`Registry`](crate::operator::Registry), which contains the operators by kind.
 
 pub(crate) mod construction;
 pub(crate) mod description;

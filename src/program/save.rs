@@ -1,4 +1,4 @@
-//! Programs in files: a program is one section in the file format of checkpoints.
+//! Programs in files: a program is one section of a file in the format of checkpoints.
 
 use std::io::Read;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::wire::{self, Reader, Writer};
 pub(crate) const SECTION: &str = "program";
 
 impl Program {
-    /// Writes the program to a file; a failed write leaves the old file as it was.
+    /// Writes the program to a file; if writing fails, an existing file is unchanged.
     ///
     /// ```
     /// use unpadded::{Builder, DType, Program};
@@ -30,23 +30,24 @@ impl Program {
     /// ```
     ///
     /// # Errors
-    /// If the operating system refuses, or as [`Self::to_bytes`].
+    /// Fails if the operating system refuses to write, or if [`Self::to_bytes`] fails.
     #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let body = self.to_section()?;
         wire::write_atomically(path.as_ref(), |writer| writer.write_section(SECTION, &body))
     }
 
-    /// Reads a program from a file, which may have other sections, too. Reading needs no registry of operators.
+    /// Reads a program from a file; the file may have other sections, too. Loading a program requires no registry of operators.
     ///
     /// # Errors
-    /// If the file is damaged, of another format or of a future version, or holds no well-formed program.
+    /// Fails if the file is damaged, has another format or a future version, or contains no well-formed program.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::load_file(path.as_ref()).at_caller()
     }
 
-    /// [`Self::load`] without the generic path, so that the code is compiled once and not in every crate that calls it.
+    /// Reads a program as [`Self::load`] does. The function is not generic over the path, so it is compiled once and not again in
+    /// every calling crate.
     fn load_file(path: &Path) -> Result<Self> {
         Self::read(wire::open(path)?)
     }
@@ -54,8 +55,8 @@ impl Program {
     /// Returns the bytes that [`Self::save`] writes.
     ///
     /// # Errors
-    /// If the program is not well formed, if it is longer than 16 MiB, or if lists in a literal are nested deeper than the
-    /// reader accepts.
+    /// Fails if the program is not well formed, if it is longer than 16 MiB, or if a literal has lists that are nested deeper
+    /// than 16 levels.
     #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut writer = Writer::new(Vec::new())?;
@@ -63,19 +64,19 @@ impl Program {
         writer.finish()
     }
 
-    /// Reads a program from the bytes of a file, as [`Self::load`].
+    /// Reads a program from the bytes of a file, as [`Self::load`] does from a file.
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// Fails if the bytes are damaged, have another format or a future version, or contain no well-formed program.
     #[track_caller]
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Self::read(Reader::new("bytes of a program", bytes, bytes.len() as u64)?).at_caller()
     }
 
-    /// The body of the program's section in a file.
+    /// Returns the body of the section that stores the program in a file.
     ///
     /// # Errors
-    /// As [`Self::to_bytes`].
+    /// Fails under the conditions of [`Self::to_bytes`].
     #[track_caller]
     pub fn to_section(&self) -> Result<Vec<u8>> {
         self.validate()?;
@@ -96,16 +97,16 @@ impl Program {
         Ok(body)
     }
 
-    /// Reads a program from the body of its section.
+    /// Reads a program from the body of its section in a file.
     ///
     /// # Errors
-    /// If the body holds no program, or the program is not well formed.
+    /// Fails if the body contains no program, or if the program is not well formed.
     #[track_caller]
     pub fn from_section(body: &[u8]) -> Result<Self> {
         Self::of_stored(record::from_bytes(body).at_caller()?)
     }
 
-    /// Converts a stored program, and checks it.
+    /// Converts a stored program to a `Program`, and checks that it is well formed.
     #[track_caller]
     pub(crate) fn of_stored(stored: StoredProgram) -> Result<Self> {
         let malformed = |e: Error| {
@@ -128,7 +129,7 @@ impl Program {
     }
 }
 
-/// Returns whether lists in a literal are nested deeper than `depth`.
+/// Returns whether the lists in a literal are nested deeper than `depth`.
 fn too_deep(literal: &Literal, depth: usize) -> bool {
     match literal {
         Literal::List(_) if depth == 0 => true,
@@ -144,7 +145,7 @@ mod tests {
     use crate::program::{StopGradient, VarDesc, VarRole};
     use crate::tensor::{DType, StorageKind};
 
-    /// A program with a step block and gradients, made without knowing any operator.
+    /// Returns a program with a step block and gradients; no registry of operators is used to make it.
     fn program() -> Program {
         crate::program::description::display::tests::small_program()
     }
@@ -174,7 +175,8 @@ mod tests {
         assert!(other.to_string().contains("one of f32, f64"), "{other}");
     }
 
-    /// The checksum is corrected, so that every changed byte reaches the decoder; a program that still loads must print.
+    /// The test corrects the checksum, so that every changed byte reaches the decoder. A program that still loads must print
+    /// without a panic.
     #[test]
     fn no_changed_byte_panics() {
         let body = program().to_section().unwrap();
@@ -218,7 +220,7 @@ mod tests {
         let fits = with(nest(MAX_LITERAL_DEPTH));
         assert_eq!(Program::from_bytes(&fits.to_bytes().unwrap()).unwrap(), fits);
         assert_eq!(with(nest(MAX_LITERAL_DEPTH + 1)).to_bytes().unwrap_err().kind(), ErrorKind::Program);
-        // A file may declare values that no program of this crate has.
+        // A file may contain values that no program of this crate has, such as deeply nested lists.
         let deep = with(nest(MAX_LITERAL_DEPTH + 1));
         let error = Program::from_section(&record::to_bytes(&StoredProgram::from(&deep))).unwrap_err();
         assert!(error.to_string().contains("expected at most 16 lists in each other, got more"), "{error}");

@@ -1,5 +1,5 @@
-//! Copies selected rows and sparse matrices of the caller into the buffers that operators read: in canonical form, into memory
-//! that is reused.
+//! Copies the caller's selected rows and sparse matrices, in canonical form, into the buffers that operators read. The memory of
+//! the buffers is reused.
 
 use crate::error::{Error, Result};
 use crate::kernels::sparse::{CsrView, SparseRoom, canonical, is_canonical};
@@ -9,16 +9,16 @@ use crate::operator::rows::{RowBuffer, RowValue};
 use crate::tensor::{Coo, Csr, Element, SelectedRows, Storage};
 use crate::with_float;
 
-/// The treatment of selected rows that are listed more than once.
+/// The treatment of selected rows that list a row several times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DuplicateRows {
-    /// A row may stay repeated, as in gradients.
+    /// Keeps a row that is listed several times, as in gradients.
     Kept,
-    /// The values of a repeated row are added up, as forward operators require.
+    /// Adds up the values of a row that is listed several times, as forward operators require.
     Added,
 }
 
-/// Working memory for values that are not in canonical form yet, reused for each value.
+/// Working memory for values that are not in canonical form yet; each call reuses the memory.
 #[derive(Default)]
 pub(crate) struct Intake {
     merge: RowMerge,
@@ -26,7 +26,7 @@ pub(crate) struct Intake {
     f64: ByRows<f64>,
 }
 
-/// The entries of a matrix, row by row. Within a row, the entries are in any order and may repeat.
+/// The entries of a sparse matrix, row by row. Within a row, the entries are in any order and may repeat.
 #[derive(Default)]
 pub(crate) struct ByRows<T> {
     indptr: Vec<i64>,
@@ -35,7 +35,7 @@ pub(crate) struct ByRows<T> {
     room: SparseRoom<T>,
 }
 
-/// The float types of incoming values.
+/// A float type (f32 or f64) of the values to copy.
 trait Incoming: RowValue + Element {
     fn by_rows(intake: &mut Intake) -> &mut ByRows<Self>;
 }
@@ -53,10 +53,11 @@ impl Incoming for f64 {
 }
 
 impl Intake {
-    /// Copies a value into a buffer of its kind. Repeated entries of a matrix are added in their order.
+    /// Copies a value into a buffer of the value's storage. Repeated entries of a matrix are added in the order in which they are
+    /// listed.
     ///
     /// # Errors
-    /// If the values are not f32 or f64, or a coo tensor does not have two dimensions.
+    /// Fails if the values are not f32 or f64, or if a coo tensor does not have two dimensions.
     pub(crate) fn take_in(
         &mut self,
         pooled: &mut PooledStorage,
@@ -124,8 +125,8 @@ impl Intake {
         indices.resize(values.len(), 0);
         sorted.clear();
         sorted.resize(values.len(), T::ZERO);
-        // `indptr[row + 1]` is the position of the next entry of `row`; after the loop, it is the position at which the next row
-        // begins.
+        // During the loop, `indptr[row + 1]` is the position of the next entry of `row`. After the loop, it is the position of
+        // the first entry of the next row.
         for (at, &value) in at.outer_iter().zip(values) {
             let next = &mut indptr[at[0] as usize + 1];
             (indices[*next as usize], sorted[*next as usize]) = (at[1], value);

@@ -1,4 +1,4 @@
-//! Lends values to a call of an operator: dense values as views, all other values as buffers.
+//! Gives an operator's call access to values: to dense values by views, to all other values by buffers.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(super) fn lend_write<'a>(dense: &'a mut Dense, spec: &Spec, lender: &mut Len
     Ok(())
 }
 
-/// The rows and the width of a value's two-dimensional view.
+/// Returns the number of rows and the width of a value's two-dimensional view.
 pub(crate) fn two_dimensional(shape: &[usize], spec: &Spec) -> (usize, usize) {
     match shape {
         [] => (1, 1),
@@ -58,30 +58,30 @@ pub(crate) fn two_dimensional(shape: &[usize], spec: &Spec) -> (usize, usize) {
     }
 }
 
-/// Copies a value that is not dense into a buffer that operators can read; `None` for a dense value.
+/// Copies a sparse value into a buffer that operators can read; returns `None` for a dense value.
 ///
 /// # Errors
-/// If the values are not f32 or f64.
+/// Fails if the values are not f32 or f64.
 pub(crate) fn pooled(value: &Storage, repeated: DuplicateRows) -> Result<Option<PooledStorage>> {
     let Some(mut pooled) = PooledStorage::of(value.kind()) else { return Ok(None) };
     Intake::default().take_in(&mut pooled, value, repeated)?;
     Ok(Some(pooled))
 }
 
-/// Converts selected rows to a row-sparse variable; the rows that are not listed have the first values `start`.
+/// Converts selected rows to a row-sparse parameter; the rows that are not listed have the first values `start`.
 ///
 /// # Errors
-/// If the values are not f32 or f64.
+/// Fails if the values are not f32 or f64.
 pub(super) fn table(rows: &SelectedRows, start: RowStart) -> Result<PooledStorage> {
     let mut table = RowTable::new(rows.dtype(), rows.shape(), start)?;
     table.set(rows.clone())?;
     Ok(PooledStorage::Table(Arc::new(table)))
 }
 
-/// Converts a buffer to a value, in the shape of `spec`.
+/// Converts a buffer to a value of the shape `spec`.
 ///
 /// # Errors
-/// If an index is out of range.
+/// Fails if an index in the buffer is out of range.
 pub(crate) fn stored(pooled: &PooledStorage, spec: &Spec) -> Result<Storage> {
     let csr = match pooled {
         PooledStorage::Rows(rows) => return Ok(selected_rows(rows, spec)?.into()),
@@ -106,10 +106,10 @@ pub(crate) fn stored(pooled: &PooledStorage, spec: &Spec) -> Result<Storage> {
     })
 }
 
-/// Converts selected rows to a value, in the shape of the table `spec`.
+/// Converts a buffer of selected rows to a value; `spec` is the spec of the whole table.
 ///
 /// # Errors
-/// If a row number is out of range.
+/// Fails if a row number in the buffer is out of range.
 pub(crate) fn selected_rows(buffer: &RowBuffer, spec: &Spec) -> Result<SelectedRows> {
     let mut shape = vec![buffer.ids().len()];
     shape.extend(spec.shape.iter().skip(1).map(|e| e.known().unwrap_or(1)));

@@ -1,4 +1,4 @@
-//! The shapes of a direct call, and the levels that the operator makes.
+//! The output shapes of a direct call, and the LoD levels that the operator makes.
 
 use super::{Direct, lend_reads};
 use crate::error::Result;
@@ -11,7 +11,8 @@ use crate::operator::levels::{bind_made, made_levels};
 use crate::operator::shapes::{InputSlots, Phase};
 
 impl Direct {
-    /// Runs the shape rule and computes the offsets that the operator makes. The operands must be bound before.
+    /// Runs the shape rule, and computes the offsets of the LoD levels that the operator makes. The operands must be bound before
+    /// the call of `made`.
     pub(crate) fn made(mut self) -> Result<Self> {
         let phase = Phase::Build { next: &mut self.bound.clone() };
         self.output_specs = infer(
@@ -37,15 +38,14 @@ impl Direct {
         Ok(self)
     }
 
-    /// Computes the offsets from the values in `slots`.
+    /// Computes the offsets of the new LoD levels from the values in the input slots `slots`.
     fn offsets(&self, slots: &[usize]) -> Result<Vec<Vec<usize>>> {
         let mut wiring = Wiring::default();
         let (mut room, mut pool, mut offsets) = (OperandRoom::default(), Vec::new(), Vec::new());
         let mut lender = Operands::lent(&mut room);
         let mut reads = 0;
         for (slot, (vars, specs)) in self.inputs.iter().zip(&self.input_specs).enumerate() {
-            // Values that the operator does not declare to read are not bound, so that an operator with a wrong declaration
-            // fails.
+            // Only values that the operator declares to read are bound, so that an operator with a wrong declaration fails.
             let values = vars.iter().map(|v| slots.contains(&slot).then(|| v.storage()));
             let repeated = self.repeated();
             wiring.inputs.push(lend_reads(values, specs, &mut lender, &mut reads, &mut pool, repeated)?);

@@ -1,4 +1,5 @@
-//! The context of [`Op::levels`](crate::operator::Op::levels): the numbers that decide the offsets, and the offsets to fill.
+//! The context of [`Op::levels`](crate::operator::Op::levels): inputs that decide the offsets of new LoD levels, and the offsets
+//! to fill.
 
 use std::sync::Arc;
 
@@ -13,20 +14,22 @@ use crate::operator::keys::RowKey;
 use crate::operator::literals::literal_methods;
 use crate::tensor::DType;
 
-/// The context of [`Op::levels`](crate::operator::Op::levels). Only the input slots that the operator's
-/// [`LodEffect::FromData`](crate::operator::LodEffect::FromData) names can be read; the LoD of all slots can.
+/// The context of a call of [`Op::levels`](crate::operator::Op::levels), which computes the offsets of new LoD levels. The call
+/// can read only the values of the input slots in the operator's [`LodEffect::FromData`](crate::operator::LodEffect::FromData);
+/// it can read the LoD of every input slot.
 pub struct NewLevels<'a> {
     pub(crate) call: Call<'a>,
     pub(crate) operands: Operands<'a>,
-    /// The offsets of each new level, in the order in which the shape rule makes the levels.
+    /// The offsets of each new LoD level, in the order in which the shape rule makes the levels.
     pub(crate) offsets: &'a mut Vec<Vec<usize>>,
 }
 shared_methods!(NewLevels, "nothing bound, or not among the slots of `LodEffect::FromData`");
 
 impl NewLevels<'_> {
-    /// The offsets of level `k` of the levels that the operator makes, counted from 0; empty before the operator fills them. They
-    /// start with 0, never decrease, and end with the number of rows. There is one offset more than the level has sequences: the
-    /// last offset of the level above (without a level above: the number of top-level sequences).
+    /// Returns the offsets of the new LoD level `k`, counted from 0 in the order of the shape rule; the offsets are empty until
+    /// the operator fills them. The offsets must start with 0, never decrease, and end with the number of rows. A level has one
+    /// offset more than it has sequences. The number of its sequences is the last offset of the level above, or the number of
+    /// top-level sequences if there is no level above.
     pub fn offsets(&mut self, k: usize) -> &mut Vec<usize> {
         if self.offsets.len() <= k {
             self.offsets.resize_with(k + 1, Vec::new);

@@ -1,4 +1,4 @@
-//! The contexts' methods for operands that are not dense: selected rows and sparse matrices.
+//! Access to operands that are not dense (selected rows and sparse matrices) in the contexts of `forward` and `backward`.
 
 use arrayvec::ArrayVec;
 
@@ -9,33 +9,33 @@ use crate::operator::entries::{CsrBuffer, PooledStorage};
 use crate::operator::rows::{RowBuffer, RowValue};
 use crate::operator::table::{RowTable, no_table};
 
-/// The maximum number of tables in one update: the parameter and its states.
+/// The maximum number of row-sparse variables in one update: the parameter and its optimizer states.
 pub(crate) const MOST_TABLES: usize = 8;
 
 macro_rules! pooled_methods {
     ($context:ident) => {
         impl $context<'_> {
-            /// The selected rows of an input slot; `None` if the input has another storage.
+            /// Returns the selected rows in input slot `slot`; `None` if the input has another storage.
             pub fn rows(&self, slot: usize) -> Option<&RowBuffer> {
                 self.rows_at(slot, 0)
             }
 
-            /// The selected rows of variable `k` of an input slot; `None` if the variable has another storage.
+            /// Returns the selected rows of variable `k` of input slot `slot`; `None` if the variable has another storage.
             pub fn rows_at(&self, slot: usize, k: usize) -> Option<&RowBuffer> {
                 self.pooled(self.call.wiring.inputs[slot].get(k)?)?.rows()
             }
 
-            /// The sparse matrix (csr or coo) of an input slot; `None` if the input has another storage.
+            /// Returns the sparse matrix (csr or coo) in input slot `slot`; `None` if the input has another storage.
             pub fn csr(&self, slot: usize) -> Option<&CsrBuffer> {
                 self.csr_at(slot, 0)
             }
 
-            /// The sparse matrix of variable `k` of an input slot; `None` if the variable has another storage.
+            /// Returns the sparse matrix of variable `k` of input slot `slot`; `None` if the variable has another storage.
             pub fn csr_at(&self, slot: usize, k: usize) -> Option<&CsrBuffer> {
                 self.pooled(self.call.wiring.inputs[slot].get(k)?)?.csr()
             }
 
-            /// The row-sparse parameter of an input slot; `None` if the input is no row-sparse parameter.
+            /// Returns the row-sparse parameter in input slot `slot`; `None` if the input is no row-sparse parameter.
             pub fn table(&self, slot: usize) -> Option<&RowTable> {
                 self.pooled(self.call.wiring.inputs[slot].first()?)?.table()
             }
@@ -53,10 +53,10 @@ pooled_methods!(Forward);
 pooled_methods!(Backward);
 
 impl Forward<'_> {
-    /// Lets `fill` fill the selected rows of an output slot, while it reads the inputs.
+    /// Calls `fill` to fill the selected rows of output slot `slot`; `fill` can read the inputs.
     ///
     /// # Errors
-    /// The error of `fill`; or an error if the output has another storage.
+    /// Fails if `fill` fails, or if the output has another storage.
     #[track_caller]
     pub fn fill_rows(
         &mut self,
@@ -69,10 +69,10 @@ impl Forward<'_> {
         outcome.unwrap_or_else(|| Err(self.output_stored_otherwise(slot))).at_caller()
     }
 
-    /// Lets `fill` fill the sparse matrix of an output slot, while it reads the inputs.
+    /// Calls `fill` to fill the sparse matrix of output slot `slot`; `fill` can read the inputs.
     ///
     /// # Errors
-    /// The error of `fill`; or an error if the output has another storage.
+    /// Fails if `fill` fails, or if the output has another storage.
     #[track_caller]
     pub fn fill_csr(
         &mut self,
@@ -85,11 +85,11 @@ impl Forward<'_> {
         outcome.unwrap_or_else(|| Err(self.output_stored_otherwise(slot))).at_caller()
     }
 
-    /// The selected rows of input slot `rows` (a gradient), and the row-sparse variables of the output slots `tables`, which are
-    /// updated in place.
+    /// Returns the gradient in input slot `rows`, which is selected rows, and the row-sparse variables of the output slots
+    /// `tables`, to be updated in place.
     ///
     /// # Errors
-    /// If the gradient is not selected rows, or an output is not row-sparse.
+    /// Fails if the gradient is not selected rows, or if an output is not row-sparse.
     #[track_caller]
     pub fn update_tables<const N: usize>(
         &mut self,
@@ -102,7 +102,7 @@ impl Forward<'_> {
         Ok((rows, [(); N].map(|()| tables.next().unwrap_or_else(|| unreachable!("none is missing")))))
     }
 
-    /// The code of [`Self::update_tables`], for at most [`MOST_TABLES`] tables.
+    /// Does the work of [`Self::update_tables`] for a list of at most [`MOST_TABLES`] tables.
     #[track_caller]
     pub(crate) fn tables(
         &mut self,
@@ -114,7 +114,7 @@ impl Forward<'_> {
         let at = |slot: usize| wiring.outputs[slot].first().copied().unwrap_or(OperandPosition::Absent);
         let mut found_rows = None;
         let mut found: ArrayVec<Option<&mut RowTable>, MOST_TABLES> = tables.iter().map(|_| None).collect();
-        // Each operand has a position of its own, so the loop finds it once.
+        // Each operand has its own position in the pool, so the loop finds each operand once.
         for (i, pooled) in self.pool.iter_mut().enumerate() {
             let here = OperandPosition::Pooled(i);
             if here == rows_at {
@@ -147,12 +147,12 @@ impl Forward<'_> {
 macro_rules! lending {
     ($context:ident) => {
         impl $context<'_> {
-            /// Takes an operand out of the pool, so that other operands can be read while it is written; `None` if it is not in
-            /// the pool. [`Self::give_back`] puts it back. There are two methods because one method with a closure would be
-            /// compiled again for each closure.
+            /// Takes an operand out of the pool, so that it can be written while other operands are read; returns `None` if the
+            /// operand is not in the pool. [`Self::give_back`] puts the operand back into the pool. A single method that takes a
+            /// closure would be compiled again for each closure, so there are two methods.
             fn lend(&mut self, place: OperandPosition) -> Option<(usize, PooledStorage)> {
                 let OperandPosition::Pooled(i) = place else { return None };
-                // An empty value of either kind allocates nothing.
+                // The replacement is an empty value, which allocates no memory.
                 Some((i, std::mem::replace(self.pool.get_mut(i)?, PooledStorage::Rows(RowBuffer::default()))))
             }
 
@@ -171,30 +171,30 @@ fn other_storage(slot: &str) -> Error {
 }
 
 impl Backward<'_> {
-    /// The sparse matrix of the forward value of an output slot; `None` if the output has another storage.
+    /// Returns the forward value of output slot `slot` if it is a sparse matrix; `None` if the output has another storage.
     pub fn output_csr(&self, slot: usize) -> Option<&CsrBuffer> {
         self.pooled(self.call.wiring.outputs[slot].first()?)?.csr()
     }
 
-    /// The selected rows of the forward value of an output slot; `None` if the output has another storage.
+    /// Returns the forward value of output slot `slot` if it is selected rows; `None` if the output has another storage.
     pub fn output_rows(&self, slot: usize) -> Option<&RowBuffer> {
         self.pooled(self.call.wiring.outputs[slot].first()?)?.rows()
     }
 
-    /// The gradient of output slot `slot`, if the output is a sparse matrix: it has the output's entries, in their order.
-    /// `None` if no gradient reaches the output.
+    /// Returns the gradient of output slot `slot`, if the output is a sparse matrix. The gradient has the output's entries, in
+    /// the same order. Returns `None` if no gradient reaches the output.
     pub fn output_gradient_csr(&self, slot: usize) -> Option<&CsrBuffer> {
         self.pooled(self.call.wiring.output_gradients[slot].first()?)?.csr()
     }
 
-    /// The gradient of output slot `slot`, if the output is selected rows: it has the output's rows, in their order. `None`
-    /// if no gradient reaches the output.
+    /// Returns the gradient of output slot `slot`, if the output is selected rows. The gradient has the output's rows, in the
+    /// same order. Returns `None` if no gradient reaches the output.
     pub fn output_gradient_rows(&self, slot: usize) -> Option<&RowBuffer> {
         self.pooled(self.call.wiring.output_gradients[slot].first()?)?.rows()
     }
 
-    /// The buffer for the gradient of a dense input as selected rows, and whether to write or to append rows. `None` if the
-    /// gradient is not wanted, or has another storage.
+    /// Returns the buffer for the gradient of a dense input that is stored as selected rows, and whether `backward` must
+    /// overwrite the buffer or append rows. Returns `None` if the gradient is not needed or has another storage.
     pub fn gradient_rows(&mut self, slot: usize) -> Option<(&mut RowBuffer, Assign)> {
         match self.call.wiring.input_gradients[slot].first() {
             Some(&(OperandPosition::Pooled(i), assign)) => {
@@ -204,12 +204,13 @@ impl Backward<'_> {
         }
     }
 
-    /// Lets `fill` write or add the gradient of variable `k` of a sparse input slot, while it reads the other operands: one
-    /// number for each entry of the variable, or for each number of its selected rows, in the variable's order. The gradient has
-    /// the variable's entries, since an update never changes numbers that are not stored. Returns whether the gradient is wanted.
+    /// Calls `fill` to write or add the gradient of variable `k` of a sparse input slot; `fill` can read the other operands.
+    /// `fill` gets one number per stored entry of the variable, or per number of its selected rows, in the variable's order. The
+    /// gradient has exactly the variable's entries, since an update never changes numbers that are not stored. Returns whether
+    /// the gradient is needed; if it is not, `fill` is not called.
     ///
     /// # Errors
-    /// The error of `fill`; or an error if the variable holds another dtype, or the operator does not declare to read it.
+    /// Fails if `fill` fails, if the variable holds another dtype, or if the operator does not declare to read the variable.
     #[track_caller]
     pub fn fill_gradient<T: RowValue>(
         &mut self,
@@ -225,8 +226,8 @@ impl Backward<'_> {
         outcome.map(|()| true).at_caller()
     }
 
-    /// The numbers of a gradient that has the entries of variable `k` of an input slot. They are zeros if the gradient is
-    /// written, or if it is still empty, as before the first step of a loop that adds to it.
+    /// Returns the numbers of a gradient with the entries of variable `k` of input slot `slot`. The numbers are set to zero if
+    /// the gradient must be overwritten, or if it is still empty, as before the first step of a loop.
     fn zeroed<'g, T: RowValue>(
         &self,
         (slot, k): (usize, usize),

@@ -1,7 +1,8 @@
 //! Sparse rows in a step block: an operator that reads sparse rows runs before the loop.
 //!
-//! No step holds sparse rows. An operator that reads sparse rows is appended to the block around the step block instead, on the
-//! outer variables of the step inputs, and its result becomes another step input. So the operator runs once, over the rows of
+//! A step block holds no sparse rows: every row that a step reads is dense. If a user calls an operator on sparse rows in a step
+//! block, the builder appends the operator to the block around the step block. The operator then reads the outer variables, and
+//! its result becomes another input of the step block. As a consequence, an operator on sparse rows runs once, over the rows of
 //! all steps.
 
 use std::panic::Location;
@@ -16,19 +17,19 @@ use crate::program::description::op_desc::VarPair;
 use crate::program::description::program::Program;
 use crate::tensor::StorageKind;
 
-/// The variables of each slot.
+/// The variables bound to each input slot of an operator, by the slot's name.
 type Operands<'s> = Vec<(&'s str, Vec<VarId>)>;
 
-/// The kind of a step's view of an outer variable.
+/// How a step block reads an outer variable: as a step input or as a static input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OuterUse {
-    /// One row per step.
+    /// A step input: each step reads one entry of every sequence.
     Input,
-    /// A row, or a whole sub-sequence, that is the same at every step.
+    /// A static input: every step reads the same row, or the same sub-sequence, of a sequence.
     Static,
 }
 
-/// Returns whether a variable holds rows of the batch in a storage that is not dense.
+/// Returns whether a variable is batched and its storage is not dense.
 fn is_sparse(program: &Program, var: VarId) -> bool {
     let sparse = |spec: &Spec| spec.batched() && spec.storage != StorageKind::Dense;
     program.var(var).spec().is_some_and(sparse)
@@ -39,8 +40,8 @@ impl State {
         inputs.iter().flat_map(|(_, vars)| vars).any(|&var| is_sparse(&self.program, var))
     }
 
-    /// Appends an operator that reads sparse rows to the block around the step block; returns the step block's views of the
-    /// outputs.
+    /// Appends an operator that reads sparse rows to the block around the step block. Returns the step block's views of the
+    /// operator's outputs.
     pub(super) fn before_loop(
         &mut self,
         block: BlockId,
@@ -72,7 +73,7 @@ impl State {
         self.open.iter().find(|step| step.block == block)
     }
 
-    /// Replaces the operands' views in a step block by the variables of the block around it.
+    /// Replaces each operand that is a view in a step block by the outer variable of the view.
     fn around<'s>(
         &self,
         block: BlockId,
@@ -142,8 +143,8 @@ impl OpenStep {
         Ok(inner)
     }
 
-    /// Removes sparse step inputs: all operators on them run before the loop, so no operator of the step reads them. If no step
-    /// input is left, an error.
+    /// Removes the sparse step inputs and the sparse static inputs: the operators that read these inputs run before the loop.
+    /// Fails if no step input is left.
     pub(super) fn drop_sparse(&mut self, program: &Program) -> Result<()> {
         let first = self.desc.inputs.first().map(|pair| pair.outer);
         self.desc.inputs.retain(|pair| !is_sparse(program, pair.inner));

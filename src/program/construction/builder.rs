@@ -1,4 +1,4 @@
-//! The builder: each call of a method appends an operator and checks it at once.
+//! The builder of programs: each method call appends one operator and checks it at once.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -19,20 +19,20 @@ use crate::program::description::program::Program;
 use crate::program::description::var_desc::{VarDesc, VarKind, VarRole};
 use crate::tensor::{DType, StorageKind};
 
-/// Builds a [`Program`]. Cheap to clone; all clones build the same program.
+/// Builds a [`Program`]. A builder is cheap to clone, and all clones build the same program.
 ///
-/// Methods take `&self`. Each operator is a method, and also a method of [`Var`] if the operator has one main input. Your own
-/// crate adds operators by [`operator!`](crate::operator!).
+/// All methods of a builder that append operators take `&self`. Each operator is a method of the builder. An operator with one
+/// main input is also a method of [`Var`]. A user's crate declares further operators by [`operator!`](crate::operator!).
 ///
-/// A call that does not fit is recorded with its source line and returns an unknown [`Var`]; [`Self::finish`] and
-/// [`Trainer::new`](crate::train::Trainer::new) return all recorded errors. Every operator records the line that appended it,
-/// and every error names that line. If a method of your own calls these methods directly, mark it `#[track_caller]`, so that
-/// errors name its caller's line. If your method calls these methods in a closure (a layer with a step block), it must use
-/// [`Builder::part`], too.
+/// If the arguments of a call do not fit, the builder records an error with the source line of the call, and the call returns an
+/// unknown [`Var`]. [`Self::finish`] and [`Trainer::new`](crate::train::Trainer::new) return all recorded errors. Every operator
+/// stores the source line that appended it, and every error about the operator names that line. Mark a method of your own that
+/// calls methods of the builder `#[track_caller]`: errors then name the line that calls your method. If your method calls the
+/// builder in a closure (for example in a step block), your method must also use [`Builder::part`].
 ///
 /// # By family
 ///
-/// The operators with their formulas are in a table at [`ops`](crate::ops).
+/// The page [`ops`](crate::ops) has a table of all operators with their formulas.
 ///
 /// | family | methods |
 /// |---|---|
@@ -78,12 +78,12 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Returns a builder with the operators of `registry`.
+    /// Returns a builder with an empty program and the operators of `registry`.
     pub fn with_registry(registry: Registry) -> Self {
         Self::over(Program::new(), registry)
     }
 
-    /// Returns a builder that continues a program.
+    /// Returns a builder that appends to an existing program.
     pub(crate) fn over(program: Program, registry: Registry) -> Self {
         let state = state::entered(|number| State {
             number,
@@ -103,11 +103,11 @@ impl Builder {
         Self { number, state, block: BlockId(0) }
     }
 
-    /// Returns the builder of a variable; it appends to the innermost open step block. A method of [`Var`] in your own crate
-    /// begins with this call; `operator!` writes such methods.
+    /// Returns the builder of a variable. The returned builder appends to the innermost open step block. A method of [`Var`] in a
+    /// user's crate begins by calling `Builder::of`; the macro `operator!` writes such methods.
     ///
-    /// `None` if the builder is on another thread or is gone. The error is recorded in the builder on the other thread; if the
-    /// builder is gone, this thread keeps the error for its next check.
+    /// Returns `None` if the builder belongs to another thread or no longer exists. An error is then recorded: in the builder on
+    /// the other thread or, if the builder no longer exists, on this thread, for the thread's next [`Self::check`].
     #[track_caller]
     pub fn of(var: Var) -> Option<Builder> {
         let found = Self::found(var);
@@ -117,57 +117,57 @@ impl Builder {
         found
     }
 
-    /// The builder of a variable, if it exists on this thread.
+    /// Returns the builder of a variable; `None` if the builder is not on this thread.
     pub(crate) fn found(var: Var) -> Option<Builder> {
         let state = state::state_of(var.builder)?;
         let block = state.borrow().innermost();
         Some(Builder { number: var.builder, state, block })
     }
 
-    /// The line that errors name: the line of the layer call in progress; without a layer, the caller's line of the
-    /// `#[track_caller]` method that calls `here`.
+    /// Returns the source line that errors name. In a layer call, this is the line of the outermost layer call; else it is the
+    /// caller's line of the `#[track_caller]` method that calls `here`.
     #[track_caller]
     pub(super) fn here(&self) -> &'static Location<'static> {
         let layer = self.state.borrow().scopes.lines.first().copied();
         layer.unwrap_or(Location::caller())
     }
 
-    /// The line inside a user's layer that called the current method; `None` if it is the line of [`Self::here`] or a line of
-    /// this crate.
+    /// Returns the source line in a user's layer that called the current method. Returns `None` outside of layers, or if the line
+    /// belongs to this crate.
     #[track_caller]
     fn inside(&self) -> Option<&'static Location<'static>> {
         let line = Location::caller();
         (self.here() != line && !is_own(line.file())).then_some(line)
     }
 
-    /// Sets the seed of the initialisers and of random operators (default: 0).
+    /// Sets the seed of the initialisers and of the random operators of the program (default: 0).
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         self.state.borrow_mut().program.seed = seed;
         self
     }
 
-    /// Checks that no error was recorded so far.
+    /// Checks that the builder recorded no error so far.
     ///
     /// # Errors
-    /// If any call did not fit: [`Error::all`] lists the errors, first to last.
+    /// Fails if any call did not fit: [`Error::all`] lists the recorded errors in the order of the calls.
     pub fn check(&self) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
         state.errors.extend(state::stray_errors(self.number));
         Error::several(&state.errors).map_or(Ok(()), Err)
     }
 
-    /// The program so far.
+    /// Returns a copy of the program with all operators that were appended so far.
     ///
     /// # Errors
-    /// As [`Self::check`].
+    /// Fails if [`Self::check`] fails.
     pub fn program(&self) -> Result<Program> {
         self.check()?;
         Ok(self.state.borrow().program.clone())
     }
 
-    /// As [`Self::check`], and checks that the program is complete: no step block is open, and each carried state has a
-    /// [`Self::carry`].
+    /// Checks that no error was recorded and that the program is complete. A complete program has no open step block, and each
+    /// carried state has a [`Self::carry`].
     pub(crate) fn check_whole(&self) -> Result<()> {
         let mut errors: Vec<Error> = self.check().err().iter().flat_map(Error::all).cloned().collect();
         let state = self.state.borrow();
@@ -179,8 +179,8 @@ impl Builder {
     /// Returns the finished program.
     ///
     /// # Errors
-    /// As [`Self::check`]; if a [carried state](Self::carried_state) has no [`carry`](Self::carry); if a step block is still
-    /// open.
+    /// Fails if an error was recorded, if a step block is still open, or if a [carried state](Self::carried_state) has no
+    /// [`carry`](Self::carry).
     pub fn finish(self) -> Result<Program> {
         self.check_whole()?;
         Ok(match Rc::try_unwrap(self.state) {
@@ -189,13 +189,13 @@ impl Builder {
         })
     }
 
-    /// The registry of the builder.
+    /// Returns the registry with the operators that the builder can append.
     pub fn registry(&self) -> Registry {
         self.state.borrow().registry.clone()
     }
 
-    /// Records an error that a layer detected, with the line of the user's code. Returns an unknown variable, which the layer
-    /// returns as its result.
+    /// Records an error that a layer detected, with the line of the user's code. Returns an unknown variable, for the layer to
+    /// return as its result.
     #[track_caller]
     pub fn refuse(&self, error: Error) -> Var {
         let (caller, inside) = (self.here(), self.inside());
@@ -207,18 +207,18 @@ impl Builder {
         self.unknown()
     }
 
-    /// An unknown variable: the result of a layer whose input is unknown.
+    /// Returns an unknown variable, for a layer to return if the layer's input is unknown.
     pub fn unknown(&self) -> Var {
         Var::unknown(self.number)
     }
 
-    /// Returns whether no error was recorded: in this builder, or on this thread about a variable whose builder is gone.
+    /// Returns whether [`Self::check`] succeeds.
     pub(crate) fn is_without_errors(&self) -> bool {
         self.check().is_ok()
     }
 
-    /// The number of a variable that is visible in this builder's block. `None` if the variable is unknown; `None`, with an
-    /// error recorded, if it belongs to another builder.
+    /// Returns the number of a variable that this builder's block can read. Returns `None` if the variable is unknown; records an
+    /// error and returns `None` if the block cannot read the variable.
     #[track_caller]
     pub(crate) fn visible(&self, var: Var) -> Option<VarId> {
         let seen = {
@@ -230,24 +230,25 @@ impl Builder {
         self.fitting(seen).flatten()
     }
 
-    /// The number of the builder, which no other builder of the process has.
+    /// The number of the builder, unique in the process.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// As [`Self::visible`], but for the block to which an operator on the variable is appended.
+    /// Returns the number of a variable, as [`Self::visible`] does, for the block to which an operator on the variable is
+    /// appended.
     #[track_caller]
     pub(crate) fn reachable(&self, var: Var) -> Option<VarId> {
         let home = Builder { block: self.home([&var]), ..self.clone() };
         home.visible(var)
     }
 
-    /// The number of recorded errors.
+    /// The number of errors that the builder recorded.
     pub(crate) fn errors(&self) -> usize {
         self.state.borrow().errors.len()
     }
 
-    /// Returns the value of `found`; records an error and returns `None`.
+    /// Returns the value of `found`; if `found` is an error, records the error and returns `None`.
     #[track_caller]
     pub(crate) fn fitting<T>(&self, found: Result<T>) -> Option<T> {
         match found {
@@ -259,18 +260,18 @@ impl Builder {
         }
     }
 
-    /// The number of a variable of this builder. `None` if the variable is unknown; `None`, with an error recorded, if it
-    /// belongs to another builder.
+    /// Returns the number of a variable of this builder in the program. Returns `None` if the variable is unknown; records an
+    /// error and returns `None` if the variable belongs to another builder.
     #[track_caller]
     pub(super) fn known(&self, var: Var) -> Option<VarId> {
         let own = self.state.borrow().own(var);
         self.fitting(own).flatten()
     }
 
-    /// The spec of a variable; `None` for an unknown variable.
+    /// Returns the spec (dtype, shape, storage and LoD levels) of a variable; `None` if the variable is unknown.
     ///
     /// # Errors
-    /// If the variable belongs to another builder or is a literal: the result is `None`, and the error is recorded.
+    /// Records an error and returns `None` if the variable belongs to another builder or is a literal.
     #[track_caller]
     pub fn spec(&self, var: Var) -> Option<Spec> {
         let id = self.known(var)?;
@@ -278,50 +279,52 @@ impl Builder {
         self.fitting(spec)
     }
 
-    /// The number of a variable of a program without errors.
+    /// Returns the number of a variable in the program; an unknown variable is an error.
     pub(crate) fn owned(&self, var: Var) -> Result<VarId> {
         let unknown = || Error::of(ErrorKind::Program, "variable", "one of the program", "an unknown one");
         self.state.borrow().own(var)?.ok_or_else(unknown)
     }
 
-    /// The spec of a variable, if it is known and a tensor.
+    /// Returns the spec of a variable; `None` if the variable is unknown or a literal.
     pub(crate) fn spec_of_tensor(&self, var: Var) -> Option<Spec> {
         let state = self.state.borrow();
         let id = state.own(var).ok()??;
         state.program.var(id).spec().cloned()
     }
 
-    /// A variable's name, dtype, shape and LoD levels, as ``` `x`: f32[rows0, 8] lod(0) ```; `{x:?}` prints the same.
+    /// Describes a variable by name, dtype, shape and LoD levels, as ``` `x`: f32[rows0, 8] lod(0) ```. `{x:?}` prints the same
+    /// text.
     pub fn describe(&self, var: Var) -> String {
         self.state.borrow().describe(var)
     }
 
-    /// The name of a variable; `?` for an unknown one.
+    /// Returns the name of a variable; `?` for an unknown variable.
     pub fn name_of(&self, var: Var) -> String {
         let state = self.state.borrow();
         let id = state.own(var).ok().flatten();
         id.map_or_else(|| "?".to_owned(), |id| state.program.var(id).name.clone())
     }
 
-    /// Declares an input that the caller feeds at every run. Each row has the shape `dims`; `lod_level` is the number of LoD
-    /// levels. With `lod_level` 0 the feed has one row per sequence of the batch. The levels are new; [`Self::feed_like`]
-    /// declares a feed with the levels of another variable.
+    /// Declares an input of the program; the caller feeds a value for the input at every run. Each row of the feed has the shape
+    /// `dims`, and `lod_level` is the feed's number of LoD levels. A feed with `lod_level` 0 has one row per sequence of the
+    /// batch. The feed's LoD levels are new; [`Self::feed_like`] declares a feed with the levels of another variable.
     ///
     /// # Errors
-    /// If the name is taken, if the method is called in a step block, or if there are too many dimensions or levels; if a row
-    /// has 2^63 bytes or more.
+    /// Records an error if the name is taken or if the method is called in a step block. The number of dimensions and levels is
+    /// limited, and a row has fewer than 2^63 bytes.
     #[track_caller]
     pub fn feed(&self, name: &str, dtype: DType, dims: &[usize], lod_level: usize) -> Var {
         self.add_feed(name, |program| ragged(program, dtype, dims, lod_level))
     }
 
-    /// Declares a feed in any storage. `shape` is the whole shape, with `None` for the number of rows of the batch. A csr or
-    /// coo feed is two-dimensional; selected rows have a known first dimension, the height of their table.
+    /// Declares a feed in any storage: dense, csr, coo or selected rows. `shape` is the whole shape of the feed, with `None` for
+    /// the number of rows of the batch. A csr or coo feed has two dimensions. For selected rows, the first dimension is the
+    /// height of the table, and must be known.
     ///
     /// # Errors
-    /// As [`Self::feed`]; if a dimension after the first is unknown, or the first dimension of selected rows; if the storage
-    /// does not allow this number of dimensions; if csr or coo has more than 2^60 columns (of all rows together, if the number
-    /// of rows is known).
+    /// Records the errors of [`Self::feed`]. Records an error if a dimension after the first is unknown, if the height of
+    /// selected rows is unknown, or if the storage does not allow this number of dimensions. A csr or coo feed can have at most
+    /// 2^60 columns (or numbers, if the number of rows is known).
     #[track_caller]
     pub fn feed_stored(
         &self,
@@ -351,8 +354,8 @@ impl Builder {
         })
     }
 
-    /// Declares a sparse feed: rows of `columns` numbers, mostly 0, such as bags of words, with `lod_level` levels of sequences
-    /// as in [`Self::feed`]. Fed values are converted to canonical form: ascending columns, with repeated entries added up.
+    /// Declares a sparse feed (csr) with `lod_level` LoD levels: rows of `columns` numbers, mostly 0, such as bags of words. A
+    /// run converts the fed value to canonical form: ascending columns, with repeated entries added up.
     ///
     /// ```
     /// use ndarray::array;
@@ -373,7 +376,8 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::feed`]; if `dtype` is not f32 or f64; if there are more than 2^60 columns.
+    /// Records the errors of [`Self::feed`]; records an error if `dtype` is not f32 or f64, or if there are more than 2^60
+    /// columns.
     #[track_caller]
     pub fn feed_csr(&self, name: &str, dtype: DType, columns: usize, lod_level: usize) -> Var {
         self.add_feed(name, |program| {
@@ -382,10 +386,11 @@ impl Builder {
         })
     }
 
-    /// Declares a feed with the sequences of another variable. A run checks that both have the same sequences.
+    /// Declares a feed with the LoD levels of the variable `like`. A run checks that the feed and the variable have the same
+    /// sequences.
     ///
     /// # Errors
-    /// As [`Self::feed`], and if `like` is not batched.
+    /// Records the errors of [`Self::feed`]; records an error if `like` is not batched.
     #[track_caller]
     pub fn feed_like(&self, name: &str, dtype: DType, dims: &[usize], like: Var) -> Var {
         let outside = Builder { block: BlockId(0), ..self.clone() };
@@ -425,18 +430,18 @@ impl Builder {
         self.made(added)
     }
 
-    /// The variable of a number; for an error, records it and returns an unknown variable.
+    /// Returns the variable with the number `id`; if `id` is an error, records the error and returns an unknown variable.
     #[track_caller]
     pub(super) fn made(&self, id: Result<VarId>) -> Var {
         self.fitting(id).map_or_else(|| self.unknown(), |id| self.var(id))
     }
 
-    /// Makes differentiation compute the gradient of a feed, or of another variable that would get no gradient: for gradient
-    /// checks and saliency. Call it before the first operator that reads the variable: an operator on inputs without gradients
-    /// marks its outputs as without gradients.
+    /// Makes differentiation compute the gradient of a variable that would get none, such as a feed: for gradient checks and
+    /// saliency. Call `watch` before the first operator that reads the variable: an operator on inputs without gradients marks
+    /// its outputs as without gradients.
     ///
     /// # Errors
-    /// If the variable does not hold floats, or an operator already reads it.
+    /// Records an error if the variable does not hold floats, or if an operator already reads the variable.
     #[track_caller]
     pub fn watch(&self, var: Var) {
         let Some(spec) = self.spec(var) else { return };
@@ -448,7 +453,7 @@ impl Builder {
         self.fitting(watched);
     }
 
-    /// The dtype that `of` names; `None` for an unknown variable.
+    /// Returns the dtype that `of` names; `None` if `of` is an unknown variable.
     #[track_caller]
     pub(super) fn dtype(&self, of: impl Into<DTypeSource>) -> Option<DType> {
         match of.into() {
@@ -457,10 +462,10 @@ impl Builder {
         }
     }
 
-    /// Adds a literal, a constant of the program: a scalar, a string, or a list of scalars or strings.
+    /// Adds a literal to the program: a constant scalar, string, list of scalars or list of strings.
     ///
     /// # Errors
-    /// If the name is taken.
+    /// Records an error if another variable has the name.
     #[track_caller]
     pub fn literal(&self, name: &str, value: impl Into<Literal>) -> Var {
         let added = self.state.borrow_mut().program.add_var(VarDesc {
@@ -477,10 +482,10 @@ impl Builder {
         self.made(added)
     }
 
-    /// Stops the gradient of a variable and keeps it from being trained.
+    /// Stops the gradient at a variable and excludes the variable from training.
     ///
     /// # Errors
-    /// If the variable belongs to another builder.
+    /// Records an error if the variable belongs to another builder.
     #[track_caller]
     pub fn stop_gradient(&self, var: Var) {
         let Some(id) = self.known(var) else { return };
@@ -490,19 +495,19 @@ impl Builder {
         state.stopped.insert(id);
     }
 
-    /// The variables that [`Self::stop_gradient`] was called on.
+    /// Returns the variables on which [`Self::stop_gradient`] was called.
     pub(crate) fn stopped(&self) -> HashSet<VarId> {
         self.state.borrow().stopped.clone()
     }
 
-    /// Appends an operator, with its inputs by slot name. Returns the operator's outputs in the order of its slots: a variable,
-    /// an array, a tuple or a list. If an input is inside an open step block, the operator is appended to the innermost open
-    /// step block, as by the methods of [`Var`]. In a step block, a batched input from a block around it becomes a static input
-    /// of the step block.
+    /// Appends an operator, given its kind, the variables of each input slot, and the attributes. Returns the operator's outputs
+    /// in the order of the output slots: a variable, an array, a tuple or a list. If an input is a variable of an open step
+    /// block, the operator is appended to the innermost open step block. A batched input from a block around the step block
+    /// becomes a static input of the step block.
     ///
     /// # Errors
-    /// If an input or the number of outputs does not fit; the error names the operator and the caller's line, and the result is
-    /// unknown.
+    /// Records an error if an input does not fit, or if the number of outputs does not fit `V`. The error names the operator and
+    /// the caller's line, and the returned variables are unknown.
     #[track_caller]
     pub fn append<V: Outputs>(&self, kind: &str, inputs: &[(&str, &[Var])], attributes: Attributes) -> V {
         let (caller, block) = (self.here(), self.home(inputs.iter().flat_map(|&(_, vars)| vars)));
@@ -526,8 +531,8 @@ impl Builder {
         unknown()
     }
 
-    /// The block to which an operator on these variables is appended: this builder's own block, or the innermost open step
-    /// block if a variable is inside a step that is open in this builder's block.
+    /// Returns the block to which an operator on these variables is appended. The block is the innermost open step block if one
+    /// of the variables belongs to a step block inside this builder's block; else it is this builder's block.
     pub(super) fn home<'a>(&self, inputs: impl IntoIterator<Item = &'a Var>) -> BlockId {
         let state = self.state.borrow();
         let innermost = state.innermost();
@@ -544,8 +549,8 @@ impl Builder {
         if known.any(inside) { innermost } else { self.block }
     }
 
-    /// The output of an existing operator of this kind whose input slot `slot` holds only `var`. Only the block to which an
-    /// operator on `var` would be appended is searched.
+    /// Returns the output of an existing operator of kind `kind` with only `var` in its input slot `slot`. Searches only the
+    /// block to which an operator on `var` would be appended.
     pub(crate) fn made_by(&self, kind: &str, slot: &str, var: Var) -> Option<Var> {
         let block = self.home([&var]);
         let mut state = self.state.borrow_mut();
@@ -555,13 +560,13 @@ impl Builder {
         op.writes().next().map(|out| self.var(out))
     }
 
-    /// A variable of this builder's program by its number.
+    /// Returns the variable with this number in the builder's program.
     pub(crate) fn var(&self, id: VarId) -> Var {
         Var { builder: self.number, id }
     }
 }
 
-/// The spec of a feed with rows of the shape `dims`, with new levels.
+/// Returns the spec of a new feed: rows of the shape `dims`, with `lod_level` new LoD levels.
 fn ragged(program: &mut Program, dtype: DType, dims: &[usize], lod_level: usize) -> Result<Spec> {
     if lod_level > MAX_LEVELS {
         return Err(Error::new("lod_level", format!("at most {MAX_LEVELS} levels"), lod_level.to_string()));
@@ -571,12 +576,12 @@ fn ragged(program: &mut Program, dtype: DType, dims: &[usize], lod_level: usize)
     Spec::rows_of(dtype, rows, dims, levels)
 }
 
-/// A dtype, or the dtype of a variable.
+/// The dtype of a new variable: given directly, or equal to the dtype of another variable.
 #[derive(Debug, Clone, Copy)]
 pub enum DTypeSource {
-    /// This dtype.
+    /// The dtype is given directly.
     DType(DType),
-    /// The dtype of this variable.
+    /// The dtype of the given variable.
     Var(Var),
 }
 

@@ -1,4 +1,4 @@
-//! The builder's methods for states that pass from batch to batch.
+//! The methods of the builder for carried states: states that pass from batch to batch.
 
 use super::builder::{Builder, DTypeSource};
 use super::state::OpenState;
@@ -11,14 +11,15 @@ use crate::program::description::var_desc::VarRole;
 use crate::tensor::DType;
 
 impl Builder {
-    /// Declares a state of `width` numbers (f32), one row per sequence, that passes from batch to batch. Returns the variable
-    /// of the state before a batch; [`Self::carry`] sets the state after the batch. Sequence *i* of a batch continues where
-    /// sequence *i* of the previous batch ended. No gradient passes (truncated back-propagation through time).
+    /// Declares a carried state: `width` numbers (f32) per sequence that pass from batch to batch. Returns the variable that
+    /// holds the state before a batch; [`Self::carry`] sets the state after the batch. Sequence *i* of a batch continues where
+    /// sequence *i* of the previous batch ended. Gradients do not flow from a batch into the previous batch (truncated
+    /// back-propagation through time).
     ///
-    /// A [`Trainer`](crate::train::Trainer) passes the state from batch to batch, starting with zeros at the start of each
-    /// epoch and evaluation; a [`Predictor`](crate::predict::Predictor) passes it from one
-    /// [`run_on`](crate::predict::Predictor::run_on) to the next. An [`Executor`](crate::executor::Executor) passes nothing on:
-    /// feed each run the state before the batch, and fetch the state after the batch.
+    /// A [`Trainer`](crate::train::Trainer) passes the state from batch to batch; every epoch and every evaluation starts with
+    /// zeros. A [`Predictor`](crate::predict::Predictor) passes the state from one call of
+    /// [`run_on`](crate::predict::Predictor::run_on) to the next call. An [`Executor`](crate::executor::Executor) does not pass
+    /// the state: the caller feeds the state before each batch and fetches the state after the batch.
     ///
     /// A batch with fewer sequences than the previous batch continues the previous batch's first sequences; the states of the
     /// remaining sequences are lost. A batch with more sequences than the previous batch is an error.
@@ -38,19 +39,19 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::carried_state_of`].
+    /// Records the errors of [`Self::carried_state_of`].
     #[track_caller]
     pub fn carried_state(&self, width: usize) -> Var {
         let name = self.layer_name("state", None);
         self.carried_state_of(&name, DType::F32, &[width])
     }
 
-    /// Declares a carried state with a name for its feed and any row shape. `dtype` is a dtype, or a variable with the wanted
-    /// dtype.
+    /// Declares a carried state with the name `name`, the dtype `dtype` and rows of the shape `dims`. `dtype` is a dtype, or a
+    /// variable that has the wanted dtype.
     ///
     /// # Errors
-    /// If the name is taken, if the method is called in a step block, or if there are too many dimensions. [`Self::finish`]
-    /// fails if the state has no [`Self::carry`].
+    /// Records an error if the name is taken, if the method is called in a step block, or if there are too many dimensions.
+    /// [`Self::finish`] fails if no [`Self::carry`] sets the state after the batch.
     #[track_caller]
     pub fn carried_state_of(&self, name: &str, dtype: impl Into<DTypeSource>, dims: &[usize]) -> Var {
         let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
@@ -62,11 +63,11 @@ impl Builder {
         before
     }
 
-    /// Sets the value of a [carried state](Self::carried_state) after the batch to `after`.
+    /// Sets the value of a [carried state](Self::carried_state) after the batch to the variable `after`.
     ///
     /// # Errors
-    /// If `before` is no carried state, or has a `carry` already; if `after` has another dtype or shape than `before`; if the
-    /// method is called in a step block.
+    /// Records an error if `before` is no carried state or already has a `carry`, or if `after` has another dtype or shape than
+    /// `before`. The method cannot be called in a step block.
     #[track_caller]
     pub fn carry(&self, before: Var, after: Var) {
         let Some(id) = self.known(before) else {

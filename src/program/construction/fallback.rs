@@ -1,5 +1,5 @@
-//! Fallback to dense: if an operator has no kernel for a variable's storage, an operator `to_dense` is added to the program,
-//! which makes the variable dense.
+//! Fallback to dense: if an operator has no kernel for a variable's storage, the builder appends an operator `to_dense`. The
+//! operator then reads the dense copy of the variable.
 
 use std::panic::Location;
 
@@ -14,7 +14,8 @@ use crate::program::description::language::TO_DENSE;
 use crate::program::description::storages::Conversion;
 
 impl Builder {
-    /// Sets the behaviour of later calls for operators without a kernel for a variable's storage (default: [`Fallback::Warn`]).
+    /// Sets what the builder does if an operator has no kernel for a variable's storage (default: [`Fallback::Warn`]). Later
+    /// calls use the new setting.
     ///
     /// ```
     /// use unpadded::{Builder, DType, Fallback};
@@ -30,7 +31,7 @@ impl Builder {
         self
     }
 
-    /// The variables that were made dense because an operator has no kernel for their storage, in the order of the program.
+    /// Returns one warning per operator `to_dense` that the builder appended under [`Fallback::Warn`], in the order of the calls.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -47,7 +48,8 @@ impl Builder {
 }
 
 impl State {
-    /// Appends an operator after making some of its variables dense. If the operator is refused, the conversions are removed.
+    /// Appends an operator after appending a `to_dense` for each variable in `due`. If the operator itself is refused, removes
+    /// the appended `to_dense` operators.
     pub(super) fn append_to_dense(
         &mut self,
         block: BlockId,
@@ -64,7 +66,7 @@ impl State {
         appended.map_err(|error| {
             (self.program, self.open, self.dense) = (before.0, before.1, before.2);
             self.warnings.truncate(before.3);
-            // The error of the operator must name the user's variables, not the dense variables.
+            // An error about the operator must name the user's variables, not the dense copies of the variables.
             let said = self.program.mistake(&self.registry, block, kind, attributes, &inputs);
             let number = self.program.block(block).ops.len();
             let place = Place {
@@ -77,7 +79,7 @@ impl State {
         })
     }
 
-    /// Replaces each variable whose storage the operator has no kernel for by a dense variable.
+    /// Replaces each variable in `due` by a dense copy, and records the warnings.
     fn densify(
         &mut self,
         block: BlockId,
@@ -88,7 +90,7 @@ impl State {
     ) -> Result<()> {
         let mut made = Vec::new();
         for Conversion { slot, var } in due {
-            // A constant is made dense once, in its own block, and not in each step.
+            // A constant is made dense once, in the constant's own block, instead of in each step.
             let home = if self.program.spec(var)?.batched() { block } else { self.program.var(var).block };
             let dense = match self.dense.get(&(home, var)) {
                 Some(&dense) => dense,
@@ -108,7 +110,8 @@ impl State {
         }
         let number = self.program.block(block).ops.len();
         for (slot, var, dense) in made.into_iter().filter(|_| self.fallback == Fallback::Warn) {
-            // The warning names variables outside of step blocks: a step's view is replaced by the outer variable.
+            // A warning names a variable outside of all step blocks: a view in a step block is replaced by the view's outer
+            // variable.
             let (var, dense) = (self.outermost(var), self.outermost(dense));
             self.warnings.push(Warning {
                 operator: format!("{kind} #{number}"),
@@ -122,7 +125,7 @@ impl State {
         Ok(())
     }
 
-    /// The outermost outer variable of a view in a step block; `var` itself if it is no view.
+    /// Follows a view in nested step blocks to the outermost outer variable; returns `var` if `var` is no view.
     fn outermost(&self, var: VarId) -> VarId {
         self.open.iter().rev().fold(var, |seen, step| {
             let mut pairs = step.desc.inputs.iter().chain(&step.desc.statics);

@@ -1,4 +1,4 @@
-//! Memories of a step block: the values that pass from step to step.
+//! Memories of a step block: values that pass from one step of a sequence to the next step.
 
 use super::builder::DTypeSource;
 use super::open_step::{NextMemory, OpenMemory, OpenStep};
@@ -15,11 +15,11 @@ fn empty_memory(got: String) -> Error {
 }
 
 impl Step {
-    /// Makes a memory of `width` numbers per row that starts at zero. Its dtype is the dtype of the step's first input if that
-    /// input holds floats, else f32.
+    /// Makes a memory of `width` numbers per row that starts at zero. The memory has the dtype of the step's first input; if that
+    /// input holds no floats, the memory is f32.
     ///
     /// # Errors
-    /// If `width` is 0.
+    /// Records an error if `width` is 0.
     #[track_caller]
     pub fn memory(&self, width: usize) -> Var {
         let input = {
@@ -30,10 +30,11 @@ impl Step {
         self.memory_of(input.filter(|dtype| dtype.is_float()).unwrap_or(DType::F32), &[width])
     }
 
-    /// Makes a memory of any row shape that starts at zero. `dtype` is a dtype, or a variable with the wanted dtype.
+    /// Makes a memory with rows of the shape `dims` that starts at zero. `dtype` is a dtype, or a variable that has the wanted
+    /// dtype.
     ///
     /// # Errors
-    /// If a row has no numbers, or there are too many dimensions.
+    /// Records an error if a row of the shape `dims` has no numbers, or if there are too many dimensions.
     #[track_caller]
     pub fn memory_of(&self, dtype: impl Into<DTypeSource>, dims: &[usize]) -> Var {
         let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
@@ -45,10 +46,10 @@ impl Step {
         self.made(added)
     }
 
-    /// Makes a memory that starts with the rows of an outer variable, one row per sequence.
+    /// Makes a memory that starts with the value of an outer variable, which has one row per sequence.
     ///
     /// # Errors
-    /// If the variable does not have one row per sequence, or its rows have no numbers.
+    /// Records an error if the variable does not have one row per sequence, or if a row of the variable has no numbers.
     #[track_caller]
     pub fn memory_from(&self, initial: Var) -> Var {
         let found = self.state.borrow_mut().initial(self, initial);
@@ -72,18 +73,19 @@ impl Step {
     /// Sets the value of `memory` at the next step to `after`.
     ///
     /// # Errors
-    /// If `memory` is no memory, was updated before, or the shapes differ.
+    /// Records an error if `memory` is no memory or has another `update` already, or if the shapes of `memory` and `after`
+    /// differ.
     #[track_caller]
     pub fn update(&self, memory: Var, after: Var) {
         let caller = self.here();
         let Some(id) = self.known(memory) else {
-            // `after` may belong to another builder, too: a second error.
+            // `after` may belong to another builder, which is a second error.
             if after != memory {
                 self.known(after);
             }
             return;
         };
-        // If the update appends a copy, the copy names the caller's line, too.
+        // If `next` appends a copy of `after`, the copy names the line of the call of `update`.
         let line = self.called_from(caller);
         let next = self.next(id, after);
         drop(line);
@@ -92,12 +94,13 @@ impl Step {
         if let Ok(memory) = state.memory(self, id) {
             memory.next = next;
         } else if let Some(Ok(memory)) = after.map(|after| state.memory(self, after)) {
-            // The arguments were swapped, and the error is recorded. Mark `after` as updated, so that no second error follows.
+            // The two arguments were swapped, and the error about this is recorded already. Marking the memory `after` as updated
+            // prevents a second error about a missing `update`.
             memory.next = NextMemory::Unknown;
         }
     }
 
-    /// The next value of `memory`, if `var` fits.
+    /// Returns the next value of `memory`: `var`, or a copy of `var`; records an error if `var` does not fit.
     fn next(&self, memory: VarId, var: Var) -> NextMemory {
         let others = {
             let mut state = self.state.borrow_mut();
@@ -119,8 +122,8 @@ impl Step {
             state.building(self).is_ok_and(|step| !step.taken.insert(id))
         };
         if taken {
-            // If two memories have the same next value, the second memory gets a copy, so that each next value has a gradient
-            // of its own.
+            // If two memories have the same variable as next value, the second memory gets a copy, so that each next value has
+            // its own gradient.
             let Some(copy) = self.copy(id) else { return NextMemory::Unknown };
             id = copy;
         }
@@ -136,11 +139,11 @@ impl Step {
         self.fitting(fits).map_or(NextMemory::Unknown, |()| NextMemory::Known(id))
     }
 
-    /// The value of `memory` after each sequence's last step, one row per sequence. Return it from the step block. A sequence
-    /// without steps keeps the initial value of the memory.
+    /// Returns the value of `memory` after the last step of each sequence, as a variable with one row per sequence. The closure
+    /// of the step block must return this variable. For a sequence without steps, the row is the initial value of the memory.
     ///
     /// # Errors
-    /// If `memory` is no memory.
+    /// Records an error if `memory` is no memory of this step block.
     #[track_caller]
     pub fn last(&self, memory: Var) -> Var {
         let Some(id) = self.known(memory) else { return self.unknown() };
@@ -150,7 +153,7 @@ impl Step {
 }
 
 impl State {
-    /// Returns the open step block of `step`.
+    /// Returns the step block that `step` builds; fails if the step block is finished.
     fn building(&mut self, step: &Step) -> Result<&mut OpenStep> {
         self.open.iter_mut().find(|open| open.block == step.block).ok_or_else(finished)
     }
@@ -163,7 +166,8 @@ impl State {
         })
     }
 
-    /// The outer variable with which a memory starts, and the spec of the memory; `None` if the variable is unknown.
+    /// Returns the outer variable that holds the initial value of a memory, and the memory's spec. Returns `None` if the outer
+    /// variable is unknown.
     fn initial(&mut self, step: &Step, initial: Var) -> Result<Option<(VarId, Spec)>> {
         let open = self.building(step)?;
         let (parent, above, sequences) = (open.parent, open.above.clone(), open.sequences);

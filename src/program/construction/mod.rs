@@ -1,5 +1,4 @@
-//! Building a program by ordinary calls: the builder and its variables, step blocks, names, and states that pass from batch
-//! to batch.
+//! Building a program by method calls: the builder, variables, step blocks, names, and states that pass from batch to batch.
 
 mod before_loop;
 pub(crate) mod builder;

@@ -1,4 +1,4 @@
-//! Names of layers and scopes, which are prefixes of variable names.
+//! Names of layers and scopes, which are the prefixes of parameter names.
 
 use std::cell::RefCell;
 use std::panic::Location;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::builder::Builder;
 use super::state::State;
 
-/// A guard of an open item of a builder's state, such as a scope; dropping the guard closes the item, even in a panic.
+/// A guard that keeps an item of a builder's state open, such as a scope. Dropping the guard closes the item, even in a panic.
 pub(crate) struct ScopeGuard {
     state: Rc<RefCell<State>>,
     depth: usize,
@@ -23,7 +23,8 @@ impl Drop for ScopeGuard {
 }
 
 impl ScopeGuard {
-    /// Opens an item: `open` returns the number of open items before, `close` restores that number.
+    /// Opens an item by calling `open`. `open` returns the number of items that were open before; `close` later restores that
+    /// number.
     pub(super) fn new(
         net: &Builder,
         open: impl FnOnce(&mut State) -> usize,
@@ -35,8 +36,8 @@ impl ScopeGuard {
 }
 
 impl Builder {
-    /// Builds a part of a model whose parameter names begin with `name` and a dot. Scopes nest; each scope counts its layers
-    /// from 0.
+    /// Calls `part` to build a part of a model; the parameter names in the part begin with `name` and a dot. Scopes can be
+    /// nested, and each scope counts its layers from 0.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -56,12 +57,12 @@ impl Builder {
         part(self)
     }
 
-    /// The full name of the innermost open scope; empty if there is none.
+    /// Returns the full name of the innermost open scope; an empty name if no scope is open.
     pub(crate) fn scope_name(&self) -> String {
         self.state.borrow().scopes.open.last().cloned().unwrap_or_default()
     }
 
-    /// Opens the scope of this full name: parameters are named in it for as long as the guard lives.
+    /// Opens the scope with the full name `name`; the scope is closed when the returned guard is dropped.
     pub(crate) fn open_scope(&self, name: String) -> ScopeGuard {
         let open = |state: &mut State| {
             state.scopes.open.push(name);
@@ -70,7 +71,7 @@ impl Builder {
         ScopeGuard::new(self, open, |state, depth| state.scopes.open.truncate(depth))
     }
 
-    /// Makes operators and errors name `caller` as the line of the user's code, for as long as the guard lives.
+    /// Makes new operators and errors name the source line `caller` until the returned guard is dropped.
     pub(crate) fn called_from(&self, caller: &'static Location<'static>) -> ScopeGuard {
         let open = |state: &mut State| {
             state.scopes.lines.push(caller);
@@ -79,10 +80,10 @@ impl Builder {
         ScopeGuard::new(self, open, |state, depth| state.scopes.lines.truncate(depth))
     }
 
-    /// Builds one call of a layer that is written as a function. Its parameter names begin with `kind` and a count
-    /// (`highway_0.weight`). Its operators and errors, also from closures inside the function, name the line that called the
-    /// function; so the function must be `#[track_caller]`. If layers call layers, that line is the call of the outermost
-    /// layer.
+    /// Builds a layer that is written as a function: `part` contains the body of the function. The parameter names of the layer
+    /// begin with `kind` and a count, as in `highway_0.weight`. The layer's operators and errors name the line that calls the
+    /// function, also from closures inside the function; therefore the function must be `#[track_caller]`. If a layer calls other
+    /// layers, operators and errors name the line that calls the outermost layer.
     ///
     /// ```
     /// use unpadded::{Builder, DType, Var};
@@ -116,8 +117,8 @@ impl Builder {
         call(self)
     }
 
-    /// A free name for a layer in the open scope: `wish`, or `wish_2` and so on if `wish` is taken; if `wish` is `None`, the
-    /// kind and a count.
+    /// Returns a free name for a layer in the open scope. The name is `wish`, or `wish_2` and so on if `wish` is taken. If `wish`
+    /// is `None`, the name is the kind and a count.
     pub(crate) fn layer_name(&self, kind: &str, wish: Option<&str>) -> String {
         let State { program, scopes, .. } = &mut *self.state.borrow_mut();
         scopes.layer_name(program, kind, wish)

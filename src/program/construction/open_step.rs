@@ -1,4 +1,4 @@
-//! A step block while it is being built: its inputs, captures and memories.
+//! The state of a step block that is being built: step inputs, static inputs and memories.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,41 +11,41 @@ use crate::program::description::program::Program;
 use crate::program::description::var_desc::VarRole;
 use crate::tensor::StorageKind;
 
-/// Options of [`Builder::recurrent_with`](crate::Builder::recurrent_with): the level whose sequences the steps run over, and
+/// Options of [`Builder::recurrent_with`](crate::Builder::recurrent_with): the LoD level whose sequences the steps run over, and
 /// the direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Recurrence {
-    /// The LoD level of the first step input whose sequences the steps run over, counted from 0 at the top; `None` for the last
-    /// level.
+    /// The LoD level whose sequences the steps run over: an index into the levels of the first step input, 0 for the top level.
+    /// `None` means the last level.
     pub level: Option<usize>,
-    /// Whether each sequence runs from its last row to its first.
+    /// Whether the steps run over each sequence from the last row to the first row.
     pub reverse: bool,
 }
 
-/// A step block that is being built.
+/// The state of a step block that is being built.
 #[derive(Clone)]
 pub(super) struct OpenStep {
     pub(super) block: BlockId,
     pub(super) parent: BlockId,
-    /// The LoD levels above the level `over`.
+    /// The LoD levels above the level `over`, from the top.
     pub(super) above: Levels,
     /// The extent that counts the sequences of the level `over`.
     pub(super) sequences: Extent,
-    /// The level whose sequences the steps run over; `None` if the step inputs do not fit or are unknown.
+    /// The LoD level whose sequences the steps run over; `None` if the step inputs do not fit or are unknown.
     pub(super) over: Option<LevelId>,
-    /// The place of the operator `recurrent`, for errors.
+    /// The position of the operator `recurrent` in the program, for error messages.
     pub(super) place: Place,
     pub(super) desc: StepDesc,
     pub(super) memories: Vec<OpenMemory>,
-    /// The index in `memories` of each memory, by the variable of its previous value. `taken` has the next values of all
-    /// memories.
+    /// The index of each memory in `memories`, by the variable that holds the memory's previous value. `taken` has the variables
+    /// that are the next value of a memory.
     pub(super) numbers: HashMap<VarId, usize>,
     pub(super) taken: HashSet<VarId>,
-    /// The variables of the requested final values of memories.
+    /// The outer variables of the final values of memories that [`Step::last`](crate::program::Step::last) returned.
     pub(super) lasts: HashSet<VarId>,
-    /// The view of each static input in the step block, by the outer variable.
+    /// The static inputs: the view in the step block, by the outer variable.
     pub(super) captured: HashMap<VarId, VarId>,
-    /// The number of the builder's errors when the step block was opened.
+    /// The number of errors that the builder had recorded when the step block was opened.
     pub(super) errors: usize,
 }
 
@@ -54,22 +54,22 @@ pub(super) struct OpenMemory {
     pub(super) previous: VarId,
     pub(super) initial: Option<VarId>,
     pub(super) next: NextMemory,
-    /// The outer variable of the memory's final value; `None` until the final value is requested.
+    /// The outer variable that holds the memory's final value; `None` until the user calls `last`.
     pub(super) last: Option<VarId>,
 }
 
-/// The value of a memory at the next step.
+/// The variable that becomes the memory's value at the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NextMemory {
-    /// Not set yet.
+    /// The user has not called `update` yet.
     None,
-    /// Set to a variable that does not fit, or is unknown.
+    /// The user called `update` with a variable that does not fit or is unknown.
     Unknown,
     Known(VarId),
 }
 
 impl OpenStep {
-    /// Binds the step inputs and returns their views in the block.
+    /// Binds the outer variables `outer` as step inputs; returns the step block's view of each variable.
     pub(super) fn bind(
         &mut self,
         program: &mut Program,
@@ -116,21 +116,21 @@ impl OpenStep {
         self.desc.inputs.first().map(|pair| pair.inner)
     }
 
-    /// The error that the step is still open when the program is finished.
+    /// The error that the program is finished while this step block is still open.
     pub(super) fn unfinished(&self) -> Error {
         let expected = "to be finished before the program";
         Error::of(ErrorKind::Program, "step", expected, "a program that is finished in it")
             .at(self.place.clone())
     }
 
-    /// Returns whether the step block reads an outer variable.
+    /// Returns whether an outer variable is a step input, a static input or the initial value of a memory.
     pub(super) fn reads(&self, outer: VarId) -> bool {
         let mut pairs = self.desc.inputs.iter().chain(&self.desc.statics);
         pairs.any(|pair| pair.outer == outer)
             || self.memories.iter().any(|memory| memory.initial == Some(outer))
     }
 
-    /// Returns whether the sequences that the steps run over are known.
+    /// Returns whether the LoD level is known whose sequences the steps run over.
     pub(super) fn is_known(&self) -> bool {
         self.over.is_some()
     }
@@ -144,12 +144,12 @@ impl OpenStep {
         self.memories.push(memory);
     }
 
-    /// The memory of a variable.
+    /// Returns the memory whose previous value is the variable `var`.
     pub(super) fn memory(&mut self, var: VarId) -> Option<&mut OpenMemory> {
         self.memories.get_mut(*self.numbers.get(&var)?)
     }
 
-    /// Records the outer variable of a memory's final value.
+    /// Records the outer variable `last` that holds a memory's final value.
     pub(super) fn set_last(&mut self, memory: VarId, last: VarId) {
         if let Some(memory) = self.memory(memory) {
             memory.last = Some(last);
@@ -161,7 +161,8 @@ impl OpenStep {
         self.lasts.contains(&var)
     }
 
-    /// Adds the step block's view of an outer variable. The levels below the sequences become new levels of the step block.
+    /// Adds a view of an outer variable to the step block, for a step input. Each LoD level in `deeper` gets a corresponding new
+    /// level in the step block.
     pub(super) fn view(
         &mut self,
         program: &mut Program,
@@ -186,7 +187,7 @@ impl OpenStep {
         program.add_computed(&name, self.block, view, VarRole::Step, stop.into())
     }
 
-    /// Captures an outer variable as a static input: each step of a sequence sees the same row, or the same whole sub-sequence.
+    /// Makes an outer variable a static input: every step of a sequence reads the same row or the same sub-sequence. Returns
     /// `None` if the sequences that the steps run over are unknown.
     pub(super) fn capture(&mut self, program: &mut Program, var: VarId) -> Result<Option<VarId>> {
         if !self.is_known() {
@@ -213,8 +214,8 @@ impl OpenStep {
             let expected = format!("{}, or one sub-sequence", rows_of_step(self.sequences));
             return Err(Error::new("static input of a step", expected, spec.to_string()));
         }
-        // A static sub-sequence has its own levels even if a step input has the same levels: step inputs are cut to one
-        // step's entries, static inputs are whole.
+        // A static sub-sequence gets its own LoD levels, even if a step input has the same levels. A view of a step input has
+        // only the entries of one step, but a view of a static input is the whole sub-sequence.
         let deeper: Vec<LevelId> = spec.lod[depth..].to_vec();
         let mut lod = Levels::new();
         for &outer in &deeper {
@@ -235,7 +236,8 @@ impl OpenStep {
         Ok(Some(inner))
     }
 
-    /// The spec, in the outer block, of an output: the levels down to the sequences, then the deeper levels of the step block.
+    /// Returns the spec, in the outer block, of a step block's output. The LoD levels of the output are the levels down to
+    /// `over`, then the levels that the output has in the step block.
     pub(super) fn outer_spec(&self, program: &mut Program, inner: VarId) -> Result<Spec> {
         let spec = program.spec(inner)?.clone();
         if spec.storage != StorageKind::Dense {
@@ -267,13 +269,13 @@ impl OpenStep {
         Ok(Spec { shape, lod, ..spec })
     }
 
-    /// Returns the operator `recurrent`, with all outer variables in its slots.
+    /// Returns the operator `recurrent` that runs the step block; all outer variables are bound to its slots.
     pub(super) fn finish(&mut self, program: &Program, caller: String) -> OpDesc {
         let desc = self.desc.clone();
         let outers = |pairs: &[VarPair]| pairs.iter().map(|p| p.outer).collect::<Vec<_>>();
         let mut constants: Vec<VarId> = Vec::new();
         let mut known = HashSet::new();
-        // Only blocks with higher numbers can be inside this block.
+        // Blocks are numbered in the order of opening, so only blocks with higher numbers can be inside this block.
         for (id, block) in program.blocks().skip(self.block.0 as usize) {
             if !program.encloses(self.block, id) {
                 continue;
@@ -310,7 +312,8 @@ impl OpenStep {
 }
 
 impl StepDesc {
-    /// The level inside the step for a level of a captured sub-sequence, if a sub-sequence with that level was captured before.
+    /// Returns the level in the step block that corresponds to the level `outer` of a static sub-sequence; `None` if no captured
+    /// sub-sequence has that level.
     fn static_level(&self, program: &Program, outer: LevelId) -> Option<LevelId> {
         self.statics.iter().find_map(|pair| {
             let (o, i) = (program.var(pair.outer).spec()?, program.var(pair.inner).spec()?);

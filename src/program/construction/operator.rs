@@ -1,11 +1,11 @@
-//! [`operator!`](crate::operator!): declares an operator: its kind, documentation, attributes, slots, and the methods that
-//! append it.
+//! The macro [`operator!`](crate::operator!), which declares an operator: kind, documentation, attributes, slots, and append
+//! methods.
 
 use super::var::Var;
 
-/// The argument of an append method for an input slot: a variable, an optional variable, or several.
+/// The argument of an append method for one input slot: a variable, an optional variable, or several variables.
 pub trait InputArgument {
-    /// The variables of the slot, in order; none if an optional variable is missing.
+    /// Returns the variables for the slot, in order; an optional variable that is missing gives an empty list.
     fn vars(&self) -> &[Var];
 }
 
@@ -27,9 +27,9 @@ impl InputArgument for &[Var] {
     }
 }
 
-/// Declares an operator: its type, with a constant for the number of each slot; code that reads and writes its attributes; its
-/// documentation; and the methods that append it. The computation is not declared: implement the trait
-/// [`Op`](crate::operator::Op) for the type.
+/// Declares the type of an operator, a constant for the number of each slot, and the methods that append the operator. The macro
+/// also writes the documentation, and the code that reads and writes the attributes. The macro does not declare the computation:
+/// implement the trait [`Op`](crate::operator::Op) for the type.
 ///
 /// ```
 /// use unpadded::op::{Backward, CheckCase, Forward, Gradient, InferShape, Op, Spec, testing};
@@ -99,29 +99,30 @@ impl InputArgument for &[Var] {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// - **Kind**: a string, or a plain word, which means the word in quotes (not a constant of this name).
-/// - **Attributes** are fields of a type that implements [`Attribute`](crate::operator::attributes::Attribute): `bool`,
-///   `i64`, `usize`, `f64`, `String`, a `Vec` of `i64`, `usize` or `f64`, an `Option` of these, and types of a crate.
-///   With `rate: f64 = 0.5` the attribute may be missing in a program, and is then 0.5 (the method still has the
-///   parameter). With `rate: f64 => read` the function `fn read(&Attributes, &str) -> Result<f64>` reads the attribute,
-///   and can refuse values.
-/// - **Slots**: each slot has a constant, its name in programs, and the number of variables that it takes (`one`, `optional`,
-///   `many`, `any`; `literal` for a literal), and may have settings of [`Slot`](crate::operator::Slot): `.without_gradient()`,
-///   `.updated()`, `.shape_only()`, `.any_storage()`, `.literals()`.
-/// - **Kernels** (`kernels { [DENSE], [ROWS] }`, behind the inputs) list the combinations of input storages that the operator
-///   has code for; without a list, all inputs are dense. `stands_for { "linear" }` after the list declares that these are
-///   kernels of another operator, `linear`, with the same slots and attributes: if a call appends `linear` to variables in
-///   these storages, this operator is appended instead.
-/// - **The method** has a parameter with the name of each input slot (`Var`, `Option<Var>` or `&[Var]`) and of each attribute
-///   (its type, or a type that converts into it), in any order. It returns the appended outputs: `Var`, several in a tuple or
-///   an array, or `Vec<Var>`. It does not return a `Result`: if a call does not fit, the builder records the error, and the
-///   result is unknown. If the parameters are not the slots and attributes themselves, the method's body computes the slots and
-///   attributes: `fn slice(&self, x: Var, columns: Range<usize>) -> Var { let (from, to) = (columns.start, columns.end); }`.
-/// - **The receiver**: in this crate `impl Builder, Var { fn … }` defines a method of both types; the first parameter of the
-///   builder's method is the receiver of the variable's method: `net.grow(x, 1.0)` and `x.grow(1.0)`. In any other crate
-///   `pub trait BuildGrow, ApplyGrow { fn … }` declares two traits, the first implemented for `Builder`, the second for `Var`;
-///   callers import both. `Var` and the second trait may be left out, for an operator without one main input.
-/// - The documentation comes first, then `#[doc(alias = "…")]`, then `#[derive(…)]`, if there are any.
+/// - **Kind**: a string, or a plain word. A plain word means the same as the word in quotes; it does not name a constant.
+/// - **Attributes** are fields of a type that implements [`Attribute`](crate::operator::attributes::Attribute). Types of
+///   attributes are `bool`, `i64`, `usize`, `f64`, `String`, a `Vec` of `i64`, `usize` or `f64`, an `Option` of these, and types
+///   that a crate defines. After `rate: f64 = 0.5`, a stored program may lack the attribute, which is then 0.5; the append method
+///   still has the parameter. After `rate: f64 => read`, the function `fn read(&Attributes, &str) -> Result<f64>` reads the
+///   attribute and can refuse values.
+/// - **Slots**: each slot has a constant, a name that programs store, and the number of variables that it takes: `one`,
+///   `optional`, `many` or `any`, or `literal` for a literal. A slot may have settings of [`Slot`](crate::operator::Slot):
+///   `.without_gradient()`, `.updated()`, `.shape_only()`, `.any_storage()`, `.literals()`.
+/// - **Kernels** (`kernels { [DENSE], [ROWS] }`, behind the inputs) list the combinations of input storages that the operator has
+///   code for. Without this list, all inputs are dense. `stands_for { "linear" }` after the list declares a replacement for the
+///   operator `linear`, with the same slots and attributes. If a call appends `linear` to variables in the listed storages, the
+///   builder appends this operator instead.
+/// - **The method** has one parameter per input slot (`Var`, `Option<Var>` or `&[Var]`) and one per attribute (of the attribute's
+///   type, or of a type that converts into it), in any order. The parameters have the names of the slots and attributes. The
+///   method returns the appended outputs: a `Var`, several `Var` in a tuple or an array, or a `Vec<Var>`. The method does not
+///   return a `Result`: if a call does not fit, the builder records the error, and the method returns unknown variables. If the
+///   parameters are not the slots and attributes themselves, the method's body computes the slots and attributes: `fn
+///   slice(&self, x: Var, columns: Range<usize>) -> Var { let (from, to) = (columns.start, columns.end); }`.
+/// - **The receiver**: in this crate, `impl Builder, Var { fn … }` defines the method for both types. The first parameter of the
+///   builder's method is the receiver of the variable's method: `net.grow(x, 1.0)` and `x.grow(1.0)`. In any other crate, `pub
+///   trait BuildGrow, ApplyGrow { fn … }` declares two traits: the first trait is implemented for `Builder`, the second for
+///   `Var`. Callers import both traits. An operator without one main input can omit `Var` and the second trait.
+/// - In a declaration, the documentation comes first, then `#[doc(alias = "…")]`, then `#[derive(…)]`.
 #[macro_export]
 macro_rules! operator {
     (
@@ -143,7 +144,7 @@ macro_rules! operator {
             $crate::operator_part!(numbers 0usize; $($input)*);
             $crate::operator_part!(numbers 0usize; $($output)*);
 
-            /// The attributes, as a program stores them.
+            /// Returns the operator's attributes as a program stores them.
             #[allow(dead_code)]
             $visible fn attributes(&self) -> $crate::op::Attributes {
                 #[allow(unused_mut)]
@@ -187,14 +188,15 @@ macro_rules! operator {
     };
 }
 
-/// The parts of [`operator!`](crate::operator!).
+/// The parts of the macro [`operator!`](crate::operator!): each rule expands to one part of the declaration.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! operator_part {
     (kind $kind:ident) => { stringify!($kind) };
     (kind $kind:literal) => { $kind };
 
-    // The documentation is on the method, or on the type of an operator without a method, where readers look for it.
+    // The documentation is on the append method, where readers look for it; an operator without a method has its documentation on
+    // the type.
     (type [$(#[$doc:meta])*] [] $(#[$derive:meta])? $visible:vis struct $type:ident = $kind:tt { $([$($about:literal)*] $field:ident: $holds:ty),* }) => {
         $(#[$doc])*
         $(#[$derive])?
@@ -298,9 +300,9 @@ macro_rules! operator_part {
     }};
 }
 
-/// Defines methods of [`Builder`](crate::program::Builder) and, if `Var` is listed too, of [`Var`](crate::program::Var), with
-/// the first parameter as the receiver. If a name precedes the methods, a macro of this name is defined, which
-/// [`ops`](crate::ops) calls in the `impl` block of the operator's family.
+/// Defines append methods of [`Builder`](crate::program::Builder) and, if `Var` is listed too, of [`Var`](crate::program::Var),
+/// with the first parameter as the receiver. If a name precedes the methods, the macro defines another macro of this name.
+/// [`ops`](crate::ops) calls that macro in the `impl` block of the operator's family.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! builder_methods {

@@ -1,4 +1,4 @@
-//! Parameters: dense variables, and row-sparse tables.
+//! Parameters of a program: dense variables and row-sparse tables.
 
 use super::builder::{Builder, DTypeSource};
 use super::state::State;
@@ -12,16 +12,17 @@ use crate::program::description::program::Append;
 use crate::program::description::var_desc::{Initializer, VarDesc, VarKind, VarRole};
 use crate::tensor::{DType, StorageKind};
 
-/// The maximum height of a row-sparse table.
+/// The maximum number of rows of a row-sparse table.
 const MOST_ROWS: usize = 1 << 62;
 
 impl Builder {
-    /// Adds a trainable variable of known shape. `dtype` is a [`DType`], or a variable with the wanted dtype; if that variable
-    /// is unknown, the parameter is unknown too. The parameter belongs to the root block, even if this method is called in a
-    /// step block. Its name begins with the open [scopes](Self::scope).
+    /// Adds a parameter: a trainable variable of known shape. `dtype` is a [`DType`], or a variable that has the wanted dtype; if
+    /// that variable is unknown, the parameter is unknown too. The parameter belongs to the root block, even if this method is
+    /// called in a step block. The parameter's name begins with the names of the open [scopes](Self::scope).
     ///
     /// # Errors
-    /// If there are too many dimensions, or the dimensions do not fit the initialiser; if the parameter has 2^63 bytes or more.
+    /// Records an error if there are too many dimensions, if the dimensions do not fit the initialiser, or if the parameter has
+    /// 2^63 bytes or more.
     #[track_caller]
     pub fn parameter(
         &self,
@@ -35,21 +36,22 @@ impl Builder {
         self.learned(name, spec, initializer.clone())
     }
 
-    /// Adds a trainable table `[height, width]` that holds only the rows that an update has touched, in memory and in
-    /// checkpoints: for ids that are hashes, or for more ids than rows fit into memory. The height is at most 2^62; a larger
-    /// height takes no more memory.
+    /// Adds a trainable table of the shape `[height, width]`. In memory and in checkpoints, the table has only the rows that an
+    /// update has touched. Use a row-sparse parameter if ids are hashes, or if the full table does not fit into memory. The
+    /// height is at most 2^62; the height does not affect the use of memory.
     ///
-    /// Reading an untouched row returns its first value. The first value depends only on the program's seed, the parameter's
-    /// name, the row's number and the column: not on the batch, the order of reads or the threads. `initializer` must compute
-    /// each row independently of other rows: zeros, a constant, uniform, normal, or
-    /// [`embedding`](crate::layers::init::embedding). The first values have the distribution of the values of a
-    /// [`parameter`](Self::parameter) with this initializer, but are not the same values.
+    /// Reading a row that no update has touched returns the row's first value. The first value of a row depends only on the
+    /// program's seed, the parameter's name, the row's number and the column. The first value does not depend on the batch, the
+    /// order of reads or the threads. `initializer` must compute each row independently of the other rows: zeros, constant,
+    /// uniform, normal, or [`embedding`](crate::layers::init::embedding). The first values of the table have the same
+    /// distribution as a [`parameter`](Self::parameter) with this initializer, but they are different random numbers.
     ///
-    /// Only [`lookup`](Self::lookup) can read the table; [`Embedding::row_sparse`](crate::layers::Embedding::row_sparse) makes
-    /// a layer of table and lookup. The gradient is selected rows; the optimizer's state is row-sparse too, and starts at zero.
-    /// The trained rows are bit-identical to the rows of a dense table with the same first values and
-    /// [sparse](crate::layers::Embedding::sparse) gradients. [`Scope::value`](crate::executor::Scope::value) returns the
-    /// touched rows.
+    /// Only [`lookup`](Self::lookup) can read the table; the layer
+    /// [`Embedding::row_sparse`](crate::layers::Embedding::row_sparse) consists of a row-sparse table and a lookup. The gradient
+    /// of the table is stored as selected rows. The optimizer's state for the table is row-sparse too, and starts at zero.
+    /// Training gives rows that are bit-identical to a dense table with the same first values and
+    /// [sparse](crate::layers::Embedding::sparse) gradients. [`Scope::value`](crate::executor::Scope::value) returns the touched
+    /// rows of the table.
     ///
     /// ```
     /// use unpadded::executor::{Executor, Run, Scope};
@@ -72,8 +74,8 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// If `dims` are not a height and a width, the dtype is not f32 or f64, or the initialiser does not compute each row
-    /// independently; if a row has 2^63 bytes or more.
+    /// Records an error if `dims` are not a height and a width, or if the dtype is not f32 or f64. The initialiser must compute
+    /// each row independently, and a row must have fewer than 2^63 bytes.
     #[doc(alias = "row_sparse")]
     #[track_caller]
     pub fn row_sparse_parameter(
@@ -98,11 +100,11 @@ impl Builder {
         self.learned(name, spec, initializer.clone())
     }
 
-    /// Adds a variable of known shape that is kept from run to run and saved like a parameter, but is not changed by an
-    /// optimizer: [`Self::append_update`] changes it. The variable belongs to the root block.
+    /// Adds a persistable variable of known shape that no optimizer changes; an operator of [`Self::append_update`] changes the
+    /// variable. The variable is kept from run to run and saved like a parameter. The variable belongs to the root block.
     ///
     /// # Errors
-    /// As [`Self::parameter`].
+    /// Records the errors of [`Self::parameter`].
     #[track_caller]
     pub(crate) fn kept(
         &self,
@@ -120,11 +122,11 @@ impl Builder {
         kept
     }
 
-    /// Appends an operator that updates a variable of the root block in place, from one input, when the updates of a
-    /// training step run.
+    /// Appends an operator that updates a variable of the root block in place, computed from the variable of one input slot. The
+    /// operator runs with the other updates of a training step.
     ///
     /// # Errors
-    /// If the variables do not fit the operator, or if the method is called in a step block.
+    /// Records an error if the variables do not fit the operator, or if the method is called in a step block.
     #[track_caller]
     pub(crate) fn append_update(
         &self,
@@ -152,7 +154,7 @@ impl Builder {
         self.fitting(appended);
     }
 
-    /// Adds a parameter whose spec depends on its full name.
+    /// Adds a parameter; `spec` computes the parameter's spec from its full name.
     #[track_caller]
     fn learned(&self, name: &str, spec: impl FnOnce(&str) -> Result<Spec>, initializer: Initializer) -> Var {
         let add = |State { program, scopes, .. }: &mut State| {

@@ -1,4 +1,4 @@
-//! The state that all clones of a builder share, and the lists in which a [`Var`] finds the state of its builder.
+//! The state that all clones of a builder share, and the lists that find the builder of a [`Var`].
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -21,50 +21,52 @@ use crate::program::description::op_desc::{Role, StepDesc};
 use crate::program::description::program::{Append, Program};
 use crate::program::description::var_desc::VarKind;
 
-/// A program under construction.
+/// The state of a builder: the program under construction, the open step blocks and the recorded errors.
 pub(super) struct State {
     pub(super) number: Number,
     pub(super) program: Program,
     pub(super) registry: Registry,
-    /// The step blocks that are being built, outermost first.
+    /// The step blocks that are being built, from the outermost to the innermost.
     pub(super) open: Vec<OpenStep>,
-    /// The step blocks that were opened, each with the line of code that opened it.
+    /// All step blocks that were opened so far, each with the source line that opened it.
     pub(super) opened_at: Vec<(BlockId, &'static Location<'static>)>,
     pub(super) scopes: Scopes,
-    /// The states that pass from batch to batch.
+    /// The carried states, which pass from batch to batch.
     pub(super) carried: Vec<OpenState>,
-    /// The errors so far, first to last.
+    /// The recorded errors, in the order of the calls.
     pub(super) errors: Vec<Error>,
-    /// The behaviour if an operator has no kernel for a variable's storage.
+    /// What the builder does if an operator has no kernel for a variable's storage.
     pub(super) fallback: Fallback,
-    /// A warning for each variable that was made dense.
+    /// A warning for each variable that the builder made dense.
     pub(super) warnings: Vec<Warning>,
-    /// The variables whose gradient the user stopped.
+    /// The variables on which the user called `stop_gradient`.
     pub(super) stopped: HashSet<VarId>,
-    /// The dense variable that each variable was converted to, by the block of the conversion and the variable.
+    /// The dense copy of each variable that was made dense, by the block of its `to_dense` and by the variable.
     pub(super) dense: HashMap<(BlockId, VarId), VarId>,
 }
 
-/// A carried state of a program that is being built.
+/// A carried state of the program that is being built.
 pub(super) struct OpenState {
     pub(super) before: VarId,
-    /// Whether a `carry` has declared the value after the batch.
+    /// Whether a call of `carry` has set the state's value after the batch.
     pub(super) said: bool,
     pub(super) line: &'static Location<'static>,
 }
 
 impl OpenState {
-    /// The error that the state has no `carry`; `None` if it has a `carry`.
+    /// The error that no `carry` sets the state after the batch; `None` if there is a `carry`.
     pub(super) fn missing(&self, program: &Program) -> Option<Error> {
         let error = || wrong("what it is after the batch, by `carry`", "nothing of it");
         (!self.said).then(|| error().called(self.line).variable(&program.var(self.before).name))
     }
 }
 
-/// Builders are numbered over the whole process, so that a variable is never mistaken for a variable of another builder.
+/// The number of the next builder. Builder numbers are unique in the process, so that a variable is never mistaken for a variable
+/// of another builder.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// The builders of all threads, each with the errors of calls on threads other than its own.
+/// The numbers of the builders of all threads, each with the errors of calls that other threads made with the builder's
+/// variables.
 static ALL: Mutex<BTreeMap<u64, Vec<Error>>> = Mutex::new(BTreeMap::new());
 
 fn all_builders() -> MutexGuard<'static, BTreeMap<u64, Vec<Error>>> {
@@ -72,24 +74,24 @@ fn all_builders() -> MutexGuard<'static, BTreeMap<u64, Vec<Error>>> {
 }
 
 thread_local! {
-    /// The builders of this thread.
+    /// The builders of this thread, by number.
     static BUILDERS: RefCell<HashMap<u64, Weak<RefCell<State>>>> = RefCell::default();
-    /// Errors about variables whose builder is gone.
+    /// Errors of calls on this thread with variables whose builder no longer exists.
     static STRAY: RefCell<Vec<Error>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The number of a builder. Dropping it removes the builder from the lists.
+/// The number of a builder. Dropping the number removes the builder from the lists of builders.
 pub(super) struct Number(pub(super) u64);
 
 impl Drop for Number {
     fn drop(&mut self) {
         all_builders().remove(&self.0);
-        // When a thread ends, its list may be dropped before the builder.
+        // When a thread ends, its list `BUILDERS` may be dropped before the builder, so this access may fail.
         let _ = BUILDERS.try_with(|builders| builders.try_borrow_mut().map(|mut all| all.remove(&self.0)));
     }
 }
 
-/// Registers a new builder's state in the lists in which its variables find it.
+/// Makes the state of a new builder and registers it, so that variables find their builder.
 pub(super) fn entered(make: impl FnOnce(Number) -> State) -> Rc<RefCell<State>> {
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
     all_builders().insert(number, Vec::new());
@@ -98,15 +100,16 @@ pub(super) fn entered(make: impl FnOnce(Number) -> State) -> Rc<RefCell<State>> 
     state
 }
 
-/// Takes the errors that this thread keeps about variables whose builder is gone, and the errors of calls on other threads
-/// that the builder of this number keeps.
+/// Takes this thread's errors about variables whose builder no longer exists, and the errors that other threads recorded for
+/// builder `number`.
 pub(super) fn stray_errors(number: u64) -> Vec<Error> {
     let mut errors = STRAY.take();
     errors.extend(all_builders().get_mut(&number).into_iter().flat_map(std::mem::take));
     errors
 }
 
-/// Keeps the error that a variable's builder is not on this thread: in the builder, or in the thread if the builder is gone.
+/// Records the error that a variable's builder is not on this thread: for the builder or, if the builder no longer exists, for
+/// this thread.
 pub(super) fn keep_stray(number: u64, caller: &'static Location<'static>) {
     let error =
         |expected: &str, got: &str| Error::of(ErrorKind::Program, "variable", expected, got).called(caller);
@@ -122,12 +125,12 @@ pub(super) fn keep_stray(number: u64, caller: &'static Location<'static>) {
     STRAY.with_borrow_mut(|errors| errors.push(error));
 }
 
-/// The state of the builder with this number, if the builder is on this thread.
+/// Returns the state of the builder with this number; `None` if the builder is not on this thread.
 pub(super) fn state_of(number: u64) -> Option<Rc<RefCell<State>>> {
     BUILDERS.try_with(|builders| builders.try_borrow().ok()?.get(&number)?.upgrade()).ok()?
 }
 
-/// The name of a variable of another builder, if that builder is on this thread.
+/// Returns the name of another builder's variable, for errors; `a variable` if that builder is not on this thread.
 fn name_elsewhere(var: Var) -> String {
     let name = || {
         let state = state_of(var.builder)?;
@@ -137,13 +140,13 @@ fn name_elsewhere(var: Var) -> String {
     name().unwrap_or_else(|| "a variable".to_owned())
 }
 
-/// The error that a step block is finished: no operator can be appended to it.
+/// The error that a step block is finished, so that no operator can be appended to the step block.
 pub(super) fn finished() -> Error {
     Error::of(ErrorKind::Program, "step", "one that is being built", "a finished one")
 }
 
 impl State {
-    /// The number of a variable of this program; `None` if the variable is unknown.
+    /// Returns the number of a variable in this builder's program; `None` if the variable is unknown.
     pub(super) fn own(&self, var: Var) -> Result<Option<VarId>> {
         if var.builder != self.number.0 {
             let got = format!("{} of another builder", name_elsewhere(var));
@@ -164,7 +167,7 @@ impl State {
         }
     }
 
-    /// Appends an operator; `None` if an input is unknown.
+    /// Appends an operator to a block; returns `None` if an input of the operator is unknown.
     pub(super) fn append(
         &mut self,
         block: BlockId,
@@ -197,7 +200,7 @@ impl State {
         self.append_known(block, kind, attributes, bound, caller).map(Some)
     }
 
-    /// Appends an operator; its inputs are visible in the block.
+    /// Appends an operator to a block, with fallback to dense; the block must be able to read all inputs.
     pub(super) fn append_known(
         &mut self,
         block: BlockId,
@@ -215,7 +218,7 @@ impl State {
         self.append_as_stored(block, kind, attributes, inputs, caller)
     }
 
-    /// Appends an operator on variables in their present storages, without fallback to dense.
+    /// Appends an operator to a block without fallback to dense: the inputs keep their storages.
     pub(super) fn append_as_stored(
         &mut self,
         block: BlockId,
@@ -255,7 +258,7 @@ impl State {
         Ok(program.append(registry, block, request)?.into_iter().flatten().collect())
     }
 
-    /// Makes differentiation compute the gradient of a variable that no operator reads yet.
+    /// Makes differentiation compute the gradient of a variable; fails if an operator reads the variable already.
     pub(super) fn watch(&mut self, id: VarId) -> Result<()> {
         if !self.program.var(id).stop_gradient {
             return Ok(());
@@ -278,8 +281,8 @@ impl State {
         Err(error.variable(&self.program.var(id).name))
     }
 
-    /// Opens a step block over variables of `parent`; returns the block and its views of the step inputs. If an input does not
-    /// fit or is unknown, all views and all outputs are unknown, but mistakes inside the block are still detected.
+    /// Opens a step block inside `parent`; returns the step block and its views of the step inputs. If a step input does not fit
+    /// or is unknown, all views and all outputs are unknown. Errors inside the step block are still detected.
     pub(super) fn open(
         &mut self,
         parent: BlockId,
@@ -333,8 +336,8 @@ impl State {
         (block, inner)
     }
 
-    /// The variable to use in a block: the variable itself, or, for a batched variable from around the block, its view as a
-    /// static input. `None` if the variable is unknown.
+    /// Returns the variable that an operator of `block` reads for `var`. For a batched variable of a block around `block`, the
+    /// result is the view as a static input; else it is `var` itself. Returns `None` if `var` is unknown.
     pub(super) fn resolve(&mut self, block: BlockId, var: Var) -> Result<Option<VarId>> {
         let Some(id) = self.own(var)? else { return Ok(None) };
         self.seen(block, id)?;
@@ -345,7 +348,8 @@ impl State {
             return Ok(Some(id));
         }
         let mut seen = id;
-        // The step blocks from the variable's block down to this block; other open step blocks are skipped.
+        // The loop captures the variable in each step block from the variable's block down to `block`, and skips all other open
+        // step blocks.
         for step in open {
             if !program.encloses(step.block, block) || program.encloses(step.block, from) {
                 continue;
@@ -361,7 +365,7 @@ impl State {
         Ok(Some(seen))
     }
 
-    /// Checks that a variable is visible in a block: it belongs to the block or to a block around it.
+    /// Checks that a block can read a variable: the variable belongs to the block or to a block around it.
     pub(super) fn seen(&self, block: BlockId, id: VarId) -> Result<()> {
         let State { program, open, opened_at, .. } = self;
         let desc = program.var(id);
@@ -384,13 +388,13 @@ impl State {
         Err(error.noted(format!("it was made at {made}; what a step returns is known outside")))
     }
 
-    /// The innermost open step block; the root block if no step block is open.
+    /// Returns the innermost open step block, or the root block if no step block is open.
     pub(super) fn innermost(&self) -> BlockId {
         self.open.last().map_or(BlockId(0), |step| step.block)
     }
 }
 
-/// Name, dtype, shape and LoD levels, as [`Builder::describe`](crate::Builder::describe).
+/// Prints the variable as [`Builder::describe`](crate::Builder::describe) does: name, dtype, shape and LoD levels.
 impl fmt::Debug for Var {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = state_of(self.builder);

@@ -1,4 +1,5 @@
-//! Step blocks: a closure builds the operators of one step, which run over every sequence, without padding.
+//! Step blocks: a closure builds the operators of one step, and the program runs these operators at every step of every sequence,
+//! without padding.
 
 use std::ops::Deref;
 use std::panic::Location;
@@ -16,7 +17,7 @@ use crate::program::description::language::{COPY, RECURRENT};
 use crate::program::description::op_desc::{Memory, VarPair};
 use crate::program::description::var_desc::VarRole;
 
-/// A builder inside a step block: a [`Builder`] with methods for memories.
+/// The builder of a step block: a [`Builder`] with additional methods for memories.
 pub struct Step {
     pub(super) builder: Builder,
 }
@@ -30,8 +31,9 @@ impl Deref for Step {
 
 impl Builder {
     /// Runs a step block over every sequence of the last LoD level of `inputs`, without padding. The closure `step_block`
-    /// receives each input's row at the step, and returns the results: values of every step, which become variables with the
-    /// rows and the LoD of `inputs`, or final memories ([`Step::last`]), with one row per sequence.
+    /// receives the variables that hold one step's row of each input, and returns the results. A result is a value of every step
+    /// or a final memory ([`Step::last`]). A value of every step becomes a variable with the rows and the LoD of `inputs`; a
+    /// final memory has one row per sequence.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -50,18 +52,18 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// If the inputs have no LoD or different LoDs, a memory is not updated, or an operator of the block does not fit. After a
-    /// mistake in the block, only the results that depend on it are unknown.
+    /// Records an error if the inputs have no LoD or different LoDs, if a memory is not updated, or if an operator of the step
+    /// block does not fit. After an error in the step block, only the results that depend on the wrong operator are unknown.
     #[track_caller]
     pub fn recurrent<I: Vars, O: Vars>(&self, inputs: I, step_block: impl FnOnce(&Step, I) -> O) -> O {
         self.recurrent_with(Recurrence::default(), inputs, step_block)
     }
 
-    /// As [`Self::recurrent`], with options: over another LoD level, so that each step reads a whole (sub-)sequence, or in the
-    /// reverse direction.
+    /// Runs a step block as [`Self::recurrent`] does, with options: over another LoD level, so that each step reads a whole
+    /// (sub-)sequence, or in the reverse direction.
     ///
     /// # Errors
-    /// As [`Self::recurrent`].
+    /// Records the errors of [`Self::recurrent`].
     #[track_caller]
     pub fn recurrent_with<I: Vars, O: Vars>(
         &self,
@@ -83,7 +85,7 @@ impl Builder {
             (depth, state.open(parent, options, &list, caller, place))
         };
         let (depth, (block, inner)) = open(&mut self.state.borrow_mut());
-        // The guard closes the step block even if the closure panics.
+        // The guard closes the step block, even if the user's closure panics.
         let opened = ScopeGuard::new(self, |_| depth, |state, depth| state.open.truncate(depth));
         let step = Step { builder: Builder { block, ..self.clone() } };
         let inner: Vec<Var> =
@@ -96,12 +98,12 @@ impl Builder {
 }
 
 impl Step {
-    /// Ends the innermost step block: checks the memories, binds the outputs, appends the `recurrent`. Returns the outer
-    /// variables of the results.
+    /// Closes the innermost step block: checks the memories, binds the outputs, and appends the operator `recurrent`. Returns the
+    /// outer variable of each result.
     fn close(&self, results: &[Var], caller: &'static Location<'static>) -> Vec<Var> {
         let _line = self.called_from(caller);
-        // If no operator of the step block computes a result or a memory's next value (it is an input, say), a copy is
-        // appended, so that an operator of the block writes each of them.
+        // Each result and each memory's next value must be the output of an operator in the step block. If a result or a next
+        // value is another variable, such as a step input, a copy is appended.
         let mut inside = Vec::new();
         for &var in results {
             let last = self.state.borrow().open.last().is_some_and(|s| s.is_last(var.id));
@@ -120,8 +122,8 @@ impl Step {
         if step.is_known()
             && let Err(error) = step.drop_sparse(program)
         {
-            // Every step input is sparse. After another error this is no error: a refused operator may be the one that makes a
-            // dense step input of it.
+            // The error of `drop_sparse` is that every step input is sparse. The error is recorded only if the step block has no
+            // other error: a refused operator may be the operator whose result would have been a dense step input.
             if errors.len() == step.errors {
                 errors.push(error.at(step.place.clone()));
             }
@@ -175,13 +177,13 @@ impl Step {
         outer.into_iter().map(|id| id.map_or(self.unknown(), |id| self.var(id))).collect()
     }
 
-    /// Returns `var` if an operator of this block computes it, else a copy that an operator of this block computes.
+    /// Returns `var` if an operator of this step block computes it; else appends a copy and returns the copy.
     pub(super) fn computed_here(&self, var: Var) -> Option<VarId> {
         let resolved = self.state.borrow_mut().resolve(self.block, var);
         let id = self.fitting(resolved)??;
         let state = self.state.borrow();
         let desc = state.program.var(id);
-        // A variable of this block that is no view of an outer variable was computed here.
+        // The role is `Computed` for a variable of this block that is no view of an outer variable.
         let written = desc.block == self.block && desc.role == VarRole::Computed;
         drop(state);
         if written {
@@ -190,7 +192,7 @@ impl Step {
         self.copy(id)
     }
 
-    /// Copies a variable by an operator of this block; `None` if the copy cannot be appended, after recording the error.
+    /// Appends a copy of a variable to this step block; returns `None` if the copy is refused, and records the error.
     pub(super) fn copy(&self, id: VarId) -> Option<VarId> {
         let copy: Var = self.append(COPY.kind, &[(COPY.inputs[0], &[self.var(id)])], Attributes::new());
         (!copy.is_unknown()).then_some(copy.id)

@@ -1,11 +1,11 @@
-//! The second operand of a comparison: a variable or a number.
+//! The type `Term`: the second operand of a comparison.
 
 use super::var::Var;
 
-/// A variable, or a number that becomes an attribute of the operator. Methods take `impl Into<Term>`, so that both can be
-/// passed directly: `net.greater(x, y)`, `net.greater(x, 0.5)`.
+/// The second operand of a comparison: a variable, or a number that becomes an attribute of the operator. Methods take `impl
+/// Into<Term>`, so that a caller passes a variable or a number directly: `net.greater(x, y)`, `net.greater(x, 0.5)`.
 ///
-/// There is no conversion from f32: attributes are f64, and an f32 such as 0.1 is not the f64 0.1.
+/// A `Term` cannot be made from an f32: attributes are f64, and an f32 such as 0.1 is not equal to the f64 0.1.
 ///
 /// ```
 /// use unpadded::program::Term;
@@ -13,14 +13,14 @@ use super::var::Var;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Term {
-    /// A variable of the program.
+    /// A variable of the program, as the second operand.
     Var(Var),
-    /// A number.
+    /// A number, as the second operand; it becomes an attribute of the operator.
     Number(f64),
 }
 
 impl Term {
-    /// The variable; `None` if the term is a number.
+    /// Returns the variable; `None` if the second operand is a number.
     pub fn var(self) -> Option<Var> {
         match self {
             Term::Var(var) => Some(var),
@@ -28,7 +28,7 @@ impl Term {
         }
     }
 
-    /// The number; `None` if the term is a variable.
+    /// Returns the number; `None` if the second operand is a variable.
     pub fn number(self) -> Option<f64> {
         match self {
             Term::Var(_) => None,

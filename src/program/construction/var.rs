@@ -1,19 +1,20 @@
-//! A variable of the program that is being built.
+//! The type `Var`, a variable of the program that is being built.
 
 use crate::operator::extent::VarId;
 
-/// A variable of the program that is being built: a small copyable number. Formulas are written as in a paper,
-/// `(x.linear(16) + h.linear(16)).tanh()`: each operator and layer with one main input is a method, and `+ - * /` take a
-/// variable or a number (`f64` or `i32`) on either side. A method appends to the innermost open step block; a method of a
-/// [`Builder`](crate::Builder) appends to that builder's block.
+/// A variable of the program that is being built: the builder's number and the variable's number, which are cheap to copy.
+/// Formulas are written as in a paper: `(x.linear(16) + h.linear(16)).tanh()`. Each operator or layer with one main input is a
+/// method of `Var`, and each of `+ - * /` takes a variable or a number (`f64` or `i32`) on either side. A method of a variable
+/// appends to the innermost open step block; a method of a [`Builder`](crate::Builder) appends to that builder's block.
 ///
-/// A call that does not fit returns an *unknown* variable. Every result computed from an unknown variable is unknown too,
-/// without another error: [`Builder::finish`](crate::Builder::finish) returns only the errors that made variables unknown
-/// first.
+/// A call with arguments that do not fit returns an *unknown* variable. A result that is computed from an unknown variable is
+/// unknown too, without another error. Therefore [`Builder::finish`](crate::Builder::finish) returns only the errors of the calls
+/// that were wrong themselves.
 ///
-/// A builder stays on one thread. A call on another thread is an error, which the builder records. A call with a variable whose
-/// builder is gone is an error that the calling thread keeps for its next [`Builder::check`](crate::Builder::check),
-/// [`Builder::finish`](crate::Builder::finish) or [`Trainer::new`](crate::train::Trainer::new).
+/// A builder belongs to the thread that made it. Using a variable on another thread is an error, which the variable's builder
+/// records. Using a variable whose builder no longer exists is an error, which the calling thread keeps. The thread's next
+/// [`Builder::check`](crate::Builder::check), [`Builder::finish`](crate::Builder::finish) or
+/// [`Trainer::new`](crate::train::Trainer::new) returns the error.
 ///
 /// ```
 /// use unpadded::{Builder, DType};
@@ -31,19 +32,19 @@ pub struct Var {
     pub(super) id: VarId,
 }
 
-/// The number of unknown variables; no variable of a program has it.
+/// The number that marks a variable as unknown; no variable of a program has this number.
 const UNKNOWN: VarId = VarId(u32::MAX);
 
-/// The builder number of variables without a builder; no builder has it.
+/// The builder number of a variable that has no builder; no builder has this number.
 const NO_BUILDER: u64 = u64::MAX;
 
 impl Var {
-    /// An unknown variable of a builder.
+    /// Returns an unknown variable of the builder with this number.
     pub(super) fn unknown(builder: u64) -> Self {
         Self { builder, id: UNKNOWN }
     }
 
-    /// A variable of a loaded program: it has a number, but no builder.
+    /// Returns a variable of a loaded program; the variable has no builder.
     pub(crate) fn of_program(id: VarId) -> Self {
         Self { builder: NO_BUILDER, id }
     }
@@ -52,7 +53,7 @@ impl Var {
         self.id == UNKNOWN
     }
 
-    /// The variable's number in the program. The number of an unknown variable belongs to no variable of the program.
+    /// Returns the variable's number in the program. An unknown variable returns a number that no variable of the program has.
     pub fn id(self) -> VarId {
         self.id
     }
@@ -60,7 +61,7 @@ impl Var {
 
 #[cfg(test)]
 impl Var {
-    /// The last error of the variable's builder: the error that made this variable unknown, right after the call.
+    /// Returns the last error that the variable's builder recorded. Right after a refused call, this is the error of that call.
     pub(crate) fn refused(self) -> crate::error::Error {
         assert!(self.is_unknown(), "it was built: {self:?}");
         crate::program::Builder::of(self)

@@ -1,31 +1,30 @@
-//! One variable, or an array, a tuple or a list of variables: the outputs of operators, the inputs and outputs of step blocks.
+//! Groups of variables (one, an array, a tuple or a list) as outputs of operators and as inputs and outputs of step blocks.
 
 use super::var::Var;
 
-/// One or several variables: the inputs and outputs of step blocks.
+/// One variable, or an array, a tuple or a list of variables: the inputs or outputs of a step block.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no variable of a program, nor an array, a tuple or a list of them",
     note = "a step block takes and returns variables: does its closure end with the output of the step?"
 )]
 pub trait Vars: Sized {
-    /// The variables as a list.
+    /// Returns the variables as a list.
     fn list(&self) -> Vec<Var>;
-    /// Replaces the variables by `vars`, one for each variable of [`Self::list`]; if `vars` is shorter, the last old variables
-    /// stay.
+    /// Returns a group of the same form with the variables `vars`, one for each variable of [`Self::list`]. If `vars` is shorter,
+    /// the last variables of the group are kept.
     #[must_use]
     fn with(&self, vars: &[Var]) -> Self;
 }
 
-/// The result type of a call that appends an operator.
+/// The result type of a call that appends an operator: one variable, an array, a tuple or a list.
 pub trait Outputs: Sized {
-    /// Builds the result from the outputs of an operator in the order of its slots; `None` if their number does not fit.
+    /// Builds the result from an operator's outputs in the order of the slots; `None` if the number of outputs does not fit.
     fn of(vars: &[Var]) -> Option<Self>;
-    /// The result of a call that does not fit: the variable `unknown` in every position; a list has one `unknown` per output
-    /// slot.
+    /// Returns the result of a refused call: `unknown` in every position. A list has one `unknown` per output slot.
     fn unknown(unknown: Var, slots: usize) -> Self;
 }
 
-/// The result of a method whose variable has no builder on this thread.
+/// Returns the result of a method of a variable that has no builder on this thread: unknown variables.
 #[doc(hidden)]
 pub fn unknown_of<V: Outputs>(var: Var) -> V {
     V::unknown(Var::unknown(var.builder), 1)
@@ -85,7 +84,7 @@ impl<const N: usize> Outputs for [Var; N] {
     }
 }
 
-/// The output of a layer and its `N` states.
+/// The output of a layer, with the layer's `N` states.
 impl<const N: usize> Vars for (Var, [Var; N]) {
     fn list(&self) -> Vec<Var> {
         std::iter::once(self.0).chain(self.1).collect()

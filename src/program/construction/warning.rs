@@ -1,4 +1,4 @@
-//! Warnings about variables that are made dense, and the choice between allowing, warning and refusing.
+//! Warnings about variables that the builder makes dense, and the setting that allows, reports or refuses dense copies.
 
 use std::fmt;
 use std::panic::Location;
@@ -6,35 +6,35 @@ use std::panic::Location;
 use crate::operator::size::Size;
 use crate::tensor::StorageKind;
 
-/// The behaviour if an operator has no kernel for a variable's storage.
+/// What the builder does if an operator has no kernel for a variable's storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Fallback {
-    /// The variable is made dense.
+    /// Makes the variable dense, without a warning.
     Allow,
-    /// The variable is made dense, and [`Builder::warnings`](crate::Builder::warnings) reports it, once for each `to_dense`
-    /// of the variable in the program.
+    /// Makes the variable dense and warns: [`Builder::warnings`](crate::Builder::warnings) has one warning per `to_dense` in the
+    /// program.
     #[default]
     Warn,
-    /// The missing kernel is an error.
+    /// Refuses the operator: the missing kernel is an error.
     Deny,
 }
 
-/// The warning that a variable is made dense since an operator has no kernel for its storage.
+/// The warning that the builder made a variable dense because an operator has no kernel for the variable's storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Warning {
-    /// The kind of the operator without a kernel, with its number in its block.
+    /// The kind of the operator without a kernel, and the operator's number in its block, such as `softmax #2`.
     pub operator: String,
-    /// The slot of the operator that the variable is bound to.
+    /// The operator's input slot to which the variable is bound.
     pub slot: &'static str,
-    /// The variable's name.
+    /// The name of the variable that was made dense.
     pub variable: String,
-    /// The storage of the variable.
+    /// The storage of the variable before it was made dense.
     pub storage: StorageKind,
-    /// The size of the dense variable, in bytes.
+    /// The size of the dense copy, in bytes.
     pub dense: Size,
-    /// The line of code that appended the operator.
+    /// The source line that appended the operator.
     pub caller: &'static Location<'static>,
 }
 

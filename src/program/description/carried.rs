@@ -1,8 +1,8 @@
-//! States that pass from batch to batch, such as a language model's state over a long text: which feed holds the state before a
-//! batch, and which variable holds the state after the batch.
+//! Carried states: states that pass from batch to batch, such as a language model's state over a long text. A carried state
+//! consists of a feed (the state before a batch) and a variable (the state after the batch).
 //!
-//! The program declares a state by an operator whose output has the role [`VarRole::Carried`]; the operator's input slot
-//! `before` holds the feed.
+//! In a program, an operator declares a carried state: its output has the role [`VarRole::Carried`], and its input slot `before`
+//! holds the feed.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::operator::extent::{Extent, Spec, VarId};
 use crate::tensor::StorageKind;
 
-/// A state that passes from batch to batch, with one row per sequence.
+/// A carried state, which passes from batch to batch and has one row per sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CarriedState {
@@ -22,15 +22,15 @@ pub struct CarriedState {
     pub before: VarId,
     /// The variable that holds the state after the batch.
     pub after: VarId,
-    /// The line of the user's code that declared the state.
+    /// The source line of the user's code that declared the carried state.
     pub caller: String,
 }
 
-/// The input slot of the feed that holds the state before the batch.
+/// The name of the operator's input slot that holds the feed.
 const BEFORE: &str = CARRY.inputs[1];
 
 impl CarriedState {
-    /// The carried state that an operator of the root block declares; `None` if the operator declares none.
+    /// Returns the carried state that an operator of the root block declares; `None` if the operator declares no carried state.
     fn of(program: &Program, op: &OpDesc) -> Option<Self> {
         let is = |id: &VarId| program.vars.get(id.0 as usize).is_some_and(|v| v.role == VarRole::Carried);
         let (after, before) = (op.writes().find(is)?, op.input(BEFORE).first().copied()?);
@@ -38,19 +38,19 @@ impl CarriedState {
     }
 }
 
-/// The error that the declaration of a carried state does not fit.
+/// The error that an operator does not declare a carried state correctly.
 pub(in crate::program) fn wrong(expected: &str, got: &str) -> Error {
     Error::of(ErrorKind::Program, "carried state", expected, got)
 }
 
 impl Program {
-    /// The states that pass from batch to batch, in the order of their declaration.
+    /// Iterates over the carried states of the program, in the order of their operators.
     pub fn carried_states(&self) -> impl Iterator<Item = CarriedState> + '_ {
         self.root().ops.iter().filter_map(|op| CarriedState::of(self, op))
     }
 
-    /// Checks that each carried state leads from a feed with one row per sequence to a variable of the same spec, and that no
-    /// feed and no variable belongs to two states.
+    /// Checks the carried states of the program. Each state is a feed with one row per sequence and a variable of the same spec,
+    /// and no feed or variable belongs to two states.
     pub(super) fn check_carried(&self) -> Result<()> {
         let (mut feeds, mut afters) = (HashSet::new(), HashSet::new());
         for (number, block) in self.blocks.iter().enumerate() {
@@ -70,7 +70,7 @@ impl Program {
         Ok(())
     }
 
-    /// The feed of the carried state that an operator declares.
+    /// Returns the feed of the carried state that an operator declares.
     fn carried_by(&self, op: &OpDesc, block: usize) -> Result<VarId> {
         if block != 0 || op.role != Role::Forward {
             return Err(wrong("a forward operator of the root block", "another one"));

@@ -1,12 +1,12 @@
-//! The first difference of two programs.
+//! The comparison of two programs: finds the first difference.
 
 use super::op_desc::OpDesc;
 use super::program::Program;
 use super::var_desc::VarKind;
 
 impl Program {
-    /// Returns the first difference to `other`, as text with the differing item of both programs; `None` if the programs are
-    /// equal. The lines of the user's code, which operators carry for messages, are not compared.
+    /// Returns the first difference between this program and `other`, as text with the item of each program; `None` if the
+    /// programs are equal. The comparison ignores the source lines that operators store for messages.
     ///
     /// ```
     /// use unpadded::{Builder, DType};

@@ -1,8 +1,8 @@
-//! Programs as text: the output of `println!("{program}")`.
+//! A program as text: what `println!("{program}")` prints.
 //!
-//! Feeds, parameters, states and literals come first, then the operators of the root block, each step block indented under the
-//! operator that runs it. Printing needs no registry and never panics, even for a program that was not checked: a variable
-//! number without a variable prints as `?7`.
+//! The text lists feeds, parameters, states and literals, then the operators of the root block. Each step block is indented below
+//! the operator that runs it. Printing needs no registry and never panics, even for a program that was not checked: the number 7,
+//! if no variable has it, prints as `?7`.
 
 use std::fmt::{self, Write};
 
@@ -12,11 +12,11 @@ use super::var_desc::{VarKind, VarRole};
 use crate::operator::attributes::Attributes;
 use crate::operator::extent::{BlockId, Spec, VarId};
 
-/// The maximum depth of indented step blocks: deeper step blocks are listed after the root block.
+/// The maximum nesting depth that is indented; deeper step blocks are listed after the root block.
 const MAX_DEPTH: usize = 16;
 
 impl Spec {
-    /// The dimensions, with -1 for a dimension that is unknown before a run.
+    /// Returns the variable's dimensions, with -1 for a dimension that is unknown before a run.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -30,12 +30,12 @@ impl Spec {
 }
 
 impl Program {
-    /// The number of scalars in all [parameters](Self::parameters).
+    /// Returns the number of scalars in all [parameters](Self::parameters) of the program.
     pub fn parameter_count(&self) -> u128 {
         self.numbers_of(self.parameters())
     }
 
-    /// The number of scalars in the [trained parameters](Self::trained_parameters).
+    /// Returns the number of scalars in the [trained parameters](Self::trained_parameters) of the program.
     pub fn trained_parameter_count(&self) -> u128 {
         self.numbers_of(self.trained_parameters())
     }
@@ -50,7 +50,7 @@ impl Program {
         parameters.filter_map(|id| self.var(id).spec()).map(count).fold(0, u128::saturating_add)
     }
 
-    /// A variable's name, quoted if it could be mistaken for something else.
+    /// Returns a variable's name, in quotes if the name could be mistaken for another part of the text.
     pub(crate) fn shown(&self, id: VarId) -> String {
         match self.vars.get(id.0 as usize) {
             Some(var) => plain(&var.name),
@@ -59,7 +59,7 @@ impl Program {
         }
     }
 
-    /// A variable's name, as [`Self::shown`], with its spec or value.
+    /// Returns a variable's name, as [`Self::shown`] prints it, with the variable's spec or literal value.
     pub(super) fn declared(&self, id: VarId) -> String {
         let name = self.shown(id);
         match self.vars.get(id.0 as usize).map(|var| &var.kind) {
@@ -70,13 +70,13 @@ impl Program {
     }
 }
 
-/// The name, unchanged if it is a plain word, else quoted and escaped.
+/// Returns a name unchanged if it is a plain word, else in quotes and escaped.
 pub(super) fn plain(name: &str) -> String {
     let word = |c: char| c.is_alphanumeric() || "_.@-/".contains(c);
     if !name.is_empty() && name.chars().all(word) { name.to_owned() } else { format!("{name:?}") }
 }
 
-/// The attributes as ` {name=value, …}`; empty if there are no attributes.
+/// Returns the attributes as ` {name=value, …}`; an empty string if there are no attributes.
 pub(super) fn braces(attributes: &Attributes) -> String {
     if attributes.is_empty() {
         return String::new();
@@ -135,7 +135,7 @@ enum Direction {
     Out,
 }
 
-/// The state of a listing. Each block is listed once, even if several operators name it.
+/// The state of printing one program. Each block is printed once, even if several operators run it.
 struct Listing<'a, 'f> {
     program: &'a Program,
     f: &'a mut fmt::Formatter<'f>,
@@ -150,7 +150,7 @@ impl Listing<'_, '_> {
             while let Some((title, id)) = self.later.pop() {
                 self.block(title, id, 0)?;
             }
-            // The first block that is not listed yet: no operator runs it.
+            // The first block that is not printed yet: no operator runs this block.
             match self.shown.iter().position(|shown| !shown) {
                 Some(block) => self.later.push(("unused block", BlockId(block as u32))),
                 None => return Ok(()),

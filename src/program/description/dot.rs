@@ -1,4 +1,4 @@
-//! Programs as pictures: Graphviz text, with one cluster per step block.
+//! A program as a picture: Graphviz text with one cluster per step block.
 
 use std::fmt::Write;
 
@@ -8,8 +8,8 @@ use super::var_desc::{VarDesc, VarKind, VarRole};
 use crate::operator::extent::{BlockId, VarId};
 
 impl Program {
-    /// The program as Graphviz text: variables as ellipses, operators as boxes, each step block as a cluster inside the block
-    /// around it. Dashed edges cross a step block's border or lead to the next step.
+    /// Returns the program as Graphviz text. Variables are ellipses, operators are boxes, and each step block is a cluster inside
+    /// the block around it. A dashed edge crosses the border of a step block or leads to the next step.
     ///
     /// ```sh
     /// dot -Tsvg program.dot > program.svg
@@ -26,8 +26,8 @@ impl Program {
         out
     }
 
-    /// Writes all nodes, each in the cluster of its block. This is a loop and not a recursion, so that deeply nested blocks do
-    /// not overflow the stack.
+    /// Writes all nodes of the graph, each in the cluster of its block. The function is a loop instead of a recursion, so that
+    /// deeply nested blocks do not overflow the stack.
     fn clusters(&self, out: &mut String) {
         let count = self.blocks.len();
         let mut inside: Vec<Vec<usize>> = vec![Vec::new(); count];
@@ -112,7 +112,8 @@ fn operator(out: &mut String, node: &str, op: &OpDesc) {
     let _ = writeln!(out, "  {node} [shape=box, color={colour}, label=\"{}\"];", escape(&op.kind));
 }
 
-/// The edges of values that pass into a step block, out of the block, and from step to step: source, target and label.
+/// Returns the edges of values that pass into a step block, out of it, or from step to step. An edge has a source, a target and a
+/// label.
 fn crossings(step: &StepDesc) -> Vec<(VarId, VarId, &'static str)> {
     let mut all = Vec::new();
     all.extend(step.inputs.iter().map(|p| (p.outer, p.inner, "each step")));

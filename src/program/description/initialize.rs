@@ -1,7 +1,7 @@
-//! Initialisers: the first value of a persistable variable.
+//! Initialisers, which compute the first value of a persistable variable.
 //!
-//! The numbers depend on the program's seed, the variable's name and its shape alone: adding a parameter to a program does
-//! not change the first value of another parameter.
+//! The first value of a variable depends only on the program's seed, the variable's name and its shape. As a consequence, adding
+//! a parameter to a program does not change the first value of another parameter.
 //!
 //! | kind | attributes | numbers |
 //! |---|---|---|
@@ -19,7 +19,8 @@
 //! Row-sparse parameters ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)) accept only `zeros`,
 //! `constant`, `uniform`, `normal` and `embedding`, which compute each row from its number, independently of other rows.
 //!
-//! The weights `[in, blocks·out]` of a cell are `blocks` matrices side by side, one per gate, each initialised separately.
+//! The weights of a cell have the shape `[in, blocks·out]`: `blocks` matrices side by side, one per gate. Each matrix is
+//! initialised separately.
 
 use super::var_desc::{Initializer, VarDesc};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -39,10 +40,10 @@ pub(crate) const GATE_BIASES: &str = "gate_biases";
 pub(crate) const CHRONO: &str = "chrono";
 pub(crate) const EMBEDDING: &str = "embedding";
 
-/// A function that reads the attributes of an initialiser for a variable of a shape.
+/// A function that parses an initialiser: it reads the attributes, for a variable of the given shape.
 type Reading = fn(&Attributes, &[usize]) -> Result<Start>;
 
-/// The initialisers by name, each with the function that reads its attributes.
+/// The kinds of initialisers, each with the function that parses it.
 const INITIALIZERS: [(&str, Reading); 10] = [
     (ZEROS, |_, _| Ok(Start::Zeros)),
     (CONSTANT, |given, _| number(given, "value").map(Start::Constant)),
@@ -58,7 +59,7 @@ const INITIALIZERS: [(&str, Reading); 10] = [
     (EMBEDDING, |given, _| Ok(Start::Embedding { std: deviation(given)?, padding: padding(given)? })),
 ];
 
-/// A parsed initialiser.
+/// A parsed initialiser: its kind with the values of its attributes.
 enum Start {
     Zeros,
     Constant(f64),
@@ -71,14 +72,14 @@ enum Start {
     },
     XavierUniform(Gates),
     Orthogonal(Gates),
-    /// The bias of an LSTM: `width` numbers per gate.
+    /// The bias of an LSTM: `forget` for the forget gate, 0 for the other gates, and `width` numbers per gate.
     LstmBias {
         forget: f64,
         width: usize,
     },
-    /// The bias of a cell with gates: the value of each gate.
+    /// The bias of a cell with gates: one value per gate.
     GateBiases(Vec<f64>),
-    /// Chrono initialisation: `longest` steps to remember, `width` numbers per gate.
+    /// Chrono initialisation of an LSTM's bias: `longest` is the longest time span in steps, and each gate has `width` numbers.
     Chrono {
         longest: f64,
         width: usize,
@@ -103,7 +104,7 @@ impl Start {
         read(&initializer.attributes, dims)
     }
 
-    /// Fills `out`, which holds zeros; for initialisers whose numbers are not [drawn](Self::draw).
+    /// Writes the numbers into `out`, which holds zeros, for an initialiser without [`Self::draw`].
     fn fill(&self, random: &mut Random, out: &mut [f64]) {
         match self {
             Start::Orthogonal(gates) => gates.orthogonal(random, out),
@@ -126,13 +127,13 @@ impl Start {
         }
     }
 
-    /// Returns whether [`Self::draw`] gives the numbers one after another, independently of the shape.
+    /// Returns whether [`Self::draw`] computes the numbers, one after another from start to end.
     fn is_drawn(&self) -> bool {
         use Start::{Constant, Embedding, Normal, Uniform, XavierUniform};
         matches!(self, Constant(_) | Uniform { .. } | Normal { .. } | XavierUniform(_) | Embedding { .. })
     }
 
-    /// Draws the next numbers; their count is even, except in the last call.
+    /// Writes the next numbers into `out`. Every call except the last call must ask for an even count of numbers.
     fn draw(&self, random: &mut Random, out: &mut [f64]) {
         match self {
             Start::Constant(value) => out.fill(*value),
@@ -146,7 +147,7 @@ impl Start {
         }
     }
 
-    /// Sets the padding row of an embedding to zero.
+    /// Sets the row `padding` of an embedding to zero.
     fn pad<T: Copy + Default>(&self, dims: &[usize], out: &mut [T]) {
         let width = out.len().checked_div(dims.first().copied().unwrap_or(0)).unwrap_or(0);
         if let (Start::Embedding { padding: Some(row), .. }, 1..) = (self, width)
@@ -157,18 +158,18 @@ impl Start {
     }
 }
 
-/// Checks that an initialiser fits a variable of this shape, without computing its numbers.
+/// Checks that an initialiser fits a variable of the shape `dims`, without computing the numbers.
 ///
 /// # Errors
-/// As [`evaluate`], except for memory.
+/// Fails if the initialiser is unknown, if its attributes are wrong, or if the shape does not fit it.
 pub(crate) fn check(initializer: &Initializer, dims: &[usize]) -> Result<()> {
     Start::read(initializer, dims).map(drop)
 }
 
-/// The first value of variable `name`.
+/// Computes the first value of the variable `name` by an initialiser.
 ///
 /// # Errors
-/// If the initialiser is unknown, its attributes are wrong, the shape does not fit it, or memory is short.
+/// Fails if the initialiser is unknown, if its attributes are wrong, if the shape does not fit it, or if memory is short.
 #[track_caller]
 pub fn evaluate(
     initializer: &Initializer,
@@ -183,7 +184,7 @@ pub fn evaluate(
     Ok(dense)
 }
 
-/// As [`evaluate`], but writes into the memory of the variable.
+/// Writes the first value of the variable `name` into `out`, as [`evaluate`] computes it.
 pub(crate) fn evaluate_in<T: Element>(
     initializer: &Initializer,
     dims: &[usize],
@@ -195,7 +196,7 @@ pub(crate) fn evaluate_in<T: Element>(
     let mut random = Random::new(seed, name);
     let number = |x: f64| T::from_number(Number::Float(x));
     if start.is_drawn() {
-        // In chunks: all numbers in f64 would take twice the memory of an f32 variable.
+        // The loop writes parts of 4096 numbers: all numbers at once in f64 would take twice the memory of an f32 variable.
         const PART: usize = 4096;
         let mut numbers = vec![0.0; PART.min(out.len())];
         for out in out.chunks_mut(PART) {
@@ -215,13 +216,14 @@ pub(crate) fn evaluate_in<T: Element>(
     Ok(())
 }
 
-/// A function that writes the numbers of the row with this number.
+/// A function of a row's number that writes the first values of the row.
 pub(crate) type FirstRow = Box<dyn FnMut(usize, &mut [f64])>;
 
-/// The numbers of [`evaluate`] row by row; `None` if the rows depend on each other.
+/// Returns a function that computes the numbers of [`evaluate`] row by row. Returns `None` for initialisers that fill a variable
+/// only as a whole, such as `orthogonal`.
 ///
 /// # Errors
-/// As [`evaluate`], except for memory.
+/// Fails if the initialiser is unknown, if its attributes are wrong, or if the shape does not fit it.
 pub(crate) fn row_by_row(
     initializer: &Initializer,
     dims: &[usize],
@@ -242,7 +244,7 @@ pub(crate) fn row_by_row(
         {
             return out.fill(0.0);
         }
-        // Each block of random bits gives two numbers.
+        // Random numbers come in pairs, so a row with an odd first index skips the first number of a pair.
         let first = row as u64 * out.len() as u64;
         let skipped = usize::from(first % 2 == 1);
         drawn.resize((skipped + out.len()).next_multiple_of(2), 0.0);
@@ -251,11 +253,11 @@ pub(crate) fn row_by_row(
     })))
 }
 
-/// The first values of the rows of the row-sparse variable `name`, by row number, independent of each other. They have the
-/// distribution of [`evaluate`], but are other numbers.
+/// Returns the first values of the row-sparse variable `name`, each row computed from its number alone. The first values of a
+/// row-sparse variable have the same distribution as [`evaluate`], but they are different random numbers.
 ///
 /// # Errors
-/// As [`evaluate`]; if a row of this initialiser depends on other rows or on the whole shape.
+/// Fails if the initialiser is unknown, if its attributes are wrong, or if a row depends on other rows or on the whole shape.
 pub(crate) fn rows(initializer: &Initializer, dims: &[usize], seed: u64, name: &str) -> Result<RowStart> {
     let of = |start: Start| {
         let numbers = match start {
@@ -277,10 +279,10 @@ pub(crate) fn rows(initializer: &Initializer, dims: &[usize], seed: u64, name: &
     Start::read(initializer, dims).and_then(of).map_err(|e| e.variable(name))
 }
 
-/// The first values of the rows of a row-sparse variable, in a program with this seed.
+/// Returns the first values of the rows of a row-sparse variable, for a program with this seed.
 ///
 /// # Errors
-/// As [`rows`].
+/// Fails if [`rows`] fails.
 pub(crate) fn start_of(var: &VarDesc, dims: &[usize], seed: u64) -> Result<RowStart> {
     match &var.initializer {
         Some(how) => rows(how, dims, seed, &var.name),
@@ -288,7 +290,7 @@ pub(crate) fn start_of(var: &VarDesc, dims: &[usize], seed: u64) -> Result<RowSt
     }
 }
 
-/// The error that a row-sparse variable cannot have an initialiser.
+/// The error that a row-sparse variable cannot have this initialiser.
 fn whole(initializer: &Initializer, reason: &str) -> Error {
     let expected = format!(
         "{ZEROS}, {CONSTANT}, {UNIFORM}, {NORMAL} or {EMBEDDING}, which initialise each row on its own"
@@ -297,7 +299,7 @@ fn whole(initializer: &Initializer, reason: &str) -> Error {
     Error::of(ErrorKind::Program, "initialiser of a row-sparse variable", expected, got)
 }
 
-/// Reads a number: infinities are accepted (for masks), NaN is an error.
+/// Reads a number from the attributes. Infinities are accepted (for masks), NaN is an error.
 fn number(given: &Attributes, name: &str) -> Result<f64> {
     let value = given.float(name)?;
     if value.is_nan() {
@@ -307,7 +309,7 @@ fn number(given: &Attributes, name: &str) -> Result<f64> {
     Ok(value)
 }
 
-/// Reads a standard deviation.
+/// Reads the standard deviation `std` from the attributes of an initialiser.
 fn deviation(given: &Attributes) -> Result<f64> {
     let std = given.float("std")?;
     if std >= 0.0 && std.is_finite() {
@@ -316,12 +318,12 @@ fn deviation(given: &Attributes) -> Result<f64> {
     Err(Error::of(ErrorKind::Program, "attribute `std`", "a number from 0", std.to_string()))
 }
 
-/// Reads the number of the padding row of an embedding, if there is one.
+/// Reads the number of an embedding's padding row from the attributes; `None` if there is no padding row.
 fn padding(given: &Attributes) -> Result<Option<usize>> {
     if given.get("padding").is_some() { given.size("padding").map(Some) } else { Ok(None) }
 }
 
-/// The width of each gate of an LSTM's bias.
+/// Returns the number of values per gate in the bias of an LSTM.
 fn gate_width(dims: &[usize]) -> Result<usize> {
     match dims {
         [width] if width % 4 == 0 => Ok(width / 4),
@@ -329,7 +331,7 @@ fn gate_width(dims: &[usize]) -> Result<usize> {
     }
 }
 
-/// Reads the longest time span, in steps, of a chrono initialisation.
+/// Reads the longest time span of a chrono initialisation, in steps, from the attributes.
 fn longest(given: &Attributes) -> Result<f64> {
     match given.size("t_max")? {
         steps @ 2.. => Ok(steps as f64),
@@ -337,7 +339,7 @@ fn longest(given: &Attributes) -> Result<f64> {
     }
 }
 
-/// Reads the start value of each gate of a bias; at least one gate.
+/// Reads the first value of each gate of a bias from the attributes; a bias has at least one gate.
 fn gate_values(given: &Attributes, dims: &[usize]) -> Result<Vec<f64>> {
     let values = given.floats("values")?;
     if values.is_empty() || values.iter().any(|value| value.is_nan()) {
@@ -367,7 +369,7 @@ fn range(given: &Attributes) -> Result<(f64, f64)> {
     ))
 }
 
-/// A weight as matrices of `rows` × `columns` side by side.
+/// A weight that consists of `blocks` matrices side by side, each of `rows` × `columns` numbers.
 struct Gates {
     rows: usize,
     columns: usize,
@@ -380,7 +382,7 @@ fn gates(given: &Attributes, dims: &[usize]) -> Result<Gates> {
     let gain = if given.get("gain").is_some() { given.float("gain")? } else { 1.0 };
     match dims {
         [rows @ .., last] if !rows.is_empty() && blocks > 0 && last % blocks == 0 => {
-            // Saturating: for a shape this large, the allocation fails.
+            // The multiplication saturates: for a shape this large, the allocation fails later.
             let rows = rows.iter().fold(1, |n: usize, &extent| n.saturating_mul(extent));
             Ok(Gates { rows, columns: last / blocks, blocks, gain })
         }
@@ -392,8 +394,9 @@ fn gates(given: &Attributes, dims: &[usize]) -> Result<Gates> {
 }
 
 impl Gates {
-    /// Fills each matrix with orthonormal rows or columns, whichever are fewer. They are random normal vectors, orthogonalised
-    /// one after another, so the matrix is uniformly distributed among all orthogonal matrices.
+    /// Fills each matrix with orthonormal columns, or with orthonormal rows if there are fewer rows than columns. The vectors are
+    /// random normal vectors, orthogonalised one after another, so the matrix is uniformly distributed among all orthogonal
+    /// matrices.
     fn orthogonal(&self, random: &mut Random, out: &mut [f64]) {
         let (count, length) = (self.rows.min(self.columns), self.rows.max(self.columns));
         if count == 0 {
@@ -419,8 +422,9 @@ impl Gates {
     }
 }
 
-/// Subtracts the vector's projections on `others`, then scales its norm to 1. Returns false if the rest is zero. If much was
-/// subtracted, a second pass follows; two passes give full precision.
+/// Subtracts from a vector its projections on the vectors `others`, then scales the vector to norm 1. Returns false if the vector
+/// still shrinks by more than 30 % in the third pass, as a zero vector does. A vector that shrinks by more than 30 % needs
+/// another pass for full precision.
 fn orthonormalise(vector: &mut [f64], others: &[Vec<f64>]) -> bool {
     let mut before = dot(vector, vector).sqrt();
     for _ in 0..3 {
@@ -438,7 +442,7 @@ fn orthonormalise(vector: &mut [f64], others: &[Vec<f64>]) -> bool {
     false
 }
 
-/// The dot product, in eight partial sums, so that the compiler can use vector instructions.
+/// Returns the dot product of two vectors, in eight partial sums, so that the compiler can use vector instructions.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; 8];
     let (heads, tails) = (a.chunks_exact(8), b.chunks_exact(8));
@@ -449,8 +453,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + rest
 }
 
-/// The random numbers of one variable: Philox, with the program's seed as the key; the counter contains the hash of the
-/// variable's name.
+/// The random numbers of one variable, by the generator Philox. The key is the program's seed, and the counter contains the hash
+/// of the variable's name.
 struct Random {
     seed: u64,
     name: u64,
@@ -458,14 +462,14 @@ struct Random {
     second: Option<u64>,
 }
 
-/// The hash FNV-1a of a name, 64 bits.
+/// Returns the 64-bit FNV-1a hash of a name.
 fn hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
-/// The two 32-bit words of a number, the low word first.
+/// Splits a 64-bit number into two 32-bit words, the low word first.
 fn halves(x: u64) -> [u32; 2] {
     [x as u32, (x >> 32) as u32]
 }
@@ -486,7 +490,7 @@ impl Random {
         u64::from(w1) << 32 | u64::from(w0)
     }
 
-    /// The next number, uniform in 0..1 (1 excluded).
+    /// Returns the next random number, uniform from 0 to 1 (1 excluded).
     fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }

@@ -1,8 +1,9 @@
-//! An index of a program's names: finds variables by name and free numbered names without reading every variable.
-//!
-//! The index is neither saved nor compared with the program. After [`Program::var_mut`](crate::program::Program::var_mut), and
-//! after a program was read from a file, the index is outdated: until the next variable is added, a lookup searches all
+//! An index of the names in a program: it finds a variable by name, or a free numbered name, without a search through all
 //! variables.
+//!
+//! The index is not saved with the program and not compared. The index is outdated after
+//! [`Program::var_mut`](crate::program::Program::var_mut), and after a program was read from a file. A lookup then searches all
+//! variables, until the next variable is added.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,17 +15,17 @@ use crate::operator::extent::VarId;
 #[derive(Clone, Default)]
 pub(in crate::program) struct Names {
     state: RandomState,
-    /// The first variable of each hash of a name. `others` has the further variables with the same hash.
+    /// The first variable for each hash of a name. `others` has the further variables with an equal hash.
     first: HashMap<u64, VarId>,
     others: Vec<VarId>,
-    /// The number of variables that are indexed.
+    /// The number of variables that the index contains.
     indexed: usize,
-    /// A variable that may have been renamed since it was indexed, with its indexed name.
+    /// A variable that may have been renamed after it was indexed, with the name in the index.
     loose: Option<(VarId, String)>,
     numbers: Numbers,
 }
 
-/// Two indices always count as equal, since programs compare the names of their variables.
+/// Two indices always count as equal, since the comparison of programs compares the names of the variables itself.
 impl PartialEq for Names {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -37,11 +38,11 @@ impl fmt::Debug for Names {
     }
 }
 
-/// The first free number, at least 2, for each stem: names such as `add_2` have the stem `add`.
+/// The lowest free number, at least 2, for each stem of a numbered name. For example, the name `add_2` has the stem `add`.
 #[derive(Clone, Default)]
 struct Numbers(HashMap<String, u32>);
 
-/// The stem and the number of a numbered name.
+/// Splits a numbered name such as `add_2` into the stem and the number; `None` for another name.
 fn numbered(name: &str) -> Option<(&str, u32)> {
     let (stem, digits) = name.rsplit_once('_')?;
     let plain = digits.bytes().all(|b| b.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
@@ -75,19 +76,19 @@ impl Numbers {
 }
 
 impl Names {
-    /// Returns whether the index is up to date with the variables.
+    /// Returns whether the index contains all variables under their present names.
     pub(super) fn current(&self, vars: &[VarDesc]) -> bool {
         let kept = |(id, name): &(VarId, String)| vars.get(id.0 as usize).is_some_and(|v| v.name == *name);
         self.indexed == vars.len() && self.loose.as_ref().is_none_or(kept)
     }
 
-    /// The first indexed variable with this name.
+    /// Returns the variable with this name; if several variables have it, the variable with the lowest number.
     pub(super) fn get(&self, vars: &[VarDesc], name: &str) -> Option<VarId> {
         let known = self.first.get(&self.state.hash_one(name)).into_iter().chain(&self.others);
         known.copied().filter(|id| vars.get(id.0 as usize).is_some_and(|v| v.name == name)).min()
     }
 
-    /// Updates the index: re-indexes a renamed variable and adds new variables.
+    /// Updates the index: indexes a renamed variable again, and adds new variables.
     pub(in crate::program) fn settle(&mut self, vars: &[VarDesc]) {
         if let Some((id, name)) = self.loose.take()
             && vars.get(id.0 as usize).is_some_and(|var| var.name != name)
@@ -101,7 +102,7 @@ impl Names {
         }
     }
 
-    /// Records that a variable may be renamed from now on.
+    /// Records that a variable may be renamed later.
     pub(super) fn loosen(&mut self, id: VarId, vars: &[VarDesc]) {
         if self.loose.as_ref().is_none_or(|(known, _)| *known != id) {
             self.settle(vars);
@@ -109,7 +110,7 @@ impl Names {
         }
     }
 
-    /// The lowest number that may be free for the stem of a taken name.
+    /// Returns the lowest number that may be free for numbered names with the stem `name`.
     pub(super) fn free_number(&self, vars: &[VarDesc], name: &str) -> u32 {
         if self.current(vars) { self.numbers.free(name) } else { 2 }
     }
@@ -125,7 +126,7 @@ impl Names {
         self.numbers = numbers;
     }
 
-    /// Removes a variable, which is indexed under this name.
+    /// Removes a variable from the index, which contains the variable under `name`.
     fn remove(&mut self, id: VarId, name: &str, vars: &[VarDesc]) {
         let hash = self.state.hash_one(name);
         self.others.retain(|&other| other != id);

@@ -1,21 +1,21 @@
-//! The description of an operator in a block.
+//! The description of one operator in a block, and of the step block that it may run.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::attributes::Attributes;
 use crate::operator::extent::{BlockId, LevelId, VarId};
 use crate::tensor::named::named;
 
-/// The variables of one slot of an operator.
+/// The variables that are bound to one slot of an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SlotVars {
-    /// The slot's name.
+    /// The name of the operator's slot.
     pub slot: String,
-    /// The variables bound to the slot; more than one only if the slot takes several.
+    /// The variables bound to the slot; more than one variable only if the slot takes several.
     pub vars: Vec<VarId>,
 }
 
-/// One operator of a block: its kind by name, its variables by slot, its attributes by name.
+/// One operator of a block: its kind, the variables of each slot, and its attributes.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct OpDesc {
@@ -23,136 +23,140 @@ pub struct OpDesc {
     pub kind: String,
     /// The role of the operator: forward, backward, update or settle.
     pub role: Role,
-    /// The variables that the operator reads.
+    /// The variables that the operator reads, by input slot.
     pub inputs: Vec<SlotVars>,
-    /// The variables that the operator writes.
+    /// The variables that the operator writes, by output slot.
     pub outputs: Vec<SlotVars>,
     /// The operator's attributes.
     pub attributes: Attributes,
-    /// The description of the step block, if the kind is [`RECURRENT`](crate::program::RECURRENT); else `None`.
+    /// The step block that the operator runs, if its kind is [`RECURRENT`](crate::program::RECURRENT); else `None`.
     pub step: Option<Box<StepDesc>>,
-    /// The line of the user's code that appended the operator.
+    /// The source line of the user's code that appended the operator.
     pub caller: String,
 }
 
-/// The role of an operator in the program.
+/// The role of an operator in the program: it decides when the operator runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Role {
-    /// Computes its outputs from its inputs.
+    /// The operator computes its outputs from its inputs.
     Forward,
-    /// Computes gradients: the operator reads the forward operator's slots and the gradients `SLOT@grad` of its output slots,
-    /// and writes the gradients `SLOT@grad` of its input slots.
+    /// The operator computes gradients. A backward operator reads the forward operator's slots and the gradients `SLOT@grad` of
+    /// the output slots. It writes the gradients `SLOT@grad` of the input slots.
     Backward,
-    /// Runs after all gradients are known and checked: decay, clipping, update rules.
+    /// The operator runs after all gradients are known and checked, such as weight decay, clipping and update rules.
     Update,
-    /// Makes the moves that rows of a parameter have missed, before these rows are read: see [`Debt`](crate::operator::Debt).
+    /// The operator brings rows of a parameter up to date before a forward operator reads these rows. A row misses optimizer
+    /// updates in steps in which it has no gradient: see [`Debt`](crate::operator::Debt).
     Settle,
 }
 
 named!(Role, "role", Forward = "forward", Backward = "backward", Update = "update", Settle = "settle");
 
-/// A pair of variables: a variable of the block with the operator `recurrent`, and a variable of its step block.
+/// A variable of the block around a step block, and the corresponding variable of the step block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VarPair {
-    /// The variable outside of the step block.
+    /// The variable of the block around the step block, which has the operator `recurrent`.
     pub outer: VarId,
-    /// The variable of the step block.
+    /// The corresponding variable of the step block.
     pub inner: VarId,
 }
 
-/// A memory of a step block.
+/// A memory of a step block: a value that passes from one step of a sequence to the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
-    /// The value that the previous step computed; this step reads it.
+    /// The variable that this step reads: the memory's value from the previous step.
     pub previous: VarId,
-    /// The value that this step computes for the next step.
+    /// The variable that this step computes: the memory's value for the next step.
     pub next: VarId,
-    /// The outer variable with the value before the first step, one row per sequence; `None` for zeros.
+    /// The outer variable that holds the memory's value before the first step, one row per sequence; `None` if the memory starts
+    /// with zeros.
     pub initial: Option<VarId>,
-    /// The outer variable with the value after the last step, one row per sequence; `None` if no operator or output needs it.
+    /// The outer variable that holds the memory's value after the last step, one row per sequence; `None` if no operator and no
+    /// output needs that value.
     pub last: Option<VarId>,
 }
 
-/// The description of an operator `recurrent`: its step block, and the variables that pass between the block and its
-/// surroundings. All outer variables are in the operator's slots, too.
+/// The step block of an operator `recurrent`, with the variables that pass between the step block and the block around it. The
+/// slots of the operator `recurrent` contain all outer variables, too.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct StepDesc {
-    /// The step block.
+    /// The number of the step block.
     pub block: BlockId,
-    /// The LoD level whose sequences the steps run over: each entry of a sequence is a step.
+    /// The LoD level whose sequences the steps run over: a step reads one entry of each sequence.
     pub level: LevelId,
-    /// Whether each sequence runs from its last entry to its first.
+    /// Whether the steps run over each sequence from the last entry to the first entry.
     pub reverse: bool,
-    /// The step inputs: at each step, the inner variable holds each sequence's entry of the outer variable.
+    /// The step inputs: at each step, the inner variable holds one entry of each sequence of the outer variable.
     pub inputs: Vec<VarPair>,
-    /// The static inputs: the inner variable holds one row, or one sub-sequence, per sequence, which is the same at every step.
+    /// The static inputs: at every step, the inner variable holds the same row, or the same sub-sequence, of each sequence.
     pub statics: Vec<VarPair>,
-    /// The memories.
+    /// The memories of the step block.
     pub memories: Vec<Memory>,
-    /// The outputs: values of every step, which the outer variable collects.
+    /// The outputs of the step block: the outer variable collects the inner variable's values of all steps.
     pub outputs: Vec<VarPair>,
-    /// The levels below `level`: pairs of a level of outer variables and the corresponding level of one step's entries.
+    /// The LoD levels below `level`: each outer level with the corresponding level in the step block.
     pub levels: Vec<(LevelId, LevelId)>,
-    /// The backward part, if the operator is the backward operator of another `recurrent`; else `None`.
+    /// The step block's gradients, if the operator is the backward operator of another `recurrent`; else `None`.
     pub gradient: Option<Box<StepGradient>>,
 }
 
-/// The backward part of a `recurrent`: the operators in `block` compute the gradients of the step block. The block runs from
-/// the last step to the first, and reads the step block's variables of the same step.
+/// The backward part of a `recurrent`: the operators of `block` compute the gradients of the step block's variables. The gradient
+/// block runs from the last step to the first step. At each step, it reads the step block's variables of that step.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct StepGradient {
-    /// The block of gradient operators.
+    /// The number of the gradient block.
     pub block: BlockId,
-    /// The gradients of the outputs, which the block reads: pairs of the outer gradient and the gradient of the inner variable.
-    pub outputs: Vec<VarPair>,
-    /// The gradients of the step inputs, which the block computes: pairs of the outer gradient and the gradient of the inner
+    /// The gradients of the step block's outputs, which the gradient block reads: the gradients of the outer and of the inner
     /// variable.
+    pub outputs: Vec<VarPair>,
+    /// The gradients of the step inputs, which the gradient block computes: the gradients of the outer and of the inner variable.
     pub inputs: Vec<VarPair>,
-    /// The gradients of the static inputs, which the block computes, summed over the steps.
+    /// The gradients of the static inputs, which the gradient block computes and sums over the steps.
     pub statics: Vec<VarPair>,
-    /// The gradients of constants that the steps read, such as parameters, summed over the steps.
+    /// The gradients of the constants that the steps read, such as parameters, summed over the steps.
     pub constants: Vec<VarId>,
-    /// The memories through which gradients pass.
+    /// The memories through which gradients pass from a step to the previous step.
     pub memories: Vec<MemoryGradient>,
 }
 
-/// The variables of a memory's gradient, which passes from a step to the previous step.
+/// The gradients of one memory, which pass from a step to the previous step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryGradient {
-    /// The index of the memory in [`StepDesc::memories`].
+    /// The memory's index in [`StepDesc::memories`], counted from 0.
     pub memory: u32,
-    /// The gradient of the memory's previous value, which the gradient block computes; `None` if the block computes none.
+    /// The gradient of the memory's previous value, which the gradient block computes; `None` if no operator computes it.
     pub previous: Option<VarId>,
     /// The gradient of the memory's next value, which the gradient block reads.
     pub next: VarId,
-    /// The outer gradient of the memory's last value; `None` if there is no such gradient.
+    /// The outer variable with the gradient of the memory's last value; `None` if the last value has no gradient.
     pub last: Option<VarId>,
-    /// The outer gradient of the memory's initial value; `None` if it is not needed.
+    /// The outer variable with the gradient of the memory's initial value; `None` if no gradient is computed for the initial
+    /// value.
     pub initial: Option<VarId>,
 }
 
 impl OpDesc {
-    /// The variables of an input slot.
+    /// Returns the variables that are bound to the input slot `slot`.
     pub fn input(&self, slot: &str) -> &[VarId] {
         find(&self.inputs, slot)
     }
 
-    /// The variables of an output slot.
+    /// Returns the variables that are bound to the output slot `slot`.
     pub fn output(&self, slot: &str) -> &[VarId] {
         find(&self.outputs, slot)
     }
 
-    /// The variables that the operator reads, in order.
+    /// Iterates over the variables that the operator reads, in the order of the slots.
     pub fn reads(&self) -> impl Iterator<Item = VarId> {
         self.inputs.iter().flat_map(|b| b.vars.iter().copied()).filter(|&v| v != VarId::NONE)
     }
 
-    /// The variables that the operator writes, in order.
+    /// Iterates over the variables that the operator writes, in the order of the slots.
     pub fn writes(&self) -> impl Iterator<Item = VarId> {
         self.outputs.iter().flat_map(|b| b.vars.iter().copied()).filter(|&v| v != VarId::NONE)
     }
@@ -163,7 +167,7 @@ fn find<'a>(bound: &'a [SlotVars], slot: &str) -> &'a [VarId] {
 }
 
 impl StepDesc {
-    /// Checks that every variable, block and level number in the description exists.
+    /// Checks that every variable, block and level number in the step block's description exists.
     pub(crate) fn validate(
         &self,
         var: &impl Fn(VarId) -> Result<()>,

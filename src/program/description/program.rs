@@ -1,4 +1,4 @@
-//! Programs and blocks: computations as data.
+//! Programs: a computation as data, in blocks of operators.
 
 use std::panic::Location;
 
@@ -14,23 +14,24 @@ use crate::operator::registry::Registry;
 use crate::operator::shapes::{InputSlots, Phase};
 use crate::operator::signature::Slot;
 
-/// A list of operators: the root block, or a step block, whose parent is the block with the operator that runs it.
+/// A list of operators: the root block or a step block. The parent of a step block is the block of the operator that runs the
+/// step block.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Block {
-    /// The block around this block; `None` for the root block.
+    /// The number of the block around this block; `None` for the root block.
     pub parent: Option<BlockId>,
-    /// The operators, in the order in which they run.
+    /// The operators of the block, in the order in which they run.
     pub ops: Vec<OpDesc>,
 }
 
-/// A whole computation as plain data: it can be printed, compared, saved and sent without a registry of operators.
+/// A computation as plain data. A program can be printed, compared, saved and sent without a registry of operators.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Program {
     pub(crate) vars: Vec<VarDesc>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) levels: u32,
-    /// Seed of the initialisers and of the random operators.
+    /// The seed of the initialisers and of the random operators.
     pub seed: u64,
     pub(in crate::program) names: Names,
 }
@@ -51,34 +52,34 @@ pub(in crate::program) fn malformed(
 }
 
 impl Program {
-    /// An empty program.
+    /// Returns an empty program.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// All variables, by ascending number.
+    /// Iterates over all variables of the program, by ascending number.
     pub fn vars(&self) -> impl ExactSizeIterator<Item = (VarId, &VarDesc)> {
         self.vars.iter().enumerate().map(|(i, v)| (VarId(i as u32), v))
     }
 
-    /// The description of a variable.
+    /// Returns the description of a variable.
     ///
     /// # Panics
-    /// If `id` is of another program.
+    /// Panics if `id` is the number of no variable of this program.
     pub fn var(&self, id: VarId) -> &VarDesc {
         &self.vars[id.0 as usize]
     }
 
-    /// Changes a variable's description.
+    /// Returns the description of a variable, to be changed.
     ///
     /// # Panics
-    /// If `id` is of another program.
+    /// Panics if `id` is the number of no variable of this program.
     pub fn var_mut(&mut self, id: VarId) -> &mut VarDesc {
         self.names.loosen(id, &self.vars);
         &mut self.vars[id.0 as usize]
     }
 
-    /// The name of a variable for messages; works for the number of a variable of another program, too.
+    /// Returns a variable's name, for messages; the number may be the number of another program's variable.
     pub(crate) fn called(&self, id: VarId) -> String {
         match self.vars.get(id.0 as usize) {
             Some(var) => format!("`{}`", var.name),
@@ -86,18 +87,18 @@ impl Program {
         }
     }
 
-    /// Replaces lines of this library's code by `caller` in all operators: a call through `dyn` records a line of the library
-    /// instead of its caller's line.
+    /// Replaces source lines of this library by `caller` in all operators. A call through `dyn` records a line of the library
+    /// instead of the caller's line.
     pub(crate) fn called_from(&mut self, caller: &Location<'_>) {
         for op in self.blocks.iter_mut().flat_map(|block| &mut block.ops).filter(|op| is_own(&op.caller)) {
             op.caller = caller.to_string();
         }
     }
 
-    /// The spec of a tensor variable.
+    /// Returns the spec (dtype, shape, storage and LoD levels) of a tensor variable.
     ///
     /// # Errors
-    /// If the variable is a literal.
+    /// Fails if the variable is a literal.
     #[track_caller]
     pub fn spec(&self, id: VarId) -> Result<&Spec> {
         let var = self.var(id);
@@ -106,7 +107,7 @@ impl Program {
             .at_caller()
     }
 
-    /// Returns the variable with this name.
+    /// Returns the variable with the name `name`; `None` if no variable has this name.
     pub fn find(&self, name: &str) -> Option<VarId> {
         if self.names.current(&self.vars) {
             return self.names.get(&self.vars, name);
@@ -114,7 +115,7 @@ impl Program {
         self.vars.iter().position(|v| v.name == name).map(|i| VarId(i as u32))
     }
 
-    /// A free variable name: `wish`, or `wish_2` and so on if `wish` is taken.
+    /// Returns a free variable name: `wish`, or `wish_2` and so on if `wish` is taken.
     pub fn fresh_name(&self, wish: &str) -> String {
         let from = self.names.free_number(&self.vars, wish);
         let number = |number| if number == 1 { wish.to_owned() } else { format!("{wish}_{number}") };
@@ -122,26 +123,27 @@ impl Program {
         names.find(|name| self.find(name).is_none()).unwrap_or_default()
     }
 
-    /// All blocks; the first is the root.
+    /// Iterates over all blocks of the program; the first block is the root block.
     pub fn blocks(&self) -> impl ExactSizeIterator<Item = (BlockId, &Block)> {
         self.blocks.iter().enumerate().map(|(i, b)| (BlockId(i as u32), b))
     }
 
-    /// A block.
+    /// Returns the block with the number `id`.
     ///
     /// # Panics
-    /// If `id` is of another program.
+    /// Panics if `id` is the number of no block of this program.
     pub fn block(&self, id: BlockId) -> &Block {
         &self.blocks[id.0 as usize]
     }
 
-    /// The root block.
+    /// Returns the root block, which has number 0.
     pub fn root(&self) -> &Block {
         &self.blocks[0]
     }
 
-    /// All parameters. They include parameters that [`stop_gradient`](crate::Builder::stop_gradient) keeps from being trained,
-    /// and averages that a layer updates, such as a batch norm's running mean. The states of an optimizer are no parameters.
+    /// All parameters. The parameters include parameters that [`stop_gradient`](crate::Builder::stop_gradient) excludes from
+    /// training, and averages that a layer updates, such as a batch norm's running mean. The states of an optimizer are not
+    /// parameters.
     ///
     /// ```
     /// use unpadded::layers::init;
@@ -160,18 +162,18 @@ impl Program {
         self.vars().filter(|(_, v)| v.role == VarRole::Parameter).map(|(id, _)| id)
     }
 
-    /// The parameters that an optimizer may change.
+    /// Iterates over the parameters that an optimizer may change.
     pub fn trained_parameters(&self) -> impl Iterator<Item = VarId> {
         self.vars().filter(|(_, v)| v.trainable).map(|(id, _)| id)
     }
 
-    /// The first operator that reads a variable, with its number in its block.
+    /// Returns the first operator that reads a variable, with the operator's number in its block.
     pub(in crate::program) fn reader(&self, id: VarId) -> Option<(usize, &OpDesc)> {
         let mut ops = self.blocks.iter().flat_map(|block| block.ops.iter().enumerate());
         ops.find(|(_, op)| op.reads().any(|read| read == id))
     }
 
-    /// Returns whether `inner` is `outer` or is inside it.
+    /// Returns whether the block `inner` is the block `outer` or is nested in it.
     pub fn encloses(&self, outer: BlockId, mut inner: BlockId) -> bool {
         loop {
             if inner == outer {
@@ -184,27 +186,28 @@ impl Program {
         }
     }
 
-    /// The extent that counts the top-level sequences in a block.
+    /// Returns the extent that counts the top-level sequences in a block: the sequences of the batch, or in a step block the
+    /// sequences that have not ended.
     pub fn top(&self, block: BlockId) -> Extent {
         if block.0 == 0 { Extent::Batch } else { Extent::Alive(block) }
     }
 
-    /// Adds a block.
+    /// Adds an empty block inside the block `parent`, and returns the new block's number.
     pub fn add_block(&mut self, parent: BlockId) -> BlockId {
         self.blocks.push(Block { parent: Some(parent), ops: Vec::new() });
         BlockId(self.blocks.len() as u32 - 1)
     }
 
-    /// Adds a level of offsets.
+    /// Adds a LoD level, and returns its number.
     pub fn add_level(&mut self) -> LevelId {
         self.levels += 1;
         LevelId(self.levels - 1)
     }
 
-    /// Adds a variable.
+    /// Adds a variable to the program, and returns the variable's number.
     ///
     /// # Errors
-    /// If the name is taken.
+    /// Fails if another variable has the name.
     #[track_caller]
     pub fn add_var(&mut self, var: VarDesc) -> Result<VarId> {
         self.names.settle(&self.vars);
@@ -214,19 +217,19 @@ impl Program {
         Ok(self.push(var))
     }
 
-    /// Adds a variable with a free name.
+    /// Adds a variable without checking that its name is free.
     fn push(&mut self, var: VarDesc) -> VarId {
         self.vars.push(var);
         self.names.settle(&self.vars);
         VarId(self.vars.len() as u32 - 1)
     }
 
-    /// Declares that the variable `grad` is the gradient of the variable `of`.
+    /// Marks the variable `grad` as the gradient of the variable `of`.
     pub(crate) fn set_gradient_of(&mut self, grad: VarId, of: VarId) {
         self.vars[grad.0 as usize].gradient_of = Some(of);
     }
 
-    /// Adds a variable that an operator or a step block computes.
+    /// Adds a variable of the role `role` with a free name.
     pub(crate) fn add_computed(
         &mut self,
         wish: &str,
@@ -251,10 +254,11 @@ impl Program {
         })
     }
 
-    /// Appends an operator to a block: checks its slots, runs its shape rule and adds its output variables.
+    /// Appends an operator to a block: checks the operator's slots, runs its shape rule, and adds its output variables.
     ///
     /// # Errors
-    /// If anything does not fit; the error names the operator and `caller`, and the program is unchanged.
+    /// Fails if an input, an attribute or the block does not fit. The error names the operator and `caller`, and the program is
+    /// unchanged.
     #[track_caller]
     pub fn append(
         &mut self,
@@ -319,7 +323,7 @@ impl Program {
                     (None, "out", _) => kind.to_owned(),
                     (None, slot, _) => format!("{kind}.{slot}"),
                 };
-                // If no input has a gradient (labels, say), the output has none either.
+                // If no input has a gradient (labels have none, for example), the output has no gradient either.
                 let stop = stop || !slot.gradient;
                 vars.push(self.add_computed(&wish, block, spec, VarRole::Computed, stop.into()));
             }
@@ -342,7 +346,7 @@ impl Program {
         Ok(written)
     }
 
-    /// The `k`-th variable to be updated in a slot.
+    /// Returns the `k`-th variable that the operator updates in place through the output slot `slot`.
     fn updated_var(&self, slot: &Slot, k: usize, updated: &[(&str, VarId)], spec: &Spec) -> Result<VarId> {
         let found = updated.iter().filter(|(name, _)| *name == slot.name).nth(k);
         let &(_, var) = found
@@ -357,7 +361,7 @@ impl Program {
         Ok(var)
     }
 
-    /// Puts the given variables in the order of the slots.
+    /// Returns the given variables by slot, in the order of the slots; checks that each slot can take its variables.
     fn arrange(
         &self,
         slots: &[Slot],
@@ -402,8 +406,7 @@ impl Program {
         Ok(())
     }
 
-    /// Returns whether `gradient` is the gradient block of `step`: the two blocks have the same parent, and `gradient` reads
-    /// the variables of `step`.
+    /// Returns whether `gradient` is the gradient block of the step block `step`.
     fn is_gradient_of(&self, step: BlockId, gradient: BlockId) -> bool {
         self.blocks
             .iter()
@@ -413,7 +416,7 @@ impl Program {
     }
 }
 
-/// Checks that every dimension except the first (the rows) is known before a run.
+/// Checks that every dimension of a spec except the first (the number of rows) is known before a run.
 pub(super) fn check_inner_extents(spec: &Spec) -> Result<()> {
     match spec.shape.iter().skip(1).find(|e| e.known().is_none()) {
         Some(extent) => Err(Error::new("shape", "known dimensions after the first", extent.to_string())),
@@ -421,27 +424,27 @@ pub(super) fn check_inner_extents(spec: &Spec) -> Result<()> {
     }
 }
 
-/// A request to append an operator to a block.
+/// A request to append an operator to a block, with the operator's inputs and settings.
 #[non_exhaustive]
 pub struct Append<'a> {
-    /// The operator's kind.
+    /// The kind of the operator to append.
     pub kind: &'a str,
-    /// The input variables, by slot.
+    /// The variables that the operator reads, by input slot.
     pub inputs: Vec<(&'a str, Vec<VarId>)>,
-    /// The variables that are updated in place, by output slot.
+    /// The variables that the operator updates in place, by output slot.
     pub updated: Vec<(&'a str, VarId)>,
-    /// Its attributes.
+    /// The attributes of the operator.
     pub attributes: Attributes,
-    /// The role of the operator.
+    /// The role of the operator to append.
     pub role: Role,
-    /// The prefix of the names of the outputs; `None` for the operator's kind.
+    /// The prefix of the names of the output variables; `None` means the operator's kind.
     pub name: Option<&'a str>,
-    /// The line of the user's code that appends the operator.
+    /// The source line of the user's code that appends the operator.
     pub caller: String,
 }
 
 impl<'a> Append<'a> {
-    /// A request for a forward operator of this kind, without inputs and attributes.
+    /// Returns a request for a forward operator of the kind `kind`, without inputs and attributes.
     pub fn forward(kind: &'a str) -> Self {
         Append {
             kind,

@@ -1,4 +1,4 @@
-//! The storage report: the storage and the bytes of every variable of a program, before anything runs.
+//! The storage report: the storage and the size in bytes of every variable of a program, before any run.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,66 +15,67 @@ use crate::operator::signature::Slot;
 use crate::operator::size::Size;
 use crate::tensor::StorageKind;
 
-/// The bound of the number of entries that a sparse variable stores: entries of a csr or coo matrix, or rows of selected rows.
+/// A bound of the number of entries that a sparse variable stores. Csr and coo variables store matrix entries; selected rows
+/// store rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Entries {
-    /// Exactly the entries that are fed.
+    /// The variable is a feed: it stores exactly the entries that the caller feeds.
     Fed,
-    /// The number of entries that this variable stores.
+    /// The variable stores as many entries as another variable.
     As(VarId),
-    /// At most the sum of the entries that these variables store; a dense variable counts by its rows.
+    /// The variable stores at most the sum of the entries of the listed variables; a dense variable counts with its rows.
     Together(Vec<VarId>),
-    /// At most the entries of the variable that stores the fewest of these variables.
+    /// The variable stores at most as many entries as the listed variable with the fewest entries.
     Least(Vec<VarId>),
-    /// At most all numbers (csr, coo) or all rows (selected rows) of the dense shape.
+    /// The variable stores at most all numbers (csr, coo) or all rows (selected rows) of its shape.
     Everything,
 }
 
-/// The entry of a variable in [`Program::storage_report`].
+/// A variable in the report of [`Program::storage_report`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredVariable {
-    /// The variable.
+    /// The number of the variable.
     pub var: VarId,
-    /// Its name.
+    /// The name of the variable.
     pub name: String,
-    /// The variable's dtype, shape, LoD and storage.
+    /// The variable's dtype, shape, LoD levels and storage.
     pub spec: Spec,
-    /// The size in bytes, as a function of extents. For a variable that is not dense, `Extent::Data` with the variable's number
-    /// counts its stored entries.
+    /// The variable's size in bytes, as a function of extents (numbers of rows and of entries). For a sparse variable, the extent
+    /// `Extent::Data` with the variable's number counts the stored entries.
     pub size: Size,
-    /// The bound of the stored entries; `None` for a dense variable.
+    /// The bound of the number of stored entries; `None` for a dense variable.
     pub entries: Option<Entries>,
-    /// The operator and slot for which the variable was made dense; `None` if it was not made dense.
+    /// The operator and slot for which the variable is a dense copy of a sparse variable; `None` if it is no dense copy.
     pub fallback: Option<String>,
 }
 
-/// Every tensor of a program with its storage and its bytes: see [`Program::storage_report`].
+/// The storage and the size of every tensor of a program: see [`Program::storage_report`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StorageReport {
     variables: Vec<StoredVariable>,
 }
 
 impl StorageReport {
-    /// The variables, in the order of the program.
+    /// Returns the variables of the report, in the order of the program.
     pub fn variables(&self) -> &[StoredVariable] {
         &self.variables
     }
 
-    /// The dense variables that were made because an operator has no kernel for the storage of a variable.
+    /// Iterates over the dense copies of variables for which an operator has no kernel.
     pub fn fallbacks(&self) -> impl Iterator<Item = &StoredVariable> {
         self.variables.iter().filter(|variable| variable.fallback.is_some())
     }
 
-    /// The entry of a variable; `None` for a literal or a variable of a step block.
+    /// Returns the report of one variable; `None` for a literal or a variable of a step block.
     pub fn get(&self, var: impl Into<VarId>) -> Option<&StoredVariable> {
         let var = var.into();
         self.variables.iter().find(|variable| variable.var == var)
     }
 
-    /// The maximum number of entries that a variable stores in a run. `rows` returns the number of rows of an extent, `fed` the
-    /// number of entries of a feed. For a dense variable, the result is its number of rows.
+    /// Returns the maximum number of entries that a variable can store in a run. `rows` returns the number of rows that an extent
+    /// counts; `fed` returns the number of entries of a feed. For a dense variable, `most` returns the number of rows.
     pub fn most(&self, var: VarId, rows: &impl Fn(Extent) -> usize, fed: &impl Fn(VarId) -> usize) -> usize {
         let Some(variable) = self.get(var) else { return 0 };
         let count = rows(variable.spec.rows());
@@ -116,7 +117,7 @@ impl StorageReport {
         }
     }
 
-    /// The count of a variable in a bound, as text.
+    /// Returns a variable's count of rows or entries, as text for the report of a bound.
     fn count(&self, var: VarId) -> String {
         match self.get(var) {
             Some(variable) if variable.spec.storage == StorageKind::Dense => {
@@ -142,9 +143,9 @@ impl fmt::Display for StorageReport {
 }
 
 impl Program {
-    /// Returns, for every tensor outside step blocks: its storage, its bytes as a function of rows and stored entries, and
-    /// whether it was made dense. The report needs no run. After a run,
-    /// [`Executor::bytes_of`](crate::executor::Executor::bytes_of) agrees with the report.
+    /// Returns a report of every tensor outside step blocks: its storage, its bytes as a function of rows and stored entries, and
+    /// whether it is a dense copy. The report is computed without a run. The sizes in the report agree with
+    /// [`Executor::bytes_of`](crate::executor::Executor::bytes_of) after a run.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -162,7 +163,7 @@ impl Program {
     /// ```
     ///
     /// # Errors
-    /// If an operator is not in the registry.
+    /// Fails if an operator of the program is not in the registry.
     #[track_caller]
     pub fn storage_report(&self, registry: &Registry) -> Result<StorageReport> {
         let bounds = self.bounds(registry).at_caller()?;
@@ -198,7 +199,7 @@ impl Program {
         Ok(StorageReport { variables })
     }
 
-    /// The bounds that operators declare for sparse results, and for gradients that are selected rows.
+    /// Returns the bounds of stored entries that operators declare for sparse outputs and for gradients in selected rows.
     fn bounds(&self, registry: &Registry) -> Result<HashMap<VarId, Entries>> {
         let mut bounds: HashMap<VarId, Entries> = HashMap::new();
         let sparse = |var: VarId| {
@@ -250,7 +251,7 @@ impl Program {
     }
 }
 
-/// The bound of the sum of two gradients that are selected rows: their rows are concatenated.
+/// Returns the bound of the sum of two gradients in selected rows: the sum stores the rows of both gradients.
 fn together(a: Entries, b: Entries) -> Entries {
     let vars = |entries: Entries| match entries {
         Entries::As(var) => Some(vec![var]),

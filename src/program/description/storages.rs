@@ -1,4 +1,4 @@
-//! Storages: selects an operator's kernel by the storages of its inputs, and finds the inputs that have to be made dense first.
+//! Selects an operator's kernel by the storages of the inputs, and finds the inputs that must be made dense first.
 
 use super::program::{Program, malformed};
 use super::var_desc::VarDesc;
@@ -12,16 +12,17 @@ use crate::operator::shapes::{InputSlots, Phase};
 use crate::operator::signature::{NoKernel, Signature, Slot};
 use crate::tensor::StorageKind;
 
-/// An input that has to be made dense, since no kernel of the operator takes its storage.
+/// An input that must be made dense, because no kernel of the operator takes its storage.
 pub(in crate::program) struct Conversion {
-    /// The slot's name.
+    /// The name of the input slot.
     pub(in crate::program) slot: &'static str,
-    /// The variable.
+    /// The variable that must be made dense.
     pub(in crate::program) var: VarId,
 }
 
 impl Program {
-    /// The storages of the tensors in each slot. A row-sparse parameter counts as dense in a slot that takes tables.
+    /// Returns the storages of the tensors in each input slot. A row-sparse parameter counts as dense in a slot that takes
+    /// row-sparse parameters.
     fn storages(&self, signature: Signature, groups: &[Vec<VarId>]) -> Vec<Vec<StorageKind>> {
         let storages = |(slot, vars): (&Slot, &Vec<VarId>)| {
             let descs = vars.iter().filter_map(|&v| self.vars.get(v.0 as usize));
@@ -34,7 +35,7 @@ impl Program {
         signature.inputs.iter().zip(groups).map(storages).collect()
     }
 
-    /// The variables of each slot.
+    /// Returns the variables of each input slot, in the order of the slots.
     fn by_slot(signature: Signature, inputs: &[(&str, Vec<VarId>)]) -> Vec<Vec<VarId>> {
         let of = |slot: &Slot| {
             let given = inputs.iter().filter(|(name, _)| *name == slot.name);
@@ -43,7 +44,8 @@ impl Program {
         signature.inputs.iter().map(of).collect()
     }
 
-    /// The kind that has a kernel for the storages of the inputs: `kind` itself, or a kind that declares kernels for `kind`.
+    /// Returns the kind of operator that has a kernel for the storages of the inputs: `kind` itself, or a kind that declares
+    /// kernels for `kind`.
     pub(in crate::program) fn kind_for(
         &self,
         registry: &Registry,
@@ -59,13 +61,13 @@ impl Program {
         if fits(declared.signature) {
             return Some(declared.kind);
         }
-        // If a kind refuses the attributes, it has no kernel for this call.
+        // A kind that refuses the attributes has no kernel for this call.
         let takes = |other: &&str| registry.parse(other, attributes).is_ok_and(|op| fits(op.signature()));
         registry.standing_for(kind).find(takes)
     }
 
-    /// The inputs that have to be made dense so that the operator has a kernel for all inputs; empty if it already has a
-    /// kernel, or if no conversion helps.
+    /// Returns the fewest inputs that must be made dense so that the operator has a kernel. The list is empty if the operator
+    /// already has a kernel, or if no conversion helps.
     pub(in crate::program) fn conversions(
         &self,
         registry: &Registry,
@@ -88,7 +90,7 @@ impl Program {
             let conversion = |(slot, number): (usize, usize)| {
                 Some(Conversion { slot: signature.inputs[slot].name, var: *groups[slot].get(number)? })
             };
-            // A row-sparse parameter is never made dense, since its height may be huge: the call is refused.
+            // A row-sparse parameter is never made dense, since its height may be huge; the operator is refused instead.
             let dense = |conversion: &Conversion| !self.var(conversion.var).is_row_sparse();
             Some(found.into_iter().filter_map(conversion).filter(dense).collect::<Vec<_>>())
         };
@@ -96,7 +98,8 @@ impl Program {
         own.into_iter().chain(others.filter_map(of)).min_by_key(Vec::len).unwrap_or_default()
     }
 
-    /// The error of an operator's shape rule for these inputs, without a check for a kernel; `None` if the rule accepts them.
+    /// Returns the error of the operator's shape rule for these inputs; `None` if the shape rule accepts the inputs. Does not
+    /// check that a kernel exists.
     pub(in crate::program) fn mistake(
         &self,
         registry: &Registry,
@@ -109,7 +112,8 @@ impl Program {
         self.inferred(&*op, block, inputs)?.err()
     }
 
-    /// Runs an operator's shape rule on variables that may not fit its slots.
+    /// Runs an operator's shape rule on inputs that were not checked; returns `None` if the number of variables in a slot does
+    /// not fit.
     fn inferred(
         &self,
         op: &dyn Op,
@@ -128,7 +132,7 @@ impl Program {
         Some(infer(op, given, self.top(block), Phase::Build { next: &mut next }))
     }
 
-    /// Returns whether an operator has an output with rows of the batch in a storage that is not dense.
+    /// Returns whether an operator has a batched output in a storage that is not dense.
     pub(in crate::program) fn makes_sparse_rows(
         &self,
         registry: &Registry,
@@ -147,7 +151,7 @@ impl Program {
         made.and_then(Result::ok).is_some_and(|made| made.iter().flatten().any(sparse))
     }
 
-    /// Checks that no operator of a step reads rows that are not dense: such operators run before the loop.
+    /// Checks that no operand in a step block has sparse rows; operators on sparse rows run before the loop.
     pub(in crate::program) fn check_dense_rows(&self, groups: &[Vec<VarId>]) -> Result<()> {
         let sparse = |spec: &Spec| spec.batched() && spec.storage != StorageKind::Dense;
         let found = groups.iter().flatten().find(|&&var| self.var(var).spec().is_some_and(sparse));

@@ -1,9 +1,9 @@
-//! Validation: the checks of a program from a file or a user, before other code reads the program.
+//! Validation: checks a program that comes from a file or a user, before other code reads the program.
 //!
-//! After [`Program::validate`], a program is safe to print, compare and save: every variable, block and level number exists,
-//! sizes do not overflow, blocks nest. A compiler requires more. One `recurrent` runs every step block and describes it
-//! correctly ([`Program::check_steps`]). Every operator's shape rule gives the shapes that the program declares
-//! ([`Program::check_shapes`]). No variable is read before it is written ([`Program::check_order`]).
+//! After [`Program::validate`], printing, comparing and saving a program is safe. All variable, block and level numbers exist,
+//! sizes do not overflow, and blocks are nested correctly. A compiler requires three more checks. [`Program::check_steps`]: every
+//! step block is run by one `recurrent`, which describes the step block correctly. [`Program::check_shapes`]: every operator's
+//! shape rule gives the shapes that the program declares. [`Program::check_order`]: no variable is read before it is written.
 
 mod order;
 
@@ -21,14 +21,15 @@ use crate::operator::shapes::{InputSlots, Phase};
 use crate::operator::signature::Signature;
 use crate::tensor::StorageKind;
 
-/// The maximum depth of nested step blocks: a compiler that follows them must not overflow its stack.
+/// The maximum nesting depth of step blocks, so that a recursive compiler does not overflow its stack.
 const MAX_DEPTH: usize = 64;
 
 impl Program {
-    /// Checks a program from a file or a user: every variable, block and level number exists, names are unique, blocks nest.
+    /// Checks a program that comes from a file or a user. All variable, block and level numbers must exist, names must be unique,
+    /// and blocks must be nested.
     ///
     /// # Errors
-    /// The first mistake.
+    /// Fails with the first rule that the program breaks.
     #[track_caller]
     pub fn validate(&self) -> Result<()> {
         self.well_formed().at_caller()
@@ -38,7 +39,7 @@ impl Program {
         if self.blocks.first().is_none_or(|root| root.parent.is_some()) {
             return Err(malformed("first block", "a root without a parent", "none, or one with a parent"));
         }
-        // Each level belongs to a variable, and a variable has at most `MAX_LEVELS` levels.
+        // Each LoD level belongs to a variable, and a variable has at most `MAX_LEVELS` levels.
         let most = self.vars.len().saturating_mul(MAX_LEVELS);
         if self.levels as usize > most {
             return Err(malformed("number of levels", format!("at most {most}"), self.levels.to_string()));
@@ -68,11 +69,11 @@ impl Program {
         self.check_carried()
     }
 
-    /// Checks every step block of a well-formed program: one `recurrent` runs it, and the variables of that `recurrent` are
-    /// in the blocks where they belong.
+    /// Checks every step block of a validated program: one `recurrent` runs the step block, and its variables belong to the right
+    /// blocks.
     ///
     /// # Errors
-    /// The first mistake.
+    /// Fails with the first rule that a step block breaks.
     pub(crate) fn check_steps(&self) -> Result<()> {
         let runs = Runs::of(self);
         for op in self.blocks.iter().flat_map(|b| &b.ops) {
@@ -156,7 +157,8 @@ impl Program {
         };
         for (number, bound) in op.inputs.iter().chain(&op.outputs).enumerate() {
             let gradient = op.role == Role::Backward && bound.slot.ends_with(&grad_name(""));
-            // The slot `constant` may hold literals, which the steps read; no other slot of a `recurrent` may hold a literal.
+            // Literals may be in the slot `constant` of a `recurrent`, whose variables the steps read, but in no other slot of a
+            // `recurrent`.
             let slot = op.kind != RECURRENT || bound.slot == "constant";
             let literals = number < op.inputs.len() && !gradient && slot;
             for &id in bound.vars.iter().filter(|&&id| id != VarId::NONE || !gradient) {
@@ -166,7 +168,8 @@ impl Program {
                 }
             }
         }
-        // An operator writes variables of its own block. A gradient may also be added to a gradient of a block around it.
+        // An operator may write variables of its own block. A backward operator may also add to a gradient that belongs to a
+        // block around its own block.
         for id in op.writes() {
             let desc = self.has_var(id)?;
             let outside = op.role == Role::Backward && desc.gradient_of.is_some();
@@ -189,7 +192,7 @@ impl Program {
         Ok(())
     }
 
-    /// Checks a step block and the variables that cross its border.
+    /// Checks the description of a step block, and the variables that pass between the step block and the block around it.
     fn step(&self, op: &OpDesc, step: &StepDesc, runs: &Runs<'_>) -> Result<()> {
         let border = self.border(step, runs)?;
         let (seen, made) = (&[VarRole::Step], &[VarRole::Computed]);
@@ -244,7 +247,7 @@ impl Program {
         same_slot(&op.outputs, "last", step.memories.iter().filter_map(|m| m.last))
     }
 
-    /// The surroundings of a step block, derived from its first step input.
+    /// Returns the surroundings of a step block, as its first step input determines.
     fn border(&self, step: &StepDesc, runs: &Runs<'_>) -> Result<Border> {
         let first = step.inputs.first().ok_or_else(|| malformed("step inputs", "at least one", "none"))?;
         let lod = &self.spec(first.outer)?.lod;
@@ -252,7 +255,7 @@ impl Program {
             let got = format!("level {}", step.level.0);
             return Err(malformed("level of a step", "one of its first input's", got));
         };
-        // An inner level has a higher number than its outer level, so that following levels outwards ends.
+        // An inner level must have a higher number than its outer level, so that a walk from inner to outer levels ends.
         if let Some((outer, inner)) = step.levels.iter().find(|(outer, inner)| inner <= outer) {
             let got = format!("{} for {}", inner.0, outer.0);
             return Err(malformed("level in a step", "a level made after the level outside", got));
@@ -263,8 +266,8 @@ impl Program {
         Ok(Border { home, above, sequences })
     }
 
-    /// Checks the backward part: it belongs to the same step block, and its gradients are the gradients of the declared
-    /// variables.
+    /// Checks the backward part of a `recurrent`: it belongs to a forward step block, and its gradients are the gradients of that
+    /// block's variables.
     fn step_gradient(&self, step: &StepDesc, gradient: &StepGradient, runs: &Runs<'_>) -> Result<()> {
         let plain = StepDesc { gradient: None, ..step.clone() };
         if runs.forward.get(&step.block) != Some(&&plain) {
@@ -286,7 +289,7 @@ impl Program {
             (&gradient.inputs, &step.inputs),
             (&gradient.statics, &step.statics),
         ] {
-            // In reverse: if two pairs have the same inner variable, the first pair is kept.
+            // The iteration is in reverse, so that the first of two pairs with the same inner variable is kept.
             let of_inner: HashMap<VarId, &VarPair> = pairs.iter().rev().map(|p| (p.inner, p)).collect();
             for pair in grads {
                 let of = self.has_var(pair.inner)?.gradient_of;
@@ -332,7 +335,8 @@ impl Program {
         Ok(())
     }
 
-    /// Checks an outer variable against its view in a step block, which has all levels of the variable except the first `kept`.
+    /// Checks an outer variable and its view in a step block. The view has all LoD levels of the outer variable except the first
+    /// `kept` levels.
     fn crosses(
         &self,
         pair: &VarPair,
@@ -360,11 +364,11 @@ impl Program {
         Ok(())
     }
 
-    /// Checks that the rows of two variables have one dtype and shape.
+    /// Checks that two variables have the same dtype and row shape, and that their rows are dense.
     fn alike(&self, a: VarId, b: VarId) -> Result<()> {
         let (x, y) = (self.spec(a)?, self.spec(b)?);
         let row = |s: &Spec| (s.dtype, s.batched(), s.row_shape().to_vec());
-        // A step neither reads nor returns sparse rows.
+        // A step block neither reads nor returns sparse rows.
         let dense = |s: &Spec| s.storage == StorageKind::Dense || !s.batched();
         if row(x) != row(y) || !dense(x) || !dense(y) {
             let name = &self.has_var(b)?.name;
@@ -373,12 +377,12 @@ impl Program {
         Ok(())
     }
 
-    /// Checks operators of a well-formed program against their own rules: the slots, kernels for the storages of the inputs,
-    /// and that the shape rule gives the shapes that the program declares. `live` are the operators of the root block that will
-    /// run; their step blocks are checked with them.
+    /// Checks the operators of a validated program by their own rules: slots, kernels for the storages of the inputs, and shape
+    /// rule. The shape rule must give the shapes that the program declares. `live` has the numbers of the operators of the root
+    /// block that will run; the operators of their step blocks are checked too.
     ///
     /// # Errors
-    /// The first operator that is unknown or does not fit; the error names it.
+    /// Fails with an error that names the first operator that is unknown or does not fit.
     pub(crate) fn check_shapes(&self, registry: &Registry, live: &[usize]) -> Result<()> {
         let runs = Runs::of(self);
         let mut open: Vec<(BlockId, usize)> = live.iter().map(|&number| (BlockId(0), number)).collect();
@@ -412,7 +416,7 @@ impl Program {
         let here = runs.by(block);
         for id in desc.reads().chain(desc.writes()) {
             let var = self.has_var(id)?;
-            // A gradient block has the parent of its step block, and reads the variables that the step block reads.
+            // A gradient block is beside its step block, in the same parent block, and may read the step block's variables.
             let around = self.encloses(var.block, block) || (backward && self.encloses(var.block, here));
             let constant = around && !var.spec().is_some_and(Spec::batched);
             if var.block != block && !constant && !(backward && var.block == here) {
@@ -430,7 +434,7 @@ impl Program {
         let (literals, phase) = (self.literals(&inputs), Phase::Build { next: &mut next });
         let given = InputSlots { specs: &specs, literals: &literals };
         let given = infer(&*op, given, self.top(here), phase)?;
-        // The shape rule gives new numbers to the levels that the operator makes; each new number maps to a level of the program.
+        // The shape rule gives new numbers to the levels that it makes; `named` maps each new number to a level of the program.
         let mut named: Vec<(LevelId, LevelId)> = Vec::new();
         for (slot, (vars, given)) in signature.outputs.iter().zip(outputs.iter().zip(&given)) {
             let declared = vars.iter().map(|&v| self.spec(v)).collect::<Result<Vec<_>>>()?;
@@ -446,8 +450,7 @@ impl Program {
         if backward {
             return self.gradients(signature, desc, runs, &|slot| op.gradient(slot, &specs).storage);
         }
-        // If an update changes selected rows in place, at a slot for tables, the variable must be a row-sparse parameter or its
-        // state.
+        // Only a row-sparse parameter, or the state of one, may be selected rows that an operator updates in place.
         for (slot, vars) in signature.outputs.iter().zip(&outputs).filter(|(slot, _)| slot.updated) {
             for &var in vars {
                 let desc = self.has_var(var)?;
@@ -463,7 +466,7 @@ impl Program {
         Ok(())
     }
 
-    /// Checks that the gradients that a backward operator reads and writes have the shapes of their variables.
+    /// Checks that each gradient that a backward operator reads or writes has the shape of its variable.
     fn gradients(
         &self,
         signature: Signature,
@@ -486,7 +489,7 @@ impl Program {
                         let expected = format!("the gradient of variable {}", self.shown(of));
                         return Err(malformed("gradient", expected, "another").variable(name));
                     }
-                    // A gradient may be selected rows only if the operator writes selected rows.
+                    // A gradient may be stored as selected rows only if the operator writes selected rows.
                     let stored = x.storage == dx.storage
                         || x.storage == StorageKind::Dense && writes && dx.storage == written(slot);
                     if !stored || (&x.shape, &x.lod, x.dtype) != (&dx.shape, &dx.lod, dx.dtype) {
@@ -498,14 +501,13 @@ impl Program {
         Ok(())
     }
 
-    /// Returns whether `grad` is the gradient of `of` and belongs to the block that computes the gradients of the block of
-    /// `of`.
+    /// Returns whether `grad` is the gradient of `of` and belongs to the gradient block of the block of `of`.
     fn is_gradient(&self, grad: VarId, of: VarId, runs: &Runs<'_>) -> Result<bool> {
         let (grad, home) = (self.has_var(grad)?, self.has_var(of)?.block);
         Ok(grad.gradient_of == Some(of) && runs.by(grad.block) == home)
     }
 
-    /// Checks that no two operators run one block: the block would hold the values of the last run only.
+    /// Checks that no two operators run the same block: the block's variables would hold the values of the last run only.
     fn each_block_once(&self) -> Result<()> {
         let mut seen = HashSet::new();
         for step in self.blocks.iter().flat_map(|b| &b.ops).filter_map(|op| op.step.as_deref()) {
@@ -519,7 +521,8 @@ impl Program {
     }
 }
 
-/// Returns whether a declared spec equals the spec `given` by a shape rule, whose new levels are numbered from `fresh` on.
+/// Returns whether a declared spec equals the spec `given` by a shape rule. New levels of the shape rule are numbered from
+/// `fresh` on.
 fn same_spec(declared: &Spec, given: &Spec, fresh: u32, named: &mut Vec<(LevelId, LevelId)>) -> bool {
     let mut same = |d: LevelId, g: LevelId| {
         if g.0 < fresh {
@@ -543,11 +546,11 @@ fn same_spec(declared: &Spec, given: &Spec, fresh: u32, named: &mut Vec<(LevelId
         && (declared.dtype, declared.storage) == (given.dtype, given.storage)
 }
 
-/// The operator that runs each block; the first one if there are several.
+/// The operator `recurrent` that runs each block; the first of several operators that run the same block.
 struct Runs<'a> {
-    /// The forward step of each step block.
+    /// The description of each step block.
     forward: HashMap<BlockId, &'a StepDesc>,
-    /// For each gradient block, the step block whose gradients the gradient block computes.
+    /// The step block of each gradient block.
     of_gradient: HashMap<BlockId, BlockId>,
 }
 
@@ -563,17 +566,17 @@ impl<'a> Runs<'a> {
         runs
     }
 
-    /// The step block whose sequences a step block or gradient block runs over.
+    /// Returns the step block of a gradient block; returns any other block itself.
     fn by(&self, block: BlockId) -> BlockId {
         self.of_gradient.get(&block).copied().unwrap_or(block)
     }
 }
 
-/// The surroundings of a step block.
+/// The surroundings of a step block: the block around it, and the sequences that the steps run over.
 struct Border {
     /// The block around the step block.
     home: BlockId,
-    /// The levels above the level whose sequences the steps run over.
+    /// The LoD levels above the level whose sequences the steps run over.
     above: Levels,
     /// The extent that counts the sequences that the steps run over.
     sequences: Extent,
@@ -583,7 +586,8 @@ fn outers(pairs: &[VarPair]) -> impl Iterator<Item = VarId> + '_ {
     pairs.iter().map(|p| p.outer)
 }
 
-/// Checks a slot of a `recurrent`: it must list the same variables as the step's description, for code that reads only slots.
+/// Checks that a slot of a `recurrent` lists the same variables as the step block's description, since some code reads only
+/// slots.
 fn same_slot(slots: &[SlotVars], slot: &str, vars: impl Iterator<Item = VarId>) -> Result<()> {
     let found = slots.iter().find(|b| b.slot == slot).map_or(&[][..], |b| &b.vars);
     let vars: Vec<VarId> = vars.collect();

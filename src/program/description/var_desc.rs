@@ -1,37 +1,37 @@
-//! The description of a variable.
+//! The description of a variable of a program.
 
 use crate::operator::attributes::{Attributes, Literal};
 use crate::operator::extent::{BlockId, Spec, VarId};
 use crate::tensor::StorageKind;
 use crate::tensor::named::named;
 
-/// The description of a variable, before anything runs.
+/// The description of a variable: everything that is known about the variable before a run.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct VarDesc {
-    /// The variable's name, unique in the program.
+    /// The variable's name, which is unique in the program.
     pub name: String,
-    /// The block that the variable belongs to.
+    /// The number of the block that the variable belongs to.
     pub block: BlockId,
     /// The kind of the variable: a tensor or a literal.
     pub kind: VarKind,
     /// The source of the variable's value.
     pub role: VarRole,
-    /// Whether the value is kept from run to run and saved in a checkpoint.
+    /// Whether the variable's value is kept from run to run and saved in a checkpoint.
     pub persistable: bool,
-    /// Whether an optimizer may change the value.
+    /// Whether an optimizer may change the variable's value.
     pub trainable: bool,
     /// Whether gradients stop at the variable.
     pub stop_gradient: bool,
-    /// The initialiser of a persistable variable; `None` for other variables.
+    /// The initialiser of a persistable variable; `None` for a variable that is not persistable.
     pub initializer: Option<Initializer>,
-    /// The variable whose gradient this variable is; `None` if it is no gradient.
+    /// The variable whose gradient this variable is; `None` if this variable is no gradient.
     pub gradient_of: Option<VarId>,
 }
 
 impl VarDesc {
-    /// A description of a variable that is kept for one run only, is not trained and does not stop gradients. For other
-    /// variables, change the fields.
+    /// Returns the description of a variable that is not persistable, not trainable and does not stop gradients. Change the
+    /// fields of the result to describe another variable.
     pub fn new(name: impl Into<String>, block: BlockId, kind: VarKind, role: VarRole) -> Self {
         Self {
             name: name.into(),
@@ -47,13 +47,13 @@ impl VarDesc {
     }
 }
 
-/// A tensor, or a value that the program carries.
+/// The kind of a variable: a tensor, or a literal.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum VarKind {
-    /// A tensor, in any storage.
+    /// A tensor in any storage, with its spec.
     Tensor(Spec),
-    /// A scalar, a string, or a list of scalars or strings, with its value.
+    /// A constant of the program, with its value: a scalar, a string, or a list of scalars or strings.
     Literal(Literal),
 }
 
@@ -61,19 +61,19 @@ pub enum VarKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VarRole {
-    /// The caller feeds the value at every run.
+    /// The caller feeds the variable's value at every run.
     Feed,
-    /// A parameter of the model; its value is kept in the scope.
+    /// The variable is a parameter of the model; the scope keeps its value.
     Parameter,
-    /// A state of the optimizer; its value is kept in the scope.
+    /// The variable is a state of the optimizer; the scope keeps its value.
     State,
-    /// An operator computes the value.
+    /// An operator computes the variable's value.
     Computed,
-    /// A step block's view of an outer variable: a step input, a static input or a memory.
+    /// The variable is a step block's view of an outer variable: a step input, a static input or a memory's previous value.
     Step,
-    /// A literal.
+    /// The variable is a literal of the program; the program contains its value.
     Literal,
-    /// An operator computes the value: a state that passes from batch to batch, as it is after this batch
+    /// An operator computes the variable's value: the value of a carried state after the batch
     /// ([`Program::carried_states`](crate::program::Program::carried_states)).
     Carried,
 }
@@ -91,18 +91,18 @@ named!(
 );
 
 impl VarRole {
-    /// Returns whether an operator computes the variable.
+    /// Returns whether an operator computes a variable of this role.
     pub(in crate::program) fn is_computed(self) -> bool {
         matches!(self, VarRole::Computed | VarRole::Carried)
     }
 }
 
-/// Whether gradients stop at a computed variable.
+/// Whether gradients stop at a variable that an operator computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopGradient {
-    /// Gradients stop.
+    /// Gradients stop at the variable.
     Yes,
-    /// Gradients pass if the variable holds floats; other variables have no gradient.
+    /// Gradients pass if the variable holds floats; a variable of another dtype has no gradient.
     No,
 }
 
@@ -112,25 +112,25 @@ impl From<bool> for StopGradient {
     }
 }
 
-/// The initialiser of a persistable variable: its name and its attributes.
+/// The initialiser of a persistable variable: its kind and its attributes.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Initializer {
-    /// The initialiser's name, as `"uniform"`.
+    /// The kind of the initialiser, such as `"uniform"`.
     pub kind: String,
     /// The initialiser's attributes.
     pub attributes: Attributes,
 }
 
 impl Initializer {
-    /// An initialiser of this name, with these attributes.
+    /// Returns an initialiser of the kind `kind` with these attributes.
     pub fn new(kind: &str, attributes: Attributes) -> Self {
         Self { kind: kind.to_owned(), attributes }
     }
 }
 
 impl VarDesc {
-    /// The spec of a tensor; `None` for a literal.
+    /// Returns the spec of a tensor; `None` if the variable is a literal.
     pub fn spec(&self) -> Option<&Spec> {
         match &self.kind {
             VarKind::Tensor(spec) => Some(spec),
@@ -138,19 +138,19 @@ impl VarDesc {
         }
     }
 
-    /// Returns whether the variable is a row-sparse parameter, or an optimizer's state of such a parameter: kept from run to
-    /// run, with only the touched rows in memory.
+    /// Returns whether the variable is a row-sparse parameter, or an optimizer's state for one. A row-sparse variable stores only
+    /// the touched rows in memory.
     pub(crate) fn is_row_sparse(&self) -> bool {
         self.persistable && self.spec().is_some_and(|spec| spec.storage == StorageKind::SelectedRows)
     }
 
-    /// The number of LoD levels.
+    /// Returns the variable's number of LoD levels.
     pub fn lod_level(&self) -> usize {
         self.spec().map_or(0, |spec| spec.lod.len())
     }
 }
 
-/// The name of a variable's gradient.
+/// Returns the name of the gradient of the variable `name`.
 pub fn grad_name(name: &str) -> String {
     format!("{name}@grad")
 }

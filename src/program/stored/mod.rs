@@ -1,7 +1,8 @@
-//! The file format of programs: structs of their own, so that the program's types can change and old files stay readable.
+//! The file format of programs. The file format has its own structs, so that the types of programs can change while old files
+//! stay readable.
 //!
-//! Each struct is the stored form of a type in [`crate::program`] with the same fields. Variables, blocks and levels are stored
-//! by their numbers. Reading does not check a program: [`Program::validate`] does.
+//! Each struct is the stored form of a type in [`crate::program`], with the same fields. Variables, blocks and levels are stored
+//! by their numbers. Reading a stored program does not check it: [`Program::validate`] checks it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use crate::program::description::var_desc::{self, VarDesc, VarKind, VarRole};
 use crate::tensor::{DType, StorageKind};
 use crate::wire::record::{NamedEntry, record, variants};
 
-/// The maximum depth of nested lists in a program that is read.
+/// The maximum nesting depth of lists in a literal of a stored program.
 pub(super) const MAX_LITERAL_DEPTH: usize = 16;
 
 record! {
@@ -160,17 +161,17 @@ record! {
     }
 }
 
-/// Converts all values to their stored form.
+/// Converts all values of a list to the stored form.
 fn all<'a, A: 'a, B: From<&'a A>>(of: impl IntoIterator<Item = &'a A>) -> Vec<B> {
     of.into_iter().map(B::from).collect()
 }
 
-/// Converts all stored values back.
+/// Converts all stored values of a list to the program's types.
 fn each<A, B: From<A>>(stored: Vec<A>) -> Vec<B> {
     stored.into_iter().map(B::from).collect()
 }
 
-/// Converts all stored values back, if each can be converted.
+/// Converts all stored values of a list to the program's types; fails if one value cannot be converted.
 fn checked<A, B: TryFrom<A, Error = Error>>(stored: Vec<A>) -> Result<Vec<B>> {
     stored.into_iter().map(B::try_from).collect()
 }
@@ -325,7 +326,7 @@ impl From<&attributes::Literal> for Literal {
     }
 }
 
-/// Reads a literal with at most `depth` nested lists.
+/// Converts a stored literal; fails if its lists are nested deeper than `depth`.
 fn read_literal(stored: Literal, depth: usize) -> Result<attributes::Literal> {
     Ok(match stored {
         Literal::Bool(v) => attributes::Literal::Bool(v),

@@ -1,8 +1,10 @@
-//! Differentiation as a transformation of the program: each forward operator gets a backward operator, which is appended after
-//! the last forward operator. Each step block, however deeply nested, gets a block of gradient operators.
+//! Differentiation as a transformation of the program: a forward operator that the loss depends on gets a backward operator. All
+//! backward operators are appended after the forward operators. Each step block that a gradient reaches gets a block of gradient
+//! operators, also if it is nested in another step block.
 //!
-//! A variable has one gradient, named [`grad_name`]. If several backward operators contribute to a gradient, the first one that
-//! runs writes the gradient, and the others add to it. A variable that the loss does not depend on has no gradient.
+//! A variable has at most one gradient, which is named by [`grad_name`]. If several backward operators contribute to a gradient,
+//! the operator that runs first writes the gradient, and the other operators add to the gradient. A variable that the loss does
+//! not depend on has no gradient.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,11 +20,12 @@ use crate::program::description::program::{Append, Program};
 use crate::program::description::var_desc::{StopGradient, VarRole, grad_name};
 use crate::tensor::StorageKind;
 
-/// Appends the backward operators of `loss`, a scalar, to the program. Returns each trainable variable that `loss` depends
-/// on, with its gradient.
+/// Appends the backward operators of a scalar `loss` to the program. Returns each trainable variable that `loss` depends on,
+/// together with its gradient.
 ///
 /// # Errors
-/// If `loss` is not a single float, the program was differentiated before, or `loss` depends on no trainable variable.
+/// Fails if `loss` is not a single float, if the program was differentiated before, or if `loss` depends on no trainable
+/// variable.
 #[track_caller]
 pub fn append(program: &mut Program, registry: &Registry, loss: VarId) -> Result<Vec<(VarId, VarId)>> {
     let grads = differentiate(program, registry, loss)?;
@@ -37,10 +40,10 @@ pub fn append(program: &mut Program, registry: &Registry, loss: VarId) -> Result
     Ok(pairs)
 }
 
-/// As [`append`], and returns the gradient of every variable that has one.
+/// Appends the backward operators of `loss` as [`append`] does; returns the gradient of every variable that has a gradient.
 ///
 /// # Errors
-/// As [`append`], but `loss` need not depend on a trainable variable.
+/// Fails if `loss` is not a single float, if the program was differentiated before, or if no gradient can pass through `loss`.
 #[track_caller]
 pub fn differentiate(
     program: &mut Program,
@@ -76,7 +79,8 @@ pub fn differentiate(
 }
 
 fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMap<VarId, VarId>> {
-    // Updates that a layer appended stay behind the backward operators: they run after all gradients.
+    // The update operators that a layer appended remain after the backward operators: updates run after all gradients are
+    // computed.
     let (updates, forward): (Vec<OpDesc>, Vec<OpDesc>) =
         std::mem::take(&mut program.blocks[0].ops).into_iter().partition(|op| op.role == Role::Update);
     program.blocks[0].ops.clone_from(&forward);
@@ -96,7 +100,7 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
         ..Append::forward(FILL.kind)
     };
     let seed = program.append(registry, BlockId(0), one)?[0][0];
-    // The operator only fills the loss's gradient with 1, so its role is forward.
+    // The operator fills the gradient of the loss with 1 and has no forward operator, so its role is forward.
     if let Some(op) = program.blocks[0].ops.last_mut() {
         op.role = Role::Forward;
     }
@@ -104,8 +108,8 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
     pass.grads.insert(loss, seed);
     pass.block(program, BlockId(0), &forward)?;
     program.blocks[0].ops.extend(updates);
-    // Only the gradient of a variable that no operator computes may be selected rows: backward operators read all rows of other
-    // gradients.
+    // Only the gradient of a variable that no operator computes may be stored as selected rows: a backward operator reads all
+    // rows of a gradient.
     let computed: HashSet<VarId> =
         program.blocks().flat_map(|(_, block)| &block.ops).flat_map(OpDesc::writes).collect();
     for (&grad, kinds) in &pass.storages {
@@ -123,16 +127,16 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
 
 struct Pass<'a> {
     registry: &'a Registry,
-    /// The gradient of each forward variable.
+    /// The gradient of each variable of the forward operators.
     grads: HashMap<VarId, VarId>,
-    /// The storage of each contribution to a gradient.
+    /// The storages of all contributions to each gradient.
     storages: HashMap<VarId, Vec<StorageKind>>,
-    /// The block of gradient operators of each forward block.
+    /// The gradient block of each block of forward operators.
     blocks: HashMap<BlockId, BlockId>,
 }
 
 impl Pass<'_> {
-    /// Appends the backward operators of `ops`, last first, to the gradient block of `block`.
+    /// Appends the backward operators of `ops` to the gradient block of `block`, starting with the last operator of `ops`.
     fn block(&mut self, program: &mut Program, block: BlockId, ops: &[OpDesc]) -> Result<()> {
         for (number, op) in ops.iter().enumerate().rev() {
             let place = Place {
@@ -191,13 +195,14 @@ impl Pass<'_> {
         Ok(Some(OpDesc { role: Role::Backward, inputs, outputs, ..op.clone() }))
     }
 
-    /// Returns the gradient variable of `var`, which is made if there is none, and records the storage of another contribution.
+    /// Returns the gradient of `var`, which is added to the program if it does not exist. Records the storage of the new
+    /// contribution.
     fn contribute(&mut self, program: &mut Program, var: VarId, storage: StorageKind) -> Result<VarId> {
         let grad = match self.grads.get(&var) {
             Some(&grad) => grad,
             None => {
                 let desc = program.var(var);
-                // The gradient of a sparse variable has the variable's storage: numbers that are not stored have no gradient.
+                // The gradient of a sparse variable has the variable's storage: entries that are not stored have no gradient.
                 let spec = program.spec(var)?.clone();
                 let block = self.blocks.get(&desc.block).copied().unwrap_or(BlockId(0));
                 let name = grad_name(&desc.name);
@@ -221,7 +226,8 @@ impl Pass<'_> {
         self.blocks.insert(step.block, block);
         let reached = self.reach(program, step, &forward)?;
 
-        // The gradients of outputs and final memories come first: the block's own operators add to them.
+        // The gradients of outputs and final memories are added first: the backward operators of the step block add to these
+        // gradients.
         let mut gradient = StepGradient {
             block,
             outputs: Vec::new(),
@@ -277,9 +283,9 @@ impl Pass<'_> {
         Ok(Some(self.describe(op, step, gradient)))
     }
 
-    /// The variables of a step block that a gradient reaches: the search runs from the outputs and the final memories back
-    /// through the operators, and from a memory's previous value to the memory's next value, until it finds no further
-    /// variable.
+    /// Returns the variables of a step block that a gradient reaches. The search starts at the outputs and final memories that
+    /// have a gradient. From there, the search follows the operators backwards, and each memory from its previous value to its
+    /// next value.
     fn reach(&self, program: &Program, step: &StepDesc, ops: &[OpDesc]) -> Result<HashSet<VarId>> {
         let mut reached: HashSet<VarId> = HashSet::new();
         let has = |outer: VarId| self.grads.contains_key(&outer);
@@ -340,13 +346,13 @@ impl Pass<'_> {
     }
 }
 
-/// Returns whether a gradient can pass to a variable.
+/// Returns whether a variable can have a gradient: it holds floats and does not stop gradients.
 fn wants_gradient(program: &Program, var: VarId) -> bool {
     let desc = program.var(var);
     !desc.stop_gradient && desc.spec().is_some_and(|spec| spec.dtype.is_float())
 }
 
-/// The gradients of variables of outer blocks that the operators of a gradient block write.
+/// Returns the gradients that a gradient block writes and that belong to variables of outer blocks.
 fn constants_of(program: &Program, block: BlockId) -> Vec<VarId> {
     let mut seen = HashSet::new();
     let written = program.block(block).ops.iter().flat_map(OpDesc::writes);

@@ -1,4 +1,4 @@
-//! Finds the operators without a gradient between a loss and the trained parameters.
+//! Finds operators without a gradient that are between a loss and trained parameters.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,15 +9,15 @@ use crate::operator::signature::{Signature, Slot};
 use crate::program::description::op_desc::{OpDesc, Role};
 use crate::program::description::program::Program;
 
-/// For each variable, the operator that writes it, with its signature and its number in the program.
+/// The operator that writes each variable, with the operator's signature and number in the program.
 type Writers<'a> = HashMap<VarId, (&'a OpDesc, Signature, usize)>;
 
-/// Returns the operators without a gradient that `loss` depends on and whose inputs depend on trained parameters: the kind and
-/// the user's line of each, in the order of the program. The search does not pass variables in `stopped`, nor variables of a
-/// loaded program that stop gradients.
+/// Returns the operators without a gradient that `loss` depends on and that depend on trained parameters. Each operator is
+/// returned as its kind and the user's source line, in the order of the program. The search stops at variables in `stopped`, and
+/// at variables of a loaded program that stop gradients.
 ///
 /// # Errors
-/// If an operator is unknown.
+/// Fails if an operator is not in the registry.
 pub(crate) fn blocked(
     program: &Program,
     registry: &Registry,
@@ -36,7 +36,7 @@ pub(crate) fn blocked(
                 is(memory.previous, memory.next);
                 memory.last.into_iter().for_each(|last| is(last, memory.next));
                 memory.initial.into_iter().for_each(|initial| is(memory.previous, initial));
-                // In a sequence without steps, the last value of a memory is the initial value.
+                // For a sequence without steps, the last value of a memory is the initial value.
                 memory.last.into_iter().zip(memory.initial).for_each(|(last, initial)| is(last, initial));
             }
             continue;
@@ -76,7 +76,7 @@ pub(crate) fn blocked(
     Ok(found.into_iter().map(|(_, op)| (op.kind.clone(), op.caller.clone())).collect())
 }
 
-/// The trained parameters, and the variables that depend on trained parameters through slots with gradients.
+/// Returns the trained parameters, and all variables that depend on trained parameters through slots with gradients.
 fn trained(program: &Program, writers: &Writers<'_>, beside: &HashMap<VarId, Vec<VarId>>) -> HashSet<VarId> {
     let mut readers: HashMap<VarId, Vec<VarId>> = HashMap::new();
     for (&after, before) in beside {
@@ -97,8 +97,8 @@ fn trained(program: &Program, writers: &Writers<'_>, beside: &HashMap<VarId, Vec
     trained
 }
 
-/// Returns whether an operator propagates the gradient of the output `out` to its inputs: the output has a gradient (ids have
-/// none), and the user did not stop it.
+/// Returns whether an operator passes the gradient of its output `out` on to its inputs: `out` has a gradient (ids have none),
+/// and the user did not stop it.
 fn passed(
     program: &Program,
     op: &OpDesc,

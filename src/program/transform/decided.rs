@@ -1,5 +1,5 @@
-//! Checks operators that make new sequences in a step: the values that decide the offsets of the sequences must not depend on a
-//! memory.
+//! Checks operators that make new sequences in a step block. An input that decides the offsets of the new sequences must not
+//! depend on a memory.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use crate::operator::facts::LodEffect;
 use crate::operator::registry::Registry;
 use crate::program::description::program::{Append, Program, malformed};
 
-/// The error that values which decide offsets depend on a memory.
+/// The error that an input that decides offsets depends on the memory `memory`.
 #[track_caller]
 pub(crate) fn decided_late(memory: &str) -> Error {
     malformed(
@@ -20,11 +20,11 @@ pub(crate) fn decided_late(memory: &str) -> Error {
 }
 
 impl Program {
-    /// Checks an operator that is about to be appended to a step block: its inputs that decide offsets must not depend on a
-    /// memory of the block. `carried` holds the previous values of the memories.
+    /// Checks an operator before it is appended to a step block: an input that decides offsets must not depend on a memory of the
+    /// step block. `carried` returns the variables that hold the previous values of the memories.
     ///
     /// # Errors
-    /// If such an input depends on a memory; the error names the input.
+    /// Fails with an error that names the input, if such an input depends on a memory.
     pub(in crate::program) fn decided_early(
         &self,
         registry: &Registry,
@@ -32,7 +32,7 @@ impl Program {
         carried: &dyn Fn() -> Vec<VarId>,
         request: &Append<'_>,
     ) -> Result<()> {
-        // If the operator's attributes are wrong, appending the operator returns the error.
+        // This check ignores wrong attributes: `append` reports wrong attributes.
         let Ok(op) = registry.parse(request.kind, &request.attributes) else { return Ok(()) };
         let LodEffect::FromData(slots) = op.facts().lod else { return Ok(()) };
         let reached_from = |memories: &[VarId]| {
@@ -52,7 +52,7 @@ impl Program {
         if !vars().any(|var| reached.contains(var)) {
             return Ok(());
         }
-        // Find the memory, which the message names.
+        // The loop finds the memory that the input depends on, for the error message.
         for memory in carried {
             let reached = reached_from(&[memory]);
             if let Some(&var) = vars().find(|var| reached.contains(var)) {

@@ -8,9 +8,9 @@ use crate::program::description::op_desc::{OpDesc, Role};
 use crate::program::description::program::{Block, Program, malformed};
 
 impl Program {
-    /// Returns the program with only the operators that `outputs` need: no loss, no gradients, no updates. Variables keep their
-    /// numbers, so that random operators draw the same numbers as in the program. Variables that no remaining operator uses
-    /// need no value.
+    /// Returns a copy of the program with only the operators that compute `outputs`: no loss, no gradients, no updates. Variables
+    /// keep their numbers, so that random operators draw the same numbers as in the original program. The caller feeds no value
+    /// for a variable that no remaining operator reads.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -26,11 +26,12 @@ impl Program {
     /// ```
     ///
     /// # Errors
-    /// If an output is no variable of the root block, or if only gradients or updates compute it.
+    /// Fails if an output is no variable of the root block, or if only gradients or updates compute the output.
     #[track_caller]
     pub fn inference(&self, outputs: &[VarId]) -> Result<Self> {
         let mut needed: HashSet<VarId> = HashSet::new();
-        // For each variable, whether a forward operator computes it, and whether another operator does.
+        // For each variable: whether a forward operator computes the variable, and whether an operator of another role computes
+        // it.
         let mut made: HashMap<VarId, (bool, bool)> = HashMap::new();
         for op in &self.root().ops {
             for var in op.writes() {
@@ -63,7 +64,7 @@ impl Program {
         ops.reverse();
         let mut kept = self.clone();
         kept.blocks[0].ops = ops;
-        // Blocks that no operator runs any more are emptied but kept, so that block numbers do not change.
+        // Blocks that no operator runs are emptied and not removed, so that block numbers do not change.
         let mut run = vec![false; self.blocks.len()];
         let mut open = vec![0];
         while let Some(block) = open.pop() {
@@ -79,8 +80,8 @@ impl Program {
         Ok(kept)
     }
 
-    /// Drops the variables after the last variable that an operator or an output needs, and the blocks after the last block of
-    /// the remaining variables: training added them. Variables and blocks keep their numbers.
+    /// Drops the variables after the last variable in use, and the blocks after the last block in use: differentiation and the
+    /// optimizer added these variables and blocks. The remaining variables and blocks keep their numbers.
     pub(crate) fn shortened(mut self, outputs: &[VarId]) -> Self {
         let ops = || self.blocks.iter().flat_map(|block| &block.ops);
         let steps = || ops().filter_map(|op| op.step.as_deref());
@@ -101,7 +102,7 @@ impl Program {
         short
     }
 
-    /// The variables that any operator reads.
+    /// Returns the variables that any operator of the program reads.
     pub fn reads(&self) -> BTreeSet<VarId> {
         self.blocks.iter().flat_map(|block| &block.ops).flat_map(OpDesc::reads).collect()
     }

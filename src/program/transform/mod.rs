@@ -1,4 +1,4 @@
-//! Transformations of programs: differentiation, inference programs, and inference window by window or row by row.
+//! Transformations of programs: differentiation, inference programs, and inference in windows or row by row.
 
 pub mod backward;
 pub(crate) mod blocked;

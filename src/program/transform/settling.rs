@@ -1,4 +1,5 @@
-//! Settling programs: programs that make all moves that rows of parameters have missed.
+//! Settling programs, which bring the rows of parameters up to date: a row without a gradient misses optimizer updates, and a
+//! settling program makes these updates.
 
 use std::collections::HashSet;
 
@@ -6,10 +7,10 @@ use crate::program::description::op_desc::Role;
 use crate::program::description::program::{Block, Program};
 
 impl Program {
-    /// Returns a program without feeds, to be run as a training step, that makes all missed moves of every parameter's rows.
-    /// `None` if rows of this program never miss moves.
+    /// Returns a program that catches up on all missed updates of every parameter's rows. The program has no feeds and is run as
+    /// a training step. Returns `None` if no row of this program can miss an update.
     ///
-    /// Variables keep their numbers, so that both programs run on the same scope.
+    /// Variables keep their numbers, so that both programs can run on the same scope.
     pub(crate) fn settling(&self) -> Option<Self> {
         let mut settled = HashSet::new();
         let once = self.root().ops.iter().filter(|op| op.role == Role::Settle);

@@ -1,4 +1,4 @@
-//! Stepped programs: inference row by row, one run of a program per step of all sequences.
+//! Stepped programs: inference row by row. Each run of the step program computes the next row of every sequence.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,30 +11,31 @@ use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::{VarDesc, VarKind, VarRole};
 use crate::program::transform::streamed::WindowState;
 
-/// A program that is run row by row: see [`Program::stepped`]. Its two programs have the variables of the original program,
-/// with their numbers.
+/// The two programs that run inference row by row: see [`Program::stepped`]. The programs `before` and `step` have the variables
+/// of the original program, with the same numbers.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct StepProgram {
-    /// The program that runs once before all steps: it computes the values that do not depend on the rows of the sequences.
+    /// The program that runs once before all steps: it computes values that do not depend on the rows of the sequences.
     pub before: Program,
-    /// The program that runs at every step. A variable with the rows of the sequences has one row per sequence in this program.
+    /// The program that runs at every step. A variable with the rows of the sequences has one row per sequence in the step
+    /// program.
     pub step: Program,
-    /// The feeds of `step` that have the same value at every step: values that `before` computes or is fed.
+    /// The feeds of `step` that have the same value at every step: variables of `before`, either computed or fed.
     pub kept: Vec<VarId>,
-    /// The memories. For each memory: the feed of `step` that takes the memory's value, the variable that has its next value,
-    /// and the value for the first step (`None` for zeros).
+    /// The memories. Each memory has a feed of `step` for its value, a variable with its next value, and a variable with its
+    /// value for the first step (`None` for zeros).
     pub memories: Vec<WindowState>,
-    /// The variables of `step` that hold the requested outputs, in the order of the request.
+    /// The variables of `step` that hold the outputs, in the order of the call's argument `outputs`.
     pub outputs: Vec<VarId>,
 }
 
 impl Program {
-    /// Returns the part of the program that computes `outputs`, changed such that the sequences can be run row by row, with
-    /// bit-identical results. The operators of each step block become operators of the program of one step; the block's
-    /// memories become feeds and fetches. Values that do not depend on the rows of the sequences are computed once, also if a
-    /// step block computes them: an encoder's states, say, and the keys of an attention to these states. An output may also be
-    /// a variable of a step block that computes another output.
+    /// Returns two programs that compute `outputs` row by row, with results that are bit-identical to the original program's
+    /// results. The operators of each step block over the sequences become operators of the step program, and the step block's
+    /// memories become feeds and fetches. Values that do not depend on the rows of the sequences are computed once, even if a
+    /// step block computes them. Examples are an encoder's states, and the keys of an attention to these states. An output may
+    /// also be a variable of a step block, if the step block is needed for another output.
     ///
     /// ```
     /// use unpadded::layers::Gru;
@@ -53,9 +54,9 @@ impl Program {
     /// ```
     ///
     /// # Errors
-    /// If the outputs do not have the rows of the same sequences, with one level, or no feed has these rows; if an operator
-    /// needs other rows of a sequence than the current row (a loop from the end, a look-ahead, a pool): the error names it; if
-    /// an output does not have one row at each step; or as [`Program::inference`].
+    /// Fails if the outputs do not have the rows of the same sequences, or if no feed with one level has these rows. Fails if an
+    /// operator needs other rows of a sequence than the current row (a loop from the end, a look-ahead, a pool); the error names
+    /// the operator. Fails if an output does not have one row at each step, or if [`Program::inference`] fails.
     #[track_caller]
     pub fn stepped(&self, registry: &Registry, outputs: &[VarId]) -> Result<StepProgram> {
         self.row_by_row(registry, outputs).at_caller()
@@ -85,7 +86,7 @@ impl Program {
         cut.finish(outputs)
     }
 
-    /// The level of the outputs' rows; it must be the only level of a feed.
+    /// Returns the level whose sequences have the outputs' rows; a feed must have this level as its only level.
     fn stepped_level(&self, outputs: &[VarId]) -> Result<LevelId> {
         let mut found = None;
         for desc in outputs.iter().map(|&id| self.var(id)) {
@@ -111,24 +112,24 @@ impl Program {
     }
 }
 
-/// The error that a program cannot be run row by row.
+/// The error that a program with this operator cannot be run row by row.
 fn cannot(expected: impl Into<String>, got: impl Into<String>) -> Error {
     malformed("operator of a program that runs row by row", expected, got)
 }
 
-/// A program during the transformation: each operator is assigned to the program `before` or the program `step`.
+/// The state of the transformation, which assigns each operator to the program `before` or to the program `step`.
 struct Cut<'a> {
     program: Program,
     registry: &'a Registry,
     level: LevelId,
-    /// The variables that operators of the program `step` compute.
+    /// The variables whose values only the program `step` knows.
     late: HashSet<VarId>,
-    /// The variable in the new programs that replaces each view of a step block, and each variable that collects a value of all
-    /// steps.
+    /// The replacement, in the new programs, of each view of a step block and of each outer variable that collects the values of
+    /// all steps.
     same: HashMap<VarId, VarId>,
-    /// The outer level of each level of a step block.
+    /// The outer level of each LoD level of a step block.
     levels: HashMap<LevelId, LevelId>,
-    /// The step blocks whose operators are now in the root block.
+    /// The step blocks whose operators were moved to the root block.
     opened: HashSet<BlockId>,
     memories: Vec<WindowState>,
     before: Vec<OpDesc>,
@@ -140,7 +141,8 @@ impl Cut<'_> {
         self.program.var(var).spec().map_or(&[], |spec| &spec.lod)
     }
 
-    /// Returns whether a variable is known only at a step: it has the rows of the sequences, or is computed from such a variable.
+    /// Returns whether a variable is known only at a step: it has rows of the sequences, or it depends on a variable with such
+    /// rows.
     fn is_late(&self, var: VarId) -> bool {
         self.late.contains(&var) || self.levels_of(var).first() == Some(&self.level)
     }
@@ -149,7 +151,7 @@ impl Cut<'_> {
         self.same.get(&var).copied().unwrap_or(var)
     }
 
-    /// Assigns an operator of the root block to a program.
+    /// Assigns an operator of the root block to the program `before` or to the program `step`.
     fn root(&mut self, number: usize, op: OpDesc) -> Result<()> {
         let place = Place {
             operator: Some(format!("{} #{number}", op.kind)),
@@ -172,21 +174,21 @@ impl Cut<'_> {
         made.map_err(|e| e.at(place))
     }
 
-    /// The facts of an operator; an error if the operator cannot run in a step.
+    /// Returns the facts of an operator; fails if the operator cannot run row by row.
     fn facts(&self, op: &OpDesc) -> Result<Facts> {
         let parsed = self.registry.parse(&op.kind, &op.attributes)?;
         let facts = parsed.facts();
         if facts.batch_dependent || facts.reach == Reach::Batch {
             return Err(cannot("one that depends on one sequence", "one that reaches over the batch"));
         }
-        // The operator's random numbers depend on the row's position, which a step does not know.
+        // The operator's random numbers depend on the row's position in the batch, which a step does not know.
         if facts.random && !parsed.hints().draws_in_training {
             return Err(cannot("one that draws nothing when it infers", "one that draws random numbers"));
         }
         Ok(facts)
     }
 
-    /// Keeps a loop that runs inside each row (the rows are sequences of a deeper level): a step runs it unchanged.
+    /// Assigns a loop over a deeper level, whose sequences are inside one row, to the program `step`, unchanged.
     fn whole_loop(&mut self, op: OpDesc) -> Result<()> {
         let aligned = |var: VarId| !self.is_late(var) || self.levels_of(var).first() == Some(&self.level);
         if !op.reads().all(aligned) {
@@ -198,7 +200,7 @@ impl Cut<'_> {
         Ok(())
     }
 
-    /// Checks the operators of a loop, and of the loops inside it.
+    /// Checks that the operators of a loop, and of the loops nested in it, can run row by row.
     fn nested(&self, op: &OpDesc) -> Result<()> {
         let ops = op.step.iter().flat_map(|step| &self.program.block(step.block).ops);
         ops.into_iter().try_for_each(|op| match &op.step {
@@ -207,7 +209,8 @@ impl Cut<'_> {
         })
     }
 
-    /// Assigns an operator of the root block that reads rows of the sequences to the program `step`.
+    /// Assigns an operator of the root block that reads rows of the sequences to the program `step`; fails unless the operator is
+    /// row-wise.
     fn of_rows(&mut self, op: OpDesc) -> Result<()> {
         let facts = self.facts(&op)?;
         let has_rows = |var: VarId| self.levels_of(var) == [self.level];
@@ -223,7 +226,7 @@ impl Cut<'_> {
         Ok(())
     }
 
-    /// Opens a step block over the sequences: assigns its operators to the new programs.
+    /// Moves the operators of a step block over the sequences to the new programs.
     fn open(&mut self, step: &StepDesc) -> Result<()> {
         if step.reverse {
             return Err(cannot("a loop from the first row on", "one that runs from the end"));
@@ -248,7 +251,7 @@ impl Cut<'_> {
             }
             self.late.insert(memory.previous);
             self.memories.push(WindowState { fed: memory.previous, left: memory.next, start });
-            // The memory's value after the last row is not known at any step.
+            // No step knows a memory's value after the last row.
             self.late.extend(memory.last);
         }
         self.opened.insert(step.block);
@@ -271,14 +274,14 @@ impl Cut<'_> {
         Ok(())
     }
 
-    /// Assigns an operator of a step block to a program.
+    /// Assigns an operator of a step block to the program `before` or to the program `step`.
     fn inside(&mut self, op: OpDesc) -> Result<()> {
         match &op.step {
             Some(_) => self.nested(&op)?,
             None => drop(self.facts(&op)?),
         }
         let op = self.renamed(op);
-        // The program `step` must compute a memory's next value, even if this value does not depend on rows.
+        // The program `step` must compute a memory's next value, even if that value does not depend on rows of the sequences.
         let next = op.writes().any(|var| self.memories.iter().any(|memory| memory.left == var));
         if next || op.reads().any(|var| self.is_late(var)) {
             self.late.extend(op.writes());
@@ -289,7 +292,7 @@ impl Cut<'_> {
         Ok(())
     }
 
-    /// Replaces the variables of step blocks in an operator by their variables in the new programs.
+    /// Replaces the step blocks' variables in an operator by the variables of the new programs.
     fn renamed(&self, mut op: OpDesc) -> OpDesc {
         let settle = |var: &mut VarId| *var = self.settled(*var);
         let bound = |bound: &mut SlotVars| bound.vars.iter_mut().for_each(settle);
@@ -304,9 +307,9 @@ impl Cut<'_> {
         op
     }
 
-    /// The outermost level of a level of opened step blocks.
+    /// Returns the outermost level that corresponds to a LoD level of a moved step block.
     fn outside(&self, mut level: LevelId) -> LevelId {
-        // Bounded: in a forged program the map of levels may have cycles.
+        // The loop is bounded: in a forged program, the map of levels may have cycles.
         for _ in 0..self.levels.len() {
             let Some(&outer) = self.levels.get(&level) else { break };
             level = outer;
@@ -314,7 +317,7 @@ impl Cut<'_> {
         level
     }
 
-    /// The spec of a variable in the new programs.
+    /// Returns the spec that a variable has in the new programs.
     fn spec(&self, spec: &Spec) -> Spec {
         let mut new = spec.clone();
         new.lod = spec.lod.iter().map(|&l| self.outside(l)).filter(|&l| l != self.level).collect();
@@ -370,7 +373,7 @@ impl Cut<'_> {
         }
         let mut all = self.program.clone();
         all.blocks[0].ops = steps;
-        // Memories that no output needs are left out.
+        // The step program omits memories that no output depends on.
         let mut memories: Vec<WindowState> = Vec::new();
         let mut step = loop {
             let left = memories.iter().map(|memory| memory.left);

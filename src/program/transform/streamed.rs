@@ -1,5 +1,5 @@
-//! Streamed programs: inference over long sequences, window by window. Values that pass from window to window are fetched after
-//! one window and fed to the next.
+//! Streamed programs: inference over long sequences in windows of a few rows each. A value that passes from window to window is
+//! fetched after one window and fed to the next window.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,60 +15,63 @@ use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::{StopGradient, VarRole};
 use crate::tensor::StorageKind;
 
-/// The programs that run long sequences in windows of some rows each: see [`Program::streamed`]. They have the variables of the
-/// original program, with the same numbers.
+/// The programs that run long sequences in windows of a few rows each: see [`Program::streamed`]. All programs have the variables
+/// of the original program, with the same numbers.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WindowProgram {
-    /// The level whose sequences are cut into windows.
+    /// The LoD level whose sequences are divided into windows.
     pub level: LevelId,
-    /// The passes over the windows: at most one from the first window to the last, and at most one from the last window to the
-    /// first.
+    /// The passes over the windows: at most one pass from the first window to the last, and at most one pass from the last window
+    /// to the first.
     pub passes: Vec<WindowPass>,
-    /// The program that runs once, after the passes. It is fed the variables in [`WindowPass::reached`] of every pass.
+    /// The program that runs once after all passes. The caller feeds this program the variables in [`WindowPass::reached`] of
+    /// every pass.
     pub rest: Program,
 }
 
-/// A pass over all windows.
+/// A pass over all windows of the sequences, in one direction.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WindowPass {
-    /// The program that runs at every window.
+    /// The program that runs once per window.
     pub program: Program,
-    /// Whether the windows run from the end: the window with the last rows of each sequence runs first.
+    /// Whether the pass starts at the end: the window with the last rows of each sequence runs first.
     pub from_end: bool,
-    /// The values that pass from a window to the next window.
+    /// The values that pass from one window to the next window of the pass.
     pub carried: Vec<WindowState>,
-    /// Outputs with the rows of the sequences: after each run, the rows of the window.
+    /// The outputs of this pass that have the rows of the sequences: each run gives the rows of one window.
     pub rows: Vec<VarId>,
-    /// Variables with one row per sequence, whose values are complete after the last window.
+    /// The variables of this pass without rows of the windows, such as a variable with one row per sequence. The values of these
+    /// variables are complete after the last window.
     pub reached: Vec<VarId>,
 }
 
-/// A value that passes from a window (or a step) to the next, with one row per sequence.
+/// A value that passes from one window to the next window, or from one step to the next step, with one row per sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WindowState {
-    /// The feed that takes the value of the previous window.
+    /// The feed that takes the value after the previous window.
     pub fed: VarId,
-    /// The variable that has the value after this window.
+    /// The variable that holds the value after this window.
     pub left: VarId,
-    /// The variable with the value for the first window, which does not depend on the rows of the sequences; `None` for zeros.
+    /// The variable that holds the value for the first window; it does not depend on the rows of the sequences. `None` means
+    /// zeros.
     pub start: Option<VarId>,
 }
 
-/// The time from which the value of a variable of the root block is known.
+/// The time at which the value of a variable of the root block becomes known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Availability {
-    /// Before the first window.
+    /// The value is known before the first window.
     Always,
-    /// At each window: the variable has the rows of the sequences, and each window has some of them.
+    /// The variable has the rows of the sequences; each window knows some of these rows.
     Rows(Way),
-    /// After the last window.
+    /// The value is known after the last window.
     AtLast,
 }
 
-/// The order in which windows can be run.
+/// The order in which the windows of a pass run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Any,
@@ -77,7 +80,8 @@ enum Way {
 }
 
 impl Way {
-    /// The order that fits both; an error if one needs the first window first and the other the last window first.
+    /// Returns the order that fits both operators; fails if one requires the first window first and the other requires the last
+    /// window first.
     fn with(self, other: Way) -> Result<Way> {
         match (self, other) {
             (Way::Any, way) | (way, Way::Any) => Ok(way),
@@ -91,12 +95,13 @@ impl Way {
 }
 
 impl Program {
-    /// Returns the part of the program that computes `outputs`, changed such that the sequences can be run in windows of some
-    /// rows each, with bit-identical results. Each memory starts with the value of a feed, and its last value can be fetched.
-    /// An operator that makes one row per sequence reads the sequence [piece by piece](crate::operator::Hints::pieces).
+    /// Returns programs that compute `outputs` in windows of a few rows each, with results that are bit-identical to the original
+    /// program's results. Each memory of a step block starts with the value of a feed, and its last value can be fetched. An
+    /// operator that makes one row per sequence reads each sequence [piece by piece](crate::operator::Hints::pieces).
     ///
-    /// Every `recurrent` must run over sequences that are fed. If a `recurrent` reads the rows of another, both must run in the
-    /// same direction. Every other operator on rows of the sequences must be row-wise or accept pieces.
+    /// Every `recurrent` must run over sequences of a feed. If a `recurrent` reads rows that another `recurrent` computes, both
+    /// must run in the same direction. Every other operator on rows of the sequences must be row-wise, or must be able to read a
+    /// sequence in pieces.
     ///
     /// ```
     /// use unpadded::layers::Gru;
@@ -118,7 +123,8 @@ impl Program {
     /// ```
     ///
     /// # Errors
-    /// The first operator that cannot run in windows, with the reason; or as [`Program::inference`].
+    /// Fails with an error that names the first operator that cannot run in windows, and the reason. Fails if
+    /// [`Program::inference`] fails.
     #[track_caller]
     pub fn streamed(&self, registry: &Registry, outputs: &[VarId]) -> Result<WindowProgram> {
         self.in_windows(registry, outputs).at_caller()
@@ -147,7 +153,8 @@ impl Program {
             } else {
                 rest.blocks[0].ops.push(op);
             }
-            // A value that is known before the first window may be read at every window.
+            // Operators on values that are known before the first window run at every window, since a window may read their
+            // outputs.
             if known != Availability::AtLast {
                 at_windows.push(made);
             }
@@ -179,7 +186,7 @@ impl Program {
         Ok(WindowProgram { level, passes, rest })
     }
 
-    /// The level of the fed sequences that are divided into windows; there must be exactly one.
+    /// Returns the LoD level of the feeds whose sequences are divided into windows; there must be exactly one such level.
     fn cut_level(&self, outputs: &[VarId]) -> Result<LevelId> {
         let mut used = self.reads();
         used.extend(outputs);
@@ -203,17 +210,17 @@ impl Program {
     }
 }
 
-/// The error that a program cannot be run in windows.
+/// The error that a program with this operator cannot be run in windows.
 fn cannot(expected: impl Into<String>, got: impl Into<String>) -> Error {
     malformed("operator for windows of sequences", expected, got)
 }
 
-/// A program that is being rewritten, one operator of the root block after another.
+/// The state of the transformation, which rewrites the operators of the root block one after another.
 struct Making<'a> {
     program: Program,
     registry: &'a Registry,
     level: LevelId,
-    /// The availability of each variable that an operator of the root block has written so far.
+    /// The availability of each variable that a rewritten operator writes.
     known: HashMap<VarId, Availability>,
     carried: Vec<WindowState>,
 }
@@ -228,14 +235,15 @@ impl Making<'_> {
         self.program.var(var).spec().is_some_and(|spec| spec.lod[..] == [self.level])
     }
 
-    /// The availability of a variable. A feed or parameter is always available, except that each window has only its rows of
-    /// the fed sequences.
+    /// Returns the availability of a variable. A feed or a parameter is always available, except a feed of sequences: each window
+    /// has only some of its rows.
     fn known(&self, var: VarId) -> Availability {
         let given = if self.cut(var) { Availability::Rows(Way::Any) } else { Availability::Always };
         self.known.get(&var).copied().unwrap_or(given)
     }
 
-    /// Rewrites an operator for a window; returns the time from which all its inputs are available, and the new operator.
+    /// Rewrites an operator for one window. Returns the time at which all inputs of the operator are available, and the new
+    /// operator.
     fn op(&mut self, op: OpDesc) -> Result<(Availability, OpDesc)> {
         let mut way = None;
         for var in op.reads() {
@@ -276,7 +284,7 @@ impl Making<'_> {
         Ok((known, op))
     }
 
-    /// Rewrites an operator that reads rows of the sequences, and no value that is known only after the last window.
+    /// Rewrites an operator that reads rows of the sequences and no value that becomes known after the last window.
     fn over_rows(&mut self, op: OpDesc, way: Way) -> Result<OpDesc> {
         let parsed = self.registry.parse(&op.kind, &op.attributes)?;
         let facts = parsed.facts();
@@ -294,7 +302,8 @@ impl Making<'_> {
         }
     }
 
-    /// Rewrites an operator to read one piece, with the values that pass from piece to piece as further inputs and outputs.
+    /// Rewrites an operator so that it reads one piece of each sequence. The values that pass from piece to piece become
+    /// additional inputs and outputs of the operator.
     fn piece(&mut self, op: OpDesc, pieces: Pieces) -> Result<OpDesc> {
         let Pieces { into, attributes, carried } = pieces;
         let mut op = OpDesc { kind: into.to_owned(), attributes, ..op };
@@ -321,7 +330,7 @@ impl Making<'_> {
         Ok(op)
     }
 
-    /// Rewrites a `recurrent` such that its memories start with the values of feeds.
+    /// Rewrites a `recurrent` so that its memories start with the values of feeds.
     fn recurrent(&mut self, op: OpDesc, mut step: StepDesc) -> Result<OpDesc> {
         if let Some(pair) = step.statics.iter().find(|pair| self.cut(pair.outer)) {
             let error = cannot("a recurrent over the rows", "one that sees whole sequences at every step");

@@ -1,10 +1,10 @@
-//! The terms of a loss: sums and means over rows. Their values for a whole batch follow from their values for the parts of the
+//! The terms of a loss: sums and means over rows. The terms of a whole batch can be computed from the terms of the parts of the
 //! batch.
 //!
-//! A batch may be divided into *parts* of whole sequences: the batches that make one training step, the parts of several
-//! workers, the batches of an evaluation. Most losses are a function of *totals*, each a sum or a mean over rows: L = f(T₁, …,
-//! Tₙ, θ). A total of the whole batch follows from its values for the parts b. Sums are added; means are averaged with the
-//! weights m, their numbers of rows:
+//! A batch may be divided into *parts* of whole sequences. Examples of parts are the batches that make one training step, the
+//! shares of several workers, and the batches of an evaluation. Most losses are a function of *totals*: L = f(T₁, …, Tₙ, θ). A
+//! total is a sum or a mean over rows. A total of the whole batch can be computed from its values for the parts b. Sums over
+//! parts are added. Means over parts are averaged, with the number of rows of each part as the weight m:
 //!
 //! ```text
 //! sum    Tᵢ = Σ_b Tᵢb               a part's share sᵢb = 1
@@ -13,8 +13,8 @@
 //! ∂L/∂θ = Σᵢ ∂f/∂Tᵢ Σ_b sᵢb ∂Tᵢb/∂θ + ∂f/∂θ
 //! ```
 //!
-//! The function f is the *head*: operators on variables without rows. Values that depend on parameters alone, such as a penalty
-//! on weights, belong to the head. They count once per batch, not once per part.
+//! The function f is the *head* of the loss: operators on variables without rows. Values that depend on parameters alone, such as
+//! a penalty on weights, belong to the head. A value of the head counts once per batch, not once per part.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,38 +28,40 @@ use crate::program::description::op_desc::{OpDesc, Role};
 use crate::program::description::program::Program;
 use crate::program::description::var_desc::VarRole;
 
-/// The totals of a loss, and the head that is computed from them.
+/// The totals of a loss, and the head that computes the loss from the totals.
 #[derive(Debug, Clone)]
 pub(crate) struct LossTerms {
     pub(crate) loss: VarId,
-    /// The totals, in the order in which the program computes them.
+    /// The totals of the loss, in the order in which the program computes them.
     pub(crate) totals: Vec<TotalVar>,
-    /// The variables that the head reads and that depend on no row: parameters, and values computed from parameters alone.
+    /// The variables that the head reads and that do not depend on rows: parameters, and values computed from parameters alone.
     pub(crate) givens: Vec<VarId>,
-    /// The variables that the head computes from totals. They include the loss, unless the loss itself is a total.
+    /// The variables that the head computes from totals. The loss is one of the variables of the head, unless the loss itself is
+    /// a total.
     head: HashSet<VarId>,
-    /// The variables that depend on rows.
+    /// The variables that depend on rows of the batch.
     reached: HashSet<VarId>,
-    /// The variables that depend on feeds without rows, each with one such feed.
+    /// The variables that depend on feeds without rows, each with one of these feeds.
     fed: HashMap<VarId, VarId>,
-    /// The operators whose output rows depend on all rows of the part: the kind and the user's line of each.
+    /// The operators that declare that their output rows depend on all rows of a batch: the kind and the user's source line of
+    /// each operator.
     pub(crate) whole: Vec<(String, String)>,
 }
 
-/// A sum or a mean over rows.
+/// A total: the sum or the mean of a variable over rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TotalVar {
     pub(crate) var: VarId,
-    /// The variable whose rows are summed or averaged; or the scalar weight of a batch in a mean over batches.
+    /// The variable whose rows are summed or averaged. In a mean over batches, this is the scalar weight of a batch.
     pub(crate) of: VarId,
     pub(crate) kind: Total,
 }
 
 impl LossTerms {
-    /// Returns the terms of `loss`, a variable of the root block without rows.
+    /// Returns the terms of `loss`, which is a variable of the root block without rows.
     ///
     /// # Errors
-    /// If operators on variables without rows do not compute `loss` from sums and means over rows and from parameters alone.
+    /// Fails unless `loss` is computed from sums and means over rows and from parameters, by operators on variables without rows.
     pub(crate) fn of(program: &Program, registry: &Registry, loss: VarId) -> Result<Self> {
         let mut terms = Self::empty(loss);
         terms.reach(program);
@@ -70,10 +72,10 @@ impl LossTerms {
         Ok(terms)
     }
 
-    /// Returns the terms of a loss that is averaged over batches, with the scalar `weight` as the weight of a batch.
+    /// Returns the terms of a loss that is averaged over batches; the scalar `weight` is the weight of a batch.
     ///
     /// # Errors
-    /// If an operator is not registered.
+    /// Fails if an operator is not registered.
     pub(crate) fn weighted(
         program: &Program,
         registry: &Registry,
@@ -93,7 +95,7 @@ impl LossTerms {
         Self { loss, totals, givens, head, reached, fed, whole }
     }
 
-    /// Returns whether the head computes a variable.
+    /// Returns whether the head computes the variable `var` from totals.
     pub(crate) fn is_of_head(&self, var: VarId) -> bool {
         self.head.contains(&var)
     }
@@ -103,7 +105,7 @@ impl LossTerms {
         self.totals.iter().any(|total| total.var == self.loss)
     }
 
-    /// Finds the variables that depend on rows, and the variables that depend on feeds without rows.
+    /// Finds all variables that depend on rows, and all variables that depend on feeds without rows.
     fn reach(&mut self, program: &Program) {
         let batched = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
         let feeds = program.vars().filter(|(_, var)| var.block == BlockId(0) && var.role == VarRole::Feed);
@@ -121,7 +123,7 @@ impl LossTerms {
         }
     }
 
-    /// Finds the totals from which `var` is computed.
+    /// Finds the totals that the variable `var` is computed from.
     fn walk(&mut self, program: &Program, registry: &Registry, var: VarId) -> Result<()> {
         if self.head.contains(&var) || self.totals.iter().any(|total| total.var == var) {
             return Ok(());
@@ -160,8 +162,8 @@ impl LossTerms {
         inputs.into_iter().try_for_each(|input| self.walk(program, registry, input))
     }
 
-    /// Finds the operators before the totals whose output rows depend on all rows of the part: operators that declare it, and
-    /// operators that read rows and a number computed from all rows. The latter are an error if `refuse` is set.
+    /// Records in `whole` each operator before the totals that declares that its output rows depend on all rows of a batch. With
+    /// `refuse`, an operator that computes rows from a number of the whole batch is an error.
     fn look_for_whole(&mut self, program: &Program, registry: &Registry, refuse: bool) -> Result<()> {
         let batched = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
         let mut needed: HashSet<VarId> = self.totals.iter().flat_map(|total| [total.var, total.of]).collect();
@@ -182,8 +184,8 @@ impl LossTerms {
         Ok(())
     }
 
-    /// The program that computes the gradients of a part: the gradients of the totals become feeds, and the backward operators
-    /// of the head are left out.
+    /// Returns the program that computes the gradients of a part. The gradients of the totals are feeds of this program, and the
+    /// backward operators of the head are left out.
     pub(crate) fn body(&self, program: &Program) -> Program {
         let mut body = program.clone();
         let seeds: Vec<VarId> = self.totals.iter().filter_map(|t| gradient_of(program, t.var)).collect();
@@ -201,9 +203,9 @@ impl LossTerms {
         let kept = ops.into_iter().filter(|op| !of_head(op) && (op.role == Role::Update || !starts(op)));
         body.blocks[0].ops = only_reached(&body, kept.collect(), &seeds);
         only_run(&mut body);
-        // A parameter that only the head reads has no gradient in the program of a part.
+        // The gradient of a parameter that only the head reads is filled with zeros in the program of a part.
         let Some(fill) = fill else { return body };
-        // Updates are skipped: clipping writes gradients, too.
+        // Update operators are skipped, because an update operator may write gradients (clipping does).
         let computed = body.root().ops.iter().filter(|op| op.role != Role::Update);
         let written: HashSet<VarId> = computed.flat_map(OpDesc::writes).collect();
         let orphans =
@@ -225,8 +227,8 @@ impl LossTerms {
         body
     }
 
-    /// The program of the head, with totals as feeds. It computes the loss, the gradients of the totals, and the gradients
-    /// that parameters get from the head alone.
+    /// Returns the program of the head, with the totals as feeds. The program of the head computes the loss, the gradients of the
+    /// totals, and the gradients of the parameters that the head reads.
     pub(crate) fn head(&self, program: &Program) -> Head {
         let mut head = program.clone();
         let totals: HashSet<VarId> = self.totals.iter().map(|total| total.var).collect();
@@ -252,10 +254,10 @@ impl LossTerms {
     }
 }
 
-/// The head of a loss, as a program.
+/// The head of a loss as a program.
 pub(crate) struct Head {
     pub(crate) program: Program,
-    /// The gradient of each total; `None` for a total that no gradient reaches.
+    /// The gradient of each total; `None` if no gradient reaches the total.
     pub(crate) seeds: Vec<Option<VarId>>,
     /// The gradients of the parameters that the head reads.
     pub(crate) gradients: Vec<VarId>,
@@ -265,12 +267,12 @@ fn forward(program: &Program) -> impl Iterator<Item = &OpDesc> {
     program.root().ops.iter().filter(|op| op.role == Role::Forward)
 }
 
-/// The gradient variable of a variable.
+/// Returns the variable that is the gradient of the variable `of`.
 fn gradient_of(program: &Program, of: VarId) -> Option<VarId> {
     program.vars().find(|(_, var)| var.gradient_of == Some(of)).map(|(id, _)| id)
 }
 
-/// The operators, without the backward operators whose gradients are no longer computed.
+/// Removes the backward operators whose input gradients are no longer computed; returns all other operators.
 fn only_reached(program: &Program, ops: Vec<OpDesc>, seeds: &[VarId]) -> Vec<OpDesc> {
     let mut there: HashSet<VarId> = seeds.iter().copied().collect();
     let mut kept = Vec::with_capacity(ops.len());
@@ -293,7 +295,7 @@ fn only_reached(program: &Program, ops: Vec<OpDesc>, seeds: &[VarId]) -> Vec<OpD
     kept
 }
 
-/// Empties the blocks that no operator runs any more.
+/// Empties the blocks that no operator runs.
 fn only_run(program: &mut Program) {
     let mut run = vec![false; program.blocks.len()];
     let mut next = vec![BlockId(0)];
@@ -307,12 +309,12 @@ fn only_run(program: &mut Program) {
     }
 }
 
-/// The operators that `vars` depend on and whose rows, in an evaluation, depend on all rows of the batch: the kind and the
-/// user's line of each. An operator whose outputs an update reads, such as a batch norm's mean, is not among them: an
-/// evaluation reads the kept values instead.
+/// Returns the operators that `vars` depend on and whose rows depend on all rows of the batch in an evaluation. Each operator is
+/// returned as its kind and the user's source line. An operator is left out if an update reads its outputs, such as a batch
+/// norm's mean: an evaluation reads the kept values instead.
 ///
 /// # Errors
-/// If an operator is not registered.
+/// Fails if an operator is not registered.
 pub(crate) fn whole_batch(
     program: &Program,
     registry: &Registry,
@@ -338,7 +340,7 @@ pub(crate) fn whole_batch(
     Ok(whole)
 }
 
-/// The error that a loss is not a function of totals.
+/// The error that a loss cannot be computed from totals.
 fn unseen(program: &Program, loss: VarId, op: Option<&OpDesc>, got: &str) -> Error {
     let expected = "sums and means over rows (`sum`, `mean`) and operators on these, so that batches of any sizes add up to it";
     let error = Error::of(ErrorKind::Program, "loss", expected, got).variable(&program.var(loss).name);

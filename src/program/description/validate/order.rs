@@ -1,4 +1,4 @@
-//! The order of operators: a variable is written before it is read, and only one operator writes it.
+//! Checks the order of operators: every variable is written before it is read, and only one operator writes it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,8 +8,8 @@ use crate::program::description::op_desc::{OpDesc, Role, SlotVars, StepDesc, Var
 use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::VarRole;
 
-/// The forward operators of a program, indexed by keys that their backward operators name, too: the step block, or the last
-/// variable in the slots (the last output, which no other operator writes).
+/// The forward operators of a program, indexed so that a backward operator finds its forward operator. A `recurrent` is found by
+/// its step block, and any other operator by the last variable in its slots (the last output, which no other operator writes).
 struct ForwardOps<'a> {
     of_var: HashMap<VarId, Vec<&'a OpDesc>>,
     of_step: HashMap<BlockId, Vec<&'a OpDesc>>,
@@ -31,12 +31,12 @@ impl<'a> ForwardOps<'a> {
         forwards
     }
 
-    /// Returns whether the forward operator of a backward operator exists.
+    /// Returns whether the program has the forward operator of a backward operator.
     fn has_that_of(&self, backward: &OpDesc) -> bool {
         let alone = |step: &StepDesc| StepDesc { gradient: None, ..step.clone() };
         let step = backward.step.as_deref().map(alone);
         let fits = |forward: &&OpDesc| {
-            // The backward operator of a loop does not read the loop's outputs and final values.
+            // The backward operator of a `recurrent` does not read the outputs and final values of the `recurrent`.
             let outputs: &[SlotVars] = if step.is_some() { &[] } else { &forward.outputs };
             forward.kind == backward.kind
                 && forward.attributes == backward.attributes
@@ -53,11 +53,12 @@ impl<'a> ForwardOps<'a> {
 }
 
 impl Program {
-    /// Checks that the operators that will run (`live` of the root block, and the operators of their step blocks) read only
-    /// written variables, that each variable is computed once, and that no operator writes a variable that it reads.
+    /// Checks the operators that will run: `live` of the root block, and the operators of their step blocks. The operators must
+    /// read only variables that were written before, each variable must be computed once, and no operator may write a variable
+    /// that it reads.
     ///
     /// # Errors
-    /// The first operator that breaks a rule; the error names it.
+    /// Fails with an error that names the first operator that breaks a rule.
     pub(crate) fn check_order(&self, live: &[usize]) -> Result<()> {
         let ops: Vec<&OpDesc> = live.iter().filter_map(|&number| self.root().ops.get(number)).collect();
         self.order(&ops, &ForwardOps::of(self), &mut HashSet::new())
@@ -89,7 +90,7 @@ impl Program {
                 if op.role == Role::Forward && !(fresh && self.has_var(id)?.role.is_computed()) {
                     return wrong("to write a variable of its own", id);
                 }
-                // `mul(x, x)` names one gradient in two slots.
+                // The backward operator of `mul(x, x)` has the gradient of `x` in two output slots, which is allowed.
                 if !own.insert(id) && (op.role != Role::Backward || op.reads().any(|read| read == id)) {
                     return wrong("to write what it does not read", id);
                 }
