@@ -19,16 +19,16 @@ type LanguageModel = dyn Fn(&[i64], i64) -> f64 + Send + Sync;
 ///
 /// Each frame has a distribution over the classes, one of which is the *blank*. A path takes one class in each frame; the
 /// labelling of a path is the path after merging runs of one class and then removing the blanks. The probability of a labelling
-/// is the sum over all its paths, so the labelling of the likeliest path need not be the likeliest labelling. A labelling may
-/// have many paths, so the likeliest path need not belong to the likeliest labelling. After each frame, the search keeps the
-/// best prefixes of labellings, at most as many as the beam width. For each prefix, the search adds up the probabilities of its
-/// paths in two sums: paths that end in a blank, and all other paths.
+/// is the sum of the probabilities of its paths. A labelling may have many paths, so the likeliest path need not belong to the
+/// likeliest labelling. After each frame, the search keeps the best prefixes of labellings, at most as many as the beam width.
+/// For each prefix, the search adds up the probabilities of its paths in two sums: paths that end in a blank, and all other
+/// paths. The score of a labelling is
 ///
 /// ```text
 /// ln p(labels) + weight · Σ model(labels before, label) + bonus · number of labels
 /// ```
 ///
-/// The score of a labelling is If the beam is wide enough to keep all prefixes, the result is exact.
+/// The search keeps the prefixes with the best scores. If the beam is wide enough to keep every prefix, the result is exact.
 ///
 /// ```
 /// use unpadded::ndarray::array;
@@ -52,8 +52,8 @@ type LanguageModel = dyn Fn(&[i64], i64) -> f64 + Send + Sync;
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// Sources: A. If the beam is wide enough to keep every prefix, the result is exact. Hannun, A. Maas, D. Jurafsky, A. Ng,
-/// First-pass large vocabulary continuous speech recognition using bi-directional recurrent DNNs, 2014.
+/// Sources: A. Graves, Supervised Sequence Labelling with Recurrent Neural Networks, 2012, chapter 7; A. Hannun, A. Maas,
+/// D. Jurafsky, A. Ng, First-pass large vocabulary continuous speech recognition using bi-directional recurrent DNNs, 2014.
 #[derive(Clone)]
 pub struct CtcBeam {
     beams: usize,
@@ -69,42 +69,40 @@ pub struct CtcBeam {
 pub struct CtcLabels {
     /// The labels: classes other than the blank.
     pub labels: Vec<i64>,
-    /// The natural logarithm of the labels' probability, summed over all kept paths, plus the terms of language model and
-    /// bonus.
+    /// The score: the natural logarithm of the sum of the probabilities of all kept paths of the labelling, plus the terms of
+    /// the language model and the bonus.
     pub score: f64,
 }
 
 impl CtcBeam {
-    /// The score: the natural logarithm of the sum of the probabilities of all kept paths of the labelling, plus the terms of
-    /// the language model and the bonus. Makes a search with beam width `beams`: the number of prefixes that are kept after
-    /// each frame.
+    /// Makes a search with beam width `beams`: the number of prefixes that are kept after each frame. The blank is class 0,
+    /// only the best labelling is returned, and there is no language model and no bonus.
     ///
-    /// Time grows with frames · prefixes · classes, memory with prefixes · classes and the labels of the kept
-    /// prefixes. Time grows with frames · prefixes · classes; memory grows with prefixes · classes and with the labels of the
-    /// kept prefixes.
+    /// Time grows with frames · prefixes · classes; memory grows with prefixes · classes and with the labels of the kept
+    /// prefixes. Memory is allocated only for existing prefixes, so `beams` may be any number from 1 on.
     pub fn new(beams: usize) -> Self {
         Self { beams, blank: 0, n_best: 1, model: None, bonus: 0.0 }
     }
 
-    /// Memory is allocated only for existing prefixes, so `beams` may be any number from 1 on.
+    /// Sets the class of the blank (default: 0).
     #[must_use]
     pub fn blank(self, blank: usize) -> Self {
         Self { blank, ..self }
     }
 
-    /// Sets the number of labellings per sequence, best first; at most the beam width are found.
+    /// Sets the number of labellings that are returned per sequence, best first; there are never more than the beam width.
     #[must_use]
     pub fn n_best(self, n_best: usize) -> Self {
         Self { n_best, ..self }
     }
 
-    /// Sets the number of labellings that are returned per sequence, best first; there are never more than the beam width. Adds
-    /// a language model: the score gains `weight` times the natural logarithm of the probability of each label after the labels
-    /// before it.
+    /// Adds a language model: the score gains `weight` times the natural logarithm of the probability of each label after the
+    /// labels before it. If the model returns negative infinity for a label, the search never appends this label to these
+    /// labels, whatever the weight.
     ///
-    /// If the model returns negative infinity for a label, the search never appends this label to these labels, whatever the
-    /// weight. It is called once for each next label while a prefix is kept, and may be called again if the prefix is kept
-    /// again later; it must then return the same result.
+    /// Several threads call the model at once. While the search keeps a prefix, it calls the model once for each next label. If
+    /// the search drops a prefix and keeps it again later, it may repeat these calls; the model must then return the same
+    /// results.
     #[must_use]
     pub fn language_model(
         self,
@@ -114,26 +112,27 @@ impl CtcBeam {
         Self { model: Some((weight, Arc::new(model))), ..self }
     }
 
-    /// While the search keeps a prefix, it calls the model once for each next label. If the search drops a prefix and keeps it
-    /// again later, it may repeat these calls; the model must then return the same results.
+    /// Adds `bonus` to the score for each label of a labelling, because a language model prefers short labellings.
     #[must_use]
     pub fn bonus(self, bonus: f64) -> Self {
         Self { bonus, ..self }
     }
 
-    /// Adds `bonus` to the score for each label of a labelling, because a language model prefers short labellings. Labellings
-    /// with equal scores are ordered by their first difference: the smaller label, or the labelling that ends there, comes
-    /// first.
+    /// Decodes logits: returns the best labellings of each sequence, best first. Of labellings with equal scores, the smaller
+    /// in lexicographic order comes first: the first differing label decides, and a beginning of a longer labelling comes
+    /// before it.
     ///
-    /// Of labellings with equal scores, the smaller in lexicographic order comes first: the first differing label decides, and
-    /// a beginning of a longer labelling comes before it. `decode` computes the softmax, in f64. A class whose logit is
-    /// negative infinity is never taken, and a sequence without frames has the empty labelling, of score 0. A class whose logit
-    /// is negative infinity is never taken. A sequence without frames has one labelling, which is empty and has score 0.
-    ///
+    /// The logits have the shape `[frames, classes]`, in f32 or f64, and a LoD whose last level divides the frames into
+    /// sequences; the result has one entry per sequence of that level. `decode` computes the softmax, in f64. A class whose
+    /// logit is negative infinity is never taken. A sequence without frames has one labelling, which is empty and has score 0.
     /// A sequence has fewer labellings than `n_best` if no more exist, and none if the language model forbids every labelling.
     ///
-    /// # Errors
     /// The threads of rayon's pool divide the sequences among them; the result does not depend on the number of threads.
+    ///
+    /// # Errors
+    /// If the logits are sparse, have no LoD, or are of another shape or dtype; if a row of logits has NaN, positive infinity,
+    /// or no class above negative infinity; if the beam width or the number of labellings is 0; if the blank is not a class; if
+    /// the weight or the bonus is not finite; if the language model returns NaN or positive infinity.
     #[track_caller]
     pub fn decode(&self, logits: &Variable) -> Result<Vec<Vec<CtcLabels>>> {
         match logits.dtype() {
@@ -158,13 +157,11 @@ impl CtcBeam {
             Ok(search.best())
         };
         let decoded: Vec<Result<_>> = lod.offsets().par_windows(2).map(sequence).collect();
-        // If the logits are sparse, have no LoD, or are of another shape or dtype; if a row of logits has NaN, positive
-        // infinity, or no class above negative infinity; if the beam width or the number of labellings is 0; if the blank is
-        // not a class; if the weight or the bonus is not finite; if the language model returns NaN or positive infinity.
+        // If several sequences fail, the error of the first of them is returned, whichever thread failed first.
         decoded.into_iter().collect()
     }
 
-    /// If several sequences fail, the error of the first of them is returned, whichever thread failed first.
+    /// Checks the options and the shape of the logits; returns the number of classes.
     fn classes(&self, shape: &[usize]) -> Result<usize> {
         let Self { beams, blank, n_best, model, bonus } = self;
         let weight = model.as_ref().map_or(0.0, |(weight, _)| *weight);
@@ -185,34 +182,34 @@ impl CtcBeam {
     }
 }
 
-/// Checks the options and the shape of the logits; returns the number of classes.
+/// The search of one sequence of frames.
 struct Search<'a> {
     beam: &'a CtcBeam,
     prefixes: Prefixes,
     kept: Vec<Prefix>,
-    /// The search of one sequence of frames.
-    logs: Vec<f64>,
     /// The natural logarithms of the probabilities of the classes in the current frame.
+    logs: Vec<f64>,
+    /// The candidates of the current frame; the buffer is reused from frame to frame.
     found: Vec<Candidate>,
 }
 
-/// The candidates of the current frame; the buffer is reused from frame to frame. A prefix that the search keeps after a frame.
+/// A prefix that the search keeps after a frame. All probabilities are natural logarithms.
 struct Prefix {
     node: usize,
-    /// All probabilities are natural logarithms.
-    blank: f64,
     /// The probability of all paths of this prefix that end in a blank.
-    label: f64,
+    blank: f64,
     /// The probability of all paths of this prefix that end in the last label of the prefix.
-    both: f64,
+    label: f64,
     /// The probability of all paths of this prefix: `blank` and `label` together.
-    extra: f64,
+    both: f64,
     /// The sum of the language model's terms and of the bonus, over the labels of this prefix.
+    extra: f64,
+    /// For each next label, the term of the language model plus the bonus. An entry is NaN until the model is called for this
+    /// label; the vector is empty before the first call.
     asked: Vec<f64>,
 }
 
-/// For each next label, the term of the language model plus the bonus. An entry is NaN until the model is called for this
-/// label; the vector is empty before the first call.
+/// A candidate of a frame: a kept prefix without a new label (`next` is `None`), or a kept prefix with a new label appended.
 struct Candidate {
     score: f64,
     blank: f64,
@@ -231,8 +228,7 @@ impl<'a> Search<'a> {
         Self { beam, prefixes, kept: vec![empty], logs: vec![0.0; classes], found: Vec::new() }
     }
 
-    /// A candidate of a frame: a kept prefix without a new label (`next` is `None`), or a kept prefix with a new label
-    /// appended.
+    /// Advances the search by one frame.
     fn frame<T: Copy + Into<f64>>(&mut self, logits: &[T]) -> Result<()> {
         log_softmax(logits, &mut self.logs)?;
         self.found.clear();
@@ -250,9 +246,10 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Adds each kept prefix as a candidate again. Adds each kept prefix itself as a candidate, without a new label. Three
-    /// kinds of paths lead to the same prefix: the frame adds a blank; the frame repeats the last label; or, if the parent
-    /// prefix is kept, the frame appends the last label to the parent.
+    /// Adds each kept prefix itself as a candidate, without a new label. Three kinds of paths lead to the same prefix: the
+    /// frame adds a blank; the frame repeats the last label; or, if the parent prefix is kept, the frame appends the last label
+    /// to the parent. Returns, for each kept prefix with a kept parent, the pair (number of the parent among the kept prefixes,
+    /// last label), sorted.
     fn stay(&mut self) -> Vec<(usize, usize)> {
         let Self { beam, prefixes, kept, logs, found } = self;
         let mut inside = Vec::new();
@@ -276,11 +273,10 @@ impl<'a> Search<'a> {
         inside
     }
 
-    /// Returns, for each kept prefix with a kept parent, the pair (number of the parent among the kept prefixes, last label),
-    /// sorted.
+    /// Adds a candidate for each kept prefix and each next label. The pairs `inside` are left out: `stay` has added them.
     fn extend(&mut self, inside: &[(usize, usize)]) -> Result<()> {
         let Self { beam, prefixes, kept, logs, found } = self;
-        // Adds a candidate for each kept prefix and each next label. The pairs `inside` are left out: `stay` has added them.
+        // If the beam is full already, a candidate with a lower score than all candidates so far is never kept.
         let full = found.len() >= beam.beams;
         let least = if full { found.iter().map(|f| f.score).fold(f64::INFINITY, f64::min) } else { NEVER };
         let mut inside = inside.iter().copied().peekable();
@@ -328,7 +324,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// If the beam is full already, a candidate with a lower score than all candidates so far is never kept.
+    /// Replaces the kept prefixes by the candidates of the frame.
     fn keep_found(&mut self) {
         let Self { prefixes, kept, found, .. } = self;
         let mut before = std::mem::take(kept);
@@ -345,7 +341,7 @@ impl<'a> Search<'a> {
         before.iter().for_each(|one| prefixes.release(one.node));
     }
 
-    /// Replaces the kept prefixes by the candidates of the frame.
+    /// Returns the best labellings, best first.
     fn best(self) -> Vec<CtcLabels> {
         let Self { beam, prefixes, kept, .. } = self;
         let mut best: Vec<(f64, usize)> = kept.iter().map(|one| (one.both + one.extra, one.node)).collect();
