@@ -34,17 +34,17 @@ pub mod first_model {}
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("lod.md"))]
 pub mod lod {}
 
-/// A recurrent cell of your own: memories, static inputs, the operators that a step may contain.
+/// How to write a recurrent cell: memories, static inputs, and the operators that a step may contain.
 ///
 /// [structured#attention-in-the-step]: crate::guide::structured#attention-in-the-step
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("cells.md"))]
 pub mod cells {}
 
-/// Embeddings with sparse gradients, bags of words, update rules, the key-value store.
+/// Sparse values: embeddings with sparse gradients, bags of words, update rules, the key-value store.
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("sparse.md"))]
 pub mod sparse {}
 
-/// Tags that depend on each other (CRF), labels without positions (CTC), attention in the step.
+/// Structured outputs: tags that depend on each other (CRF), labels without positions (CTC), attention in the step.
 ///
 /// [generation]: crate::guide::generation
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("structured.md"))]

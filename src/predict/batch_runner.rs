@@ -110,9 +110,9 @@ impl BatchRunner {
         Ok(Batch { values, numbers, tokens, padded: tokens })
     }
 
-    /// Runs a batch. A carried state starts from its value in `carried`; without a value there, it starts from zeros. `how`
-    /// makes the [`Run`] from the feeds, `then` is called after the run, and `failed` converts an error of the run or of
-    /// `then`.
+    /// Runs the program on a batch. A carried state starts from its value in `carried`; without a value there, it starts from
+    /// zeros. `how` makes the [`Run`] from the feeds, `then` is called after the run, and `failed` converts an error of the run
+    /// or of `then`.
     pub(crate) fn run(
         &mut self,
         scope: &mut Scope,

@@ -1,4 +1,4 @@
-//! Decoding the logits of connectionist temporal classification (CTC) by prefix beam search.
+//! Decodes the logits of connectionist temporal classification (CTC) by prefix beam search.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -17,12 +17,12 @@ type LanguageModel = dyn Fn(&[i64], i64) -> f64 + Send + Sync;
 
 /// A beam search for the likeliest labellings of sequences of frames, from the logits of a network that was trained by CTC.
 ///
-/// Each frame has a distribution over the classes, one of which is the *blank*. A path takes one class in each frame; the
-/// labelling of a path is the path after merging runs of one class and then removing the blanks. The probability of a labelling
-/// is the sum of the probabilities of its paths. A labelling may have many paths, so the likeliest path need not belong to the
-/// likeliest labelling. After each frame, the search keeps the best prefixes of labellings, at most as many as the beam width.
-/// For each prefix, the search adds up the probabilities of its paths in two sums: paths that end in a blank, and all other
-/// paths. The score of a labelling is
+/// In each frame, the logits give a probability to every class; one class is the *blank*. A path takes one class in each frame;
+/// the labelling of a path is the path after merging runs of one class and then removing the blanks. The probability of a
+/// labelling is the sum of the probabilities of its paths. A labelling may have many paths, so the likeliest path need not
+/// belong to the likeliest labelling. After each frame, the search keeps the best prefixes of labellings, at most as many as
+/// the beam width. For each prefix, the search adds up the probabilities of its paths in two sums: paths that end in a blank,
+/// and all other paths. The score of a labelling is
 ///
 /// ```text
 /// ln p(labels) + weight · Σ model(labels before, label) + bonus · number of labels

@@ -17,7 +17,7 @@ pub(super) struct Model {
     pub(super) scored: Program,
     pub(super) metrics: Vec<MetricDesc>,
     pub(super) registry: Registry,
-    /// The weights; clones of the scope share their memory.
+    /// The weights; clones of this scope share the memory of the weights.
     pub(super) weights: Scope,
     pub(super) vocabularies: BTreeMap<String, Vocabulary>,
     pub(super) notes: BTreeMap<String, String>,

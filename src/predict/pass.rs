@@ -70,7 +70,7 @@ impl BatchRunner {
 /// end of the data.
 ///
 /// # Errors
-/// If the data or `run` fails, or the data have no batch.
+/// If the data or `run` fails, or if the data have no batch.
 pub(crate) fn each_batch(
     data: &dyn Data,
     stop: Option<&Arc<AtomicBool>>,

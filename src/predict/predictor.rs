@@ -141,10 +141,10 @@ impl Predictor {
     /// Returns the values of the outputs for a batch, in the order of `outputs`. Only the feeds that the requested outputs need
     /// are required; other feeds are checked, but not used.
     ///
-    /// [Carried states](crate::Builder::carried_state) start from zeros, unless they are fed. `run` also computes the carried
-    /// states after the batch, from which [`Self::run_on`] continues; the feeds that these states need are therefore required,
-    /// too. If several threads run batches with one predictor, the predictor keeps the carried states of the batch that ends
-    /// last.
+    /// [Carried states](crate::Builder::carried_state) start from zeros, unless their values are among the feeds. `run` also
+    /// computes the carried states after the batch, from which [`Self::run_on`] continues; the feeds that these states need are
+    /// therefore required, too. If several threads run batches with one predictor, the predictor keeps the carried states of
+    /// the batch that ends last.
     ///
     /// # Errors
     /// If an output or a feed is unknown (the error lists the known names); if a feed is missing or does not fit; if an

@@ -68,7 +68,7 @@ struct Request {
     outputs: Vec<String>,
     /// The number of samples of the request; `None` if the request must run alone.
     samples: Option<usize>,
-    /// The line that called [`Queue::run`].
+    /// The source line that called [`Queue::run`].
     caller: &'static Location<'static>,
     answer: Mutex<Option<Answer>>,
 }

@@ -103,8 +103,8 @@ impl Session {
     }
 
     /// Starts the session anew, with the feeds that are not fed row by row: whole sequences that the steps read, and initial
-    /// values of states. Carried states start from zeros, unless they are fed. If a session needs no such feeds, its first step
-    /// begins the session, without a call of `begin`.
+    /// values of states. Carried states start from zeros, unless their values are among the feeds. If a session needs no such
+    /// feeds, its first step begins the session, without a call of `begin`.
     ///
     /// # Errors
     /// If a feed is missing, unknown or does not fit, or if the number of sequences in a feed differs from the session's.
@@ -190,7 +190,7 @@ impl Session {
         Ok(())
     }
 
-    /// Returns an output of the last step: one row per sequence.
+    /// Returns an output of the last step: one row for each sequence of the session.
     ///
     /// # Errors
     /// If `name` is not an output of the session; if no step was made since the session began or was restored; or if an output

@@ -130,7 +130,7 @@ impl Trainer {
         names.into_iter().map(|name| Ok((name.clone(), self.scope.value(&name)?))).collect()
     }
 
-    /// Replaces the last parameters by the parameters of the best epoch, to evaluate or predict with them.
+    /// Replaces the last parameters in the trainer by the parameters of the best epoch, to evaluate or predict with the latter.
     ///
     /// # Errors
     /// If no epoch has ended, or if the selected metric was not finite in any epoch.

@@ -29,7 +29,7 @@ pub(super) struct StepParts {
     pub(super) shares: Vec<Vec<Batch>>,
     /// For each part, whether the part has any sequence.
     pub(super) occupied: Vec<bool>,
-    /// The range of the parts that this process computes.
+    /// The range of the part numbers that this process computes.
     pub(super) own: Range<usize>,
 }
 

@@ -95,7 +95,7 @@ impl Trainer {
         outcome
     }
 
-    /// Returns whether `mine` is true on any process.
+    /// Returns whether `mine` is true on at least one process.
     pub(super) fn agreed(&self, mine: bool, doing: &str) -> Result<bool> {
         let Some(world) = self.others() else { return Ok(mine) };
         Ok(world.agree(doing, Ok(vec![u8::from(mine)]))?.iter().any(|said| said.first() == Some(&1)))
@@ -269,7 +269,7 @@ impl Trainer {
         self.with_sums(|trainer| trainer.state.bytes_from(&mut trainer.scope))
     }
 
-    /// Returns the names of the statistics of layers: variables that the forward pass updates from a batch.
+    /// Returns the names of the statistics of layers: variables that the forward pass of a training step updates.
     pub(super) fn statistics(&self) -> Vec<String> {
         let program = &self.state.program;
         let forward: Vec<_> = program

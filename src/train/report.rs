@@ -11,7 +11,7 @@ pub enum StopReason {
     Done,
     /// Early stopping: no epoch within the patience was better.
     Early,
-    /// The function of [`Trainer::on_epoch`](super::Trainer::on_epoch) returned `Break`.
+    /// The user's function of [`Trainer::on_epoch`](super::Trainer::on_epoch) returned `Break`.
     Stopped,
     /// An interrupt ended the training; a resumed training continues at the next step.
     Interrupted,

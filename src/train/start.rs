@@ -42,7 +42,7 @@ pub struct ParameterMismatch {
     pub name: String,
     /// The dtype and shape in the model, such as `f32[8, 2]`.
     pub in_model: String,
-    /// The dtype and shape in the checkpoint.
+    /// The dtype and shape in the checkpoint, such as `f32[8, 5]`.
     pub in_checkpoint: String,
 }
 

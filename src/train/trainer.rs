@@ -1,4 +1,4 @@
-//! The trainer: its settings and its state.
+//! The trainer: the settings and the state of a training.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -117,7 +117,7 @@ pub struct Trainer {
     pub(super) progress: Progress,
     /// The operators without a gradient between the loss and a trained parameter: pairs (operator, source line).
     pub(super) blocked: Vec<(String, String)>,
-    /// Whether the warnings before the first step have been shown.
+    /// Whether the warnings that come before the first step have been printed.
     pub(super) warned: bool,
     pub(super) stop: Arc<AtomicBool>,
 

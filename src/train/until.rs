@@ -22,6 +22,6 @@ impl Until {
     }
 }
 
-/// A number of training steps.
+/// A number of training steps, as a type of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Steps(pub u64);

@@ -27,7 +27,7 @@ pub(super) struct Search<'a> {
     tokens: Tokens,
     /// The best continuations other than by the stop token: group i has the continuations with i required tokens.
     groups: Vec<Best>,
-    /// The continuations by the stop token.
+    /// The continuations of running hypotheses by the stop token.
     stops: Vec<Candidate>,
     /// The attention sums of the coverage penalty: for each running hypothesis, the attention that each row of the source
     /// received so far. Empty without a coverage penalty.
