@@ -1,14 +1,14 @@
 //! Sequence models over variable-length text, without padding.
 //!
-//! A batch is a [`Variable`]: the rows of all its sequences one after another, and a [`Lod`], the nested offsets at which the
+//! A batch is a [`Variable`]: the rows of all sequences, one after another, and a [`Lod`], the nested offsets at which the
 //! sequences begin. A model is a [`Program`]: plain data that a [`Builder`] builds. An [`Executor`](executor::Executor) runs
-//! the program on the parameters in a [`Scope`](executor::Scope); a [`Trainer`](train::Trainer) has an executor and a scope of
-//! its own. The [`guide`] begins with a first model, and answers frequent questions.
+//! the program on the parameters in a [`Scope`](executor::Scope); a [`Trainer`](train::Trainer) makes both itself. The
+//! [`guide`] has a page on a first model, and answers to frequent questions.
 //!
 //! # The map
 //!
-//! [`prelude`] has the names that most programs use. The modules are stable: types that may get more fields or variants are
-//! marked `#[non_exhaustive]` and have constructors or setters.
+//! The module [`prelude`] has the names that most programs use. The modules are stable: a type that may get more fields or
+//! variants is `#[non_exhaustive]`, and has constructors or setters.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -26,7 +26,7 @@
 //! | [`recipes`] | whole tasks from a config: classify, tag, language model, translate |
 //! | [`guide`] | pages that teach; each example on them is a test |
 //!
-//! A [`Trainer`](train::Trainer) is built on these modules, which can also be used without it:
+//! A [`Trainer`](train::Trainer) is built on the following modules, which you can also use without a trainer:
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -35,7 +35,7 @@
 //! | [`tensor`] | the value of a variable: dense, selected rows, csr, coo |
 //! | [`op`] | for authors of operators and update rules; less stable than the other modules |
 //!
-//! `ARCHITECTURE.md` in the repository has the map of the source files, and follows a layer from the call that builds it to the
+//! The page `ARCHITECTURE.md` in the repository lists the source files, and follows a layer from the call that builds it to the
 //! update of its parameters.
 
 pub mod checkpoint;
@@ -73,7 +73,7 @@ mod wire;
 
 pub use error::{Error, ErrorKind, Place, Result};
 pub use lod::{Lod, SeqPos};
-/// The crate `ndarray`: a [`Variable`] is made from its arrays and converts into them.
+/// The crate `ndarray`: a [`Variable`] is made from arrays of this crate, and can be converted to them.
 pub use ndarray;
 pub use operator::{Mode, Registry};
 pub use printable::Printable;
@@ -84,7 +84,7 @@ pub use program::description::program::Program;
 pub use tensor::dtype::DType;
 pub use tensor::variable::Variable;
 
-/// The README's examples are tests.
+/// The examples of the README are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

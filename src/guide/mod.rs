@@ -1,5 +1,5 @@
-//! The guide: pages to read in order, and answers to look up. A page shows the lines that teach; its programs, with all
-//! lines, are in `tests/it/guide/`, which the tests run.
+//! The guide: pages to read in order, and pages with answers to single questions. A page shows only the important lines of a
+//! program; the whole programs are in `tests/it/guide/`, and the tests run them.
 //!
 //! | page | contents |
 //! |---|---|
@@ -18,9 +18,9 @@
 //! | [`how_do_i`] | short answers to common tasks, to copy |
 //! | [`coming_from_pytorch`], [`coming_from_keras`], [`coming_from_paddle`] | the same model in both, and a table of names |
 //!
-//! Only the documentation includes the pages, so that an edit of a page recompiles nothing else.
+//! The pages are included only when the documentation is built, so an edit of a page recompiles no other code.
 
-/// From labelled texts to a model that answers, line by line.
+/// A first model, from labelled texts to predictions, line by line.
 ///
 /// [cells]: crate::guide::cells
 /// [how_do_i#read-in-both-directions]: crate::guide::how_do_i#read-in-both-directions
@@ -30,21 +30,21 @@
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("first_model.md"))]
 pub mod first_model {}
 
-/// Sequences in memory, with drawings, and the effect of operators on them.
+/// Sequences in memory, with drawings, and how operators change them.
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("lod.md"))]
 pub mod lod {}
 
-/// A recurrent cell of your own: memories, static inputs, the operators that a step may contain.
+/// How to write a recurrent cell: memories, static inputs, and the operators that a step may contain.
 ///
 /// [structured#attention-in-the-step]: crate::guide::structured#attention-in-the-step
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("cells.md"))]
 pub mod cells {}
 
-/// Embeddings with sparse gradients, bags of words, update rules, the key-value store.
+/// Sparse values: embeddings with sparse gradients, bags of words, update rules, the key-value store.
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("sparse.md"))]
 pub mod sparse {}
 
-/// Tags that depend on each other (CRF), labels without positions (CTC), attention in the step.
+/// Structured outputs: tags that depend on each other (CRF), labels without positions (CTC), attention in the step.
 ///
 /// [generation]: crate::guide::generation
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("structured.md"))]
@@ -56,7 +56,7 @@ pub mod structured {}
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("generation.md"))]
 pub mod generation {}
 
-/// The command: file formats, tasks, what to tune first, rare classes, the report, the way to a service.
+/// The command `unpadded`: file formats, tasks, what to tune first, rare classes, the report, and how to run a service.
 ///
 /// [experiments]: crate::guide::experiments
 /// [fine_tuning]: crate::guide::fine_tuning
@@ -65,26 +65,26 @@ pub mod generation {}
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("without_rust.md"))]
 pub mod without_rust {}
 
-/// Models without Rust: the tasks of the command, and every setting.
+/// Models without Rust: the tasks of the command `unpadded`, and every setting.
 ///
 /// [fine_tuning]: crate::guide::fine_tuning
 /// [several_machines]: crate::guide::several_machines
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("settings.md"))]
 pub mod settings {}
 
-/// Seeds, folds, hyperparameter search, ensembles.
+/// Experiments with the command `unpadded`: seeds, folds, hyperparameter search, ensembles.
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("experiments.md"))]
 pub mod experiments {}
 
-/// Starting from a trained model: new words and labels, a language model below, gradual unfreezing.
+/// Fine-tuning of a trained model: new words and labels, layers of a language model, gradual unfreezing.
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("fine_tuning.md"))]
 pub mod fine_tuning {}
 
-/// Training over `mpirun` or Slurm: starting, parts and bits, failures.
+/// Training on several machines with `mpirun` or Slurm: start, parts of a batch, bit-identical results, failures.
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("several_machines.md"))]
 pub mod several_machines {}
 
-/// Decisions that may surprise, with their reasons.
+/// Design decisions that may surprise, with their reasons.
 ///
 /// [generation]: crate::guide::generation
 /// [sparse]: crate::guide::sparse
@@ -100,7 +100,7 @@ pub mod why {}
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("how_do_i.md"))]
 pub mod how_do_i {}
 
-/// The same model in PyTorch and in this crate, and a table of names.
+/// A PyTorch model and the same model in this crate, and a table of names.
 ///
 /// [cells]: crate::guide::cells
 /// [how_do_i#import-from-pytorch]: crate::guide::how_do_i#import-from-pytorch
@@ -108,14 +108,14 @@ pub mod how_do_i {}
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("coming_from_pytorch.md"))]
 pub mod coming_from_pytorch {}
 
-/// The same model in Keras and in this crate, and a table of names.
+/// A Keras model and the same model in this crate, and a table of names.
 ///
 /// [how_do_i#weigh-rare-classes-class-weights]: crate::guide::how_do_i#weigh-rare-classes-class-weights
 /// [lod]: crate::guide::lod
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("coming_from_keras.md"))]
 pub mod coming_from_keras {}
 
-/// The same model in Paddle and in this crate, and a table of names.
+/// A Paddle model and the same model in this crate, and a table of names.
 ///
 /// [coming_from_pytorch]: crate::guide::coming_from_pytorch
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("coming_from_paddle.md"))]

@@ -1,4 +1,5 @@
-//! Runs a compiled program on batches of data: feeds are matched by name, and states are carried from batch to batch.
+//! Runs a compiled program on batches of data: matches the feeds of a batch by name, and passes carried states to the next
+//! batch.
 
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -13,7 +14,7 @@ use crate::operator::{Levels, VarId};
 use crate::program::{CarriedState, Program, VarRole};
 use crate::tensor::Variable;
 
-/// A batch and its data.
+/// A batch, and the data that it comes from.
 #[derive(Clone, Copy)]
 pub(crate) struct DataBatch<'a> {
     pub(crate) data: &'a dyn Data,
@@ -23,19 +24,19 @@ pub(crate) struct DataBatch<'a> {
 /// A compiled program that runs on batches, for training and evaluation.
 pub(crate) struct BatchRunner {
     pub(crate) executor: Executor,
-    /// The feeds of the program, by name.
+    /// The feeds of the program: name -> variable.
     feeds: BTreeMap<String, VarId>,
     carried: Vec<CarriedState>,
-    /// Values of feeds that are not in the data: see [`BatchLoss`](crate::executor::BatchLoss).
+    /// Values that the runner feeds in addition to the data of a batch: see [`BatchLoss`](crate::executor::BatchLoss).
     pub(crate) seeds: Vec<(VarId, Variable)>,
-    /// The persistent variables that metrics read, with their values before the last run; `None` before the first run.
+    /// Copies of the persistent variables that metrics read, made before the last run; `None` before the first run.
     persistent: BTreeMap<VarId, Option<Variable>>,
-    /// Pairs of feeds that share sequences, and the number of shared levels.
+    /// Pairs of feeds whose first levels have the same sequences, and the number of these levels.
     alike: Vec<([String; 2], usize)>,
 }
 
 impl BatchRunner {
-    /// Makes a runner of an executor that fetches the carried states after a batch; `looked_at` are the variables that metrics
+    /// Makes a runner. The executor must fetch the carried states after a batch; `looked_at` are the variables that metrics
     /// read.
     pub(crate) fn new(executor: Executor, looked_at: impl Iterator<Item = VarId>) -> Self {
         let program = executor.program();
@@ -53,13 +54,13 @@ impl BatchRunner {
         }
     }
 
-    /// Checks data before batches are read: feeds that share sequences must have equal lengths, as far as the data know
+    /// Checks, before any batch is read, that feeds with shared sequences have equal lengths in `data`, if `data` has the
     /// lengths.
     pub(crate) fn check(&self, data: &dyn Data) -> Result<()> {
         self.alike.iter().try_for_each(|([a, b], levels)| data.same_lengths([a, b], *levels))
     }
 
-    /// Returns the number of sequences of a batch. It is taken from the feeds, since data may leave out the numbers of samples.
+    /// Returns the number of sequences of a batch. The number comes from the feeds, since [`Batch::numbers`] may be empty.
     pub(crate) fn sequences(&self, batch: &Batch) -> usize {
         let fed = batch.values.iter().find(|(name, _)| self.batched(name));
         fed.map_or(batch.numbers.len(), |(_, value)| value.batch_size())
@@ -93,7 +94,7 @@ impl BatchRunner {
         Ok(lengths)
     }
 
-    /// Returns a batch with some sequences of a batch; values without sequences are kept whole.
+    /// Returns a batch of the given `sequences` of `batch`; feeds without sequences are copied whole.
     pub(crate) fn share(&self, batch: &Batch, sequences: &[usize]) -> Result<Batch> {
         let (mut values, mut tokens) = (Vec::with_capacity(batch.values.len()), 0);
         for (name, value) in &batch.values {
@@ -109,8 +110,9 @@ impl BatchRunner {
         Ok(Batch { values, numbers, tokens, padded: tokens })
     }
 
-    /// Runs a batch. Carried states start from the values in `carried`, or from zeros if `carried` has no value. `how` makes
-    /// the run from the feeds, and `then` is called after the run; `failed` converts an error of the run or of `then`.
+    /// Runs the program on a batch. A carried state starts from its value in `carried`; without a value there, it starts from
+    /// zeros. `how` makes the [`Run`] from the feeds, `then` is called after the run, and `failed` converts an error of the run
+    /// or of `then`.
     pub(crate) fn run(
         &mut self,
         scope: &mut Scope,
@@ -120,7 +122,7 @@ impl BatchRunner {
         then: impl FnOnce(&mut Executor) -> Result<()>,
         failed: impl Fn(&mut Scope, &Run<'_>, Error) -> Error,
     ) -> Result<()> {
-        // A user's own data types do not record the line that made them: errors then name the caller's line.
+        // A user's own data type may not record the line that made it: an error then has the caller's line.
         let made = data.made_at().unwrap_or(Location::caller());
         let program = self.executor.program();
         let sequences = self.sequences(batch);
@@ -149,7 +151,7 @@ impl BatchRunner {
         ran.and_then(|()| then(&mut self.executor)).map_err(|e| failed(scope, &run, e))
     }
 
-    /// Adds the batch of the last run to a metric, and checks that the metric's number of sums does not change.
+    /// Adds the last batch to a metric, and checks that the update leaves the metric's number of sums unchanged.
     pub(super) fn update(&mut self, metric: &mut dyn Metric, batch: &Batch) -> Result<()> {
         let values = metric.variables().into_iter().map(|var| match self.persistent.get(&var.id()) {
             Some(Some(value)) => Ok(value.clone()),
@@ -162,7 +164,7 @@ impl BatchRunner {
         check_count(metric, sums)
     }
 
-    /// Gives each carried state a value without sequences, as after a batch without sequences.
+    /// Sets each carried state to a value of 0 sequences, as a batch without sequences does.
     pub(crate) fn carry_none(&self, carried: &mut BTreeMap<String, Variable>) -> Result<()> {
         let program = self.executor.program();
         for state in &self.carried {
@@ -173,7 +175,7 @@ impl BatchRunner {
         Ok(())
     }
 
-    /// Stores the states after the last run in `carried`, for the next batch.
+    /// Stores the carried states after the last run in `carried`; the next batch starts from them.
     pub(super) fn hand_on(&mut self, carried: &mut BTreeMap<String, Variable>) -> Result<()> {
         for state in &self.carried {
             let name = self.executor.program().var(state.before).name.clone();
@@ -183,7 +185,7 @@ impl BatchRunner {
     }
 }
 
-/// Pairs each feed with the earlier feed that it shares most levels with.
+/// Pairs each feed with the earlier feed with which it shares the most levels; a feed that shares no level has no pair.
 fn alike(program: &Program) -> Vec<([String; 2], usize)> {
     let feeds = program.vars().filter(|(_, v)| v.role == VarRole::Feed);
     let feeds: Vec<_> = feeds.filter_map(|(_, v)| Some((&v.name, &v.spec()?.lod))).collect();
@@ -196,7 +198,8 @@ fn alike(program: &Program) -> Vec<([String; 2], usize)> {
     feeds.iter().enumerate().filter_map(pair).collect()
 }
 
-/// Returns the number of the sample that has a row of `value`, and the row's position in the sample (`None` without a LoD).
+/// Returns the number of the sample that row `row` of `value` belongs to, and the row's position in the sample (`None` if
+/// `value` has no LoD).
 fn sample(batch: &Batch, value: &Variable, row: usize) -> Option<(u64, Option<usize>)> {
     let (sequence, position) = match value.lod() {
         Some(lod) => {

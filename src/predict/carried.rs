@@ -1,4 +1,4 @@
-//! Carried states: the values that feeds of a batch take over from the previous batch.
+//! Carried states: state variables whose value after a batch is their value before the next batch.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use crate::operator::VarId;
 use crate::program::{CarriedState, Program};
 use crate::tensor::{Dense, Variable};
 
-/// Returns the value of a carried state for `sequences` sequences: zeros before the first batch, then the state of the first
-/// sequences of the previous batch.
+/// Returns the value of a carried state for `sequences` sequences: zeros if `before` is `None` (first batch), else the first
+/// `sequences` sequences of `before`.
 ///
 /// # Errors
-/// If there are more sequences than in the previous batch.
+/// If `before` has fewer than `sequences` sequences.
 pub(super) fn fed(
     program: &Program,
     state: &CarriedState,
@@ -34,7 +34,7 @@ pub(super) fn fed(
     }
 }
 
-/// Returns zeros for a batched variable with `rows` rows.
+/// Returns zeros for variable `id`, which is batched, with `rows` rows.
 pub(super) fn zeros(program: &Program, id: VarId, rows: usize, lod: Option<Arc<Lod>>) -> Result<Variable> {
     let spec = program.spec(id)?;
     let mut shape: Vec<usize> = spec.shape.iter().map(|e| e.known().unwrap_or(rows)).collect();

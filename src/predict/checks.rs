@@ -1,9 +1,9 @@
-//! Errors of predictors, sessions and searches about names and values that do not fit.
+//! Checks of predictors, sessions and searches: unknown names, and outputs that are NaN.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::{Storage, Variable};
 
-/// Checks that no number of the outputs is NaN, which a caller could mistake for a prediction.
+/// Checks that no output has a NaN, which a caller could mistake for a prediction.
 #[track_caller]
 pub(super) fn numbers(values: &[Variable], outputs: &[impl AsRef<str>]) -> Result<()> {
     for (value, name) in values.iter().zip(outputs) {

@@ -1,4 +1,4 @@
-//! Compiled programs of a predictor: one for each set of outputs, and more where several threads predict at once.
+//! Compiled programs of a predictor: one for each list of outputs, and one more for each thread that predicts at the same time.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,13 +11,14 @@ use crate::operator::VarId;
 use crate::program::Program;
 use crate::tensor::Variable;
 
-/// The compiled part of a model for a set of outputs, run by one thread at a time.
+/// The compiled part of a model that computes one list of outputs; one thread at a time runs it.
 pub(super) struct CompiledModel {
     executor: Executor,
     threads: Threads,
-    /// The model's weights, in memory shared with all other programs.
+    /// The model's weights; all compiled programs share their memory.
     weights: Scope,
-    /// The program in windows: `None` before the first long batch, `Some(None)` if the program cannot run in windows.
+    /// The program for long batches, which runs in windows of rows: `None` before the first long batch, `Some(None)` if the
+    /// program cannot run in windows.
     windows: Option<Option<Windows>>,
 }
 
@@ -32,7 +33,8 @@ impl CompiledModel {
         self.executor.program()
     }
 
-    /// Returns the values of `wanted`; a batch of more than `most` rows runs in windows if the program can.
+    /// Returns the values of `wanted`; if a feed has a LoD and more than `most` rows, the batch runs in windows if the program
+    /// can.
     pub(super) fn run(
         &mut self,
         model: &Model,
@@ -62,12 +64,12 @@ impl CompiledModel {
     }
 }
 
-/// The pool of idle compiled models, by their outputs; clones of a predictor share it.
+/// The pool of idle compiled models, by their lists of outputs; the clones of a predictor share one pool.
 #[derive(Default)]
 pub(super) struct IdleModels(Mutex<BTreeMap<Vec<VarId>, Vec<CompiledModel>>>);
 
 impl IdleModels {
-    /// Takes an idle model for these outputs, if there is one.
+    /// Removes an idle model for these outputs from the pool and returns it; `None` if the pool has none.
     pub(super) fn take(&self, set: &[VarId]) -> Option<CompiledModel> {
         self.all().get_mut(set)?.pop()
     }
@@ -77,7 +79,7 @@ impl IdleModels {
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<Vec<VarId>, Vec<CompiledModel>>> {
-        // Nothing that can panic runs while the lock is held, so the map is consistent.
+        // No code that can panic runs while the lock is held, so the map is consistent even if the mutex is poisoned.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

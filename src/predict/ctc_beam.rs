@@ -1,4 +1,4 @@
-//! Decoding the logits of connectionist temporal classification (CTC) by prefix beam search.
+//! Decodes the logits of connectionist temporal classification (CTC) by prefix beam search.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -12,22 +12,23 @@ use crate::tensor::{DType, Element, Variable};
 /// ln 0.
 const NEVER: f64 = f64::NEG_INFINITY;
 
-/// The natural logarithm of the probability of a label after a prefix.
+/// A language model: returns the natural logarithm of the probability of a label after the labels of a prefix.
 type LanguageModel = dyn Fn(&[i64], i64) -> f64 + Send + Sync;
 
-/// A CTC beam search for the likeliest labellings of sequences of frames, whose network was trained by CTC.
+/// A beam search for the likeliest labellings of sequences of frames, from the logits of a network that was trained by CTC.
 ///
-/// Each frame has a distribution over the classes, one of which is the *blank*. A path takes one class in each frame; the
-/// labelling of a path is the path after merging runs of one class and then removing the blanks. The probability of a labelling
-/// is the sum over all its paths, so the labelling of the likeliest path need not be the likeliest labelling. From frame to
-/// frame the search keeps a number of prefixes of labellings (the beam width). It adds the probabilities of the paths of a
-/// prefix: one sum over the paths that end in a blank, and one over the other paths. A labelling has the score
+/// In each frame, the logits give a probability to every class; one class is the *blank*. A path takes one class in each frame;
+/// the labelling of a path is the path after merging runs of one class and then removing the blanks. The probability of a
+/// labelling is the sum of the probabilities of its paths. A labelling may have many paths, so the likeliest path need not
+/// belong to the likeliest labelling. After each frame, the search keeps the best prefixes of labellings, at most as many as
+/// the beam width. For each prefix, the search adds up the probabilities of its paths in two sums: paths that end in a blank,
+/// and all other paths. The score of a labelling is
 ///
 /// ```text
 /// ln p(labels) + weight · Σ model(labels before, label) + bonus · number of labels
 /// ```
 ///
-/// The search keeps the prefixes with the best scores. If the beam is wide enough to keep all prefixes, the result is exact.
+/// The search keeps the prefixes with the best scores. If the beam is wide enough to keep every prefix, the result is exact.
 ///
 /// ```
 /// use unpadded::ndarray::array;
@@ -68,17 +69,17 @@ pub struct CtcBeam {
 pub struct CtcLabels {
     /// The labels: classes other than the blank.
     pub labels: Vec<i64>,
-    /// The natural logarithm of the labels' probability, summed over all kept paths, plus the terms of language model and
-    /// bonus.
+    /// The score: the natural logarithm of the sum of the probabilities of all kept paths of the labelling, plus the terms of
+    /// the language model and the bonus.
     pub score: f64,
 }
 
 impl CtcBeam {
-    /// A search with beam width `beams`: the number of prefixes kept from frame to frame. The blank is class 0, only the best
-    /// labelling is returned, and there is no language model and no bonus.
+    /// Makes a search with beam width `beams`: the number of prefixes that are kept after each frame. The blank is class 0,
+    /// only the best labelling is returned, and there is no language model and no bonus.
     ///
-    /// Time grows with frames · prefixes · classes, memory with prefixes · classes and the labels of the kept
-    /// prefixes. Memory is allocated only for existing prefixes, so any number is allowed.
+    /// Time grows with frames · prefixes · classes; memory grows with prefixes · classes and with the labels of the kept
+    /// prefixes. Memory is allocated only for existing prefixes, so `beams` may be any number from 1 on.
     pub fn new(beams: usize) -> Self {
         Self { beams, blank: 0, n_best: 1, model: None, bonus: 0.0 }
     }
@@ -89,17 +90,19 @@ impl CtcBeam {
         Self { blank, ..self }
     }
 
-    /// Sets the number of labellings per sequence, best first; at most the beam width are found.
+    /// Sets the number of labellings that are returned per sequence, best first; there are never more than the beam width.
     #[must_use]
     pub fn n_best(self, n_best: usize) -> Self {
         Self { n_best, ..self }
     }
 
-    /// Adds a language model: `weight` times the natural logarithm of the probability of each label after the labels before it.
-    /// If the model returns negative infinity, the label is never taken after these labels, whatever the weight.
+    /// Adds a language model: the score gains `weight` times the natural logarithm of the probability of each label after the
+    /// labels before it. If the model returns negative infinity for a label, the search never appends this label to these
+    /// labels, whatever the weight.
     ///
-    /// Several threads call the model at once. It is called once for each next label while a prefix is kept, and may be called
-    /// again if the prefix is kept again later; it must then return the same result.
+    /// Several threads call the model at once. While the search keeps a prefix, it calls the model once for each next label. If
+    /// the search drops a prefix and keeps it again later, it may repeat these calls; the model must then return the same
+    /// results.
     #[must_use]
     pub fn language_model(
         self,
@@ -109,26 +112,27 @@ impl CtcBeam {
         Self { model: Some((weight, Arc::new(model))), ..self }
     }
 
-    /// Adds a bonus to the score for each label, since a language model prefers short labellings.
+    /// Adds `bonus` to the score for each label of a labelling, because a language model prefers short labellings.
     #[must_use]
     pub fn bonus(self, bonus: f64) -> Self {
         Self { bonus, ..self }
     }
 
-    /// Decodes logits: returns the best labellings of each sequence, best first. Labellings with equal scores are ordered by
-    /// their first difference: the smaller label, or the labelling that ends there, comes first.
+    /// Decodes logits: returns the best labellings of each sequence, best first. Of labellings with equal scores, the smaller
+    /// in lexicographic order comes first: the first differing label decides, and a beginning of a longer labelling comes
+    /// before it.
     ///
     /// The logits have the shape `[frames, classes]`, in f32 or f64, and a LoD whose last level divides the frames into
     /// sequences; the result has one entry per sequence of that level. `decode` computes the softmax, in f64. A class whose
-    /// logit is negative infinity is never taken, and a sequence without frames has the empty labelling, of score 0. A sequence
-    /// has fewer labellings than requested if no more exist, and none if the language model forbids all.
+    /// logit is negative infinity is never taken. A sequence without frames has one labelling, which is empty and has score 0.
+    /// A sequence has fewer labellings than `n_best` if no more exist, and none if the language model forbids every labelling.
     ///
-    /// Sequences are divided over the threads of rayon's pool; the result does not depend on their number.
+    /// The threads of rayon's pool divide the sequences among them; the result does not depend on the number of threads.
     ///
     /// # Errors
-    /// If the logits are not dense, of another shape or dtype, or have no LoD; at a row with NaN, positive infinity, or no class
-    /// above negative infinity; if the beam width or the number of labellings is 0, the blank is not a class, or the weight
-    /// or the bonus is not finite; if the language model returns NaN or positive infinity.
+    /// If the logits are sparse, have no LoD, or are of another shape or dtype; if a row of logits has NaN, positive infinity,
+    /// or no class above negative infinity; if the beam width or the number of labellings is 0; if the blank is not a class; if
+    /// the weight or the bonus is not finite; if the language model returns NaN or positive infinity.
     #[track_caller]
     pub fn decode(&self, logits: &Variable) -> Result<Vec<Vec<CtcLabels>>> {
         match logits.dtype() {
@@ -157,11 +161,11 @@ impl CtcBeam {
             Ok(search.best())
         };
         let decoded: Vec<Result<_>> = lod.offsets().par_windows(2).map(sequence).collect();
-        // Of several errors, the first sequence's is returned, whichever thread failed first.
+        // If several sequences fail, the error of the first of them is returned, whichever thread failed first.
         decoded.into_iter().collect()
     }
 
-    /// Checks options and shape; returns the number of classes.
+    /// Checks the options and the shape of the logits; returns the number of classes.
     fn classes(&self, shape: &[usize]) -> Result<usize> {
         let Self { beams, blank, n_best, model, bonus } = self;
         let weight = model.as_ref().map_or(0.0, |(weight, _)| *weight);
@@ -182,34 +186,34 @@ impl CtcBeam {
     }
 }
 
-/// The search through one sequence.
+/// The search of one sequence of frames.
 struct Search<'a> {
     beam: &'a CtcBeam,
     prefixes: Prefixes,
     kept: Vec<Prefix>,
-    /// The logarithms of a frame's probabilities.
+    /// The natural logarithms of the probabilities of the classes in the current frame.
     logs: Vec<f64>,
-    /// The candidates of a frame; the buffer is reused from frame to frame.
+    /// The candidates of the current frame; the buffer is reused from frame to frame.
     found: Vec<Candidate>,
 }
 
-/// A kept prefix. Probabilities are natural logarithms.
+/// A prefix that the search keeps after a frame. All probabilities are natural logarithms.
 struct Prefix {
     node: usize,
-    /// The probability of the prefix's paths so far that end in a blank.
+    /// The probability of all paths of this prefix that end in a blank.
     blank: f64,
-    /// The probability of the prefix's paths so far that end in its last label.
+    /// The probability of all paths of this prefix that end in the last label of the prefix.
     label: f64,
-    /// The probability of all paths of the prefix.
+    /// The probability of all paths of this prefix: `blank` and `label` together.
     both: f64,
-    /// The terms of language model and bonus.
+    /// The sum of the language model's terms and of the bonus, over the labels of this prefix.
     extra: f64,
-    /// The terms of language model and bonus for each next label: NaN before the model is called for a label, empty before the
-    /// first call.
+    /// For each next label, the term of the language model plus the bonus. An entry is NaN until the model is called for this
+    /// label; the vector is empty before the first call.
     asked: Vec<f64>,
 }
 
-/// A candidate to be kept after a frame: a kept prefix, or a kept prefix and a next label.
+/// A candidate of a frame: a kept prefix without a new label (`next` is `None`), or a kept prefix with a new label appended.
 struct Candidate {
     score: f64,
     blank: f64,
@@ -246,9 +250,10 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Adds each kept prefix as a candidate again. Three kinds of paths lead to the same prefix: a further blank; the last
-    /// label once more; and, if the parent prefix is kept, the last label after the parent. Returns the pairs of such a parent
-    /// (its number among the kept prefixes) and the last label, sorted.
+    /// Adds each kept prefix itself as a candidate, without a new label. Three kinds of paths lead to the same prefix: the
+    /// frame adds a blank; the frame repeats the last label; or, if the parent prefix is kept, the frame appends the last label
+    /// to the parent. Returns, for each kept prefix with a kept parent, the pair (number of the parent among the kept prefixes,
+    /// last label), sorted.
     fn stay(&mut self) -> Vec<(usize, usize)> {
         let Self { beam, prefixes, kept, logs, found } = self;
         let mut inside = Vec::new();
@@ -272,10 +277,10 @@ impl<'a> Search<'a> {
         inside
     }
 
-    /// Adds a candidate for each kept prefix and each next label, except for the pairs `inside`, which `stay` has returned.
+    /// Adds a candidate for each kept prefix and each next label. The pairs `inside` are left out: `stay` has added them.
     fn extend(&mut self, inside: &[(usize, usize)]) -> Result<()> {
         let Self { beam, prefixes, kept, logs, found } = self;
-        // If there are already as many candidates as the beam is wide, a candidate worse than all of them will not be kept.
+        // If the beam is full already, a candidate with a lower score than all candidates so far is never kept.
         let full = found.len() >= beam.beams;
         let least = if full { found.iter().map(|f| f.score).fold(f64::INFINITY, f64::min) } else { NEVER };
         let mut inside = inside.iter().copied().peekable();
@@ -323,7 +328,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Replaces the kept prefixes by the candidates.
+    /// Replaces the kept prefixes by the candidates of the frame.
     fn keep_found(&mut self) {
         let Self { prefixes, kept, found, .. } = self;
         let mut before = std::mem::take(kept);
@@ -359,45 +364,46 @@ impl<'a> Search<'a> {
 }
 
 impl Prefix {
-    /// Returns the probability of the paths to which `next` adds a new label: after an equal label, only the paths that end in
-    /// a blank.
+    /// Returns the probability of the paths to which a class `next` appends a new label. If the prefix ends in `next`, only
+    /// paths that end in a blank count, since equal labels without a blank between them merge.
     fn before(&self, next: usize, prefixes: &Prefixes) -> f64 {
         if prefixes.nodes[self.node].label == next { self.blank } else { self.both }
     }
 }
 
-/// The prefix without labels.
+/// The node of the empty prefix.
 const ROOT: usize = 0;
 
-/// The tree of prefixes: a node is the prefix of its parent, followed by one label. A node lives as long as its prefix, or a
-/// longer prefix that begins with it, is kept; so the tree never has more labels than the kept prefixes together.
+/// The tree of prefixes: a node is the prefix of its parent node, followed by one label. A node is freed when the search keeps
+/// neither its prefix nor a longer prefix that begins with it. The tree therefore never has more labels than all kept prefixes
+/// together.
 struct Prefixes {
     nodes: Vec<Node>,
-    /// Freed nodes to reuse.
+    /// The numbers of the freed nodes, which are used again.
     free: Vec<usize>,
-    /// The child of a node, by the node and the label.
+    /// The child of each node: (node, label) -> child.
     children: HashMap<(usize, usize), usize>,
 }
 
 struct Node {
     parent: usize,
     label: usize,
-    /// The number of labels of the prefix.
+    /// The number of labels of the node's prefix.
     length: usize,
-    /// Its number among the kept prefixes, if it is kept.
+    /// The index of the node's prefix among the kept prefixes; `None` if the search does not keep the prefix.
     kept: Option<usize>,
-    /// The reference count: children, and the list of kept prefixes.
+    /// The reference count: the number of children, plus 1 if the node's prefix is kept.
     users: usize,
 }
 
 impl Prefixes {
     fn new() -> Self {
-        // The root has one reference too many, so that it is never freed; its label is not a class.
+        // The count of the root starts at 1, so that the root is never freed; the label of the root is not a class.
         let root = Node { parent: ROOT, label: usize::MAX, length: 0, kept: None, users: 1 };
         Self { nodes: vec![root], free: Vec::new(), children: HashMap::new() }
     }
 
-    /// Returns the child of a node for a label, made if there is none.
+    /// Returns the child of a node for a label; makes the child if it does not exist.
     fn child(&mut self, parent: usize, label: usize) -> usize {
         let Self { nodes, free, children } = self;
         let length = nodes[parent].length + 1;
@@ -423,7 +429,7 @@ impl Prefixes {
         node.users += 1;
     }
 
-    /// Drops a reference to a node, and frees nodes without references.
+    /// Drops a reference to a node; frees the node, and then its ancestors, as long as no reference is left.
     fn release(&mut self, mut node: usize) {
         loop {
             let Node { parent, label, users, .. } = &mut self.nodes[node];
@@ -437,7 +443,8 @@ impl Prefixes {
         }
     }
 
-    /// Returns the parent and the last label of a node, or, with `next`, of the node's child for `next`. `None` for the root.
+    /// Returns the parent and the last label of a node. With `next`, returns them for the child of the node for `next`. Returns
+    /// `None` for the root.
     fn end(&self, node: usize, next: Option<usize>) -> Option<(usize, usize)> {
         match next {
             Some(next) => Some((node, next)),
@@ -446,8 +453,8 @@ impl Prefixes {
         }
     }
 
-    /// Compares two prefixes by their first labels that differ. A walk up the tree is fast enough, since scores are seldom
-    /// equal.
+    /// Compares two prefixes in lexicographic order. The comparison walks up the tree from both nodes; this is fast enough,
+    /// since scores are seldom equal.
     fn order(&self, a: Option<(usize, usize)>, b: Option<(usize, usize)>) -> Ordering {
         let length = |end: Option<(usize, usize)>| end.map_or(0, |(node, _)| self.nodes[node].length + 1);
         let shorter = |(node, _)| self.end(node, None);
@@ -456,7 +463,7 @@ impl Prefixes {
         let mut ends = (cut(a, long_a.saturating_sub(long_b)), cut(b, long_b.saturating_sub(long_a)));
         let mut order = long_a.cmp(&long_b);
         while let (Some(a), Some(b)) = ends {
-            // A difference further up is an earlier label, so it decides.
+            // A label further up the tree comes earlier in the prefix, so its comparison overrides the comparisons below it.
             order = a.1.cmp(&b.1).then(order);
             if a.0 == b.0 {
                 break;
@@ -466,7 +473,7 @@ impl Prefixes {
         order
     }
 
-    /// Writes the labels of a node, from the first on, to an empty vector.
+    /// Appends the labels of a node's prefix, first to last, to an empty vector.
     fn labels(&self, node: usize, labels: &mut Vec<i64>) {
         let mut end = self.end(node, None);
         while let Some((shorter, label)) = end {
@@ -486,13 +493,13 @@ fn ask(model: &LanguageModel, labels: &[i64], next: i64) -> Result<f64> {
     Err(Error::of(ErrorKind::NotFinite, "language model", "a logarithm below infinity", got))
 }
 
-/// ln (eᵃ + eᵇ).
+/// Returns ln (eᵃ + eᵇ).
 fn ln_sum(a: f64, b: f64) -> f64 {
     let (high, low) = if a > b { (a, b) } else { (b, a) };
     if low == NEVER { high } else { high + (low - high).exp().ln_1p() }
 }
 
-/// Computes the logarithms of a frame's probabilities.
+/// Computes the natural logarithms of the probabilities of a frame's classes from the logits.
 fn log_softmax<T: Copy + Into<f64>>(logits: &[T], logs: &mut [f64]) -> Result<()> {
     let mut highest = NEVER;
     for (class, (log, &logit)) in logs.iter_mut().zip(logits).enumerate() {
@@ -509,7 +516,7 @@ fn log_softmax<T: Copy + Into<f64>>(logits: &[T], logs: &mut [f64]) -> Result<()
     }
     let sum: f64 = logs.iter().map(|log| (log - highest).exp()).sum();
     let ln = sum.ln();
-    // Two subtractions: the logarithm of the sum would be lost beside a large logit.
+    // Subtract twice: `highest + ln` would round `ln` away beside a large logit.
     logs.iter_mut().for_each(|log| *log = *log - highest - ln);
     Ok(())
 }

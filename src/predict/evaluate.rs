@@ -1,4 +1,4 @@
-//! Evaluation: scoring data with a loaded model.
+//! Evaluation: computes the loss and the metrics of a loaded model on data.
 
 use std::panic::Location;
 
@@ -14,15 +14,15 @@ use crate::operator::VarId;
 use crate::program::Var;
 
 impl Predictor {
-    /// Returns the loss and the metrics of the training over all of `data`, bit-identical to [`Trainer::evaluate`] with these
-    /// parameters. The data must have the fields of the development data, including labels. Metrics of your own are left out,
-    /// because a file cannot describe them.
+    /// Returns the loss and the metrics of the training on all of `data`, bit-identical to [`Trainer::evaluate`] with the same
+    /// parameters. The data must have the fields of the development data, including labels. Metrics that you defined yourself
+    /// are left out, because a checkpoint file cannot describe them.
     ///
     /// [`Trainer::evaluate`]: crate::train
     ///
     /// # Errors
-    /// If the checkpoint has no metrics; if a batch or a feed does not fit, the data fails or
-    /// has no batch; if an operator that only the metrics need is not registered.
+    /// If the checkpoint has no metrics; if the data fails, has no batch, or does not fit the feeds; if an operator that only
+    /// the metrics need is not registered.
     #[track_caller]
     pub fn evaluate(&self, data: &dyn Data) -> Result<Scores> {
         let caller = Location::caller();

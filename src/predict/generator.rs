@@ -1,4 +1,4 @@
-//! A trained model as a generator: the model's step block runs on the tokens that were generated before.
+//! Makes a trained model a generator: each step feeds the last generated tokens to the model's step block.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::lod::Lod;
 use crate::operator::VarId;
 use crate::tensor::{DType, Variable, with_element};
 
-/// A generator of token sequences: a model trained to predict the next token runs token by token, and each chosen token is the
-/// input of the next step. The model needs no generation code.
+/// A generator of token sequences. At each step, a model that was trained to predict the next token gets the last chosen token
+/// as its input, and scores the next one. The model itself needs no code for generation.
 ///
-/// The result of a source depends on this source alone: neither on other sources in the batch nor on the number of threads.
+/// The result of a source depends neither on the other sources in the batch nor on the number of threads.
 ///
 /// ```
 /// # use unpadded::checkpoint::Checkpoint;
@@ -52,11 +52,12 @@ pub struct Generator {
 }
 
 impl Predictor {
-    /// Makes a generator: `tokens` is the feed of the tokens so far (i64, one per row, one level), `logits` the output with a
-    /// row of scores (f32) for the next token.
+    /// Makes a generator. `tokens` is the feed of the tokens so far (i64, one token per row, one LoD level); `logits` is the
+    /// output that has, for each row, the scores of the next token (f32).
     ///
     /// # Errors
-    /// As [`Self::session`]; if the feed or the output has another dtype or shape; if the model needs other feeds at each step.
+    /// As [`Self::session`]; if the feed `tokens` or the output `logits` has another dtype or shape; if each step of the model
+    /// needs a feed other than `tokens`.
     #[track_caller]
     pub fn generator(&self, tokens: &str, logits: &str) -> Result<Generator> {
         Generator::of(self, tokens, &[logits]).at_caller()
@@ -90,8 +91,8 @@ impl Generator {
         Ok(Self { predictor: predictor.clone(), tokens: fed, classes, stepping })
     }
 
-    /// Sets the attention output: a number (f32) for each row of the source at every step, such as the weights of an attention.
-    /// A beam's [coverage penalty](Beam::coverage) needs it.
+    /// Sets the attention output: an output that has, at each step, a number (f32) for each row of the source, such as the
+    /// weights of an attention. The [coverage penalty](Beam::coverage) of beam search needs an attention output.
     ///
     /// # Errors
     /// If the output is unknown, or of another dtype or shape.
@@ -109,7 +110,7 @@ impl Generator {
         Ok(with)
     }
 
-    /// Returns the names of the feeds of the source; empty for a model without a source, such as a language model.
+    /// Returns the names of the feeds of the source; empty for a model that needs only the tokens, such as a language model.
     pub fn feeds(&self) -> Vec<&str> {
         self.stepping.names(&self.stepping.once)
     }
@@ -119,18 +120,19 @@ impl Generator {
         self.classes
     }
 
-    /// Greedy decoding: takes the likeliest token at each step, the first of equally likely tokens. There are as many sources
-    /// as the feeds have sequences; for a model without feeds, as many as the options have prefixes, or one.
+    /// Greedy decoding: takes the likeliest token at each step; of equally likely tokens, it takes the first. The number of
+    /// sources is the number of sequences in the feeds. Without feeds, it is the number of prefixes in the options, or 1.
     ///
     /// # Errors
-    /// If feeds are missing or do not fit, options are invalid, or scores are not numbers.
+    /// If a feed is missing or does not fit, an option is invalid, or a score is NaN or positive infinity.
     #[track_caller]
     pub fn greedy(&self, feeds: &[(&str, &Variable)], options: &Generation) -> Result<Hypotheses> {
         let likeliest = Sampling { temperature: 0.0, ..Sampling::default() };
         self.sample(feeds, options, likeliest, 0).at_caller()
     }
 
-    /// Sampling: draws each token at random. A draw depends on the seed, the [number](Generation::first) of the source, and the step.
+    /// Sampling: draws each token at random from the model's distribution. A random draw depends on the seed, the
+    /// [number](Generation::first) of the source, and the step.
     ///
     /// # Errors
     /// As [`Self::greedy`].
@@ -151,10 +153,10 @@ impl Generator {
         found.at_caller()
     }
 
-    /// Beam search: returns the best sequences that a [beam](Beam) finds.
+    /// Beam search: returns the hypotheses with the best scores that the [beam](Beam) finds.
     ///
     /// # Errors
-    /// As [`Self::greedy`], and a coverage penalty without [`Self::attention`].
+    /// As [`Self::greedy`], and if there is a coverage penalty without [`Self::attention`].
     #[track_caller]
     pub fn beam(
         &self,
@@ -171,14 +173,14 @@ impl Generator {
     }
 }
 
-/// The running model, with a row for each hypothesis.
+/// A generation that runs on a model: the state of the model has one row for each hypothesis.
 struct ModelSteps<'a> {
     generator: &'a Generator,
     engine: Option<Engine>,
     sources: usize,
-    /// The values of each source before the first step.
+    /// The values that are computed for each source before the first step.
     begun: StepStart,
-    /// The number of each row's source; `None` before the first step.
+    /// For each row of the state, the number of its source; `None` before the first step.
     rows: Option<Vec<usize>>,
     states: Vec<Variable>,
     logits: Vec<f32>,
@@ -210,7 +212,6 @@ impl<'a> ModelSteps<'a> {
         })
     }
 
-    /// Returns the compiled step to the pool.
     fn end(&mut self) {
         if let Some(engine) = self.engine.take() {
             self.generator.stepping.put_back(engine);
@@ -279,7 +280,7 @@ impl Steps for ModelSteps<'_> {
     }
 }
 
-/// Returns the rows `rows` of a value of the last step, in this order and with repetitions.
+/// Returns the rows with the numbers `rows` of a value of the last step, in the order of `rows`; a row may occur several times.
 fn gathered(engine: &mut Engine, left: VarId, like: &Variable, rows: &[usize]) -> Result<Variable> {
     let mut shape = like.shape().to_vec();
     let width: usize = shape.iter().skip(1).product();
@@ -294,7 +295,7 @@ fn gathered(engine: &mut Engine, left: VarId, like: &Variable, rows: &[usize]) -
     })
 }
 
-/// Returns the sequences of a variable with these numbers, in this order and with repetitions.
+/// Returns a variable with the sequences of the given numbers, in the order of the numbers; a sequence may occur several times.
 fn select(value: &Variable, sequences: &[usize]) -> Result<Variable> {
     let mut entries = sequences.to_vec();
     let mut levels = Vec::new();

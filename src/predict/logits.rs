@@ -1,16 +1,16 @@
-//! Vectorized passes over rows of logits: the maximum, log-sum-exp, and the logits that reach a threshold.
+//! Vectorized passes over a row of logits: the maximum, the log-sum-exp, and the search for logits above a threshold.
 
 use crate::kernels::{Arithmetic, Float, Sweep, sweep};
 
-/// The number of logits that are compared at a time; sums run in half as many lanes. The lanes are the same on every CPU, and
-/// are added in the same order.
+/// The number of logits that one step of a pass compares; sums use half as many lanes. The number of lanes and the order in
+/// which the lanes are added are the same on every CPU, so the results are, too.
 const BLOCK: usize = 32;
 const SUMS: usize = BLOCK / 2;
 
-/// Returns the largest logit; negative infinity if there is none.
+/// Returns the largest logit, or negative infinity if there are no logits.
 ///
 /// # Errors
-/// Returns the first logit that is NaN or positive infinity.
+/// As an error, returns the first logit that is NaN or positive infinity.
 pub(super) fn largest(row: &[f32]) -> Result<f32, f32> {
     struct Largest<'a>(&'a [f32]);
     impl Sweep for Largest<'_> {
@@ -43,14 +43,14 @@ fn is_wrong(x: f32) -> bool {
     x.is_nan() || x == f32::INFINITY
 }
 
-/// Returns the index of the first largest logit; `None` if all are negative infinity.
+/// Returns the index of the largest logit, the first of equal ones; `None` if all logits are negative infinity.
 pub(super) fn first_largest(row: &[f32], largest: f32) -> Option<usize> {
     let possible = largest > f32::NEG_INFINITY;
     possible.then(|| row.iter().position(|&x| x == largest)).flatten()
 }
 
-/// Computes `ln Σ e^x` of a row with the finite maximum `largest`. The result is at least `largest`, so that a logit minus it, the
-/// logarithm of the logit's probability, is never above 0.
+/// Computes `ln Σ e^x` over a row of logits x; `largest` is the maximum of the row and must be finite. The result is at least
+/// `largest`: a logit minus the result is the logarithm of a probability, and must not be above 0.
 pub(super) fn log_sum_exp(row: &[f32], largest: f32) -> f64 {
     struct Sum<'a>(&'a [f32], f32);
     impl Sweep for Sum<'_> {
@@ -76,8 +76,8 @@ pub(super) fn log_sum_exp(row: &[f32], largest: f32) -> f64 {
     f64::from(largest) + sweep(Sum(row, largest)).ln()
 }
 
-/// Calls `found` with the index and the value of each logit that is at least the threshold, in order, from index `from` on.
-/// `found` returns the threshold for the next logits.
+/// Calls `found` with the index and the value of each logit that is at least the threshold, in ascending order from index
+/// `from` on. After each such logit, `found` returns the threshold for the logits that follow.
 pub(super) fn from_threshold(row: &[f32], from: usize, threshold: f32, found: impl FnMut(usize, f32) -> f32) {
     struct Scan<'a, F>(&'a [f32], usize, f32, F);
     impl<F: FnMut(usize, f32) -> f32> Sweep for Scan<'_, F> {
@@ -103,7 +103,7 @@ pub(super) fn from_threshold(row: &[f32], from: usize, threshold: f32, found: im
     sweep(Scan(&row[from..], from, threshold, found));
 }
 
-/// Computes `e^(scale · (x - largest))` of each number; `scale` is above 0 and finite, `largest` is the finite maximum.
+/// Computes `e^(scale · (x - largest))` for each number x; `scale` is positive and finite, and `largest` is the finite maximum.
 pub(super) fn weigh(row: &[f32], largest: f32, scale: f64, weights: &mut Vec<f32>) {
     struct Weigh<'a>(&'a [f32], f32, f64, &'a mut [f32]);
     impl Sweep for Weigh<'_> {
@@ -114,7 +114,8 @@ pub(super) fn weigh(row: &[f32], largest: f32, scale: f64, weights: &mut Vec<f32
         fn run<A: Arithmetic>(self) {
             let Self(row, largest, scale, weights) = self;
             for (weight, &x) in weights.iter_mut().zip(row) {
-                // In f64, so that neither a difference of large numbers nor a tiny temperature overflows on the way.
+                // The computation is in f64, so that neither a difference of large numbers nor the scale for a tiny temperature
+                // overflows.
                 let power = (f64::from(x) - f64::from(largest)) * scale;
                 *weight = (power as f32).exp_with::<A>();
             }
@@ -124,7 +125,7 @@ pub(super) fn weigh(row: &[f32], largest: f32, scale: f64, weights: &mut Vec<f32
     sweep(Weigh(row, largest, scale, weights));
 }
 
-/// Returns each block of weights with its sum, in order; the last block may be short.
+/// Returns each block of weights and its sum, in order; the last block may have fewer weights.
 pub(super) fn block_sums(weights: &[f32]) -> impl Iterator<Item = (&[f32], f64)> {
     weights.chunks(BLOCK).map(|block| (block, block.iter().map(|&w| f64::from(w)).sum()))
 }
@@ -148,7 +149,7 @@ mod tests {
             assert!((log_sum_exp(&row, most) - sum.ln()).abs() < 1e-6, "{len}");
             for from in [0, len / 3, len] {
                 let mut found = vec![];
-                // The threshold grows with each number found: only records are found.
+                // The threshold rises to each number that is found, so only numbers larger than all before are found.
                 from_threshold(&row, from, -5.0, |i, x| {
                     found.push(i);
                     x + 0.001

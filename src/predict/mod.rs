@@ -1,4 +1,4 @@
-//! Prediction with a trained model, generation of sequences, and sampling. A predictor needs a checkpoint and no trainer.
+//! Prediction with a trained model, generation of sequences, and sampling. Prediction needs a checkpoint, but no trainer.
 
 mod batch_runner;
 mod carried;

@@ -1,4 +1,4 @@
-//! The model that all clones of a predictor share: the program, the weights, and the checkpoint's other parts.
+//! The model that all clones of a predictor share: the program, the weights, and the other parts of the checkpoint.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use crate::executor::{Executor, Scope};
 use crate::operator::{BlockId, Registry, VarId};
 use crate::program::{CarriedState, Program, RECURRENT, VarRole};
 
-/// A loaded model, which is never changed.
+/// A loaded model; it never changes after loading.
 pub(super) struct Model {
-    /// The part of the program that the outputs and the carried states need.
+    /// The part of the program that computes the outputs and the carried states.
     pub(super) program: Program,
-    /// The part of the program that the metrics and the carried states need.
+    /// The part of the program that computes the values for the metrics and the carried states.
     pub(super) scored: Program,
     pub(super) metrics: Vec<MetricDesc>,
     pub(super) registry: Registry,
-    /// The weights; clones of the scope share their memory.
+    /// The weights; clones of this scope share the memory of the weights.
     pub(super) weights: Scope,
     pub(super) vocabularies: BTreeMap<String, Vocabulary>,
     pub(super) notes: BTreeMap<String, String>,
     pub(super) outputs: BTreeMap<String, VarId>,
-    /// The outputs that step blocks compute, with a value per step.
+    /// Outputs of step blocks, which have a value only at each step.
     pub(super) of_steps: BTreeMap<String, VarId>,
-    /// The states that pass from batch to batch.
+    /// The carried states, which start a batch with their values after the previous batch.
     pub(super) carried: Vec<CarriedState>,
 }
 
@@ -65,14 +65,14 @@ impl Model {
             value.check_finite("value of the checkpoint").map_err(|e| e.variable(name))?;
             weights.set_of(&program, name, value)?;
         }
-        // Values that only the metrics need may be missing here: scoring then returns an error.
+        // If a value that only the metrics need is missing, loading succeeds, and scoring returns an error.
         for name in read(&scored).iter().filter(|name| !needed.contains(name)) {
             if let Some(value) = best.remove(name).or_else(|| tensors.remove(name)) {
                 weights.set_of(&scored, name, value)?;
             }
         }
         weights.make_common();
-        // The program is compiled now, so that its errors appear at loading.
+        // The program is compiled when the model is loaded, so that an error of the program appears at loading.
         Executor::new(&program, registry, &all, 1)?;
         let registry = registry.clone();
         Ok(Self {
@@ -89,7 +89,7 @@ impl Model {
         })
     }
 
-    /// Returns the names of the feeds that a part of the program reads or returns as outputs, without carried states.
+    /// Returns the names of the feeds that a part of the program reads or returns as outputs; carried states are left out.
     pub(super) fn feeds<'a>(&self, program: &'a Program, outputs: &[VarId]) -> Vec<&'a str> {
         let read = program.reads();
         let used = |id: &VarId| read.contains(id) || outputs.contains(id);
@@ -99,7 +99,7 @@ impl Model {
     }
 }
 
-/// Checks that every operator of a program is registered, before its shapes are computed.
+/// Checks that every operator of a program is registered; this must happen before the shapes are computed.
 pub(super) fn registered(program: &Program, registry: &Registry) -> Result<()> {
     for op in program.blocks().flat_map(|(_, block)| &block.ops) {
         if op.kind != RECURRENT && !registry.kinds().any(|kind| kind == op.kind) {

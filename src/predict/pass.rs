@@ -1,4 +1,4 @@
-//! A pass over data: each batch is run for inference, and metrics are updated.
+//! A pass over data: runs each batch for inference and updates metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::metrics::{Metric, Scores};
 use crate::operator::VarId;
 use crate::tensor::Variable;
 
-/// A metric, with the line that made it.
+/// A metric, and the source line that made it.
 pub(crate) type Measure = CallerSetting<Box<dyn Metric>>;
 
-/// The state that passes from batch to batch: carried states and metrics.
+/// The state of a pass that each batch changes: carried states and metrics.
 pub(crate) struct BatchState<'a> {
     pub(crate) carried: &'a mut BTreeMap<String, Variable>,
     pub(crate) metrics: &'a mut [Measure],
 }
 
 impl BatchRunner {
-    /// Runs a batch as [`Self::run`], adds the batch's values to the metrics, and stores the states after the batch in
+    /// Runs a batch as [`Self::run`] does, adds its values to the metrics, and stores the carried states after the batch in
     /// `carried`.
     pub(crate) fn measure(
         &mut self,
@@ -50,8 +50,8 @@ impl BatchRunner {
         self.measure(scope, of, carry, |feeds| Run::infer(feeds), |_| Ok(()), |_, _, e| e)
     }
 
-    /// Adds all batches of data to the metrics; carried states start from zeros. Returns whether the data ended before `stop`
-    /// was set.
+    /// Adds all batches of the data to the metrics; the carried states start from zeros. Returns `false` if `stop` was set
+    /// before the end of the data.
     pub(crate) fn infer_all(
         &mut self,
         scope: &mut Scope,
@@ -66,10 +66,11 @@ impl BatchRunner {
     }
 }
 
-/// Calls `run` with each batch of a pass and its number. Returns whether the data ended before `stop` was set.
+/// Calls `run` with each batch of the data and the number of the batch, from 0 on. Returns `false` if `stop` was set before the
+/// end of the data.
 ///
 /// # Errors
-/// If the data or `run` fails, or the data have no batch.
+/// If the data or `run` fails, or if the data have no batch.
 pub(crate) fn each_batch(
     data: &dyn Data,
     stop: Option<&Arc<AtomicBool>>,

@@ -22,10 +22,10 @@ use crate::tensor::Variable;
 
 /// A predictor: a trained model to predict with.
 ///
-/// It holds the parameters of the best epoch if the checkpoint has them, else the last parameters, and runs only the operators
-/// that the requested outputs need: no labels are fed, and nothing is updated. Several threads may predict at once, by one
-/// predictor or by clones of it. Clones share one copy of the parameters; each batch that runs at the same time as others
-/// takes memory for its activations, which is kept for later batches.
+/// A predictor holds the parameters of the best epoch if the checkpoint has them, else the last parameters. It runs only the
+/// operators that the requested outputs need: no labels are fed, and nothing is updated. Several threads may predict at once,
+/// with one predictor or with clones of it. Clones share one copy of the parameters. Each batch that runs at the same time as
+/// other batches needs its own memory for activations, which later batches use again.
 ///
 /// ```
 /// use unpadded::checkpoint::Checkpoint;
@@ -54,34 +54,35 @@ use crate::tensor::Variable;
 /// ```
 pub struct Predictor {
     model: Arc<Model>,
-    /// The number of threads; the threads themselves start with the first batch.
+    /// The number of threads; the threads are started by the first batch.
     threads: usize,
     started: Arc<OnceLock<Threads>>,
     idle: Arc<IdleModels>,
-    /// The model divided into steps, by outputs.
+    /// The model divided into steps: one entry per list of outputs.
     stepping: Arc<Mutex<BTreeMap<Vec<String>, Arc<Stepping>>>>,
-    /// The most rows at once: longer batches run in windows, if the program can.
+    /// The most rows in memory at once: a batch with more rows runs in windows, if the program can.
     most_rows: usize,
-    /// The carried states after the last batch; empty before the first.
+    /// The carried states after the last batch; empty before the first batch.
     left: Mutex<Vec<Variable>>,
-    /// The turns of the calls that continue from the states in `left`.
+    /// The lock that lets one call at a time continue from the carried states in `left`.
     turns: Turns,
 }
 
-/// The carried states before a batch.
+/// The values of the carried states before a batch.
 #[derive(Clone, Copy)]
 enum InitialStates<'a> {
     /// Zeros.
     Nothing,
-    /// The states after an earlier batch.
+    /// The carried states after an earlier batch.
     Left(&'a [Variable]),
 }
 
-/// The default number of rows that run at once: enough to be fast, and some tens of megabytes in a model of usual width.
+/// The default number of rows in memory at once: enough rows for full speed; a model of usual width then needs some tens of
+/// megabytes.
 const MOST_ROWS: usize = 16_384;
 
 impl Predictor {
-    /// Loads a predictor from a checkpoint file, with the operators of the catalogue.
+    /// Loads a predictor from a checkpoint file, with the operators of [`ops::catalogue`](crate::ops::catalogue).
     ///
     /// # Errors
     /// As [`Checkpoint::load`] and [`Self::new`].
@@ -90,7 +91,7 @@ impl Predictor {
         Self::load_with(path, &ops::catalogue())
     }
 
-    /// Loads a predictor from a checkpoint file, with operators of your own.
+    /// Loads a predictor from a checkpoint file, with operators that you defined yourself.
     ///
     /// # Errors
     /// As [`Checkpoint::load`] and [`Self::new`].
@@ -101,11 +102,11 @@ impl Predictor {
         Self::new(Checkpoint::load(path)?, registry).map_err(named)
     }
 
-    /// Makes a predictor of a checkpoint.
+    /// Makes a predictor from a checkpoint in memory.
     ///
     /// # Errors
-    /// If the checkpoint names no outputs, if an output is not a forward value, if an operator that the outputs need is not
-    /// registered or does not fit, or if a parameter that they need is not finite.
+    /// If the checkpoint names no outputs; if an output is not computed in the forward pass; if an operator that the outputs
+    /// need is not registered or does not fit; or if a parameter that the outputs need is not finite.
     #[track_caller]
     pub fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
         let model = Model::new(checkpoint, registry).at_caller()?;
@@ -121,38 +122,40 @@ impl Predictor {
         })
     }
 
-    /// Sets the number of threads (default: as many as the machine has cores). Results do not depend on this number. All clones
-    /// share these threads; if several threads predict at once, `threads(1)` lets each run its own batch alone.
+    /// Sets the number of threads (default: as many as the machine has cores). Results do not depend on the number of threads.
+    /// All clones share these threads. With `threads(1)`, each thread that predicts runs its own batch, without waiting for
+    /// other threads.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { threads, started: Arc::default(), idle: Arc::default(), stepping: Arc::default(), ..self }
     }
 
-    /// Sets the most rows of sequences in memory at once (default: 16,384). Longer batches run in windows that pass on their
-    /// states, if the model can. A model cannot run in windows if it joins rows read from both ends, attends to all rows of a
-    /// sequence, or nests sequences. Results do not depend on this number.
+    /// Sets the most rows of sequences in memory at once (default: 16,384). A batch with more rows runs in windows, each of
+    /// which passes its states to the next window, if the model can run in windows. A model cannot run in windows if it joins
+    /// rows read from both ends, attends to all rows of a sequence, or nests sequences. Results do not depend on this limit.
     #[must_use]
     pub fn most_rows(self, most_rows: usize) -> Self {
         Self { most_rows: most_rows.max(1), ..self }
     }
 
-    /// Returns the values of the outputs for a batch, in the order of `outputs`. Only the feeds that these outputs need are
-    /// required; other feeds are checked and not used.
+    /// Returns the values of the outputs for a batch, in the order of `outputs`. Only the feeds that the requested outputs need
+    /// are required; other feeds are checked, but not used.
     ///
-    /// [Carried states](crate::Builder::carried_state) start from zeros, unless they are fed. The states after the batch are
-    /// always computed, so the feeds that they need are required; [`Self::run_on`] continues from these states. If several
-    /// threads run batches on one predictor, the states of the batch that ends last are kept.
+    /// [Carried states](crate::Builder::carried_state) start from zeros, unless their values are among the feeds. `run` also
+    /// computes the carried states after the batch, from which [`Self::run_on`] continues; the feeds that these states need are
+    /// therefore required, too. If several threads run batches with one predictor, the predictor keeps the carried states of
+    /// the batch that ends last.
     ///
     /// # Errors
-    /// If an output or a feed is unknown (the error lists the known names), a feed is missing or does not
-    /// fit, an operator refuses its data, or an output is NaN, which is no prediction.
-    /// After an error, the states from which [`Self::run_on`] continues are unchanged.
+    /// If an output or a feed is unknown (the error lists the known names); if a feed is missing or does not fit; if an
+    /// operator rejects its data; or if an output has a NaN. After an error, the carried states from which [`Self::run_on`]
+    /// continues are unchanged.
     #[track_caller]
     pub fn run(&self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
         self.run_for(Location::caller(), feeds, outputs)
     }
 
-    /// Runs as [`Self::run`], with another caller's line for errors.
+    /// Runs as [`Self::run`] does; errors name the line `caller`.
     pub(super) fn run_for(
         &self,
         caller: &Location<'_>,
@@ -167,12 +170,13 @@ impl Predictor {
         Ok(found)
     }
 
-    /// Runs as [`Self::run`], but from the carried states after the last batch: sequence *i* continues sequence *i* of that
-    /// batch, bit-identical to one run of the joined sequences. Before any batch it equals `run`. Each clone has carried states
-    /// of its own, so threads that follow different texts need a clone each; calls on one predictor run one after the other.
+    /// Runs as [`Self::run`] does, but continues from the carried states after the last batch. Sequence *i* continues sequence
+    /// *i* of the last batch; the results are bit-identical to one run of the joined sequences. Before the first batch,
+    /// `run_on` equals `run`. Each clone has its own carried states: threads that process different texts need one clone each.
+    /// Calls on one predictor run one after another.
     ///
-    /// If the batch has fewer sequences than the last batch, the first states are carried and the others dropped, and the next
-    /// batch may not be larger than this one.
+    /// If the batch has fewer sequences than the last batch, the states of the first sequences are kept and the other states
+    /// are dropped; the next batch may then not have more sequences than this batch.
     ///
     /// ```
     /// # use unpadded::checkpoint::Checkpoint;
@@ -198,8 +202,8 @@ impl Predictor {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::run`]; if there are more sequences than in the previous batch; and if a call of `run_on` runs on this thread
-    /// already, as it may in tasks of a pool of threads.
+    /// As [`Self::run`]; if the batch has more sequences than the last batch; and if a call of `run_on` already runs on this
+    /// thread, which can happen in tasks of a thread pool.
     #[track_caller]
     pub fn run_on(&self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
         let caller = Location::caller();
@@ -207,7 +211,8 @@ impl Predictor {
             return self.run(feeds, outputs).map_err(|e| e.called(caller));
         }
         let _turn = self.turns.wait().map_err(|e| e.called(caller))?;
-        // No lock is held during the run: a thread that waits for its pool may take up other work, and call `run_on` again.
+        // No mutex is locked during the run: a thread that waits for its pool may run another task, which may call `run_on`
+        // again.
         let before = self.left().clone();
         let (found, left) =
             self.predict(feeds, outputs, InitialStates::Left(&before)).map_err(|e| e.called(caller))?;
@@ -215,7 +220,7 @@ impl Predictor {
         Ok(found)
     }
 
-    /// Returns the model divided into steps, for these outputs.
+    /// Returns the model divided into steps for the given outputs.
     pub(super) fn stepping(&self, outputs: &[&str]) -> Result<Arc<Stepping>> {
         let names: Vec<String> = outputs.iter().map(|&name| name.to_owned()).collect();
         let known = || self.stepping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -227,7 +232,7 @@ impl Predictor {
     }
 
     fn left(&self) -> MutexGuard<'_, Vec<Variable>> {
-        // The states are replaced as a whole, so they are consistent even after a panic.
+        // The list of states is always replaced as a whole, so it is consistent even after a panic.
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -243,7 +248,7 @@ impl Predictor {
         Ok(self.started.get_or_init(|| threads))
     }
 
-    /// Returns the outputs, and the states after the batch.
+    /// Returns the values of the outputs, and the carried states after the batch.
     fn predict(
         &self,
         feeds: &[(&str, &Variable)],
@@ -282,7 +287,7 @@ impl Predictor {
                 Err(Error::of(ErrorKind::Program, what, expected, got))
             }
         };
-        // The model is put back after an error, too: the next batch may succeed.
+        // The compiled model is put back into the pool even after an error, since the next batch may succeed.
         self.idle.put_back(set, compiled);
         let mut found = found?;
         let left = found.split_off(outputs.len());
@@ -290,7 +295,7 @@ impl Predictor {
         Ok((found, left))
     }
 
-    /// Returns the carried states before a batch of these feeds, without the states that are fed.
+    /// Returns the carried states before a batch, except for the states that are among the feeds.
     fn states(
         &self,
         feeds: &[(VarId, &Variable)],
@@ -311,8 +316,8 @@ impl Predictor {
         states.map(value).collect()
     }
 
-    /// Returns, for each row of an output, the likeliest entry of a vocabulary, and the entry's number in that row: its
-    /// probability, if the output is a softmax. Of equal numbers, the first counts as the likeliest. The feeds are as for
+    /// Returns, for each row of an output, the entry of the vocabulary with the largest number, and this number: its
+    /// probability, if the output is a softmax. Of equal numbers, the first is chosen. The feeds are the same as for
     /// [`Self::run`].
     ///
     /// ```
@@ -335,7 +340,8 @@ impl Predictor {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::run`] and [`Self::vocabulary`]; if the output has no f32 rows with a number for each entry.
+    /// As [`Self::run`] and [`Self::vocabulary`]; if the output is not f32, or if its rows do not have one number for each
+    /// entry of the vocabulary.
     #[track_caller]
     pub fn likeliest(
         &self,
@@ -368,17 +374,17 @@ impl Predictor {
         self.model.outputs.keys().map(String::as_str)
     }
 
-    /// Returns the names of the feeds that all outputs and states need, without the carried states before a batch,
-    /// which are optional.
+    /// Returns the names of the feeds that all outputs and all carried states need; the carried states themselves are optional
+    /// feeds and are left out.
     pub fn feeds(&self) -> Vec<&str> {
         let all: Vec<VarId> = self.model.outputs.values().copied().collect();
         self.model.feeds(&self.model.program, &all)
     }
 
-    /// Returns a vocabulary of the checkpoint.
+    /// Returns a vocabulary of the checkpoint by its name.
     ///
     /// # Errors
-    /// If there is no vocabulary of that name; the error lists the known names.
+    /// If the checkpoint has no vocabulary of this name; the error lists the known names.
     #[track_caller]
     pub fn vocabulary(&self, name: &str) -> Result<&Vocabulary> {
         let known = &self.model.vocabularies;
@@ -388,7 +394,7 @@ impl Predictor {
             .at_caller()
     }
 
-    /// Returns a note of the checkpoint; `None` if there is no note of this name.
+    /// Returns a note of the checkpoint by its name; `None` if there is no note of this name.
     pub fn note(&self, name: &str) -> Option<&str> {
         self.model.notes.get(name).map(String::as_str)
     }

@@ -11,13 +11,14 @@ use crate::operator::{Extent, Reach, Spec, VarId};
 use crate::program::OpDesc;
 use crate::tensor::{StorageKind, Variable};
 
-/// A queue of prediction requests from many threads: requests that arrive while others run are joined into one batch. Each
-/// request gets results that are bit-identical to a run alone. A request starts at once if no other request runs.
+/// A queue of prediction requests from many threads: requests that arrive while a batch runs are joined into one batch. The
+/// results of each request are bit-identical to a run of the request alone. A request starts at once if no other request is
+/// running.
 ///
-/// Requests are joined if they have the same outputs and the same feeds, all feeds and outputs have a row or a sequence
-/// for each sample, and no operator between reads the whole batch or draws random numbers. Other requests run alone, in turn. If a
-/// joined batch fails, each of its requests runs alone, so that an error, or a panic in an operator, ends only its own request.
-/// Carried states start from zeros in each request.
+/// Requests are joined if they have the same outputs and the same feeds, if every feed and output has a row or a sequence for
+/// each sample, and if no operator for these outputs reads the whole batch or draws random numbers. All other requests run
+/// alone, one after another. If a joined batch fails, each of its requests is run alone. An error, or a panic in an operator,
+/// therefore fails only the request that causes it. Carried states start from zeros in each request.
 ///
 /// ```
 /// # use unpadded::checkpoint::Checkpoint;
@@ -48,44 +49,45 @@ use crate::tensor::{StorageKind, Variable};
 pub struct Queue {
     predictor: Predictor,
     state: Mutex<State>,
-    /// Notified when a request was answered, or when a thread may take the lead.
+    /// Notified when a request is answered, and when a waiting thread may begin to run the requests.
     changed: Condvar,
-    /// For each list of outputs, whether the outputs are computed for each sample by itself.
+    /// For each list of outputs, whether these outputs are computed for each sample independently of the other samples.
     by_sample: Mutex<BTreeMap<Vec<String>, bool>>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Whether a thread runs requests.
+    /// Whether a thread is running requests at the moment.
     led: bool,
     waiting: VecDeque<Arc<Request>>,
 }
 
-/// A waiting request.
+/// A request that waits in the queue.
 struct Request {
     feeds: Vec<(String, Variable)>,
     outputs: Vec<String>,
     /// The number of samples of the request; `None` if the request must run alone.
     samples: Option<usize>,
-    /// The line that called [`Queue::run`].
+    /// The source line that called [`Queue::run`].
     caller: &'static Location<'static>,
     answer: Mutex<Option<Answer>>,
 }
 
 enum Answer {
     Done(Result<Vec<Variable>>),
-    /// The panic of an operator, to resume in the thread of the request.
+    /// A panic of an operator, which is resumed in the thread that made the request.
     Panicked(Box<dyn Any + Send>),
 }
 
-/// The number of rows from which no more requests join a batch: a batch of this size runs fast.
+/// The number of rows at which a batch is full: no more requests are added, since a batch of this size already runs fast.
 const ROWS: usize = 8192;
 
-/// The most lists of outputs that are remembered.
+/// The most lists of outputs for which the queue remembers whether requests can be joined.
 const KNOWN: usize = 256;
 
 impl Predictor {
-    /// Makes a queue of requests from many threads. One batch runs at a time, on the predictor's [threads](Self::threads).
+    /// Makes a queue of requests from many threads. The queue runs one batch at a time, on the predictor's
+    /// [threads](Self::threads).
     pub fn queue(self) -> Queue {
         Queue {
             predictor: self,
@@ -97,11 +99,11 @@ impl Predictor {
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that can panic runs while the lock is held.
+    // No code that can panic runs while the lock is held.
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The right to run requests, released when dropped, also by a panic.
+/// The right to run the requests of the queue; it is released on drop, even after a panic.
 struct Lead<'a> {
     queue: &'a Queue,
 }
@@ -156,7 +158,7 @@ impl Queue {
         }
     }
 
-    /// Makes a request with copies of its feeds.
+    /// Makes a request, with copies of its feeds.
     fn request(
         &self,
         feeds: &[(&str, &Variable)],
@@ -170,28 +172,29 @@ impl Queue {
         let by_sample = |(name, _): &(String, Variable)| {
             program.find(name).is_some_and(|id| program.spec(id).is_ok_and(of_samples))
         };
-        // Feeds with different numbers of samples do not fit: the request runs alone and gets the error.
+        // A request whose feeds have different numbers of samples is invalid: it runs alone and gets the error.
         let samples = feeds.first().map(|(_, value)| value.batch_size());
         let alike = feeds.iter().all(|(_, value)| Some(value.batch_size()) == samples);
         let joined = alike && feeds.iter().all(by_sample) && self.by_sample(&outputs);
         Request { samples: samples.filter(|_| joined), feeds, outputs, caller, answer: Mutex::default() }
     }
 
-    /// Returns whether outputs are computed for each sample by itself.
+    /// Returns whether the outputs are computed for each sample independently of the other samples; remembers the answer.
     fn by_sample(&self, outputs: &[String]) -> bool {
         if let Some(&known) = lock(&self.by_sample).get(outputs) {
             return known;
         }
         let Some(found) = self.computed_by_sample(outputs) else { return false };
         let mut known = lock(&self.by_sample);
-        // Each order of the same names is a list of its own, so the number of lists is limited.
+        // Each order of the same output names is a separate list, so the number of remembered lists is limited.
         if known.len() < KNOWN {
             known.insert(outputs.to_vec(), found);
         }
         found
     }
 
-    /// Returns whether outputs are computed for each sample by itself; `None` if an output is unknown.
+    /// Returns whether the outputs are computed for each sample independently of the other samples; `None` if an output is
+    /// unknown.
     fn computed_by_sample(&self, outputs: &[String]) -> Option<bool> {
         let model = self.predictor.model();
         let ids: Option<Vec<VarId>> = outputs.iter().map(|name| model.outputs.get(name).copied()).collect();
@@ -208,7 +211,7 @@ impl Queue {
         Some(rows && ops.all(by_itself))
     }
 
-    /// Runs requests and stores their answers.
+    /// Runs the requests, joined if possible, and stores their answers.
     fn answer(&self, requests: &[Arc<Request>]) {
         let joined = catch_unwind(AssertUnwindSafe(|| self.joined(requests)));
         if let Ok(Some(answers)) = joined {
@@ -227,8 +230,8 @@ impl Queue {
         }
     }
 
-    /// Answers several requests by one batch. `None` for fewer than two requests, if the inputs cannot be merged, if the batch
-    /// fails, or if an output cannot be divided by request.
+    /// Runs several requests as one batch; returns the outputs of each request. Returns `None` for fewer than two requests, if
+    /// the feeds cannot be merged, if the batch fails, or if an output cannot be divided by request.
     fn joined(&self, requests: &[Arc<Request>]) -> Option<Vec<Vec<Variable>>> {
         let first = requests.first().filter(|_| requests.len() > 1)?;
         let mut feeds = Vec::with_capacity(first.feeds.len());
@@ -253,7 +256,7 @@ impl Queue {
     }
 }
 
-/// Returns the requests that run next: the first request, and all later requests that can be joined with it.
+/// Removes and returns the requests that run next: the first request, and the later requests that can be joined with it.
 fn next(waiting: &mut VecDeque<Arc<Request>>) -> Vec<Arc<Request>> {
     let Some(first) = waiting.pop_front() else { return Vec::new() };
     let mut requests = vec![first.clone()];
@@ -269,7 +272,7 @@ fn next(waiting: &mut VecDeque<Arc<Request>>) -> Vec<Arc<Request>> {
     requests
 }
 
-/// Returns whether two requests may be joined.
+/// Returns whether two requests can be joined.
 fn alike(a: &Request, b: &Request) -> bool {
     let kind = |request: &Request| {
         let kinds = request.feeds.iter().map(|(name, value)| {
@@ -285,7 +288,7 @@ fn alike(a: &Request, b: &Request) -> bool {
     a.samples.is_some() && b.samples.is_some() && a.outputs == b.outputs && kind(a) == kind(b)
 }
 
-/// Returns whether each sample has a row or a sequence of its own.
+/// Returns whether each sample has a row or a sequence of its own in a variable.
 fn of_samples(spec: &Spec) -> bool {
     (!spec.lod.is_empty() || spec.rows() == Extent::Batch) && spec.storage == StorageKind::Dense
 }

@@ -4,10 +4,10 @@ use super::logits::{block_sums, first_largest, largest, weigh};
 use crate::error::{Error, Result};
 use crate::kernels::philox;
 
-/// Options of sampling a class from logits: temperature, top-k, top-p (nucleus) and typical sampling.
+/// Options for drawing a class from logits: temperature, top-k, top-p (nucleus) and typical sampling.
 ///
-/// Logits are divided by the temperature. Then `top_k`, `top_p` and `typical` each exclude classes, in this order; each uses
-/// the probabilities of the classes that are left.
+/// The logits are divided by the temperature. Then `top_k`, `top_p` and `typical` exclude classes, in this order; each of the
+/// three options uses the probabilities among the classes that are left.
 ///
 /// ```
 /// use unpadded::predict::Sampling;
@@ -28,43 +28,45 @@ pub struct Sampling {
 }
 
 impl Default for Sampling {
-    /// Sampling from the model's own distribution.
+    /// The default options: draws from the distribution of the model, without changes.
     fn default() -> Self {
         Self { temperature: 1.0, top_k: None, top_p: 1.0, typical: 1.0 }
     }
 }
 
 impl Sampling {
-    /// Temperature: the divisor of the logits (default: 1). Below 1 likely tokens become likelier; at 0 the likeliest is always drawn.
+    /// Temperature: the divisor of the logits (default: 1). A temperature below 1 makes likely tokens likelier; at 0, the
+    /// likeliest token is always drawn.
     #[must_use]
     pub fn temperature(self, temperature: f64) -> Self {
         Self { temperature, ..self }
     }
 
-    /// Top-k: the number of likeliest tokens that can be drawn (default: `None`, all).
+    /// Top-k: only the `top_k` likeliest tokens can be drawn (default: `None`, for all tokens).
     #[must_use]
     pub fn top_k(self, top_k: impl Into<Option<usize>>) -> Self {
         Self { top_k: top_k.into(), ..self }
     }
 
-    /// Top-p: only the likeliest tokens that together have this probability can be drawn (default: 1, all).
+    /// Top-p: only the likeliest tokens can be drawn, as few as together have this probability (default: 1, for all tokens).
     #[must_use]
     pub fn top_p(self, top_p: f64) -> Self {
         Self { top_p, ..self }
     }
 
-    /// Typical sampling: only the most typical tokens that together have this probability can be drawn (default: 1, all). A
-    /// token is more typical, the smaller `|-ln p - H|` is, with the entropy `H` of all tokens: the likeliest token may be too
-    /// likely. (C. Meister, T. Pimentel, G. Wiher, R. Cotterell, Locally typical sampling, 2022.)
+    /// Typical sampling: only the most typical tokens can be drawn, as few as together have this probability (default: 1, for
+    /// all tokens). The typical tokens are the ones with a small `|-ln p - H|`, where p is the probability of the token and `H`
+    /// is the entropy of the distribution. The likeliest token may therefore be untypical. (C. Meister, T. Pimentel, G. Wiher,
+    /// R. Cotterell, Locally typical sampling, 2022.)
     #[must_use]
     pub fn typical(self, typical: f64) -> Self {
         Self { typical, ..self }
     }
 
-    /// Makes a sampler; its draws depend on the seed and the logits alone.
+    /// Makes a sampler; its draws depend only on the seed and the logits.
     ///
     /// # Errors
-    /// If the temperature is below zero or not finite, `top_k` is zero, or `top_p` or `typical` not above 0 and at most 1.
+    /// If the temperature is negative or not finite; if `top_k` is 0; or if `top_p` or `typical` is not above 0 and at most 1.
     #[track_caller]
     pub fn sampler(self, seed: u64) -> Result<Sampler> {
         let Self { temperature, top_k, top_p, typical } = self;
@@ -83,7 +85,7 @@ impl Sampling {
     }
 }
 
-/// A sampler that draws by the options of a [`Sampling`].
+/// A sampler: draws classes by the options of a [`Sampling`].
 #[derive(Debug, Clone)]
 pub struct Sampler {
     sampling: Sampling,
@@ -92,7 +94,7 @@ pub struct Sampler {
     room: Scratch,
 }
 
-/// Two samplers are equal if they draw the same classes from now on.
+/// Two samplers are equal if all their future draws from the same logits are equal.
 impl PartialEq for Sampler {
     fn eq(&self, other: &Self) -> bool {
         let state = |one: &Self| (one.sampling, one.seed, one.drawn);
@@ -101,21 +103,21 @@ impl PartialEq for Sampler {
 }
 
 impl Sampler {
-    /// Draws a class and returns its index. Of equal logits, the first counts as the likelier.
+    /// Draws a class and returns its index. Of equal logits, the first one counts as likelier.
     ///
     /// # Errors
-    /// If there is no logit above negative infinity, or one is NaN or positive infinity.
+    /// If no logit is above negative infinity, or if a logit is NaN or positive infinity.
     #[track_caller]
     pub fn draw(&mut self, logits: &[f32]) -> Result<i64> {
         let drawn = self.draw_at(0, self.drawn, logits)?;
-        // At temperature 0 no random number is drawn.
+        // At temperature 0, the draw uses no random number.
         self.drawn += u64::from(self.sampling.temperature != 0.0);
         Ok(drawn)
     }
 
-    /// Makes draw number `step` of a sequence, independently of earlier draws. The draw depends on the seed, `sequence`, `step`
-    /// and the logits alone, so that sequences may be drawn together, in any order and on any thread. [`Self::draw`] draws
-    /// sequence 0, step by step.
+    /// Makes draw `step` of the random sequence `sequence`, independently of all earlier draws. The draw depends only on the
+    /// seed, `sequence`, `step` and the logits; several sequences can therefore be drawn in any order and on any thread.
+    /// [`Self::draw`] makes the draws of sequence 0, step by step.
     ///
     /// ```
     /// use unpadded::predict::Sampling;
@@ -150,25 +152,25 @@ impl Sampler {
     }
 }
 
-/// The number of groups of similar rank that are distinguished before single candidates are compared.
+/// The number of buckets into which candidates are divided by rank, before single candidates are compared.
 const GROUPS: usize = 2048;
-/// The most candidates of a group that are sorted; more candidates are halved first.
+/// The most candidates of a bucket that are sorted; a bucket with more candidates is halved first.
 const FEW: usize = 32;
 
-/// Scratch memory of draws, kept from draw to draw.
+/// The buffers of a draw, kept from draw to draw.
 #[derive(Debug, Clone, Default)]
 struct Scratch {
-    /// The weight of each class; 0 for excluded classes.
+    /// The weight of each class; the weight of an excluded class is 0.
     weights: Vec<f32>,
-    /// The rank of each class, larger is better; 0 for classes that are not considered.
+    /// The rank of each class, where a larger rank is better; a class that cannot be drawn has rank 0.
     ranks: Vec<u32>,
-    /// The sum of each group of ranks.
+    /// The sum of the ranked classes' contributions in each bucket of ranks.
     sums: Vec<f64>,
-    /// The keys of one group; see [`key`].
+    /// The sort keys of the classes in one bucket; see [`key`].
     keys: Vec<u64>,
 }
 
-/// Makes a key that is larger for a larger rank, and of equal ranks for a smaller index.
+/// Makes a sort key: the key with the larger rank is larger, and of equal ranks the key with the smaller index.
 fn key(rank: u32, place: usize) -> u64 {
     u64::from(rank) << 32 | u64::from(!(place as u32))
 }
@@ -177,14 +179,15 @@ fn place(key: u64) -> usize {
     !(key as u32) as usize
 }
 
-/// Maps a number to an integer of the same order.
+/// Maps a float to an integer that sorts in the same order.
 fn rank(x: f32) -> u32 {
     let bits = (x + 0.0).to_bits(); // no negative zero
     bits ^ ((bits as i32 >> 31) as u32 | 1 << 31)
 }
 
 impl Scratch {
-    /// Returns the class at `share` (from 0 to 1) of the cumulated weights; `most` is the finite maximum of the logits.
+    /// Returns the class at which the cumulated weights reach the share `share` (0 to 1) of their sum; `most` is the finite
+    /// maximum of the logits.
     fn pick(&mut self, sampling: Sampling, logits: &[f32], most: f32, share: f64) -> Option<usize> {
         let Sampling { temperature, top_k, top_p, typical } = sampling;
         let scale = (1.0 / temperature).min(f64::MAX);
@@ -195,8 +198,8 @@ impl Scratch {
         }
         if top_p < 1.0 {
             let total = self.total();
-            // Weights far below the average are not ranked: all such weights together are less than the share that may be left
-            // out, so that no such class is needed.
+            // Classes with weights far below the average are not ranked: together, they weigh less than the share that may be
+            // excluded, so none of them is needed.
             let few = ((1.0 - top_p) * total / logits.len() as f64) as f32 * 0.999;
             self.rank_all(logits, few, rank);
             self.keep_best(top_p * total, f64::from);
@@ -206,7 +209,7 @@ impl Scratch {
             let power = |x: f32| (f64::from(x) - f64::from(most)) * scale;
             let each = self.weights.iter().zip(logits).filter(|(weight, _)| **weight > 0.0);
             let mean = each.map(|(&weight, &x)| f64::from(weight) * power(x)).sum::<f64>() / total;
-            // -ln p = ln(total) - power, and H is its mean.
+            // For a class of probability p: -ln p = ln(total) - power; the entropy H is the mean of -ln p.
             self.rank_all(logits, 0.0, |x| !(((mean - power(x)).abs()) as f32).to_bits());
             self.keep_best(typical * total, f64::from);
         }
@@ -217,14 +220,15 @@ impl Scratch {
         block_sums(&self.weights).map(|(_, sum)| sum).sum()
     }
 
-    /// Ranks each class whose weight is above `above`, by its logit.
+    /// Ranks each class with a weight above `above` by its logit.
     fn rank_all(&mut self, logits: &[f32], above: f32, rank: impl Fn(f32) -> u32) {
         let each = self.weights.iter().zip(logits);
         self.ranks.clear();
         self.ranks.extend(each.map(|(&weight, &x)| if weight > above { rank(x) } else { 0 }));
     }
 
-    /// Keeps the classes with the best ranks, as few as together reach `enough`; `adds` maps a weight to its contribution.
+    /// Keeps the fewest best-ranked classes whose contributions sum to at least `enough`; `adds` maps a weight to its
+    /// contribution.
     fn keep_best(&mut self, enough: f64, adds: impl Fn(f32) -> f64) {
         let Self { weights, ranks, sums, keys } = self;
         let looked_at = |rank: &&u32| **rank > 0;
@@ -238,7 +242,8 @@ impl Scratch {
         for (&rank, &weight) in ranks.iter().zip(&*weights).filter(|(rank, _)| **rank > 0) {
             sums[group(rank)] += adds(weight);
         }
-        // The groups from the best on, up to the group that reaches `enough`; only a part of this group is kept.
+        // Visits the buckets, the best ranks first, until the contributions reach `enough`; of the last bucket, only some
+        // classes are kept.
         let (mut have, mut last) = (0.0, 0);
         for (i, &sum) in sums.iter().enumerate().rev().filter(|(_, sum)| **sum > 0.0) {
             last = i;
@@ -258,7 +263,7 @@ impl Scratch {
         }
     }
 
-    /// Returns the first class with which the cumulated weights exceed this share.
+    /// Returns the first class at which the cumulated weights exceed `share`.
     fn at(&self, share: f64) -> Option<usize> {
         let (sought, mut upto, mut start) = (share * self.total(), 0.0, 0);
         for (block, sum) in block_sums(&self.weights) {
@@ -275,13 +280,13 @@ impl Scratch {
             upto += sum;
             start += block.len();
         }
-        // Rounding made the share the whole sum.
+        // Reached only if rounding has made `share` equal to the sum of all weights.
         self.weights.iter().rposition(|&weight| weight > 0.0)
     }
 }
 
-/// Returns the largest key such that it and all larger keys together reach `enough`; the least key if all keys together do not.
-/// Each round halves the undecided keys.
+/// Returns the largest key for which the contributions of this key and of all larger keys reach `enough`; if all keys together
+/// do not reach it, returns the least key. Each round of the search halves the number of keys that are left.
 fn least(keys: &mut [u64], adds: impl Fn(u64) -> f64, enough: f64) -> u64 {
     let (mut open, mut have) = (keys, 0.0);
     while open.len() > FEW {
@@ -333,12 +338,13 @@ mod tests {
         assert_eq!(most[0], 0);
         assert_eq!(counts(Sampling { top_p: 1e-9, ..all }, &logits), [0, 0, 0, 4000]);
         assert_eq!(counts(Sampling { temperature: 1e-300, ..all }, &logits), [0, 0, 0, 4000]);
-        // The entropy is 1.28, ln 1/0.3 = 1.2, ln 1/0.2 = 1.61, ln 1/0.4 = 0.92.
+        // The entropy of the distribution is 1.28; -ln 0.3 = 1.2, -ln 0.2 = 1.61, and -ln 0.4 = 0.92.
         let typical = counts(Sampling { typical: 0.45, ..all }, &logits);
         close(typical, [0.0, 2.0 / 5.0, 3.0 / 5.0, 0.0]);
         assert_eq!((typical[0], typical[3]), (0, 0));
         close(counts(Sampling { typical: 0.25, ..all }, &logits), [0.0, 0.0, 1.0, 0.0]);
-        // Of the two likeliest, with 3/7 and 4/7, the first is 0.166 from the entropy 0.683, the second 0.123.
+        // Among the two likeliest classes (3/7 and 4/7), the entropy is 0.683: the first class differs from it by 0.166, the
+        // second by 0.123.
         let both = Sampling { top_k: Some(2), typical: 0.5, ..all };
         close(counts(both, &logits), [0.0, 0.0, 0.0, 1.0]);
         assert_eq!(counts(all, &[f32::NEG_INFINITY, f32::MAX, f32::NEG_INFINITY, f32::MIN]), [0, 4000, 0, 0]);
@@ -355,7 +361,7 @@ mod tests {
         assert_ne!(draws(1), draws(1 << 32 | 1));
     }
 
-    /// Computes the classes that may be drawn, by a slow reference algorithm.
+    /// Computes the set of classes that can be drawn, by a slow reference algorithm.
     fn possible(sampling: Sampling, logits: &[f32]) -> Vec<usize> {
         let mut left: Vec<usize> = (0..logits.len()).filter(|&i| logits[i] > f32::NEG_INFINITY).collect();
         let share = |left: &[usize]| {

@@ -12,12 +12,13 @@ use crate::lod::Lod;
 use crate::operator::{LevelId, VarId};
 use crate::tensor::Variable;
 
-/// A session: streaming inference one step at a time. The rows of one or several sequences arrive one by one, and the
-/// memories pass from row to row. Every output is bit-identical to the output of the whole sequence at that row.
+/// A session: streaming inference, one step at a time. One or several sequences are fed row by row, and the session keeps the
+/// memories of the step block from row to row. The output of a step is bit-identical to the row of the output that a run over
+/// the whole sequence computes.
 ///
-/// A session holds only its memories; it shares the predictor's weights and compiled steps. There are as many compiled
-/// steps as threads that are in a step at once, and their memory is reused. After the first step, a step allocates
-/// nothing.
+/// A session holds only its memories; it shares the predictor's weights and compiled steps. The predictor compiles as many
+/// steps as threads run a step at the same time, and uses them again. After the first step of a session, a step allocates no
+/// memory.
 ///
 /// ```
 /// # use unpadded::checkpoint::Checkpoint;
@@ -42,18 +43,18 @@ use crate::tensor::Variable;
 /// ```
 pub struct Session {
     stepping: Arc<Stepping>,
-    /// The id that marks this session's constant values in compiled steps; a new id each time the values change.
+    /// The id that a compiled step stores with this session's constant values; a new id each time these values change.
     id: u64,
     sequences: usize,
     begun: Option<StepStart>,
     outputs: Vec<Variable>,
-    /// Whether the outputs belong to the last step.
+    /// Whether `outputs` has the outputs of the last step.
     computed: bool,
     steps: u64,
     most_steps: u64,
 }
 
-/// The next session's id; 0 belongs to no session.
+/// The id of the next session; 0 is no session's id.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 fn fresh() -> u64 {
@@ -61,19 +62,19 @@ fn fresh() -> u64 {
 }
 
 impl Predictor {
-    /// Makes a session over one sequence, which computes these outputs at every step. The outputs have the rows of the
-    /// sequence; every operator between the sequence's feed and the outputs must run forward from the first row. Other inputs,
-    /// such as the text to translate, are fed by [`Session::begin`].
+    /// Makes a session over one sequence; every step computes the given outputs. The outputs must have the rows of the
+    /// sequence, and every operator between the sequence's feed and the outputs must run forward from the first row.
+    /// [`Session::begin`] takes the other inputs, such as the text to translate.
     ///
     /// # Errors
-    /// If an output is unknown, or an operator cannot run row by row (the error names it): a loop from the end, an operator that
-    /// looks ahead or that needs the whole sequence.
+    /// If an output is unknown, or if an operator cannot run row by row: a loop from the end, or an operator that reads later
+    /// rows or the whole sequence. The error names the operator.
     #[track_caller]
     pub fn session(&self, outputs: &[&str]) -> Result<Session> {
         self.sessions(1, outputs)
     }
 
-    /// Makes a session over several sequences; every step has one row of each sequence.
+    /// Makes a session over several sequences; every step takes one row of each sequence.
     ///
     /// # Errors
     /// As [`Self::session`].
@@ -95,17 +96,18 @@ impl Predictor {
 }
 
 impl Session {
-    /// Sets the most steps since [`begin`](Self::begin): a further step is an error.
+    /// Sets the most steps after [`begin`](Self::begin); one step more is an error.
     #[must_use]
     pub fn most_steps(self, steps: u64) -> Self {
         Self { most_steps: steps, ..self }
     }
 
-    /// Starts anew, with the feeds that do not come row by row: whole sequences that the steps read, and values to start from.
-    /// Carried states start from zeros, unless they are fed. A session that needs no feeds begins at its first step.
+    /// Starts the session anew, with the feeds that are not fed row by row: whole sequences that the steps read, and initial
+    /// values of states. Carried states start from zeros, unless their values are among the feeds. If a session needs no such
+    /// feeds, its first step begins the session, without a call of `begin`.
     ///
     /// # Errors
-    /// If a feed is missing, unknown, or does not fit, or has another number of sequences than the session.
+    /// If a feed is missing, unknown or does not fit, or if the number of sequences in a feed differs from the session's.
     #[track_caller]
     pub fn begin(&mut self, feeds: &[(&str, &Variable)]) -> Result<()> {
         let begun = self.stepping.begin(feeds, self.sequences).at_caller()?;
@@ -114,11 +116,12 @@ impl Session {
         Ok(())
     }
 
-    /// Makes a step with a row of each sequence: each feed has one row per sequence, without LoD.
+    /// Makes a step with one row of each sequence: each feed is a value without LoD that has one row per sequence.
     ///
     /// # Errors
-    /// If a feed is missing, unknown or does not fit; an operator refuses its data; an output is NaN; the limit of steps is
-    /// reached; or the session needs [`begin`](Self::begin). After an error, the memories are as before the step.
+    /// If a feed is missing, unknown or does not fit; if an operator rejects its data; if an output has a NaN; if the limit of
+    /// steps is reached; or if [`begin`](Self::begin) must be called first. After an error, the memories of the session are
+    /// unchanged.
     #[track_caller]
     pub fn step(&mut self, feeds: &[(&str, &Variable)]) -> Result<()> {
         if self.steps >= self.most_steps {
@@ -187,11 +190,11 @@ impl Session {
         Ok(())
     }
 
-    /// Returns an output of the last step: one row per sequence.
+    /// Returns an output of the last step: one row for each sequence of the session.
     ///
     /// # Errors
-    /// If `name` is not an output of the session, if no step was made since the session began or was restored, or if the last
-    /// step computed NaN.
+    /// If `name` is not an output of the session; if no step was made since the session began or was restored; or if an output
+    /// of the last step had a NaN.
     #[track_caller]
     pub fn output(&self, name: &str) -> Result<&Variable> {
         let at = self.stepping.outputs.iter().position(|known| known == name);
@@ -223,11 +226,11 @@ impl Session {
         self.sequences
     }
 
-    /// Serializes the session's memories and constant values to bytes; [`Self::restore`] continues from them, in this process
-    /// or another.
+    /// Serializes the session's memories and constant values to bytes, from which [`Self::restore`] continues, in this process
+    /// or in another.
     ///
     /// # Errors
-    /// As [`begin`](Self::begin), if the session has not begun.
+    /// If the session has not begun: the errors of [`begin`](Self::begin).
     #[track_caller]
     pub fn save(&mut self) -> Result<Vec<u8>> {
         if self.begun.is_none() {
@@ -239,12 +242,12 @@ impl Session {
         feeds_to_bytes(self.steps, self.stepping.fed().map(names).zip(values)).at_caller()
     }
 
-    /// Continues from the [saved](Self::save) state of a session of the same model. Only the names and the shapes of the states are
-    /// checked against the model, not its parameters.
+    /// Continues from bytes that [`Self::save`] returned for a session of the same model. The names and the shapes of the
+    /// states are checked against the model, but the parameters of the model are not.
     ///
     /// # Errors
-    /// If the bytes are damaged, or belong to another model or another number of sequences. After an error, the session is
-    /// unchanged.
+    /// If the bytes are damaged, or belong to another model or to a session with another number of sequences. After an error,
+    /// the session is unchanged.
     #[track_caller]
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let program = &self.stepping.stepped.step;
@@ -295,7 +298,7 @@ impl Session {
     }
 }
 
-/// A clone continues from the same state, independently.
+/// A clone continues from the current state; its later steps do not change the original.
 impl Clone for Session {
     fn clone(&self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! A model that runs row by row: its programs, and the pool of idle compiled steps.
+//! A model divided for running row by row: its programs, and the pool of idle compiled steps.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,40 +13,40 @@ use crate::operator::{Spec, VarId};
 use crate::program::{Program, StepProgram, VarRole};
 use crate::tensor::{Element, StorageKind, Variable, with_element};
 
-/// A model divided into a part that is computed once and a step: see [`Program::stepped`]. Sessions and searches share a
-/// `Stepping`, and each holds the state of its own text.
+/// A model divided into a part that runs once and a step that runs for each row: see [`Program::stepped`]. Sessions and
+/// generators share a `Stepping`; each session holds its own state.
 pub(super) struct Stepping {
     pub(super) model: Arc<Model>,
     pub(super) stepped: StepProgram,
     /// The names of the outputs, in the order of [`StepProgram::outputs`].
     pub(super) outputs: Vec<String>,
-    /// The feeds of each step.
+    /// The feeds that each step reads, row by row.
     pub(super) rows: Vec<VarId>,
-    /// The feeds of the part that is computed once, without carried states.
+    /// The feeds of the part that runs once, without carried states.
     pub(super) once: Vec<VarId>,
-    /// The values from the part that runs once: the values that every step reads, and the values that memories start from.
+    /// The variables that the part that runs once computes: values that every step reads, and initial values of memories.
     computed: Vec<VarId>,
     threads: Threads,
     before: Mutex<Vec<Executor>>,
     idle: Mutex<Vec<Engine>>,
 }
 
-/// A compiled step, used by one text at a time.
+/// A compiled step; one session or generation at a time uses it.
 pub(super) struct Engine {
     executor: Executor,
     weights: Scope,
-    /// The LoD of each feed's value that is in place; `None` for a value without a LoD.
+    /// The feeds whose values are placed in the step, and the LoD of each value; `None` for a value without a LoD.
     placed: Vec<(VarId, Option<Arc<Lod>>)>,
-    /// The id of the session whose constant values are in place; 0 for none.
+    /// The id of the session whose constant values are placed in the step; 0 for none.
     pub(super) of: u64,
 }
 
-/// The values before a step.
+/// The values that a session holds between steps.
 #[derive(Clone)]
 pub(super) struct StepStart {
-    /// The values of [`StepProgram::kept`].
+    /// The constant values: one for each variable of [`StepProgram::kept`].
     pub(super) kept: Vec<Variable>,
-    /// The values of [`StepProgram::memories`].
+    /// The current values of the memories: one for each memory of [`StepProgram::memories`].
     pub(super) states: Vec<Variable>,
 }
 
@@ -84,7 +84,7 @@ impl Stepping {
             before: Mutex::default(),
             idle: Mutex::default(),
         };
-        // The programs are compiled now, so that their errors appear at once.
+        // Both programs are compiled here, so that their errors appear when the session is made.
         stepping.put_back(stepping.engine()?);
         if !stepping.computed.is_empty() {
             let before = stepping.preparation()?;
@@ -93,15 +93,15 @@ impl Stepping {
         Ok(stepping)
     }
 
-    /// Returns the names of variables, for messages.
+    /// Returns the names of variables, for error messages.
     pub(super) fn names(&self, ids: &[VarId]) -> Vec<&str> {
         ids.iter().map(|&id| self.model.program.var(id).name.as_str()).collect()
     }
 
-    /// Runs the part that is computed once, for a batch of sequences.
+    /// Runs the part that runs once, on `sequences` sequences; returns the values before the first step.
     ///
     /// # Errors
-    /// If a feed is missing, unknown or does not fit, or an operator refuses its data.
+    /// If a feed is missing, unknown or does not fit, or if an operator rejects its data.
     #[track_caller]
     pub(super) fn begin(&self, feeds: &[(&str, &Variable)], sequences: usize) -> Result<StepStart> {
         let StepProgram { before, step, kept, memories, .. } = &self.stepped;
@@ -162,7 +162,7 @@ impl Stepping {
         })
     }
 
-    /// Returns the feeds of the step that a session holds: the constant values, then the memories.
+    /// Returns the feeds of a step that a session holds: the constant values, then the memories.
     pub(super) fn fed(&self) -> impl Iterator<Item = VarId> + '_ {
         let StepProgram { kept, memories, .. } = &self.stepped;
         kept.iter().copied().chain(memories.iter().map(|memory| memory.fed))
@@ -185,8 +185,8 @@ impl Stepping {
         Ok(Engine { executor, weights: self.model.weights.clone(), placed, of: 0 })
     }
 
-    /// Takes a compiled step from the pool, preferably the step that holds the values of the session `of`; compiles a step if
-    /// none is idle.
+    /// Takes a compiled step from the pool, if possible the one that holds the constant values of session `of`; compiles a new
+    /// step if the pool is empty.
     pub(super) fn take(&self, of: u64) -> Result<Engine> {
         let idle = {
             let mut idle = lock(&self.idle);
@@ -202,8 +202,8 @@ impl Stepping {
 }
 
 impl Engine {
-    /// Places the value of a feed in the step; returns the value's number of rows or sequences, or `None` if the feed is not
-    /// batched.
+    /// Copies the value of a feed into the compiled step; returns the value's number of rows or sequences, or `None` if the
+    /// feed is not batched.
     pub(super) fn place(&mut self, id: VarId, value: &Variable) -> Result<Option<usize>> {
         let sequences = self.executor.place(id, value)?;
         if let Some((_, lod)) = self.placed.iter_mut().find(|(known, _)| *known == id) {
@@ -212,13 +212,13 @@ impl Engine {
         Ok(sequences)
     }
 
-    /// Runs a step of `batch` sequences from the feeds in place.
+    /// Runs a step on `batch` sequences, with the feeds that were placed before.
     pub(super) fn run(&mut self, batch: usize) -> Result<()> {
         let Self { executor, weights, placed, .. } = self;
         executor.run_placed(weights, PlacedFeeds { batch, feeds: placed })
     }
 
-    /// Calls `show` with the numbers of a value of the last step, row-major.
+    /// Calls `show` with the numbers of a variable after the last step, row-major.
     pub(super) fn numbers<T: Element + Plain, R>(
         &mut self,
         id: VarId,
@@ -227,12 +227,12 @@ impl Engine {
         self.executor.numbers(id, show)
     }
 
-    /// Returns a value of the last step.
+    /// Returns the value of a variable after the last step.
     pub(super) fn fetch(&mut self, id: VarId) -> Result<Variable> {
         self.executor.fetch(id)
     }
 
-    /// Copies a value of the last step, without an allocation if `to` has the value's shape.
+    /// Copies the value of a variable after the last step to `to`; allocates no memory if `to` has the shape of the value.
     pub(super) fn copy(&mut self, id: VarId, to: &mut Variable) -> Result<()> {
         let spec = self.executor.program().spec(id)?;
         if !spec.lod.is_empty() || spec.storage != StorageKind::Dense || spec.dtype != to.dtype() {
@@ -242,7 +242,7 @@ impl Engine {
         with_element!(to.dtype(), T => {
             let to = to.as_mut_slice::<T>()?;
             let copied = self.executor.numbers::<T, bool>(id, |numbers| {
-                // An empty value is fetched, since its shape may differ from the shape of `to`.
+                // An empty value is replaced, not copied, since its shape may differ from the shape of `to`.
                 let fits = numbers.len() == to.len() && !to.is_empty();
                 if fits {
                     to.copy_from_slice(numbers);
@@ -259,6 +259,6 @@ impl Engine {
 }
 
 fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // Nothing that can panic runs while the lock is held, so the value is consistent.
+    // No code that can panic runs while the lock is held, so the value is consistent even if the mutex is poisoned.
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }

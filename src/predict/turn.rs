@@ -1,26 +1,26 @@
-//! Turns: mutual exclusion of threads that detects re-entry.
+//! A lock that detects a thread that tries to take it twice.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::ThreadId;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A lock that is held by one thread at a time. Unlike a mutex, it returns an error to a thread that already holds it: a thread
-/// that waits for a pool of threads may take up other work meanwhile, and enter a second time.
+/// A lock that one thread at a time holds. A thread that already holds the lock gets an error, not a deadlock: while the thread
+/// waits for a thread pool, it may run another task, which may ask for the lock again.
 #[derive(Default)]
 pub(super) struct Turns {
     taken: Mutex<Option<ThreadId>>,
     freed: Condvar,
 }
 
-/// The guard of a turn: dropping it ends the turn.
+/// The guard of a lock: dropping it releases the lock.
 pub(super) struct Turn<'a>(&'a Turns);
 
 impl Turns {
-    /// Waits for a turn.
+    /// Waits until no other thread holds the lock, and takes it.
     ///
     /// # Errors
-    /// If this thread has the turn already.
+    /// If this thread already holds the lock.
     pub(super) fn wait(&self) -> Result<Turn<'_>> {
         let me = std::thread::current().id();
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Long sequences in windows: inference in memory that does not grow with the sequences' length.
+//! Inference of long sequences in windows of rows: the memory does not grow with the length of the sequences.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,24 +12,24 @@ use crate::operator::{LevelId, Registry, VarId};
 use crate::program::{Program, WindowPass, WindowProgram, WindowState};
 use crate::tensor::{Variable, with_element};
 
-/// A program that infers in [windows](Program::streamed).
+/// A compiled program that infers in [windows](Program::streamed).
 pub(super) struct Windows {
     level: LevelId,
     passes: Vec<Pass>,
-    /// The program that computes the initial states of the first windows; `None` if all states start from zeros.
+    /// The program that computes the initial states before the first window; `None` if all states start from zeros.
     starts: Option<Executor>,
-    /// The program that runs after the passes, and its outputs; `None` if all outputs have rows of the windows.
+    /// The program that runs after all passes, and its outputs; `None` if the passes compute all requested outputs.
     rest: Option<(Executor, Vec<VarId>)>,
 }
 
-/// A pass over all windows.
+/// A compiled pass, which runs over all windows, forward or from the end.
 struct Pass {
     windowed: WindowPass,
     executor: Executor,
 }
 
 impl Windows {
-    /// Compiles the part of a program that computes `outputs`.
+    /// Compiles the parts of a program that compute `outputs` in windows.
     ///
     /// # Errors
     /// If the program cannot run in windows.
@@ -60,11 +60,11 @@ impl Windows {
         Ok(Self { level, passes: passes.into_iter().map(compiled).collect::<Result<_>>()?, starts, rest })
     }
 
-    /// Returns the values of `outputs` for a batch whose feeds were checked, with at most `most` rows at once. If more than
-    /// `most` sequences have rows left, a window has one row of each.
+    /// Returns the values of `outputs` for a batch of checked feeds; at most `most` rows are in a window. A window has at least
+    /// one row of each sequence that has rows left, even if these are more than `most` rows.
     ///
     /// # Errors
-    /// If an operator refuses its data.
+    /// If an operator rejects its data.
     #[track_caller]
     pub(super) fn run(
         &mut self,
@@ -105,7 +105,8 @@ impl Windows {
 }
 
 impl Pass {
-    /// Runs this pass over all windows; returns the values of the outputs with rows, and the values at the sequences' ends.
+    /// Runs this pass over all windows; returns the outputs that have a row for each input row, and the values at the ends of
+    /// the sequences.
     #[track_caller]
     fn run(
         &mut self,
@@ -151,12 +152,12 @@ impl Pass {
     }
 }
 
-/// Returns each id once.
+/// Returns each id once, in ascending order.
 fn unique(ids: impl Iterator<Item = VarId>) -> Vec<VarId> {
     ids.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Copies the rows of a window to their positions in the whole value.
+/// Copies the rows of a window to their positions in the value of the whole batch.
 fn put_rows(part: &Variable, numbers: &[usize], whole: &mut Variable) -> Result<()> {
     with_element!(part.dtype(), T => {
         let (from, to) = (part.as_slice::<T>()?, whole.as_mut_slice::<T>()?);
@@ -168,11 +169,11 @@ fn put_rows(part: &Variable, numbers: &[usize], whole: &mut Variable) -> Result<
     Ok(())
 }
 
-/// An iteration over the windows of sequences.
+/// An iterator over the windows of a batch of sequences.
 struct Cut<'a> {
     offsets: &'a [usize],
     from_end: bool,
-    /// The rows of each sequence that are left.
+    /// For each sequence, the range of the rows that no window had yet.
     left: Vec<Range<usize>>,
     begun: bool,
     places: Vec<u64>,
@@ -180,8 +181,8 @@ struct Cut<'a> {
     lengths: Vec<usize>,
 }
 
-/// A window: for each sequence, the position in the sequence of its first row in the window; the indices of the window's rows
-/// in the whole value; the LoD of the window.
+/// A window: the position in each sequence of its first row in the window; for each row of the window, the row's number in the
+/// batch; and the LoD of the window.
 type Window<'a> = (&'a [u64], &'a [usize], Arc<Lod>);
 
 impl<'a> Cut<'a> {
@@ -192,8 +193,8 @@ impl<'a> Cut<'a> {
         Self { offsets, from_end, left, begun: false, places, rows, lengths }
     }
 
-    /// Returns the next window; `None` after the last row, but there is always a first window. The sequences share the window's
-    /// rows evenly; a finished sequence has no row in the window.
+    /// Returns the next window; `None` after the last row. The first window exists even if there are no rows. The rows of a
+    /// window are divided evenly among the sequences; a sequence without rows left has no row in the window.
     fn next(&mut self, most: usize) -> Result<Option<Window<'_>>> {
         let running = self.left.iter().filter(|left| !left.is_empty()).count();
         if std::mem::replace(&mut self.begun, true) && running == 0 {

@@ -1,4 +1,4 @@
-//! Averages of the parameters over the steps, for evaluation and prediction.
+//! Parameter averaging: averages of the parameters over the training steps, for evaluation and prediction.
 
 use super::trainer::Trainer;
 use crate::error::{CallerSetting, Error, Result};
@@ -6,10 +6,11 @@ use crate::operator::Attributes;
 use crate::optimizer::{average, averages};
 use crate::tensor::Storage;
 
-/// The settings of parameter averaging ([`Trainer::averaged`]): a training evaluates and predicts with the averages.
+/// The settings of parameter averaging ([`Trainer::averaged`]): the training evaluates and predicts with averages of the
+/// parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Averaging {
-    /// The decay of the exponential moving average; 1 for the mean.
+    /// The decay of the exponential moving average; 1 means the mean over the steps.
     decay: f64,
     start: u64,
     except: Vec<String>,
@@ -17,25 +18,26 @@ pub struct Averaging {
 
 impl Averaging {
     /// An exponential moving average (EMA): after each step, average = decay · average + (1 − decay) · parameter, with a decay
-    /// above 0 and below 1, such as 0.999. The average starts as the parameter after the first step.
+    /// above 0 and below 1, such as 0.999. After the first step, the average equals the parameter.
     pub fn ema(decay: f64) -> Self {
-        // 1 means the mean, so it is not a valid decay.
+        // The field `decay` is 1 for the mean, so a user's decay of 1 is stored as NaN, which the check rejects.
         Self { decay: if decay == 1.0 { f64::NAN } else { decay }, start: 0, except: Vec::new() }
     }
 
-    /// The mean over all steps (Polyak and Juditsky, 1992), or over late steps with [`since`](Self::since) (as in "stochastic weight
-    /// averaging", Izmailov et al., 2018, arXiv:1803.05407, but over each step).
+    /// The mean over all steps (Polyak and Juditsky, 1992), or over late steps with [`since`](Self::since). The latter is
+    /// "stochastic weight averaging" (Izmailov et al., 2018, arXiv:1803.05407), but over each step.
     pub fn mean() -> Self {
         Self { decay: 1.0, start: 0, except: Vec::new() }
     }
 
-    /// Sets the first step of the average, counted from 0; before it, the average is the parameter itself.
+    /// Sets the first step that counts for the average, counted from 0; before this step, the average equals the parameter.
     #[must_use]
     pub fn since(self, step: u64) -> Self {
         Self { start: step, ..self }
     }
 
-    /// Excludes the parameters of these names from averaging: evaluation and prediction use their current values.
+    /// Excludes the parameters of these names from averaging: evaluation and prediction use the last values of these
+    /// parameters.
     #[must_use]
     pub fn except<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
         Self { except: names.into_iter().map(Into::into).collect(), ..self }
@@ -43,11 +45,13 @@ impl Averaging {
 }
 
 impl Trainer {
-    /// Parameter averaging (EMA, SWA): evaluates, chooses the best epoch and predicts with averages of the parameters over the steps;
-    /// the steps themselves update the parameters. The averages are states of the program, saved and resumed like the optimizer's.
+    /// Parameter averaging (EMA, SWA): evaluation, the choice of the best epoch and prediction use averages of the parameters
+    /// over the steps; the steps themselves train the parameters. The averages are state variables of the program, so they are
+    /// saved and resumed like the optimizer's state.
     ///
-    /// A parameter with a gradient of selected rows is refused by name when the training starts, because its average would
-    /// update the whole table at every step. Exclude such a parameter with [`Averaging::except`], or make its gradient dense.
+    /// When the training starts, a parameter with a sparse gradient (selected rows) is an error that names the parameter: its
+    /// average would update the whole table at every step. Exclude such a parameter with [`Averaging::except`], or make its
+    /// gradient dense.
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};
@@ -108,12 +112,12 @@ impl Trainer {
         Ok(())
     }
 
-    /// Checks the settings of averages.
+    /// Checks the settings of parameter averaging.
     pub(super) fn check_averages(&self) -> Result<()> {
         self.averaged_wrongly.clone().map_or(Ok(()), Err)
     }
 
-    /// Returns the names of each averaged parameter and of its average; none before the first step.
+    /// Returns the pairs (parameter, average of the parameter), by name; empty before the first step.
     pub(super) fn averages(&self) -> Vec<(String, String)> {
         if self.state.position.step == 0 {
             return Vec::new();
@@ -122,7 +126,7 @@ impl Trainer {
         names.map(|(param, average)| (param.to_owned(), average.to_owned())).collect()
     }
 
-    /// Calls `act` while the parameters have the values of their averages; restores the parameters afterwards.
+    /// Calls `act` with the averages as the values of the parameters; restores the parameters afterwards.
     pub(super) fn with_averages<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let mut raw: Vec<(String, Storage)> = Vec::new();
         for (param, average) in self.averages() {

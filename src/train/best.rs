@@ -1,4 +1,4 @@
-//! The best epoch: its criterion, and the check that values by different criteria are never compared with each other.
+//! The choice of the best epoch, and the check that values by different criteria are never compared.
 
 use std::collections::BTreeMap;
 
@@ -14,27 +14,27 @@ use crate::program::VarRole;
 use crate::tensor::Storage;
 
 impl Trainer {
-    /// Allows a resumed training to choose the best epoch on other development data or by another metric, which
-    /// [`fit`](Self::fit) refuses by default. The best epoch's parameters are then measured anew, and the epoch stays the best
-    /// until a later epoch is better by the new criterion.
+    /// Allows a resumed training to choose the best epoch by other development data or by another metric; by default,
+    /// [`fit`](Self::fit) returns an error. The best epoch's parameters are then evaluated again by the new criterion; the
+    /// epoch stays the best until a later epoch is better.
     #[must_use]
     pub fn remeasure_best(mut self) -> Self {
         self.remeasure = true;
         self
     }
 
-    /// Returns the criterion of this run.
+    /// Returns the criterion by which this run chooses the best epoch: the metric and the development data.
     fn criterion(&self, dev: &dyn Data) -> Result<Criterion> {
         let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
         let metric = self.metrics.get(compiled.selected).ok_or_else(unprepared)?.name().to_owned();
         Ok(Criterion { metric, better: compiled.better, data: dev.fingerprint() })
     }
 
-    /// Returns whether the best epoch so far has to be measured anew: because its criterion differs and `remeasure_best` allows it,
-    /// or because the checkpoint has no criterion.
+    /// Returns whether the best epoch so far must be evaluated again: its criterion differs and `remeasure_best` allows another
+    /// one, or the checkpoint has no criterion.
     ///
     /// # Errors
-    /// If the criterion differs and measuring anew is not allowed.
+    /// If the criterion differs and `remeasure_best` was not called.
     pub(super) fn must_remeasure(&self, dev: &dyn Data) -> Result<bool> {
         let Some(best) = self.state.position.best else { return Ok(false) };
         let Some(known) = &self.state.criterion else { return Ok(true) };
@@ -60,7 +60,7 @@ impl Trainer {
         ))
     }
 
-    /// Measures the parameters of the best epoch by the current criterion; returns `false` if it was interrupted.
+    /// Evaluates the best epoch's parameters by the current criterion; returns `false` if an interrupt ended the evaluation.
     pub(super) fn measure_best_anew(&mut self, dev: &dyn Data, console: &mut Console<'_>) -> Result<bool> {
         let criterion = self.criterion(dev)?;
         let mut value = f64::NAN;
@@ -82,14 +82,14 @@ impl Trainer {
         } else {
             self.state.best.clear();
         }
-        // Epochs that were not better by the old criterion do not count for the patience.
+        // Epochs that were not better by the old criterion do not count as epochs without an improvement.
         if self.state.criterion.replace(criterion).is_some() {
             (*since_best, *stalled) = (0, 0);
         }
         Ok(true)
     }
 
-    /// Returns whether an epoch with these scores is the best so far, and keeps its parameters if it is.
+    /// Returns whether an epoch with the scores `found` is the best so far; if it is, stores its parameters.
     pub(super) fn decide(&mut self, found: &Scores, dev: &dyn Data) -> Result<bool> {
         let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
         let value = found.0.get(compiled.selected).map_or(f64::NAN, |(_, value)| *value);
@@ -107,12 +107,13 @@ impl Trainer {
         Ok(better)
     }
 
-    /// Copies the parameters as they are evaluated, without the optimizer's state; pending moves of rows are applied.
+    /// Copies the parameters that evaluation uses (averages, if there are any), without the optimizer's state; pending moves of
+    /// rows are applied first.
     pub(super) fn parameters(&mut self) -> Result<BTreeMap<String, Storage>> {
         self.with_averages(Self::raw_parameters)
     }
 
-    /// Copies the parameters and their averages.
+    /// Copies the parameters of the last step and their averages.
     fn kept(&mut self) -> Result<BTreeMap<String, Storage>> {
         let mut kept = self.raw_parameters()?;
         for (_, average) in self.averages() {
@@ -129,10 +130,10 @@ impl Trainer {
         names.into_iter().map(|name| Ok((name.clone(), self.scope.value(&name)?))).collect()
     }
 
-    /// Replaces the last parameters by the parameters of the best epoch, to evaluate or predict with them.
+    /// Replaces the last parameters in the trainer by the parameters of the best epoch, to evaluate or predict with the latter.
     ///
     /// # Errors
-    /// If no epoch has ended, or the selected metric was finite in no epoch.
+    /// If no epoch has ended, or if the selected metric was not finite in any epoch.
     #[track_caller]
     pub fn use_best(&mut self) -> Result<()> {
         if self.state.best.is_empty() {
@@ -143,7 +144,7 @@ impl Trainer {
                 "none",
             ));
         }
-        // Pending moves belong to the last parameters.
+        // Pending moves of rows belong to the last parameters, so they are applied before the parameters are replaced.
         self.settle()?;
         for (name, value) in &self.state.best {
             self.scope.set(name, value.clone())?;
@@ -155,7 +156,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Applies all pending [moves](crate::executor::settle) of parameters' rows.
+    /// Applies all pending [moves](crate::executor::settle) to rows of parameters.
     pub(super) fn settle(&mut self) -> Result<()> {
         executor::settle(&self.state.program, &self.registry, &mut self.scope, self.threads)
     }

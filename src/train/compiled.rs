@@ -1,13 +1,13 @@
-//! A trainer's program, compiled.
+//! The compiled program of a trainer.
 
 use crate::executor::BatchLoss;
 use crate::metrics::Better;
 use crate::predict::BatchRunner;
 
-/// A trainer's program, ready to run.
+/// A trainer's compiled program with the values that each step needs.
 pub(super) struct CompiledTraining {
     pub(super) runner: BatchRunner,
-    /// The loss over all parts of a step; `None` if a step is one batch in one part.
+    /// The loss for steps in parts, computed over all parts; `None` if a step is one batch in one part.
     pub(super) parts: Option<BatchLoss>,
     /// The index of the metric that decides which epoch is the best.
     pub(super) selected: usize,

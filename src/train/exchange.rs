@@ -1,4 +1,5 @@
-//! The exchange between the processes of a step: the results of each part, the sums of the gradients, and the statistics of layers.
+//! The exchange of messages between processes in a step: the results of each part, the sums of the gradients, and the
+//! statistics of layers.
 
 use std::ops::Range;
 
@@ -11,8 +12,7 @@ use crate::store::WeighedGradient;
 use crate::tensor::StorageKind;
 
 impl Trainer {
-    /// Sends the results of this process's parts, or this process's error, to all processes; receives the results of the other
-    /// parts.
+    /// Sends the results of this process's parts, or its error, to all processes; receives the results of the other parts.
     pub(super) fn share_results(
         &mut self,
         ran: Result<()>,
@@ -39,7 +39,8 @@ impl Trainer {
                         let totals = Totals::of_numbers(&message.floats()?);
                         let lengths: Vec<usize> = self.metrics.iter_mut().map(|m| m.sums().len()).collect();
                         let mut metrics: Vec<Vec<f64>> = lengths.iter().map(|&n| vec![0.0; n]).collect();
-                        // If a batch has a single part, its run has already added to the metrics.
+                        // With a single part per batch, the run of the part has already added to the metrics, so no sums are
+                        // sent.
                         let sent = if results.len() > 1 { metrics.len() } else { 0 };
                         metrics.truncate(sent);
                         metrics.iter_mut().try_for_each(|sums| message.sums(sums))?;
@@ -89,7 +90,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Returns the sum of the gradients of all parts, by parameter.
+    /// Returns, for each parameter, the sum of the gradients of all parts.
     pub(super) fn sum_of_all(
         &self,
         mut own: Vec<(Range<usize>, Option<Sums>)>,
@@ -122,8 +123,8 @@ impl Trainer {
             .collect())
     }
 
-    /// Shares the statistics of layers, such as the running averages of a batch norm. The process of the last part updates the
-    /// statistics and sends them to all processes.
+    /// Sends the statistics of layers, such as the running averages of a batch norm, to all processes. After a step, the
+    /// statistics of the process that computes the last part with sequences are sent to all other processes.
     pub(super) fn share_statistics(&mut self, dealt: &StepParts) -> Result<()> {
         let Some(world) = self.others().cloned() else { return Ok(()) };
         let names = self.statistics();

@@ -1,7 +1,7 @@
-//! Training: the loop, its progress, saving and resuming.
+//! Training: the training loop, its progress, and saving and resuming a training.
 //!
-//! [`Trainer`] holds a model and the settings of its training. This file has the training loop, from top to bottom: a run
-//! ([`Trainer::fit`]), an epoch, a step.
+//! [`Trainer`] holds a model and the settings of its training. This file has the training loop in three levels, from top to
+//! bottom: a run ([`Trainer::fit`]), an epoch, a step.
 
 mod averaging;
 mod best;
@@ -50,22 +50,23 @@ use signal::Interrupts;
 pub use signal::interrupt_signals;
 
 impl Trainer {
-    /// Trains on `train` until the number of epochs or steps `until`, and evaluates on `dev` at each epoch's end. If the number is
-    /// reached already (zero epochs, or a finished training that was resumed), it only evaluates.
+    /// Trains on `train` until the number of epochs or steps `until`, and evaluates on `dev` at the end of each epoch. If the
+    /// training has already reached this number (0 epochs, or a finished training that was resumed), `fit` only evaluates.
     ///
-    /// [Carried states](crate::Builder::carried_state) start from zeros in each epoch and evaluation. If a batch has fewer
-    /// sequences than the previous batch, the states of its first sequences are carried and the other states dropped; a larger
-    /// batch is an error. [`Continuous`](crate::data::Continuous) makes batches for carried states.
+    /// [Carried states](crate::Builder::carried_state) start from zeros in each epoch and in each evaluation. If a batch has
+    /// fewer sequences than the previous batch, it continues the states of the first sequences, and the other states are
+    /// dropped. A batch with more sequences is an error. [`Continuous`](crate::data::Continuous) makes batches for carried
+    /// states.
     ///
-    /// At an interrupt (Ctrl-C, and SIGTERM or SIGHUP from containers and schedulers), `fit` finishes the step, saves the
-    /// checkpoint and returns; a second interrupt ends the program at once. On Linux a SIGHUP that was ignored when the program
-    /// started, as by `nohup`, stays ignored.
+    /// At an interrupt (Ctrl-C; or SIGTERM or SIGHUP, which containers and schedulers send), `fit` finishes the step, saves the
+    /// checkpoint and returns; a second interrupt ends the program at once. On Linux, SIGHUP does not interrupt if it was
+    /// ignored when the program started, for example by `nohup`.
     ///
     /// # Errors
     /// If a setting, a batch or a feed does not fit; if the data fails; if a loss or a gradient is not finite; if the
     /// checkpoint cannot be written, or another training saves to its file, which is detected before the first step (except for
-    /// a full disk); if the best epoch so far was chosen on other development data or by another metric
-    /// ([`Self::remeasure_best`]). The message names the position of the last checkpoint.
+    /// a full disk); if the best epoch so far was chosen by other development data or by another metric
+    /// ([`Self::remeasure_best`]). The error names the position of the last checkpoint.
     #[track_caller]
     pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
         let caller = Location::caller();
@@ -156,10 +157,11 @@ impl Trainer {
                 return Ok(ended);
             }
 
-            // An epoch: its batches, beginning after the last finished batch.
+            // Trains on the batches of an epoch, from the first batch that is not finished yet.
             let batches = train.batches(Some(self.state.position.epoch), self.state.position.batch)?;
             let (mut batches, given_up) = match self.others() {
-                // Several processes have to stop after the same step, so the stop flag does not end the reading of data.
+                // Several processes must stop after the same step, so the stop flag of one process does not end the reading of
+                // its data.
                 Some(_) => (batches, Arc::default()),
                 None => until_stopped(train, batches, &self.stop)?,
             };
@@ -179,7 +181,8 @@ impl Trainer {
                     return Ok(StopReason::Done);
                 }
 
-                // A step: forward, backward, the check that all is finite, updates; then metrics and carried states.
+                // A step: forward pass, backward pass, check that all numbers are finite, and updates; then metrics and carried
+                // states.
                 let made = self.at_rate(|trainer| trainer.step(train, batch, &mut batches));
                 if given_up.load(Ordering::SeqCst) {
                     continue;
@@ -201,7 +204,7 @@ impl Trainer {
                 return Err(Error::new("batches of an epoch of training data", "at least one", "none"));
             }
 
-            // The end of the epoch: evaluate, decide whether the epoch is the best, save.
+            // Ends the epoch: evaluates, decides whether the epoch is the best, and saves.
             let Some(found) = self.pass(dev, Stop::WhenAsked)? else {
                 self.save_checkpoint(file)?;
                 return Ok(StopReason::Interrupted);
@@ -235,15 +238,15 @@ impl Trainer {
         }
     }
 
-    /// Returns the reason why the training ends now; `None` if there are epochs or steps left.
+    /// Returns the reason why the training ends now; `None` if epochs or steps are left to do.
     fn over(&self, until: Until) -> Option<StopReason> {
         let early = self.patience.as_ref().is_some_and(|epochs| self.state.position.since_best >= **epochs);
         let done = until.reached(&self.state.position).then_some(StopReason::Done);
         if early { Some(StopReason::Early) } else { done }
     }
 
-    /// Makes one training step on a batch, on several batches, or in parts. After an error, parameters, carried states and
-    /// metrics are unchanged.
+    /// Makes one training step on a batch, on several batches, or in parts. After an error, the parameters, the carried states
+    /// and the metrics are unchanged.
     fn step(&mut self, data: &dyn Data, batch: Batch, rest: &mut Batches) -> Result<BatchCounts> {
         let carried = self.state.carried.clone();
         let sums: Vec<Vec<f64>> = self.metrics.iter_mut().map(|m| m.sums().to_vec()).collect();
@@ -261,15 +264,15 @@ impl Trainer {
         made
     }
 
-    /// Makes a step of one batch; `before` has the carried states before the batch. The updates come last, since a metric may
-    /// refuse the batch.
+    /// Makes a step of one batch; `before` has the values of the carried states before the batch. The parameters are updated
+    /// last, since a metric may return an error for the batch.
     fn alone(
         &mut self,
         data: &dyn Data,
         batch: &Batch,
         before: &BTreeMap<String, Variable>,
     ) -> Result<BatchCounts> {
-        // The trainer's own loss without a weight accepts every batch; another metric may refuse a batch.
+        // The trainer's own loss, without a weight, accepts every batch; any other metric may return an error for a batch.
         let refusing = self.metrics.len() > 1 || !self.own_loss || self.weight.is_some();
         let stage = if refusing { Stage::Gradients } else { Stage::Updates };
         let Self { compiled, scope, state, metrics, registry, rate, loss, trained, .. } = self;
@@ -287,8 +290,8 @@ impl Trainer {
         );
         if refusing {
             ran = ran.and_then(|()| compiled.runner.executor.update(scope)).or_else(|error| {
-                // A number that is not finite is reported before a metric's error: a second run finds the operator that
-                // produced the number.
+                // A number that is not finite is reported before the error of a metric: the step is then run again, to find the
+                // operator that produced the number.
                 let then = |executor: &mut Executor| match finite(executor, *loss, trained) {
                     Err(first) if first.kind() == ErrorKind::NotFinite => Err(first),
                     _ => Err(error),
@@ -310,30 +313,32 @@ impl Trainer {
         Ok(made)
     }
 
-    /// Checks data and compiles the program, as [`fit`](Self::fit) does before it begins. A caller can use it before it writes
-    /// files of a run.
+    /// Checks the data and compiles the program; [`fit`](Self::fit) does the same before its first step. Call it, for example,
+    /// before you write other files of a run.
     ///
     /// # Errors
-    /// If lengths of data in memory do not fit the feeds; in a resumed training, if the data differ from the training's data so far.
+    /// If data in memory have lengths that do not fit the feeds; in a resumed training, if the data differ from the data so
+    /// far.
     #[track_caller]
     pub fn check_data(&mut self, train: &dyn Data, dev: &dyn Data) -> Result<()> {
         let caller = Location::caller();
         self.checked(train, dev).map(drop).map_err(|e| e.called(caller))
     }
 
-    /// Checks as [`Self::check_data`] does; returns whether the best epoch so far has to be measured anew.
+    /// Checks the data as [`Self::check_data`] does; returns whether the best epoch so far must be evaluated again.
     fn checked(&mut self, train: &dyn Data, dev: &dyn Data) -> Result<bool> {
         self.prepare(Some(train))?;
         [train, dev].into_iter().try_for_each(|data| self.check(data))?;
         self.must_remeasure(dev)
     }
 
-    /// Returns the loss and the metrics over all of `data`, with the current parameters. The training is unchanged, except that
-    /// pending [moves](crate::executor::settle) of rows are applied, which may change the last digits of later results. All
-    /// processes of a [distributed](Self::distributed) training must call `evaluate` together.
+    /// Returns the loss and the metrics over all of `data`, computed with the current parameters (with their averages, if
+    /// [`Self::averaged`] was called). The training is unchanged, with one exception: pending [moves](crate::executor::settle)
+    /// of rows are applied, which may change the last digits of later results. All processes of a
+    /// [distributed](Self::distributed) training must call `evaluate` together.
     ///
     /// # Errors
-    /// If a setting, a batch or a feed does not fit, the data fails or has no batch.
+    /// If a setting, a batch or a feed does not fit; if the data fails or has no batch.
     #[track_caller]
     pub fn evaluate(&mut self, data: &dyn Data) -> Result<Scores> {
         let caller = Location::caller();
@@ -342,8 +347,8 @@ impl Trainer {
         self.reported(found).map(Option::unwrap_or_default).map_err(|e| e.called(caller))
     }
 
-    /// Evaluates as [`Self::evaluate`]; returns the tables of the metrics that have one
-    /// ([`Metric::table`](crate::metrics::Metric::table)), by the metrics' names.
+    /// Evaluates as [`Self::evaluate`] does; returns the tables of the metrics that have a table
+    /// ([`Metric::table`](crate::metrics::Metric::table)), by the names of the metrics.
     ///
     /// # Errors
     /// As [`Self::evaluate`].
@@ -359,13 +364,13 @@ impl Trainer {
         self.reported(found).map(Option::unwrap_or_default).map_err(|e| e.called(caller))
     }
 
-    /// Evaluates in one pass over the data; `None` if the pass was interrupted.
+    /// Evaluates in one pass over the data; returns `None` if an interrupt ended the pass.
     fn pass(&mut self, data: &dyn Data, stop: Stop) -> Result<Option<Scores>> {
         self.pass_then(data, stop, scores)
     }
 
-    /// Evaluates in one pass over the data; returns the result of `ask` on the metrics at the end, or `None` if the pass was
-    /// interrupted.
+    /// Evaluates in one pass over the data and calls `ask` on the metrics at the end; returns its result, or `None` if an
+    /// interrupt ended the pass.
     fn pass_then<T>(
         &mut self,
         data: &dyn Data,
@@ -385,7 +390,7 @@ impl Trainer {
         found
     }
 
-    /// Adds all batches of `data` to the metrics; returns whether the pass reached the end of the data.
+    /// Adds all batches of `data` to the metrics; returns `false` if an interrupt ended the pass before the end of the data.
     fn infer(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
         let Self { compiled, scope, metrics, stop: flag, .. } = self;
         let compiled = compiled.as_mut().ok_or_else(unprepared)?;
@@ -397,7 +402,7 @@ impl Trainer {
         self.compiled.as_ref().ok_or_else(unprepared)?.runner.check(data)
     }
 
-    /// Compiles the program at the first call, and checks that `train` is the training's data so far.
+    /// At the first call, compiles the program. In a resumed training, checks that `train` is the data of the training so far.
     fn prepare(&mut self, train: Option<&dyn Data>) -> Result<()> {
         if self.compiled.is_none() {
             self.compiled = Some(self.compile()?);
@@ -433,7 +438,7 @@ enum Stop {
 }
 
 impl Stop {
-    /// Returns the flag that ends the pass, if a flag does.
+    /// Returns the flag that can end the pass; `None` if no flag can.
     fn flag(self, flag: &Arc<AtomicBool>) -> Option<&Arc<AtomicBool>> {
         (self == Self::WhenAsked).then_some(flag)
     }
@@ -447,7 +452,7 @@ fn finite(executor: &mut Executor, loss: Var, trained: &[(VarId, VarId)]) -> Res
     trained.iter().try_for_each(|(param, _)| executor.gradient(*param)?.check_finite("gradient"))
 }
 
-/// Returns the error of a step; if a number is not finite, the error of the operator that first produced it.
+/// Returns the error of a failed step. If a number is not finite, returns the error of the operator that produced it first.
 fn diagnosed(
     program: &Program,
     registry: &Registry,
@@ -456,7 +461,7 @@ fn diagnosed(
     error: Error,
 ) -> Error {
     match error.kind() {
-        // The interpreter runs the step again, and checks the outputs after each operator.
+        // To find this operator, the interpreter runs the step again and checks the outputs of each operator.
         ErrorKind::NotFinite => diagnose(program, registry, scope, run).unwrap_or(error),
         _ => error,
     }

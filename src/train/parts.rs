@@ -1,5 +1,6 @@
-//! A step in parts: a batch is dealt to parts by whole sequences, or several batches make one step. The gradients of all parts are summed,
-//! and one update follows. Several processes may compute the parts.
+//! Training steps in parts: each batch is divided into parts of whole sequences, or several batches make one step. The
+//! gradients of all parts are summed, and the parameters are updated once per step. Several processes may compute the parts of
+//! one step.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,46 +20,48 @@ use crate::predict::{BatchState, DataBatch};
 use crate::store::{WeighedGradient, merge};
 use crate::tensor::{StorageKind, Variable};
 
-/// For each parameter, the terms whose sum is its gradient: gradients, each with a factor.
+/// For each parameter, a list of gradients with a factor each; the gradient of the step is their weighted sum.
 pub(super) type Sums = BTreeMap<VarId, Vec<WeighedGradient>>;
 
-/// The batches of a step, dealt to parts.
+/// The batches of a step, divided into parts.
 pub(super) struct StepParts {
-    /// For each part, the part's share of each batch; empty for parts that this process does not read.
+    /// For each part, its share of each batch; empty for a part that this process does not read.
     pub(super) shares: Vec<Vec<Batch>>,
-    /// For each part, whether the part has sequences.
+    /// For each part, whether the part has any sequence.
     pub(super) occupied: Vec<bool>,
-    /// The range of the parts that this process computes.
+    /// The range of the part numbers that this process computes.
     pub(super) own: Range<usize>,
 }
 
-/// The values that the gradients need and that depend on all parts, with the totals of each part and of each batch.
+/// The values that depend on all parts of a step and that the gradients of each part need, with the totals of each part and
+/// batch.
 struct PartTotals {
     whole: Whole,
     totals: Vec<Vec<Totals>>,
     all: Totals,
 }
 
-/// The results of a part of a step without the gradients.
+/// The results of one part of a step, except for the gradients.
 #[derive(Clone)]
 pub(super) struct PartResult {
     pub(super) totals: Totals,
-    /// The part's contribution to the sums of each metric.
+    /// The sums of each metric over the part.
     pub(super) metrics: Vec<Vec<f64>>,
 }
 
 impl Trainer {
-    /// Gradient accumulation: makes one step of `batches` batches, as if they were one batch. Memory holds the activations of
-    /// one batch at a time, and the sum of the gradients. `step` counts updates; the batches left over at an epoch's end make a
-    /// smaller step. An interrupt, [`every`](Self::every) and [`Until::Steps`](super::Until) take effect at the end of a step.
+    /// Gradient accumulation: makes one step of `batches` batches, equal to a step of one large batch. The memory holds the
+    /// activations of one batch at a time, plus the sum of the gradients. The position's `step` counts updates, not batches;
+    /// the last step of an epoch may have fewer batches. An interrupt, [`every`](Self::every) and
+    /// [`Until::Steps`](super::Until) take effect at the end of a step.
     ///
-    /// The step equals the step on one batch of all samples, for every loss that is computed from sums and means over rows: a
-    /// mean weighs each batch by its number of rows, a quotient of two sums uses the sums over all batches, a penalty on
-    /// parameters counts once. If a loss has several terms and the factors of their gradients depend on the values of the
-    /// terms, such as the square root of a sum, the step costs a second forward pass. Any other loss is an error, unless
-    /// [`weight`](Self::weight) sets the weight of a batch. Gradient clipping applies to the summed gradient. Gradients of
-    /// selected rows stay selected rows. Operators that read a whole batch, such as a batch norm, see each batch by itself; the
-    /// progress warns of them.
+    /// The step equals the step on one batch of all samples for every loss that is computed from sums and means over rows. A
+    /// mean weighs each batch by its number of rows, a quotient of two sums uses the sums over all batches, and a penalty on
+    /// parameters counts once. The step needs a second forward pass if the loss has several terms and the factors of their
+    /// gradients depend on the values of the terms, as for the square root of a sum. Any other loss is an error, unless
+    /// [`weight`](Self::weight) sets the weight of a batch. Gradient clipping applies to the summed gradient. The sum of
+    /// gradients of selected rows has selected rows, too. An operator that reads a whole batch, such as a batch norm, reads
+    /// each of the batches separately; the progress warns of such operators.
     ///
     /// ```
     /// # use unpadded::data::{Batching, Field, Loader, Samples};
@@ -85,14 +88,16 @@ impl Trainer {
         self
     }
 
-    /// Deals each batch to this many parts, a power of two, whose gradients are summed along a fixed binary tree (1 by default; with
-    /// [`distributed`](Self::distributed), the number of processes rounded up to a power of two).
+    /// Sets the number of parts into which each batch is divided: a power of two (default: 1; with
+    /// [`distributed`](Self::distributed), the number of processes, rounded up to a power of two). The gradients of the parts
+    /// are summed along a fixed binary tree.
     ///
-    /// The bits of a training depend on the number of parts, but not on the number of processes: 1, 2, 3 and 8 processes with 8
-    /// parts compute the same parameters, and a checkpoint of one process resumes on several. A part has whole sequences, and
-    /// about as many tokens as every other part. If [states are carried](crate::Builder::carried_state), part i of n parts has
-    /// every n-th sequence, beginning with sequence i. The step equals the step of the whole batch for the same losses as with
-    /// [`accumulate`](Self::accumulate). Development data are dealt to parts, too.
+    /// The results of a training depend on the number of parts, but not on the number of processes: with 8 parts, 1, 2, 3 and 8
+    /// processes compute bit-identical parameters. A checkpoint of one process can be resumed on several processes. Each part
+    /// has whole sequences; all parts have about the same number of tokens. With
+    /// [carried states](crate::Builder::carried_state), part i of n parts has the sequences i, i + n, i + 2n, … of the batch.
+    /// The step equals the step of the whole batch for the same losses as in [`accumulate`](Self::accumulate). Batches of
+    /// development data are divided into parts, too.
     ///
     /// ```
     /// # use unpadded::data::{Batching, Field, Loader, Samples};
@@ -119,12 +124,12 @@ impl Trainer {
         self
     }
 
-    /// The number of batches per step.
+    /// Returns the number of batches per step.
     pub(super) fn batches_a_step(&self) -> u64 {
         self.accumulate.as_deref().copied().unwrap_or(1)
     }
 
-    /// The number of parts of a batch.
+    /// Returns the number of parts of a batch.
     pub(super) fn parts_a_batch(&self) -> u64 {
         let known = self.state.position.parts;
         let of_world = || self.world.as_ref().map_or(1, |world| world.size().next_power_of_two() as u64);
@@ -136,7 +141,7 @@ impl Trainer {
         self.batches_a_step() > 1 || self.parts_a_batch() > 1
     }
 
-    /// Returns warnings of operators whose results differ between a step in parts and a step of one batch.
+    /// Returns a warning for each operator whose results differ between a step in parts and a step of one batch.
     pub(super) fn of_parts(&self) -> Vec<String> {
         let whole =
             self.compiled.iter().flat_map(|compiled| &compiled.parts).flat_map(BatchLoss::whole_batch);
@@ -155,7 +160,7 @@ impl Trainer {
         warned.collect()
     }
 
-    /// Checks that a step has as many batches and parts as the steps so far.
+    /// Checks that a step has the same numbers of batches and parts as the earlier steps of the training.
     pub(super) fn check_step(&self) -> Result<()> {
         let known = &self.state.position;
         for (what, known, ours, told) in [
@@ -172,7 +177,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Makes a step of the batch `first` and the next batches, each in parts.
+    /// Makes a step of the batch `first` and, with gradient accumulation, the next batches; each batch is divided into parts.
     pub(super) fn in_parts(
         &mut self,
         data: &dyn Data,
@@ -189,8 +194,8 @@ impl Trainer {
         }
         let step = self.state.position.step;
         let dealt = self.deal(batches)?;
-        // Factors of the gradients that depend on all parts are computed before the gradients, or after them if the loss allows
-        // it.
+        // The gradients are multiplied by factors that depend on all parts. If the loss allows it, the factors are computed
+        // after the gradients, else before them.
         let known = if self.loss_parts()?.is_late() { None } else { Some(self.known(data, &dealt)?) };
         let mut results = vec![None; dealt.occupied.len()];
         let ran = self.gradients(data, &dealt, known.as_ref(), &mut results);
@@ -205,7 +210,7 @@ impl Trainer {
         let parts = parts.as_mut().ok_or_else(unprepared)?;
         let whole = parts.whole(scope, &all, state.position.step)?;
         let alone = made.batches == 1 && dealt.occupied.len() == 1;
-        // The gradients of a single batch need no change.
+        // The gradients of a single batch in a single part are used without a change.
         if !alone || !parts.is_mean() {
             let factor = parts.factor(&whole, &all);
             let sums = self.sum_of_all(sums, &dealt, &format!("gradients of step {}", step + 1))?;
@@ -223,7 +228,8 @@ impl Trainer {
         self.compiled.as_ref().and_then(|compiled| compiled.parts.as_ref()).ok_or_else(unprepared)
     }
 
-    /// Deals batches to parts; returns the shares of this process's parts, or of all parts if their rows have to be counted.
+    /// Divides batches into parts; returns the shares of this process's parts, or of all parts if the rows of all parts must be
+    /// counted.
     fn deal(&self, batches: Vec<Batch>) -> Result<StepParts> {
         let parts = self.parts_a_batch() as usize;
         let own = self.others().map_or(0..parts, |w| parallel::parts_of(w.rank(), w.size(), parts));
@@ -246,15 +252,15 @@ impl Trainer {
                 }
             }
         }
-        // Batches without any sequence belong to the first part.
+        // If no batch has a sequence, the first part counts as occupied.
         if !occupied.contains(&true) {
             occupied[0] = true;
         }
         Ok(StepParts { shares, occupied, own })
     }
 
-    /// Computes the values that depend on all parts: from the parts' numbers of rows if these are enough, else by a forward
-    /// pass over each part.
+    /// Computes the values that depend on all parts: from the numbers of rows of the parts if the loss needs no more, else by a
+    /// forward pass over each part.
     fn known(&mut self, data: &dyn Data, dealt: &StepParts) -> Result<PartTotals> {
         let counted: Option<Vec<Vec<Totals>>> =
             dealt.shares.iter().map(|shares| self.counted(shares)).collect::<Result<_>>()?;
@@ -287,7 +293,7 @@ impl Trainer {
         Ok(PartTotals { whole, totals, all })
     }
 
-    /// Computes the sum of the gradients of each of this process's subtrees of parts.
+    /// Computes the sums of the gradients over this process's parts, one sum for each subtree of the tree of parts.
     fn gradients(
         &mut self,
         data: &dyn Data,
@@ -314,7 +320,7 @@ impl Trainer {
             let sum = parallel::sum(of.clone(), &mut single, &mut add_sums)?;
             sums.push((of, sum));
         }
-        // An update needs a run: if no part has sequences, the first part runs on a batch without sequences.
+        // An update is possible only after a run: if no part has a sequence, the first part runs on a batch without sequences.
         if sums.iter().all(|(_, sum)| sum.is_none()) {
             let metrics = self.sums_of_metrics();
             self.part(data, dealt.own.start, &dealt.shares[dealt.own.start], known)?;
@@ -323,7 +329,7 @@ impl Trainer {
         Ok(sums)
     }
 
-    /// Runs a part's share of each batch up to the gradients.
+    /// Runs a part's share of each batch, forward and backward; returns the gradients and the other results.
     fn part(
         &mut self,
         data: &dyn Data,
@@ -332,7 +338,8 @@ impl Trainer {
         known: Option<&PartTotals>,
     ) -> Result<(Sums, PartResult)> {
         let (mut sums, mut totals) = (Sums::new(), self.loss_parts()?.zero());
-        // A single part adds to the metrics directly; each of several parts has sums of its own, which are merged later.
+        // If a batch has a single part, it adds to the metrics directly. If it has several parts, the sums of each part are
+        // collected and merged later.
         let several = self.parts_a_batch() > 1;
         let before = if several { self.sums_of_metrics() } else { Vec::new() };
         if several {
@@ -352,7 +359,7 @@ impl Trainer {
         let metrics = if several { self.sums_of_metrics() } else { Vec::new() };
         if several {
             self.restore_metrics(&before);
-            // The gradients of a part are merged here, so that their bits do not depend on the process that adds up the parts.
+            // The gradients of a part are merged here, so that the result does not depend on which process adds up the parts.
             ran = ran.and_then(|()| {
                 sums.values_mut().try_for_each(|sum| {
                     let gradient = merge(std::mem::take(sum))?;
@@ -386,7 +393,7 @@ impl Trainer {
         }
     }
 
-    /// Merges the sums of metrics over two sets of batches.
+    /// Merges the sums of the metrics over one set of batches with the sums over another set.
     pub(super) fn merge_metrics(&mut self, sums: Vec<Vec<f64>>, other: &[Vec<f64>]) -> Result<Vec<Vec<f64>>> {
         self.restore_metrics(&sums);
         for (metric, other) in self.metrics.iter_mut().zip(other) {
@@ -395,7 +402,7 @@ impl Trainer {
         Ok(self.sums_of_metrics())
     }
 
-    /// Sums the totals of all parts.
+    /// Returns the sum of the totals of all parts.
     fn total(&self, results: &[Option<PartResult>]) -> Result<Totals> {
         let of_part = |result: &Option<PartResult>| result.as_ref().map(|result| result.totals.clone());
         let parts = results.iter().map(of_part).collect();
@@ -403,7 +410,8 @@ impl Trainer {
         all.map_or_else(|| self.loss_parts().map(BatchLoss::zero), Ok)
     }
 
-    /// Replaces the gradients of the last run by the sums, times a factor, plus the gradients that do not depend on rows.
+    /// Replaces the gradients of the last run: the sums over the parts, times `factor`, plus the gradients of terms that do not
+    /// depend on rows.
     fn set_gradients(&mut self, mut sums: Sums, factor: f64, whole: &Whole) -> Result<()> {
         let Self { compiled, state, trained, .. } = self;
         let CompiledTraining { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;
@@ -420,7 +428,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Returns the totals of each batch, computed from numbers of rows; `None` if the loss needs more than numbers of rows.
+    /// Returns the totals of each batch, computed from the numbers of rows in the feeds; `None` if the loss needs more than
+    /// numbers of rows.
     fn counted(&self, batches: &[Batch]) -> Result<Option<Vec<Totals>>> {
         let parts = self.loss_parts()?;
         let counted = batches.iter().map(|batch| {
@@ -432,7 +441,7 @@ impl Trainer {
         Ok(counted.collect())
     }
 
-    /// Computes the totals of a part's share of each batch, by a forward pass before the gradients are computed.
+    /// Returns the totals of a part's share of each batch, computed by a forward pass before the gradients.
     fn totals_of(&mut self, data: &dyn Data, part: usize, batches: &[Batch]) -> Result<Vec<Totals>> {
         let mut found = Vec::with_capacity(batches.len());
         let mut carried = self.carried_of(part).clone();
@@ -454,7 +463,7 @@ impl Trainer {
         Ok(found)
     }
 
-    /// Runs a part's share of a batch up to the gradients, and adds the gradients to `sums`; returns the share's totals.
+    /// Runs a part's share of one batch, forward and backward; adds the gradients to `sums` and returns the share's totals.
     fn add_gradients(
         &mut self,
         data: &dyn Data,
@@ -497,7 +506,7 @@ fn sum_of(zero: Totals, parts: &[Totals]) -> Totals {
     })
 }
 
-/// Adds the sums of two parts, each with one gradient per parameter.
+/// Adds the gradients of two parts, which have one gradient per parameter each.
 fn add_sums(sum: Sums, mut other: Sums) -> Result<Sums> {
     let add = |(param, own): (VarId, Vec<WeighedGradient>)| {
         let gradients = [own, other.remove(&param).unwrap_or_default()].map(gradients_of);
@@ -512,8 +521,8 @@ pub(super) fn gradients_of(sum: Vec<WeighedGradient>) -> Gradients {
     sum.into_iter().map(|part| part.gradient).collect()
 }
 
-/// Adds the gradient of a parameter in the last run, times `weight`. Gradients of selected rows are only collected, and merged
-/// at the end of the part.
+/// Adds the parameter's gradient of the last run to `sums`, times `weight`. Gradients of selected rows are only collected here;
+/// they are merged at the end of the part.
 fn add(sums: &mut Sums, executor: &mut Executor, param: VarId, weight: f64, name: &str) -> Result<()> {
     let gradient = executor.gradient(param)?;
     gradient.check_finite("gradient").map_err(|_| not_finite("gradient of a batch", name))?;

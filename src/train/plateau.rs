@@ -1,8 +1,9 @@
-//! Lowering the learning rate when a metric stalls.
+//! A plateau schedule: lowers the learning rate when a metric stalls.
 
 use crate::error::{Error, Result};
 
-/// A plateau schedule: lowers the learning rate when the selected metric stalls ([`Trainer::plateau`](super::Trainer::plateau)).
+/// A plateau schedule ([`Trainer::plateau`](super::Trainer::plateau)): lowers the learning rate when the selected metric
+/// stalls.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plateau {
     pub(super) factor: f64,
@@ -11,26 +12,27 @@ pub struct Plateau {
 }
 
 impl Plateau {
-    /// A schedule that multiplies the rate by `factor`, above 0 and below 1, after each epoch that is not the best so far.
+    /// Makes a schedule that multiplies the learning rate by `factor`, above 0 and below 1, after each epoch that is not the
+    /// best so far.
     pub fn new(factor: f64) -> Self {
         Self { factor, patience: 1, least: 0.0 }
     }
 
-    /// Sets the patience: lowers the rate after `epochs` epochs without an improvement, counted anew after each lowering
-    /// (default: 1).
+    /// Sets the patience (default: 1): the rate is lowered after `epochs` epochs in a row without an improvement; the count
+    /// restarts after each lowering.
     #[must_use]
     pub fn patience(self, epochs: u64) -> Self {
         Self { patience: epochs, ..self }
     }
 
-    /// Sets the lower limit of the base rate (default: 0). The optimizer's schedule may still lower the rate of a step below
-    /// this limit.
+    /// Sets the lower limit of the base learning rate (default: 0). The optimizer's schedule may still lower the rate of a step
+    /// below this limit.
     #[must_use]
     pub fn least(self, rate: f64) -> Self {
         Self { least: rate, ..self }
     }
 
-    /// Checks the settings against the base rate.
+    /// Checks the settings of the plateau schedule against the base learning rate.
     pub(super) fn check(&self, base: f64) -> Result<()> {
         let Self { factor, patience, least } = *self;
         if !(factor > 0.0 && factor < 1.0) {

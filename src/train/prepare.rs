@@ -1,4 +1,4 @@
-//! Preparation of a trainer before the first batch: settings are checked, names resolved, and the program compiled.
+//! Preparation of a trainer before the first batch: checks the settings, resolves names, and compiles the program.
 
 use super::compiled::CompiledTraining;
 use super::trainer::{BY_WEIGHT, Trainer, ends_at};
@@ -12,7 +12,7 @@ use crate::program::transform::terms::whole_batch;
 use crate::program::{LossTerms, Var};
 
 impl Trainer {
-    /// Returns warnings of operators without a gradient between the loss and trained parameters.
+    /// Returns a warning for each operator without a gradient between the loss and a trained parameter.
     pub(super) fn without_gradient(&self) -> Vec<String> {
         let warned = self.blocked.iter().map(|operator| {
             format!(
@@ -24,7 +24,8 @@ impl Trainer {
         warned.collect()
     }
 
-    /// Returns warnings of operators whose results on several batches of development data may differ from one batch.
+    /// Returns a warning for each operator whose results on several batches of development data may differ from its result on
+    /// one batch.
     pub(super) fn of_batches(&self, dev: &dyn Data) -> Result<Vec<String>> {
         let batches = match dev.batch_count() {
             Some(0 | 1) => return Ok(Vec::new()),
@@ -58,7 +59,7 @@ impl Trainer {
     pub(super) fn compile(&self) -> Result<CompiledTraining> {
         let Self { state, metrics, .. } = self;
         let program = &state.program;
-        // Operators that were added after the trainer was made, for a metric or an output, may have errors.
+        // Operators that were added after the trainer was made, for a metric or an output, may have recorded errors.
         self.net.check()?;
         for (i, metric) in metrics.iter().enumerate() {
             if metrics[..i].iter().any(|other| other.name() == metric.name()) {
@@ -137,7 +138,7 @@ impl Trainer {
 }
 
 impl Trainer {
-    /// Returns the terms of the loss.
+    /// Returns the terms of the loss, in the form that steps in parts need.
     fn terms(&self) -> Result<LossTerms> {
         let program = &self.state.program;
         match &self.weight {
@@ -152,7 +153,7 @@ impl Trainer {
         }
     }
 
-    /// Checks that the weight of a batch is one float.
+    /// Checks that the variable of [`Self::weight`] is a single float.
     fn check_weight(&self) -> Result<()> {
         let Some(weight) = &self.weight else { return Ok(()) };
         let one = |spec: &Spec| match spec.shape.iter().all(|extent| extent.known() == Some(1)) {
@@ -162,7 +163,7 @@ impl Trainer {
         self.own(weight.what).and_then(one).map_err(|e| e.called(weight.line))
     }
 
-    /// Returns the spec of a variable of the trained model.
+    /// Returns the spec of a variable of the trained model; an error if the variable belongs to another model.
     fn made(&self, var: Var) -> Result<&Spec> {
         self.net.owned(var)?;
         if var.id().0 as usize >= self.forward {
@@ -172,7 +173,7 @@ impl Trainer {
         self.state.program.spec(var.id())
     }
 
-    /// Returns the spec of a variable of the trained model; an error if it is in a step block.
+    /// Returns the spec of a variable of the trained model; an error if the variable is in a step block.
     fn own(&self, var: Var) -> Result<&Spec> {
         let (spec, desc) = (self.made(var)?, self.state.program.var(var.id()));
         if desc.block != BlockId(0) {
@@ -183,19 +184,19 @@ impl Trainer {
     }
 }
 
-/// Inspection of the compiled program.
+/// Inspection of the compiled program: its listing, and a profile of its operators.
 impl Trainer {
     /// Returns the compiled program as text: its instructions, their memory, and the reason for each decision
     /// ([`Listing`](crate::executor::Listing)).
     ///
     /// # Errors
-    /// If a setting does not fit.
+    /// If a setting of the trainer does not fit.
     #[track_caller]
     pub fn listing(&mut self) -> Result<String> {
         self.compiled().map(|compiled| compiled.runner.executor.listing().to_string()).at_caller()
     }
 
-    /// Starts a profile: records the time of each operator in training and evaluation until [`Self::take_profile`].
+    /// Starts a profile: from now on, training and evaluation record the time of each operator, until [`Self::take_profile`].
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};
@@ -222,13 +223,13 @@ impl Trainer {
     /// ```
     ///
     /// # Errors
-    /// If a setting does not fit.
+    /// If a setting of the trainer does not fit.
     #[track_caller]
     pub fn start_profile(&mut self) -> Result<()> {
         self.compiled().map(|compiled| compiled.runner.executor.start_profile()).at_caller()
     }
 
-    /// Returns the profile since [`Self::start_profile`]; `None` if it was not started.
+    /// Returns the profile since [`Self::start_profile`]; `None` if no profile was started.
     pub fn take_profile(&mut self) -> Option<Profile> {
         self.compiled.as_mut()?.runner.executor.take_profile()
     }

@@ -1,5 +1,5 @@
-//! Distributed training on several processes: the check for equal settings, common decisions, and the tasks of the first
-//! process.
+//! Distributed training on several processes: the check that all settings are equal, decisions that all processes make
+//! together, and the work of the first process.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -17,22 +17,23 @@ use crate::predict::{BatchState, DataBatch, each_batch};
 use crate::program::Role;
 use crate::tensor::{DType, Storage, Variable};
 
-/// The most parts of a batch: more than any training has processes, so a larger number is a mistake.
+/// The most parts of a batch: a larger number is a mistake, since no training has this many processes.
 pub(crate) const MOST_PARTS: u64 = 1 << 16;
 
 impl Trainer {
-    /// Distributed training with the other processes of a world. Each process calls the same methods with the same settings and
-    /// data.
+    /// Distributed training: trains together with the other processes of `world`. Every process must call the same methods,
+    /// with the same settings and the same data.
     ///
-    /// Each batch is dealt to [`parts`](Self::parts), and each process computes some of the parts. Gradients are summed, and
-    /// every process makes the same update, so that the parameters are bit-identical to one process with the same number of
-    /// parts. Losses, metrics, the best epoch, early stopping and an interrupt are decided for all processes. Only the first
-    /// process (rank 0) shows the progress and writes checkpoints. If rank 0 has resumed a training, its state is sent to the
-    /// other processes, which need no checkpoint.
+    /// Each batch is divided into [`parts`](Self::parts), and each process computes some of the parts. The gradients of all
+    /// parts are summed, and every process makes the same update. The parameters are therefore bit-identical to a training in
+    /// one process with the same number of parts. All processes have the same losses, metrics and best epoch, and all of them
+    /// end together at early stopping or an interrupt. Only the first process (rank 0) shows the progress and writes
+    /// checkpoints. If rank 0 has resumed a training, it sends the state of the training to the other processes, which need no
+    /// checkpoint.
     ///
-    /// An error on one process ends [`fit`](Self::fit) with an error on all processes; the errors on the other processes name
-    /// the rank. It is also an error if a process does not answer within the [deadline](World::deadline). After an error, the
-    /// world cannot be used any more.
+    /// If a process has an error, [`fit`](Self::fit) returns an error on all processes; on the other processes, the error names
+    /// the rank that failed. It is also an error if a process does not answer within the [deadline](World::deadline). After an
+    /// error, the world cannot be used again.
     ///
     /// ```
     /// use unpadded::data::{Batching, Field, Loader, Samples};
@@ -67,18 +68,18 @@ impl Trainer {
         self
     }
 
-    /// Returns the world if it has other processes.
+    /// Returns the world of processes; `None` if this process is the only one.
     pub(super) fn others(&self) -> Option<&World> {
         self.world.as_ref().filter(|world| world.size() > 1)
     }
 
-    /// Returns whether this process shows the progress and writes files.
+    /// Returns whether this process is the one that shows the progress and writes files (rank 0, or a single process).
     pub(super) fn is_first(&self) -> bool {
         self.others().is_none_or(|world| world.rank() == 0)
     }
 
-    /// Returns whether to stop after the last step. A single process stops after its own interrupt; several processes stop once
-    /// all know that one of them was interrupted.
+    /// Returns whether the training stops after the last step. A single process stops after its own interrupt. Several
+    /// processes stop after a step in which all learned that one of them was interrupted.
     pub(super) fn is_stopping(&self) -> bool {
         match self.others() {
             Some(_) => self.stopping,
@@ -86,7 +87,7 @@ impl Trainer {
         }
     }
 
-    /// Reports an error to the other processes, which wait for this process.
+    /// Sends an error of this process to the other processes, so that they do not wait for it; returns `outcome` unchanged.
     pub(super) fn reported<T>(&self, outcome: Result<T>) -> Result<T> {
         if let (Err(error), Some(world)) = (&outcome, self.others()) {
             world.fail(error);
@@ -94,7 +95,7 @@ impl Trainer {
         outcome
     }
 
-    /// Returns whether `mine` is true on any process.
+    /// Returns whether `mine` is true on at least one process.
     pub(super) fn agreed(&self, mine: bool, doing: &str) -> Result<bool> {
         let Some(world) = self.others() else { return Ok(mine) };
         Ok(world.agree(doing, Ok(vec![u8::from(mine)]))?.iter().any(|said| said.first() == Some(&1)))
@@ -115,7 +116,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Returns the number of threads of this process: processes on one machine divide the machine's cores.
+    /// Returns the number of threads of this process; by default, the processes on one machine divide its cores among them.
     pub(super) fn threads_here(&self) -> usize {
         match self.others() {
             Some(world) if self.threads == 0 => {
@@ -126,7 +127,7 @@ impl Trainer {
         }
     }
 
-    /// Returns the progress line about the processes before the first step.
+    /// Returns the progress line about the number of processes and parts; `None` for a single process.
     pub(super) fn of_processes(&self) -> Option<String> {
         let world = self.others()?;
         let parts = self.parts_a_batch();
@@ -135,13 +136,13 @@ impl Trainer {
         Some(format!("{} processes, {parts} parts of each batch{why}", world.size()))
     }
 
-    /// Begins to measure this process's work in a run.
+    /// Begins to measure the work of this process for the report of the run.
     pub(super) fn measure(&mut self) -> (Instant, Traffic) {
         self.computed = 0;
         (Instant::now(), self.others().map(World::traffic).unwrap_or_default())
     }
 
-    /// Returns the measures of each process since [`Self::measure`], by rank.
+    /// Returns the work of each process since [`Self::measure`], by rank.
     pub(super) fn measured(&self, (began, before): (Instant, Traffic)) -> Result<Vec<Process>> {
         let Some(world) = self.others() else { return Ok(Vec::new()) };
         let now = world.traffic();
@@ -159,7 +160,8 @@ impl Trainer {
         world.gather("measures of the processes", &message.0)?.iter().map(of).collect()
     }
 
-    /// Checks that all processes have the same settings, and sends the state of rank 0 to all if a process has another state.
+    /// Checks that all processes have the same settings; if the states of the processes differ, sends the state of rank 0 to
+    /// all.
     pub(super) fn synchronize(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<()> {
         let Some(world) = self.others().cloned() else { return Ok(()) };
         self.carried.clear();
@@ -192,14 +194,14 @@ impl Trainer {
             false => Checkpoint::from_bytes(&all[0]).and_then(|state| self.take(state)),
         };
         let resumed = self.resumed;
-        // The checkpoint may have set the number of parts.
+        // The state of rank 0 may have set another number of parts.
         self.compiled = None;
         world.agree("state of the training", taken.map(|()| Vec::new()))?;
         self.resumed = self.agreed(resumed && self.is_first(), "state of the training")?;
         Ok(())
     }
 
-    /// Returns the settings that decide the steps of a training, one per line.
+    /// Returns the settings that all processes must share, one per line.
     fn described_to_others(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<String> {
         let fingerprint = |bytes: &[u8]| format!("fingerprint {:08x}", crc32fast::hash(bytes));
         let program = self.state.program.to_bytes()?;
@@ -231,7 +233,7 @@ impl Trainer {
         .join("\n"))
     }
 
-    /// Returns a checksum of the state.
+    /// Returns a checksum of the state of the training.
     fn digest(&mut self) -> Result<u64> {
         let mut sum = crc32fast::Hasher::new();
         sum.update(format!("{:?} {:?}", self.state.position, self.state.criterion).as_bytes());
@@ -267,7 +269,7 @@ impl Trainer {
         self.with_sums(|trainer| trainer.state.bytes_from(&mut trainer.scope))
     }
 
-    /// Returns the names of the statistics of layers: variables that the forward pass updates from a batch.
+    /// Returns the names of the statistics of layers: variables that the forward pass of a training step updates.
     pub(super) fn statistics(&self) -> Vec<String> {
         let program = &self.state.program;
         let forward: Vec<_> = program
@@ -283,7 +285,7 @@ impl Trainer {
         moved.map(|var| program.var(var).name.clone()).collect()
     }
 
-    /// Returns the states that a part carries from batch to batch.
+    /// Returns the carried states of a part: its state variables that pass from batch to batch.
     pub(super) fn carried_of(&mut self, part: usize) -> &mut BTreeMap<String, Variable> {
         let parts = self.parts_a_batch() as usize;
         if parts == 1 {
@@ -295,7 +297,7 @@ impl Trainer {
         &mut self.carried[part]
     }
 
-    /// Joins the states that the parts carry into the states of the whole batch, for a checkpoint.
+    /// Joins the carried states of all parts into the carried states of the whole batch, for a checkpoint.
     pub(super) fn gather_carried(&mut self) -> Result<()> {
         let parts = self.parts_a_batch() as usize;
         if parts == 1 || self.state.program.carried_states().next().is_none() {
@@ -353,8 +355,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Adds the batches of a pass to the metrics, each part by itself; merges the sums of all parts along the tree. Returns
-    /// whether the pass reached the end of the data.
+    /// Adds the batches of a pass to the metrics: each part has its own sums, and the sums of all parts are merged along the
+    /// tree of parts. Returns `false` if an interrupt ended the pass before the end of the data.
     pub(super) fn infer_in_parts(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
         let parts = self.parts_a_batch() as usize;
         let others = self.others().cloned();
@@ -421,7 +423,7 @@ impl Trainer {
     }
 }
 
-/// Selects a part's states from the states of a whole batch.
+/// Returns the carried states of one part, taken from the carried states of a whole batch.
 fn of_part(carried: &BTreeMap<String, Variable>, part: usize, parts: usize) -> BTreeMap<String, Variable> {
     let own = carried.iter().filter_map(|(name, value)| {
         let sequences: Vec<usize> = (part..value.rows()).step_by(parts).collect();
@@ -430,13 +432,13 @@ fn of_part(carried: &BTreeMap<String, Variable>, part: usize, parts: usize) -> B
     own.collect()
 }
 
-/// Joins the states of the parts into the states of a whole batch; `None` without parts.
+/// Returns the carried states of a whole batch, joined from the carried states of its parts; `None` if there are no parts.
 fn joined(parts: &[&Variable]) -> Result<Option<Variable>> {
     if parts.is_empty() {
         return Ok(None);
     }
     let all = Variable::merge(&parts.iter().map(|&part| part.clone()).collect::<Vec<_>>())?;
-    // Sequence i of the batch is sequence i / n of part i mod n, for n parts.
+    // With n parts, sequence i of the batch is sequence i / n of part i mod n.
     let starts: Vec<usize> = parts
         .iter()
         .scan(0, |start, part| {

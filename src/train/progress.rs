@@ -1,4 +1,4 @@
-//! The progress of a running training: a bar on a terminal, plain lines elsewhere.
+//! The progress of a running training: a progress bar on a terminal, plain lines elsewhere.
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -12,16 +12,17 @@ use crate::data::Batch;
 use crate::metrics::Scores;
 use crate::printable::Printable;
 
-/// The output of a training's progress. All variants but [`Progress::To`] write to the standard error.
+/// Where the progress of a training is written. All variants except [`Progress::To`] and [`Progress::Quiet`] write to the
+/// standard error.
 #[derive(Default)]
 #[non_exhaustive]
 pub enum Progress {
-    /// A bar if the standard error is a terminal, else lines.
+    /// A progress bar if the standard error is a terminal, else plain lines.
     #[default]
     Auto,
-    /// Plain lines: the first line after a second, then a line about every five seconds, and a line per epoch.
+    /// Plain lines: the first one after a second of training, then about one every five seconds, and one per epoch.
     Lines,
-    /// Plain lines, to this writer.
+    /// Plain lines, written to this writer.
     To(Box<dyn Write + Send>),
     /// No output.
     Quiet,
@@ -38,7 +39,8 @@ impl fmt::Debug for Progress {
     }
 }
 
-/// The warning at the start if the library was built without optimization, which `build.rs` detects.
+/// The warning at the start of a training if the library was built without optimization; `build.rs` detects the optimization
+/// level.
 pub(super) const UNOPTIMISED: Option<&str> = match env!("UNPADDED_OPT_LEVEL").as_bytes() {
     b"0" => Some(
         "debug build: `unpadded` is not optimised, and trains many times slower than it can; use `cargo run --release`, or \
@@ -49,10 +51,10 @@ pub(super) const UNOPTIMISED: Option<&str> = match env!("UNPADDED_OPT_LEVEL").as
 
 const FIRST: Duration = Duration::from_secs(1);
 const EVERY: Duration = Duration::from_secs(5);
-/// The shortest time between two redraws of a bar and its text.
+/// The shortest time between two updates of a progress bar.
 const REDRAW: Duration = Duration::from_millis(100);
 
-/// The counts of a step: its batches, its tokens, and its rows if each batch were padded.
+/// The counts of a step: its batches, its tokens, and the rows that its batches would have with padding.
 #[derive(Default)]
 pub(super) struct BatchCounts {
     pub(super) batches: u64,
@@ -68,19 +70,19 @@ impl BatchCounts {
     }
 }
 
-/// The progress of one run.
+/// The progress output of one run of [`Trainer::fit`](super::Trainer::fit).
 pub(super) struct Console<'a> {
     to: ProgressOutput<'a>,
     until: Until,
-    /// The number of batches of an epoch, once it is known.
+    /// The number of batches of an epoch; `None` until it is known.
     batches: Option<u64>,
     first_step: u64,
     started: Instant,
-    /// The time of training, without evaluation and saving, before the last [`Self::resume_clock`].
+    /// The time of training before the last [`Self::resume_clock`], without evaluation and saving.
     trained: Duration,
     since: Option<Instant>,
     next: Instant,
-    /// The number of batches of this run.
+    /// The number of batches that this run has trained on.
     made: u64,
     pub(super) tokens: u64,
     pub(super) padded: u64,
@@ -110,7 +112,7 @@ impl<'a> Console<'a> {
             }
             Progress::Auto | Progress::Lines => ProgressOutput::Lines(Box::new(std::io::stderr())),
         };
-        // A bar without text is useless, so the first text comes at once.
+        // A bar without text is useless, so a bar shows its first text at once.
         let first = if matches!(to, ProgressOutput::Bar(_)) { REDRAW } else { FIRST };
         Self {
             to,
@@ -127,18 +129,18 @@ impl<'a> Console<'a> {
         }
     }
 
-    /// Resumes the clock: the time from here on counts as training.
+    /// Resumes the clock: the time from now on counts as training.
     pub(super) fn resume_clock(&mut self) {
         self.since = Some(Instant::now());
     }
 
-    /// Pauses the clock during an evaluation or a checkpoint.
+    /// Pauses the clock while the trainer evaluates or saves a checkpoint.
     pub(super) fn pause_clock(&mut self) {
         self.trained = self.seconds();
         self.since = None;
     }
 
-    /// Returns the time of training.
+    /// Returns the time of training so far in seconds, without evaluation and saving.
     pub(super) fn seconds(&self) -> Duration {
         self.trained + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -148,25 +150,25 @@ impl<'a> Console<'a> {
         if seconds > 0.0 { self.tokens as f64 / seconds } else { 0.0 }
     }
 
-    /// Prints a line.
+    /// Prints a line of text above the bar or between the plain lines.
     pub(super) fn say(&mut self, line: &str) {
         let line = Printable(line);
         match &mut self.to {
             ProgressOutput::Nothing => {}
-            // A closed output or terminal does not end a training.
+            // A closed output or terminal must not end a training, so write errors are ignored.
             ProgressOutput::Bar(bar) => bar.suspend(|| drop(writeln!(std::io::stderr(), "{line}"))),
             ProgressOutput::Lines(to) => drop(writeln!(to, "{line}").and_then(|()| to.flush())),
         }
     }
 
-    /// Counts the batches of a step.
+    /// Adds the counts of a step to the counts of the run.
     pub(super) fn made(&mut self, made: &BatchCounts) {
         self.made += made.batches;
         self.tokens = self.tokens.saturating_add(made.tokens);
         self.padded = self.padded.saturating_add(made.padded);
     }
 
-    /// Shows a step; `scores` is called only if something is printed.
+    /// Shows a step if the last output is long enough ago; only then calls `scores`.
     pub(super) fn step(&mut self, position: &Position, rate: Option<f64>, scores: impl FnOnce() -> Scores) {
         let now = Instant::now();
         if now < self.next || matches!(self.to, ProgressOutput::Nothing) {
@@ -193,7 +195,7 @@ impl<'a> Console<'a> {
         }
     }
 
-    /// Shows a finished and evaluated epoch; `position` still has the number of this epoch.
+    /// Shows an epoch that was finished and evaluated; `position` still has the number of this epoch.
     pub(super) fn epoch(
         &mut self,
         position: &Position,
@@ -220,7 +222,7 @@ impl<'a> Console<'a> {
         }
     }
 
-    /// Estimates the remaining time from the speed so far.
+    /// Returns an estimate of the remaining time, from the speed so far.
     fn left(&self, position: &Position) -> Option<Duration> {
         let (left, made) = match self.until {
             Until::Steps(n) => {
@@ -244,7 +246,7 @@ impl Drop for Console<'_> {
     }
 }
 
-/// Formats a rate as `, rate 0.01`.
+/// Formats a learning rate as `, rate 0.01`.
 fn at(rate: Option<f64>) -> String {
     rate.map_or_else(String::new, |rate| format!(", rate {}", shown(rate)))
 }
@@ -258,7 +260,7 @@ fn duration(time: Duration) -> String {
     }
 }
 
-/// Formats a rate in a few digits, as `0.0125` or `3e-6`.
+/// Formats a learning rate with few digits, as `0.0125` or `3e-6`.
 pub(super) fn shown(rate: f64) -> String {
     let short = format!("{rate:.3e}");
     let Ok(rounded) = short.parse::<f64>() else { return short };

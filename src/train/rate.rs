@@ -1,5 +1,5 @@
-//! Changes of the learning rate beyond the optimizer's schedule: it is lowered when a metric stalls, multiplied by a function
-//! of the position, or replaced when a training is resumed.
+//! Changes of the learning rate in addition to the optimizer's schedule: a plateau schedule, a factor by a user's function, and
+//! another rate for a resumed training.
 
 use super::plateau::Plateau;
 use super::progress::shown;
@@ -11,8 +11,9 @@ use crate::program::Program;
 use crate::tensor::{Dense, Storage};
 
 impl Trainer {
-    /// Lowers the learning rate on a plateau: when the metric that decides which epoch is the best stalls. The lowered rate and
-    /// the number of stalled epochs are saved and resumed with the training. The optimizer need not be `adjustable`.
+    /// Lowers the learning rate on a plateau: when the selected metric, which decides which epoch is the best, stalls. The
+    /// lowered rate and the number of epochs without an improvement are saved and resumed with the training. The optimizer need
+    /// not be made `adjustable` for this.
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};
@@ -40,8 +41,9 @@ impl Trainer {
         self.adjustable()
     }
 
-    /// Multiplies the learning rate of each step by `factor(position)`, a finite number of at least 0; the position's `step` is
-    /// the number of the next step, from 0. The factor applies in addition to the optimizer's schedule and [`Self::plateau`].
+    /// Multiplies the learning rate of each step by `factor(position)`, which must be finite and at least 0; the `step` of the
+    /// position is the number of the next step, counted from 0. The optimizer's schedule and [`Self::plateau`] apply, too: the
+    /// factor multiplies their rate.
     ///
     /// A checkpoint cannot hold a function: call `rate_by` again when the training is resumed.
     ///
@@ -71,34 +73,37 @@ impl Trainer {
         self.adjustable()
     }
 
-    /// Allows [`resume`](Self::resume) to change the learning rate: the base rate or the schedule may differ from the
-    /// checkpoint, and a [`plateau`](Self::plateau) or a function may be added or removed. By default, `resume` refuses these
-    /// changes. The new rate applies from the next step on, and a plateau starts anew. Everything else must be as in the
-    /// checkpoint, including the rates of groups of parameters.
+    /// Allows [`resume`](Self::resume) to change the learning rate. The base rate or the schedule may then differ from the
+    /// checkpoint, and a [`plateau`](Self::plateau) or a function of [`rate_by`](Self::rate_by) may be added or removed. By
+    /// default, `resume` returns an error if any of these differ. The new rate applies from the next step on, and a plateau
+    /// schedule starts anew. Everything else must be the same as in the checkpoint, including the learning rates of parameter
+    /// groups.
     #[must_use]
     pub fn change_rate(mut self) -> Self {
         self.change_rate = true;
         self
     }
 
-    /// Returns the learning rate of the last step, with schedule, plateau and function applied; `None` before the first step.
+    /// Returns the learning rate of the last step, after the schedule, the plateau and the function of
+    /// [`rate_by`](Self::rate_by); `None` before the first step.
     pub fn rate(&self) -> Option<f64> {
         self.state.position.rate
     }
 
-    /// Adds a state to the program that multiplies the rate. If there is no rate to multiply, `fit` returns an error.
+    /// Adds a state variable to the program by which the learning rate is multiplied. If the optimizer has no learning rate to
+    /// multiply, `fit` returns the error.
     fn adjustable(mut self) -> Self {
         if optimizer::adjustable(&mut self.state.program, self.rate).is_ok()
             && self.scope.value(RATE_SCALE).is_err()
         {
-            // A scalar always fits.
+            // Setting a scalar cannot fail.
             self.scope.set(RATE_SCALE, one()).ok();
         }
         self.compiled = None;
         self
     }
 
-    /// Checks the settings of the rate.
+    /// Checks the settings that change the learning rate.
     pub(super) fn check_rate(&self) -> Result<()> {
         let line =
             self.plateau.as_ref().map(|told| told.line).or(self.rate_by.as_ref().map(|told| told.line));
@@ -107,7 +112,8 @@ impl Trainer {
         self.plateau.as_ref().map_or(Ok(()), |told| told.check(base).map_err(|e| e.called(told.line)))
     }
 
-    /// Lowers the rate after an epoch if the plateau's patience is over; returns the message about it.
+    /// Lowers the learning rate after an epoch if the plateau schedule's patience is over; returns the message about the
+    /// change.
     pub(super) fn lower_rate(&mut self, better: bool) -> Result<Option<String>> {
         let Some(Plateau { factor, patience, least }) = self.plateau.as_deref().copied() else {
             return Ok(None);
@@ -133,7 +139,7 @@ impl Trainer {
         )))
     }
 
-    /// Makes a step with the rate's scale multiplied by the user's function; restores the scale afterwards.
+    /// Makes a step at the learning rate multiplied by the user's function; restores the rate's scale afterwards.
     pub(super) fn at_rate<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let Some(told) = &self.rate_by else { return step(self) };
         let factor = (**told)(&self.state.position);
@@ -154,8 +160,8 @@ impl Trainer {
     }
 }
 
-/// Replaces the learning rate of a checkpoint by the rate of the program `ours`, without the lowering of a plateau. If the
-/// programs differ in more than the rate, changes nothing and returns the first difference.
+/// Replaces the learning rate in the checkpoint `from` by the rate of the program `ours`, and removes the lowering by a plateau
+/// schedule. If the programs differ in more than the learning rate, changes nothing and returns the first difference.
 pub(super) fn renew_rate(ours: &Program, from: &mut Checkpoint) -> Option<String> {
     let mut theirs = from.program.clone();
     optimizer::take_rate(ours, &mut theirs);

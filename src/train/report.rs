@@ -1,4 +1,4 @@
-//! The report of a training.
+//! The report that a training returns.
 
 use crate::checkpoint::{Best, EpochScores, Position};
 use crate::metrics::Scores;
@@ -7,13 +7,13 @@ use crate::metrics::Scores;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// The requested number of epochs or steps is reached.
+    /// The training has reached the requested number of epochs or steps.
     Done,
-    /// Early stopping: no epoch was better within the patience.
+    /// Early stopping: no epoch within the patience was better.
     Early,
-    /// The function of [`Trainer::on_epoch`](super::Trainer::on_epoch) returned `Break`.
+    /// The user's function of [`Trainer::on_epoch`](super::Trainer::on_epoch) returned `Break`.
     Stopped,
-    /// An interrupt; a resumed training continues at the next step.
+    /// An interrupt ended the training; a resumed training continues at the next step.
     Interrupted,
 }
 
@@ -21,7 +21,7 @@ pub enum StopReason {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
-    /// The reason why the training ended.
+    /// The reason why this run ended.
     pub ended: StopReason,
     /// The number of finished epochs, over all runs of this training.
     pub epochs: u64,
@@ -33,30 +33,32 @@ pub struct Report {
     pub best: Option<Best>,
     /// The scores of each finished epoch, over all runs of this training.
     pub history: Vec<EpochScores>,
-    /// The scores of the last evaluation; empty if there was none.
+    /// The scores of the last evaluation; empty if this run made no evaluation.
     pub last: Scores,
     /// The number of tokens that this run trained on.
     pub tokens: u64,
-    /// The number of rows that this run would have had with each batch padded to its longest sequence.
+    /// The number of rows that the batches of this run would have had with padding: each sequence padded to the longest one of
+    /// its batch.
     pub padded: u64,
-    /// The seconds of training in this run, including the reading of data, excluding evaluation and saving.
+    /// The training time of this run in seconds, including the reading of data, without evaluation and saving.
     pub seconds: f64,
-    /// The number of tokens per second of training.
+    /// The number of tokens per second of training time.
     pub tokens_per_s: f64,
-    /// The processes of a [distributed](super::Trainer::distributed) training in this run, by rank; empty for one process.
+    /// The work of each process of a [distributed](super::Trainer::distributed) training in this run, by rank; empty for a
+    /// single process.
     pub processes: Vec<Process>,
 }
 
-/// The work of one process of a training in a run.
+/// The work of one process in a run of a training.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Process {
-    /// The number of tokens of the parts that the process computed.
+    /// The number of tokens in the parts that the process computed.
     pub tokens: u64,
     /// The number of bytes that the process sent to the other processes.
     pub sent: u64,
-    /// The seconds of the run, including evaluation and saving.
+    /// The time of the run in seconds, including evaluation and saving.
     pub seconds: f64,
-    /// The seconds of the run in exchanges: waiting for other processes, and transport.
+    /// The time in seconds that the process spent in exchanges: waiting for other processes, and sending and receiving.
     pub waited: f64,
 }

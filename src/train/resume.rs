@@ -11,24 +11,24 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::metrics::describe;
 use crate::wire::Target;
 
-/// The advice if a training differs from its checkpoint only by the learning rate.
+/// The advice in the error if a training differs from its checkpoint only by the learning rate.
 const OTHER_RATE: &str =
     "only the learning rate differs: `Trainer::change_rate` continues with the rate of the model being built";
 
 impl Trainer {
-    /// Saves the training to a file: the parameters, the best epoch's parameters, the optimizer's state, the position in the data.
-    /// An existing file is replaced; its permissions are kept.
+    /// Saves the training to a file: the parameters, the best epoch's parameters, the optimizer's state, and the position in
+    /// the data. An existing file is replaced, and the new file gets its permissions.
     ///
     /// # Errors
     /// If another training saves to this file; if the file cannot be written (an existing file is then unchanged); if a
-    /// parameter is not finite: a broken training does not replace a sound one.
+    /// parameter is not finite, since a failed training must not replace a good checkpoint.
     #[track_caller]
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let target = Target::find(path.as_ref()).at_caller()?;
         let held = self.held.as_ref().is_some_and(|held| held.is(&target));
         let target = if held { target } else { target.lock().at_caller()? };
         target.check().at_caller()?;
-        // With several processes, `fit` has gathered the carried states at its end.
+        // With several processes, `fit` has already gathered the carried states when it returned.
         if self.others().is_none() {
             self.gather_carried().at_caller()?;
         }
@@ -39,7 +39,7 @@ impl Trainer {
         self.with_sums(|trainer| trainer.save_whole(target))
     }
 
-    /// Calls `act` while the state holds the sums of the metrics, which a checkpoint's file has.
+    /// Calls `act` while the state has the sums of the metrics, which a checkpoint file contains.
     pub(super) fn with_sums<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.restore_sums()?;
         for metric in &mut self.metrics {
@@ -63,11 +63,12 @@ impl Trainer {
         self.state.save_to(&mut self.scope, target)
     }
 
-    /// Locks the file of [`Self::checkpoint`] for this training and checks that it can be written; `None` if there is no file or
-    /// nothing will be saved.
+    /// Locks the file of [`Self::checkpoint`] for this training and checks that it can be written. Returns `None` if there is
+    /// no file or this run will save nothing.
     pub(super) fn claim(&mut self, until: Until, remeasure: bool) -> Result<Option<Target>> {
         let held = self.held.take();
-        // A best epoch that is measured anew is saved, and may renew the patience.
+        // Even a finished training saves if the best epoch is evaluated again; it may then also train further, since the
+        // patience starts anew.
         let saves = remeasure || self.over(until).is_none();
         let Some(file) = self.file.as_deref().filter(|_| saves && self.is_first()) else { return Ok(None) };
         let target = held.map_or_else(|| Target::find(file)?.lock(), Ok)?;
@@ -75,7 +76,7 @@ impl Trainer {
         Ok(Some(target))
     }
 
-    /// Saves to the file of [`Self::checkpoint`], if there is one.
+    /// Saves to the locked file of [`Self::checkpoint`]; without a file, only gathers the carried states.
     pub(super) fn save_checkpoint(&mut self, file: Option<&Target>) -> Result<()> {
         self.gather_carried()?;
         let Some(file) = file else { return Ok(()) };
@@ -84,20 +85,21 @@ impl Trainer {
         Ok(())
     }
 
-    /// Resumes a saved training: its parameters, the optimizer's state, its position in the data. The model must be built as it
-    /// was when it was saved; only lines of code may have moved, and, with [`Self::change_rate`], the learning rate may differ.
-    /// If `path` is the file of [`Self::checkpoint`], no other training may save to this file until [`Self::fit`] has returned
-    /// or this trainer is dropped.
+    /// Resumes a saved training: its parameters, the optimizer's state, and its position in the data. The program that builds
+    /// the model must be the same as when the training was saved. Only its line numbers may differ, and, with
+    /// [`Self::change_rate`], the learning rate. If `path` is the file of [`Self::checkpoint`], no other training may save to
+    /// this file until [`Self::fit`] has returned or this trainer is dropped.
     ///
     /// # Errors
-    /// If the file is damaged, or is a checkpoint for inference; if the program or a vocabulary differs, with the first
-    /// difference; if a parameter or a state of the optimizer is not finite; if the file is the file of [`Self::checkpoint`]
-    /// and another training saves to it now. After an error, nothing is changed.
+    /// If the file is damaged, or is a checkpoint for inference; if the program or a vocabulary differs (the error has the
+    /// first difference); if a parameter or a state of the optimizer is not finite; if the file is the file of
+    /// [`Self::checkpoint`] and another training saves to it now. After an error, the trainer is unchanged.
     #[track_caller]
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.held = None;
-        // The file is locked before it is read: otherwise this training could replace a later save of another training.
+        // The file is locked before it is read: another training that saves in between would lose its save when this training
+        // saves.
         let own = self.file.as_deref().and_then(|file| Target::find(file).ok());
         let own = own.filter(|own| self.is_first() && Target::find(path).is_ok_and(|from| from.is(own)));
         let held = own.map(Target::lock).transpose().at_caller()?;
@@ -110,7 +112,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Resumes as [`Self::resume`] if the file exists; returns whether it does.
+    /// If the file exists, resumes as [`Self::resume`] does; returns whether the file exists.
     ///
     /// # Errors
     /// As [`Self::resume`].
@@ -135,7 +137,8 @@ impl Trainer {
             return Err(Error::of(ErrorKind::Program, "checkpoint to resume", expected, got)
                 .noted_in_code("`Trainer::load_parameters` starts a new training from them"));
         }
-        // Vocabularies are compared first: another vocabulary makes another program, and is a clearer error than a shape.
+        // Vocabularies are compared before the programs: another vocabulary changes shapes in the program, and the error about
+        // the vocabulary is clearer than the error about a shape.
         let (ours, theirs) = (&self.state.vocabularies, &from.vocabularies);
         for name in ours.keys().chain(theirs.keys()) {
             if let Some((expected, got)) = other_entries(theirs.get(name), ours.get(name)) {
@@ -165,18 +168,19 @@ impl Trainer {
         from.restore(&mut self.scope)?;
         let Checkpoint { best, criterion, history, carried, position, metrics, .. } = from;
         let ours = std::mem::take(&mut self.state);
-        // The checkpoint's descriptions of metrics are checked when their sums are restored, and replaced in the next file.
+        // The checkpoint's descriptions of metrics are checked when the sums of the metrics are restored; the next save
+        // replaces them.
         self.state = Checkpoint { best, criterion, history, carried, position, metrics, ..ours };
         self.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
         self.carried.clear();
-        // The checkpoint's steps may have other parts.
+        // The training in the checkpoint may have another number of parts, so the program must be compiled again.
         self.compiled = None;
         self.resumed = true;
         Ok(())
     }
 
-    /// Restores the sums of the metrics over the finished part of the epoch. A metric whose description in the checkpoint differs is an
-    /// error: its sums would mix two metrics.
+    /// Restores the sums of the metrics over the finished batches of the epoch. It is an error if the checkpoint describes a
+    /// metric of this name differently: the sums would mix two metrics.
     pub(super) fn restore_sums(&mut self) -> Result<()> {
         for metric in &mut self.metrics {
             let Some(sums) = self.state.position.sums_of(metric.name()) else { continue };
@@ -202,11 +206,11 @@ impl Trainer {
         Ok(())
     }
 
-    /// Returns the model for inference: the outputs, the metrics and the parameters of the best epoch if there is one, else the
-    /// last parameters ([`Checkpoint::for_inference`]).
+    /// Returns a checkpoint for inference ([`Checkpoint::for_inference`]): the outputs, the metrics, and the parameters of the
+    /// best epoch; without a best epoch, the last parameters.
     ///
     /// # Errors
-    /// If no output was named, or a parameter is not finite.
+    /// If no output was named, or if a parameter is not finite.
     #[track_caller]
     pub fn for_inference(&mut self) -> Result<Checkpoint> {
         self.bare().at_caller()
@@ -215,7 +219,8 @@ impl Trainer {
     fn bare(&mut self) -> Result<Checkpoint> {
         let mut whole = Checkpoint { metrics: self.described(), ..self.state.clone() };
         if whole.best.is_empty() {
-            // The last parameters are passed as the best parameters, because these have no pending moves.
+            // Without a best epoch, the last parameters are stored as the best parameters, since pending moves of rows are
+            // applied to the best parameters.
             whole.best = self.parameters()?;
         }
         let bare = whole.for_inference()?;
@@ -225,7 +230,7 @@ impl Trainer {
         Ok(bare)
     }
 
-    /// Returns the descriptions of the metrics for files.
+    /// Returns the descriptions of the metrics for a checkpoint file.
     fn described(&self) -> Vec<MetricDesc> {
         self.metrics.iter().filter_map(|metric| describe(&*metric.what, &self.state.program)).collect()
     }
@@ -235,7 +240,7 @@ impl Trainer {
         kept.map(|(_, v)| v.name.clone()).collect()
     }
 
-    /// Returns the end of an error's message: the position of the checkpoint.
+    /// Returns the end of an error message: the position of the last checkpoint.
     pub(super) fn where_to_resume(&self) -> String {
         match (&self.file, &self.saved) {
             (Some(file), Some(saved)) => format!("the checkpoint in `{}` is at {saved}", file.display()),
@@ -246,8 +251,8 @@ impl Trainer {
     }
 }
 
-/// Returns the first difference between a checkpoint's metric and the model's metric of this name: the texts (checkpoint,
-/// model).
+/// Returns the first difference between a metric of a checkpoint and the model's metric of the same name, as the texts
+/// (checkpoint, model).
 fn other_metric(theirs: &MetricDesc, ours: &MetricDesc) -> Option<(String, String)> {
     let kind = |of: &MetricDesc| format!("kind `{}`", of.kind);
     let variables = |of: &MetricDesc| format!("variables `{}`", of.variables.join("`, `"));
@@ -264,7 +269,8 @@ fn other_metric(theirs: &MetricDesc, ours: &MetricDesc) -> Option<(String, Strin
     pairs.into_iter().find(|(theirs, ours)| theirs != ours)
 }
 
-/// Returns the first difference between a checkpoint's vocabulary and the model's: the texts (checkpoint, model).
+/// Returns the first difference between a vocabulary of a checkpoint and the model's vocabulary, as the texts (checkpoint,
+/// model).
 fn other_entries(theirs: Option<&Vocabulary>, ours: Option<&Vocabulary>) -> Option<(String, String)> {
     let size = |v: &Vocabulary| format!("{} entries", v.len());
     let (theirs, ours) = match (theirs, ours) {

@@ -9,9 +9,9 @@ use signal_hook::{SigId, flag, low_level};
 
 use crate::error::Result;
 
-/// The number of trainings that catch interrupts, and the flag that is set while no training catches interrupts. Installing a
-/// handler removes the system's default action for good, so a handler of this module does the default action while no training
-/// runs.
+/// The number of trainings that catch interrupts, and `idle`: the flag that is true while no training catches interrupts.
+/// Installing a handler removes the system's default action for good. While no training runs, a handler of this module
+/// therefore does the default action itself.
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 
 struct Running {
@@ -20,12 +20,12 @@ struct Running {
     signals: Vec<c_int>,
 }
 
-/// A guard: while it lives, the first interrupt sets the flag, and an interrupt while the flag is set ends the program.
+/// A guard. While it exists, the first interrupt sets the stop flag; an interrupt while the flag is set ends the program.
 pub(super) struct Interrupts(Vec<SigId>);
 
 impl Interrupts {
     pub(super) fn catch(stop: &Arc<AtomicBool>) -> Result<Self> {
-        // If a signal cannot be caught, the guard is dropped, which unregisters the handlers so far.
+        // If a signal cannot be caught, the guard is dropped, and its handlers are unregistered.
         let mut caught = Self(Vec::new());
         let signals = {
             let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,8 +38,9 @@ impl Interrupts {
             running.signals.clone()
         };
         for signal in signals {
-            // The order matters: the first handler reads the flag that the second handler set at an earlier interrupt. The exit
-            // status is the status that a shell reports for a program that the signal ended.
+            // The order of the two handlers matters: the first handler ends the program if the second handler has set the flag
+            // at an earlier interrupt. The exit status 128 + signal is the status that a shell reports for a program that the
+            // signal has ended.
             caught.0.push(flag::register_conditional_shutdown(signal, 128 + signal, stop.clone())?);
             caught.0.push(flag::register(signal, stop.clone())?);
         }
@@ -59,13 +60,14 @@ impl Running {
     }
 }
 
-/// Returns the signals that interrupt a program: SIGINT, SIGTERM, and SIGHUP unless the program was started with SIGHUP ignored, as by
-/// `nohup`.
+/// Returns the signals that interrupt a program: SIGINT, SIGTERM and SIGHUP; without SIGHUP if it was ignored when the program
+/// started, as with `nohup`.
 pub fn interrupt_signals() -> Vec<c_int> {
     [SIGINT, SIGTERM].into_iter().chain(hangup()).collect()
 }
 
-/// Makes a file beyond the size limit (`ulimit -f`) an error of the write, like a full disk.
+/// Makes the write fail with an error if a file exceeds the size limit (`ulimit -f`); by default, the signal SIGXFSZ would end
+/// the program.
 #[cfg(unix)]
 fn heed_file_limit() -> Result<()> {
     flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
@@ -77,8 +79,8 @@ fn heed_file_limit() -> Result<()> {
     Ok(())
 }
 
-/// Returns SIGHUP, the signal of a closed terminal, unless the program was started with it ignored, as by `nohup` (read from `/proc`,
-/// where it exists).
+/// Returns SIGHUP, the signal of a closed terminal; returns nothing if SIGHUP was ignored when the program started, as with
+/// `nohup` (known from `/proc`, if it exists).
 #[cfg(unix)]
 fn hangup() -> Option<c_int> {
     use signal_hook::consts::SIGHUP;

@@ -1,4 +1,4 @@
-//! Starting from the parameters of another training: fine-tuning.
+//! Fine-tuning: a training starts from the parameters of another training.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,24 +16,25 @@ use crate::formats::safetensors::{ImportReport, Names, read};
 use crate::program::VarRole;
 use crate::tensor::{Storage, StorageKind};
 
-/// The report of [`Trainer::load_fitting_parameters`]: the parameters that were loaded, and all differences to the checkpoint.
+/// The report of [`Trainer::load_fitting_parameters`]: the parameters that were loaded, and all differences between the model
+/// and the checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LoadedParameters {
-    /// The parameters that now have the checkpoint's values.
+    /// The names of the loaded parameters: they have the checkpoint's values now.
     pub loaded: Vec<String>,
-    /// The model's parameters that the checkpoint does not have; they keep their values.
+    /// The names of the model's parameters that the checkpoint does not have; these parameters keep their values.
     pub only_in_model: Vec<String>,
-    /// The checkpoint's parameters that the model does not have.
+    /// The names of the checkpoint's parameters that the model does not have.
     pub only_in_checkpoint: Vec<String>,
-    /// The parameters with another shape or dtype in the checkpoint than in the model; they keep their values.
+    /// The parameters whose shape or dtype differs between model and checkpoint; these parameters keep their values.
     pub unlike: Vec<ParameterMismatch>,
-    /// The vocabularies of the same name with other entries or other ids. A parameter with one row per entry may have the right
-    /// shape then, but its rows belong to other entries.
+    /// The names of vocabularies that have other entries or other ids in the checkpoint than in the model. A parameter with one
+    /// row per entry of such a vocabulary may have the right shape, but its rows belong to other entries.
     pub other_vocabularies: Vec<String>,
 }
 
-/// A parameter with another shape or dtype in a checkpoint than in the model.
+/// A parameter whose shape or dtype differs between a checkpoint and the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ParameterMismatch {
@@ -41,7 +42,7 @@ pub struct ParameterMismatch {
     pub name: String,
     /// The dtype and shape in the model, such as `f32[8, 2]`.
     pub in_model: String,
-    /// The dtype and shape in the checkpoint.
+    /// The dtype and shape in the checkpoint, such as `f32[8, 5]`.
     pub in_checkpoint: String,
 }
 
@@ -54,7 +55,7 @@ impl fmt::Display for LoadedParameters {
 }
 
 impl LoadedParameters {
-    /// Returns the differences between model and checkpoint, as text.
+    /// Returns the differences between the model and the checkpoint, as texts.
     fn differences(&self) -> Vec<String> {
         let unlike = self.unlike.iter().map(|ParameterMismatch { name, in_model, in_checkpoint }| {
             format!("{name} ({in_model} in the model, {in_checkpoint} in the checkpoint)")
@@ -71,13 +72,14 @@ impl LoadedParameters {
 }
 
 impl Trainer {
-    /// Fine-tuning: starts from the parameters of another training's checkpoint (of its best epoch if they were kept), matched by
-    /// name. Model and checkpoint must have the same parameters, of the same shapes and dtypes; vocabularies of
-    /// the same name must be equal. The optimizer's state and the position in the data start anew.
+    /// Fine-tuning: copies the parameters of another training's checkpoint into the model, matched by name. If the checkpoint
+    /// has the parameters of its best epoch, these are copied. The model and the checkpoint must have the same parameters, with
+    /// the same shapes and dtypes; vocabularies of the same name must be equal. The optimizer's state and the position in the
+    /// data are not copied: the training starts at step 0.
     ///
     /// # Errors
-    /// If this training has made a step; if parameters or vocabularies differ (the message lists all), or a value is not finite.
-    /// Nothing is changed on an error.
+    /// If this training has already made a step; if parameters or vocabularies differ (the error lists all differences); or if
+    /// a value is not finite. After an error, the model is unchanged.
     #[track_caller]
     pub fn load_parameters(&mut self, from: &Checkpoint) -> Result<()> {
         let from = &predicting(from).at_caller()?;
@@ -96,8 +98,8 @@ impl Trainer {
         self.set_all(&given, &found.loaded).at_caller()
     }
 
-    /// Fine-tuning with another last layer: loads the checkpoint's parameters that fit by name, shape and dtype, as
-    /// [`Self::load_parameters`] does; returns the loaded parameters and the differences.
+    /// Fine-tuning with another last layer: loads the parameters of the checkpoint whose name, shape and dtype fit the model.
+    /// Returns the loaded parameters and the differences. Otherwise it works as [`Self::load_parameters`].
     ///
     /// ```no_run
     /// # use unpadded::{Result, checkpoint::Checkpoint, train::Trainer};
@@ -109,8 +111,8 @@ impl Trainer {
     /// ```
     ///
     /// # Errors
-    /// If this training has made a step; if no parameter fits, or the value of a fitting parameter is not finite. Nothing is changed
-    /// on an error.
+    /// If this training has already made a step; if no parameter fits; or if a value of a fitting parameter is not finite.
+    /// After an error, the model is unchanged.
     #[track_caller]
     pub fn load_fitting_parameters(&mut self, from: &Checkpoint) -> Result<LoadedParameters> {
         let from = &predicting(from).at_caller()?;
@@ -124,9 +126,9 @@ impl Trainer {
         Ok(found)
     }
 
-    /// Starts from the weights of a safetensors file, by PyTorch's names and in PyTorch's layout. The file must have exactly the
-    /// model's parameters, of the same shapes, except for the parameters and tensors that `names` leaves out; floats are converted to
-    /// the parameter's dtype.
+    /// Copies the weights of a safetensors file into the model; the file has PyTorch's names and PyTorch's layout. The file
+    /// must have exactly the parameters of the model, with the same shapes, except for the parameters and tensors that `names`
+    /// excludes. Floats are converted to the dtype of the parameter.
     ///
     /// ```no_run
     /// # use unpadded::{Result, formats::safetensors::Names, train::Trainer};
@@ -138,7 +140,8 @@ impl Trainer {
     /// ```
     ///
     /// # Errors
-    /// If this training has made a step, or as [`import`](crate::formats::safetensors::import). Nothing is changed on an error.
+    /// If this training has already made a step; and the errors of [`import`](crate::formats::safetensors::import). After an
+    /// error, the model is unchanged.
     #[cfg(feature = "safetensors")]
     #[track_caller]
     pub fn load_safetensors(&mut self, path: impl AsRef<Path>, names: &Names) -> Result<ImportReport> {
@@ -153,7 +156,7 @@ impl Trainer {
         Ok(imported)
     }
 
-    /// Checks that no step was made: the optimizer's state belongs to the parameters that it updated.
+    /// Checks that this training has made no step: after a step, the optimizer's state would not fit other parameters.
     fn not_begun(&self) -> Result<()> {
         if self.state.position.step == 0 {
             return Ok(());
@@ -163,7 +166,7 @@ impl Trainer {
         Err(Error::of(ErrorKind::Program, "trainer to load parameters", expected, got))
     }
 
-    /// Returns the parameters of a checkpoint, and the report of which parameters fit the model.
+    /// Returns the parameters of a checkpoint, and the report which of them fit the model.
     fn compare<'a>(&mut self, from: &'a Checkpoint) -> Result<(Parameters<'a>, LoadedParameters)> {
         self.not_begun()?;
         let program = &from.program;
@@ -202,7 +205,7 @@ impl Trainer {
         Ok((given, found))
     }
 
-    /// Sets the named parameters after checking that all values are finite.
+    /// Checks that all given values are finite, and then sets the named parameters.
     fn set_all(&mut self, given: &Parameters<'_>, names: &[String]) -> Result<()> {
         let values = || names.iter().filter_map(|name| Some((name, *given.get(&**name)?)));
         for (name, value) in values() {
@@ -212,7 +215,7 @@ impl Trainer {
     }
 }
 
-/// Returns a checkpoint with the parameters to predict with.
+/// Returns a checkpoint whose parameters are the ones to predict with.
 fn predicting(from: &Checkpoint) -> Result<Cow<'_, Checkpoint>> {
     if from.predicts_as_it_is() { Ok(Cow::Borrowed(from)) } else { from.clone().predicting().map(Cow::Owned) }
 }

@@ -1,4 +1,4 @@
-//! The trainer: its settings and its state.
+//! The trainer: the settings and the state of a training.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,9 +26,9 @@ use crate::program::{Builder, Program, Var};
 use crate::tensor::{Storage, Variable};
 use crate::wire::Target;
 
-/// A trainer of a program: epochs, evaluation, early stopping, checkpoints.
+/// A trainer of a program: it runs epochs, evaluations and early stopping, and saves checkpoints.
 ///
-/// Methods that take and return the trainer set its options; [`fit`](Self::fit) trains:
+/// Methods that take and return the trainer set its options; [`fit`](Self::fit) starts the training:
 ///
 /// ```
 /// use unpadded::data::{Batching, Field, Loader, Samples};
@@ -61,26 +61,26 @@ use crate::wire::Target;
 /// ```
 ///
 /// # Failures during a training
-/// An error in the data, in a step or of a metric ends `fit`. The parameters are as after the last complete step, and the
-/// checkpoint is the last saved one; the error names the checkpoint's position, from which the training can be resumed. A loss
-/// or a gradient that is not finite is detected before any update, and the error names the operator, the variable and the line
-/// of the program that first produced such a number.
+/// An error in the data, in a step or in a metric ends `fit`. The parameters then have their values after the last complete
+/// step. The error names the position of the last saved checkpoint, from which the training can be resumed. A loss or a
+/// gradient that is not finite is detected before any update, and the error names the operator, the variable and the line of
+/// the program that first produced such a number.
 pub struct Trainer {
     pub(super) net: Builder,
     pub(super) registry: Registry,
-    /// The checkpoint without its tensors, which are in the scope.
+    /// The checkpoint of this training, without the tensors, which are in `scope`.
     pub(super) state: Checkpoint,
-    /// The number of variables before the backward operators were appended.
+    /// The number of variables of the program before the backward operators were appended.
     pub(super) forward: usize,
     pub(super) loss: Var,
-    /// The weight of a batch, if the loss does not determine it.
+    /// The variable of [`Self::weight`], which weighs the losses of batches; `None` if it was not called.
     pub(super) weight: Option<CallerSetting<Var>>,
-    /// Whether the first metric is the trainer's own loss, not a user's metric named `loss`.
+    /// Whether the first metric is the trainer's own loss; `false` if a user's metric named `loss` replaces it.
     pub(super) own_loss: bool,
-    /// The error if the loss over several batches cannot be computed batch by batch, with the line that made the trainer; else
-    /// `None`.
+    /// The error for a loss that cannot be computed over several batches; it has the line that made the trainer. `None` if the
+    /// loss can be computed batch by batch.
     pub(super) unseen: Option<Error>,
-    /// The trained parameters, each with its gradient.
+    /// The trained parameters: pairs (parameter, gradient).
     pub(super) trained: Vec<(VarId, VarId)>,
     /// The variable of the learning rate.
     pub(super) rate: VarId,
@@ -88,7 +88,7 @@ pub struct Trainer {
     pub(super) compiled: Option<CompiledTraining>,
 
     pub(super) threads: usize,
-    /// The metrics, the loss first.
+    /// The metrics; the loss is the first one.
     pub(super) metrics: Vec<Measure>,
     pub(super) select: Option<CallerSetting<String>>,
     pub(super) outputs: Vec<CallerSetting<(String, Var)>>,
@@ -98,59 +98,59 @@ pub struct Trainer {
     pub(super) on_epoch: Option<OnEpoch>,
     pub(super) accumulate: Option<CallerSetting<u64>>,
     pub(super) parts: Option<CallerSetting<u64>>,
-    /// The world of processes that train together.
+    /// The processes that train together; `None` without [`Self::distributed`].
     pub(super) world: Option<World>,
-    /// The carried states of each part that this process computes, where a batch has several parts.
+    /// For each part that this process computes, the carried states; used only if batches have several parts.
     pub(super) carried: Vec<BTreeMap<String, Variable>>,
-    /// The number of tokens of the parts that this process has computed in this run.
+    /// The number of tokens in the parts that this process has computed in this run.
     pub(super) computed: u64,
-    /// Whether any process was asked to stop, as all processes agreed at the end of a step.
+    /// Whether any process was asked to stop; the processes exchange this at the end of each step.
     pub(super) stopping: bool,
-    /// Whether the best epoch may be measured anew.
+    /// Whether [`Self::remeasure_best`] was called.
     pub(super) remeasure: bool,
     pub(super) plateau: Option<CallerSetting<Plateau>>,
     pub(super) rate_by: Option<CallerSetting<RateFn>>,
-    /// Whether a resumed training may have another learning rate.
+    /// Whether [`Self::change_rate`] was called.
     pub(super) change_rate: bool,
-    /// The error in the settings of averages.
+    /// An error in the settings of [`Self::averaged`], which `fit` returns.
     pub(super) averaged_wrongly: Option<Error>,
     pub(super) progress: Progress,
-    /// The operators without a gradient between the loss and trained parameters, each with its line.
+    /// The operators without a gradient between the loss and a trained parameter: pairs (operator, source line).
     pub(super) blocked: Vec<(String, String)>,
-    /// Whether the warnings before the first step have been shown.
+    /// Whether the warnings that come before the first step have been printed.
     pub(super) warned: bool,
     pub(super) stop: Arc<AtomicBool>,
 
-    /// The locked file, from a resumption until `fit` takes it.
+    /// The lock of the checkpoint file, held from [`Self::resume`] until `fit` takes it over.
     pub(super) held: Option<Target>,
-    /// The position of the checkpoint in the file, if this trainer has saved or loaded one.
+    /// The position in the checkpoint file; `None` if this trainer has neither saved nor loaded one.
     pub(super) saved: Option<Position>,
-    /// Whether the position was loaded, so that the data must be the data of that checkpoint.
+    /// Whether the position was loaded from a checkpoint: the data must then be the data of that checkpoint.
     pub(super) resumed: bool,
 }
 
-/// A user's function that is called after each epoch.
+/// A user's function that the trainer calls after each epoch.
 type OnEpoch = Box<dyn FnMut(&EpochScores) -> ControlFlow<()>>;
 
-/// A user's function from the position to a factor of the learning rate.
+/// A user's function that returns a factor of the learning rate for a position.
 type RateFn = Box<dyn Fn(&Position) -> f64>;
 
-/// Formats the warning that a gradient ends at an operator, with its line.
+/// Returns the text of the warning that the gradient ends at an operator, with the operator's source line.
 pub(super) fn ends_at((operator, line): &(String, String)) -> String {
     format!("no gradient flows through `{operator}`, called at {line}")
 }
 
-/// The advice about a loss that cannot be computed from parts of a batch.
+/// The advice in the error about a loss that cannot be computed from parts of a batch.
 pub(super) const BY_WEIGHT: &str = "`Trainer::weight` can say how much each batch counts";
 
 impl Trainer {
     /// Makes a trainer for the program of `net`: appends the backward operators of `loss` and the updates of `optimizer`, and
-    /// initializes the parameters. The progress of the first `fit` warns of operators without a gradient between the loss and
-    /// trained parameters, such as `crf_marginals`.
+    /// initializes the parameters. At its first call, `fit` warns of operators without a gradient between the loss and a
+    /// trained parameter, such as `crf_marginals`.
     ///
     /// # Errors
-    /// All errors that were recorded while the program was built; as [`Optimizer::minimize`]; if `loss` is of another builder, or an
-    /// initializer does not fit.
+    /// All errors that were recorded while the program was built; the errors of [`Optimizer::minimize`]; an error if `loss`
+    /// belongs to another builder, or if an initializer does not fit.
     #[track_caller]
     pub fn new(net: Builder, loss: Var, optimizer: &dyn Optimizer) -> Result<Self> {
         let caller = Location::caller();
@@ -211,18 +211,20 @@ impl Trainer {
         })
     }
 
-    /// Sets the number of threads (default: 0, as many as the machine has cores). Results do not depend on this number.
+    /// Sets the number of threads (default: 0, which means one per core of the machine). Results do not depend on the number of
+    /// threads.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         (self.threads, self.compiled) = (threads, None);
         self
     }
 
-    /// Adds a metric, computed over each epoch and in each evaluation. The first added metric decides which epoch is the best, unless
-    /// [`Self::select`] names another. The loss is always computed, over all rows of the data as if they were one batch: its sums and
-    /// means run over the rows of all batches together. Operators that read a whole batch, such as `gather_rows` of a variable of the
-    /// batch, see each batch by itself; the progress warns of them where the development data have several batches. A metric
-    /// named `loss` replaces the loss.
+    /// Adds a metric, which is computed over each epoch of training and in each evaluation. The first metric that you add
+    /// decides which epoch is the best, unless [`Self::select`] names another metric. The loss is always a metric, too. It is
+    /// computed over all rows of the data as if they were one batch: its sums and means run over the rows of all batches.
+    /// An operator that reads a whole batch, such as `gather_rows` of a variable of the batch, reads each batch separately; if
+    /// the development data have several batches, the progress warns of such operators. If the added metric is named `loss`, it
+    /// replaces the loss.
     #[must_use]
     #[track_caller]
     pub fn metric(mut self, metric: impl Metric + 'static) -> Self {
@@ -237,9 +239,9 @@ impl Trainer {
         self
     }
 
-    /// Sets the weight of a batch, a scalar variable: the loss of several batches is then Σ weight · loss / Σ weight, in
-    /// reports, in an [accumulated](Self::accumulate) step and in the choice of the best epoch. A weight is needed if the loss
-    /// is not computed from sums and means over rows.
+    /// Sets the weight of a batch, a scalar variable. The loss over several batches is then Σ weight · loss / Σ weight: in
+    /// reports, in an [accumulated](Self::accumulate) step, and in the choice of the best epoch. A weight is needed for a loss
+    /// that is not computed from sums and means over rows.
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};
@@ -267,7 +269,7 @@ impl Trainer {
         self
     }
 
-    /// Selects the metric that decides which epoch is the best, by name; `loss` is a metric, too.
+    /// Selects, by its name, the metric that decides which epoch is the best; `loss` is a metric, too.
     #[must_use]
     #[track_caller]
     pub fn select(mut self, metric: &str) -> Self {
@@ -275,9 +277,9 @@ impl Trainer {
         self
     }
 
-    /// Names an output: a variable that a predictor returns under this name. A variable of a step block, such as the weights of an
-    /// attention, has a value per step: a [`Session`](crate::predict::Session) returns it, and a [`Generator`](crate::predict::Generator)
-    /// can use it.
+    /// Names an output: predictors return the variable `var` under this name. A variable of a step block, such as the weights
+    /// of an attention, has one value per step: a [`Session`](crate::predict::Session) returns this value, and a
+    /// [`Generator`](crate::predict::Generator) can use it.
     #[must_use]
     #[track_caller]
     pub fn output(mut self, name: &str, var: Var) -> Self {
@@ -287,7 +289,7 @@ impl Trainer {
         self
     }
 
-    /// Adds a vocabulary to the checkpoint under this name.
+    /// Adds a vocabulary to the checkpoint, under the given name.
     #[must_use]
     pub fn vocabulary(mut self, name: &str, vocabulary: Vocabulary) -> Self {
         self.state.vocabularies.insert(name.to_owned(), vocabulary);
@@ -299,18 +301,19 @@ impl Trainer {
         self.state.vocabularies.iter().map(|(name, vocabulary)| (name.as_str(), vocabulary))
     }
 
-    /// Adds a string of your own to the checkpoint under this name.
+    /// Adds a text of your own to the checkpoint, under the given name.
     #[must_use]
     pub fn note(mut self, name: &str, text: impl Into<String>) -> Self {
         self.state.notes.insert(name.to_owned(), text.into());
         self
     }
 
-    /// Sets the checkpoint file, to which the training is saved at each epoch's end and on an interrupt; see [`Self::every`].
+    /// Sets the checkpoint file: the training is saved to it at the end of each epoch and at an interrupt; see [`Self::every`].
     ///
-    /// The first save replaces an existing checkpoint of any model and keeps the file's permissions; to continue a
-    /// checkpoint, call [`resume`](Self::resume) or [`resume_if`](Self::resume_if). [`Self::fit`] refuses, before it trains, a
-    /// file that is not a checkpoint, that cannot be written, or that another training saves to.
+    /// The first save replaces any existing checkpoint, also one of another model, and keeps the permissions of the file. To
+    /// continue a training instead, call [`resume`](Self::resume) or [`resume_if`](Self::resume_if). Before it trains,
+    /// [`Self::fit`] returns an error if the file exists and is not a checkpoint, if it cannot be written, or if another
+    /// training saves to it.
     #[must_use]
     pub fn checkpoint(mut self, path: impl Into<PathBuf>) -> Self {
         (self.file, self.held) = (Some(path.into()), None);
@@ -325,8 +328,8 @@ impl Trainer {
         self
     }
 
-    /// Early stopping: stops after `epochs` epochs without an improvement (default: never). It needs no checkpoint file: the
-    /// best parameters are kept in memory.
+    /// Early stopping: stops the training after `epochs` epochs in a row without an improvement (default: never). Early
+    /// stopping needs no checkpoint file: the best epoch's parameters are kept in memory.
     #[must_use]
     #[track_caller]
     pub fn patience(mut self, epochs: u64) -> Self {
@@ -334,9 +337,9 @@ impl Trainer {
         self
     }
 
-    /// Calls a function at the end of each epoch, after evaluating and saving. If the function returns [`ControlFlow::Break`],
-    /// the training ends after this epoch ([`StopReason::Stopped`](super::StopReason)); a later [`fit`](Self::fit) continues
-    /// with the next epoch.
+    /// Calls a function at the end of each epoch, after the evaluation and the save. If the function returns
+    /// [`ControlFlow::Break`], the training ends after this epoch ([`StopReason::Stopped`](super::StopReason)); a later
+    /// [`fit`](Self::fit) continues with the next epoch.
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};
@@ -375,8 +378,8 @@ impl Trainer {
         self
     }
 
-    /// Returns the stop flag. Setting it to `true` has the effect of Ctrl-C: [`Self::fit`] finishes its step, saves, resets the flag
-    /// and returns.
+    /// Returns the stop flag, by which other threads can stop the training. Setting the flag to `true` has the effect of
+    /// Ctrl-C: [`Self::fit`] finishes the step, saves, resets the flag and returns.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         self.stop.clone()
     }
@@ -386,10 +389,10 @@ impl Trainer {
         &self.state.program
     }
 
-    /// Sets a parameter, for example to pre-trained numbers.
+    /// Sets a parameter to the given value, for example to pre-trained weights.
     ///
     /// # Errors
-    /// If there is no parameter of that name, or the parameter has another shape, dtype or storage than the value.
+    /// If there is no parameter of this name, or if its shape, dtype or storage differs from the value's.
     #[track_caller]
     pub fn set_parameter(&mut self, name: &str, value: impl Into<Storage>) -> Result<()> {
         if !self.scope.names().any(|known| known == name) {
@@ -402,18 +405,19 @@ impl Trainer {
         self.scope.set(name, value)
     }
 
-    /// Returns the parameters and the optimizer's state, to inspect. During a training with sparse gradients, rows may have pending
-    /// moves: [`settle`](crate::executor::settle) applies them, as every evaluation does.
+    /// Returns the scope, which has the parameters and the optimizer's state, for inspection. In a training with sparse
+    /// gradients, rows of parameters may have pending moves: [`settle`](crate::executor::settle) applies them, as every
+    /// evaluation does.
     pub fn scope(&mut self) -> &mut Scope {
         &mut self.scope
     }
 
-    /// Returns the position of the training.
+    /// Returns the position of the training: its epoch, batch and step.
     pub fn position(&self) -> &Position {
         &self.state.position
     }
 
-    /// Returns the scores of the finished epochs, in order, including the epochs before a resumption.
+    /// Returns the scores of all finished epochs, in order; epochs before [`Self::resume`] are included.
     pub fn history(&self) -> &[EpochScores] {
         &self.state.history
     }

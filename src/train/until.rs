@@ -1,15 +1,15 @@
-//! The end of a training, in epochs or steps.
+//! The end of a training, as a number of epochs or steps.
 
 use crate::checkpoint::Position;
 
-/// The end of [`Trainer::fit`](super::Trainer::fit), counted from the start of the training over all its runs.
+/// When [`Trainer::fit`](super::Trainer::fit) ends; epochs and steps are counted over all runs of the training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Until {
-    /// Stop after this many epochs.
+    /// Ends the training after this many epochs.
     Epochs(u64),
-    /// Stop after this many steps. Inside an epoch, the training stops without an evaluation; an epoch that ends with the last
-    /// step is evaluated as usual.
+    /// Ends the training after this many steps. If the last step is inside an epoch, the training ends without an evaluation;
+    /// if it is the last step of an epoch, the epoch is evaluated as usual.
     Steps(u64),
 }
 
@@ -22,6 +22,6 @@ impl Until {
     }
 }
 
-/// A number of training steps.
+/// A number of training steps, as a type of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Steps(pub u64);

@@ -8,14 +8,16 @@ use super::steps::{Steps, logits_of, rooms};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::Threads;
 
-/// The most logits of a step, 1 GiB: a wide beam is allowed, but an allocation that fails would end the process.
+/// The most logits of a step of beam search: 2²⁸, or 1 GiB. A wide beam would otherwise end the process when an allocation
+/// fails.
 const MOST_LOGITS: usize = 1 << 28;
 
-/// Searches the best hypotheses of each source. The result of a source depends neither on other sources nor on the threads.
+/// Searches the best hypotheses of each source. The hypotheses of a source depend neither on the other sources nor on the
+/// number of threads.
 ///
 /// # Errors
-/// If an option is invalid or names a token that the model does not score; if the model fails, its scores
-/// are NaN or positive infinity, or it has no attention output although there is a coverage penalty.
+/// If an option is invalid, or names a token that the model does not score; if the model fails, or returns a score that is NaN
+/// or positive infinity; if there is a coverage penalty, but the model has no attention output.
 pub(crate) fn beam(
     steps: &mut dyn Steps,
     sources: usize,
@@ -51,7 +53,7 @@ pub(crate) fn beam(
         threads.divide(&mut active, &mut room, |_, search, room| {
             search.failed = search.step(said, room).err();
         });
-        // Of several errors, the first source's is returned, whichever thread failed first.
+        // If several sources fail, the error of the first of them is returned, whichever thread failed first.
         if let Some(error) = active.iter_mut().find_map(|search| search.failed.take()) {
             return Err(error);
         }
@@ -77,7 +79,7 @@ fn attention_of(steps: &dyn Steps) -> Result<(&[f32], &[usize])> {
     })
 }
 
-/// Checks the options of a beam.
+/// Checks the options of a beam search.
 fn check(beam: &Beam) -> Result<()> {
     let Beam { width, n_best, length, coverage, .. } = *beam;
     if let Some((what, _)) = [("width of a beam", width), ("n_best", n_best)].iter().find(|one| one.1 == 0) {

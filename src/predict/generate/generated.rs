@@ -1,12 +1,12 @@
-//! The result of a generation.
+//! The hypotheses that a generator or a beam search returns.
 
 use crate::error::{Error, Result};
 use crate::tensor::Variable;
 
 /// The generated hypotheses of each source, best first.
 ///
-/// Sampling gives a source one hypothesis, and beam search up to `n_best`. A source has fewer, or none, if no more were
-/// possible.
+/// Sampling returns one hypothesis per source, and beam search at most `n_best` per source. A source has fewer hypotheses, or
+/// none, if the options and the model's scores leave no more possible ones.
 #[derive(Debug, Clone)]
 pub struct Hypotheses {
     tokens: Variable,
@@ -14,20 +14,19 @@ pub struct Hypotheses {
     stopped: Vec<bool>,
 }
 
-/// A hypothesis of a source.
+/// A generated sequence of tokens for a source.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Hypothesis<'a> {
-    /// The tokens, including a forced prefix, without the start and the stop token.
+    /// The tokens, including a forced prefix, but not the start token or the stop token.
     pub tokens: &'a [i64],
-    /// The sum of the natural logarithms of the tokens' probabilities, including the stop token; from a beam search, with its
-    /// penalties.
+    /// The sum of the natural logarithms of the tokens' probabilities, including the stop token; in beam search, the length
+    /// penalty and the coverage penalty are applied.
     pub score: f64,
-    /// Whether the hypothesis ended with the stop token; if not, the limit on steps was reached.
+    /// Whether the hypothesis ended with the stop token; `false` if it ended at the maximal number of steps.
     pub stopped: bool,
 }
 
-/// A finished hypothesis.
 pub(super) struct FinishedHypothesis {
     pub(super) tokens: Vec<i64>,
     pub(super) score: f64,
@@ -45,18 +44,18 @@ impl Hypotheses {
         Ok(Self { tokens: Variable::from_nested(&nested)?, scores, stopped })
     }
 
-    /// Returns the tokens of all hypotheses, of shape `[tokens]` in i64, with two levels: the hypotheses of each source, and the
-    /// tokens of each hypothesis.
+    /// Returns the tokens of all hypotheses, of shape `[tokens]` in i64, with two levels: the hypotheses of each source, and
+    /// the tokens of each hypothesis.
     pub fn tokens(&self) -> &Variable {
         &self.tokens
     }
 
-    /// Returns the score of each hypothesis, source by source.
+    /// Returns the score of each hypothesis, in the order of the sources.
     pub fn scores(&self) -> &[f64] {
         &self.scores
     }
 
-    /// Returns, for each hypothesis, whether the hypothesis ended with the stop token; if not, the limit on steps was reached.
+    /// Returns, for each hypothesis, whether it ended with the stop token; `false` if it ended at the maximal number of steps.
     pub fn stopped(&self) -> &[bool] {
         &self.stopped
     }
@@ -69,7 +68,7 @@ impl Hypotheses {
     /// Returns the hypotheses of a source, best first.
     ///
     /// # Errors
-    /// If there is no source of this number.
+    /// If there is no source with this number.
     #[track_caller]
     pub fn hypotheses(&self, source: usize) -> Result<Vec<Hypothesis<'_>>> {
         let Some(lod) = self.tokens.lod() else {
@@ -93,7 +92,7 @@ impl Hypotheses {
     /// Returns the best hypothesis of each source; `None` for a source without hypotheses.
     ///
     /// # Errors
-    /// Never for the result of a generation.
+    /// Never fails for hypotheses that a generation has returned.
     #[track_caller]
     pub fn best(&self) -> Result<Vec<Option<Hypothesis<'_>>>> {
         (0..self.sources()).map(|source| Ok(self.hypotheses(source)?.first().copied())).collect()

@@ -1,14 +1,14 @@
-//! The hypotheses of one source: tokens as a tree, and the best continuations without sorting all of them.
+//! The hypotheses of one source: a tree of tokens, and a heap of the best continuations.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// The tokens of hypotheses, as a tree that shares their beginnings.
+/// The tokens of hypotheses, as a tree: hypotheses with a common beginning share its tokens.
 #[derive(Default)]
 pub(super) struct Tokens(Vec<(Option<usize>, usize)>);
 
 impl Tokens {
-    /// Appends a token to a hypothesis, or begins one; returns the number of the new hypothesis.
+    /// Appends a token to hypothesis `before` (`None`: an empty hypothesis); returns the number of the new hypothesis.
     pub(super) fn push(&mut self, before: Option<usize>, token: usize) -> usize {
         self.0.push((before, token));
         self.0.len() - 1
@@ -30,20 +30,20 @@ impl Tokens {
 /// A candidate: a running hypothesis and its next token.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate {
-    /// The sum of the log-probabilities of all tokens, including the next token.
+    /// The sum of the log-probabilities of all tokens of the candidate, including the next token.
     pub(super) sum: f64,
-    /// The rank of the running hypothesis.
+    /// The rank of the running hypothesis that the candidate continues.
     pub(super) parent: usize,
     pub(super) logit: f32,
     pub(super) token: usize,
 }
 
-/// The order of candidates: the better candidate is the greater.
+/// The order of candidates: a better candidate is greater.
 impl Ord for Candidate {
     fn cmp(&self, other: &Self) -> Ordering {
         let by_parent = || other.parent.cmp(&self.parent);
         let by_token = || other.token.cmp(&self.token);
-        // Zeros with different signs are equal logits.
+        // Zeros with different signs count as equal logits.
         let by_logit = || self.logit.partial_cmp(&other.logit).unwrap_or(Ordering::Equal);
         self.sum.total_cmp(&other.sum).then_with(by_parent).then_with(by_logit).then_with(by_token)
     }
@@ -66,7 +66,7 @@ impl Eq for Candidate {}
 /// The best candidates, at most `most`.
 pub(super) struct Best {
     most: usize,
-    /// The worst of the kept candidates is on top.
+    /// A heap with the worst of the kept candidates on top.
     heap: BinaryHeap<Reverse<Candidate>>,
 }
 
@@ -85,8 +85,9 @@ impl Best {
         }
     }
 
-    /// Returns a threshold: no continuation with a logit below it is among the best, as a candidate's sum is its logit plus
-    /// `sum - log_sum`. The threshold is lowered a little for rounding; a logit above it need not be among the best.
+    /// Returns a threshold for logits: a continuation with a smaller logit is not among the best, because the sum of a
+    /// candidate is its logit plus `sum - log_sum`. The threshold is a little too low, to allow for rounding: not every logit
+    /// above it belongs to one of the best candidates.
     pub(super) fn least_logit(&self, sum: f64, log_sum: f64) -> f32 {
         match self.heap.peek() {
             Some(Reverse(worst)) if self.heap.len() >= self.most => {

@@ -1,5 +1,5 @@
-//! Generation: sequences that a model continues token by token, by sampling or by beam search. This module needs only the
-//! model's scores of the next token ([`Steps`]).
+//! Generation: a model continues sequences token by token, by sampling or by beam search. This module uses a model only through
+//! [`Steps`]: the scores of the next token.
 
 mod beam;
 mod generated;

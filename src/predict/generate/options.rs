@@ -2,13 +2,14 @@
 
 /// Options of generation: start and stop token, lengths, prefixes, banned and required tokens, repetition penalty.
 ///
-/// A model computes the next token *step* by step. Its input is the start token at the first step, and the previous token at
-/// each later step. A hypothesis is a source's tokens so far: it ends with the stop token, or after `max_steps` tokens. The
-/// stop token is one of these tokens, and counts in the score; neither the stop token nor the start token is in the result.
+/// A model generates token by token: each *step* scores the next token. The model's input is the start token at the first step,
+/// and the previous token at each later step. A hypothesis is the tokens that were generated for a source; it ends with the
+/// stop token, or after `max_steps` tokens. The stop token counts as one of the `max_steps` tokens, and its probability counts
+/// in the score; the result has neither the stop token nor the start token.
 ///
-/// The score of a hypothesis begins with the sum of the natural logarithms of its tokens' probabilities, each by the softmax of
-/// the logits of its step. A forbidden token is never taken, but counts in the softmax, so other tokens do not become likelier;
-/// the repetition penalty changes the logits, and so the softmax.
+/// The score of a hypothesis is first the sum of the natural logarithms of its tokens' probabilities: the softmax of the logits
+/// at each step. A forbidden token is never taken, but it counts in the softmax, so other tokens do not become likelier. The
+/// repetition penalty changes the logits before the softmax.
 ///
 /// ```
 /// use unpadded::predict::Generation;
@@ -39,8 +40,8 @@ pub(super) enum Prefixes {
 }
 
 impl Generation {
-    /// Options with this start token, which need not be a token that the model scores, and at most 256 steps. Without a stop
-    /// token, all hypotheses have the maximal length.
+    /// Makes options with this start token and at most 256 steps; the start token need not be a token that the model scores.
+    /// Without a stop token, every hypothesis has the maximal length.
     pub fn new(start: i64) -> Self {
         Self {
             start,
@@ -61,53 +62,55 @@ impl Generation {
         Self { stop: Some(stop), ..self }
     }
 
-    /// Sets the maximal length: a hypothesis ends after `max_steps` tokens at the latest, including a forced prefix and the
-    /// stop token. The result marks the hypotheses that ended with the stop token.
+    /// Sets the maximal length: a hypothesis ends after at most `max_steps` tokens; a forced prefix and the stop token count as
+    /// tokens. In the result, `Hypothesis::stopped` is true for a hypothesis that ended with the stop token.
     #[must_use]
     pub fn max_steps(self, max_steps: usize) -> Self {
         Self { max_steps, ..self }
     }
 
-    /// Sets the minimal length: at least `min_steps` tokens are before the stop token, including a forced prefix.
+    /// Sets the minimal length: the stop token comes after at least `min_steps` tokens; a forced prefix counts as tokens.
     #[must_use]
     pub fn min_steps(self, min_steps: usize) -> Self {
         Self { min_steps, ..self }
     }
 
-    /// Forces a prefix: all hypotheses begin with these tokens. They are in the result, and count in scores and lengths.
+    /// Forces a prefix: every hypothesis begins with these tokens. The tokens of the prefix are in the result, and count in the
+    /// score and in the length.
     #[must_use]
     pub fn prefix(self, prefix: impl Into<Vec<i64>>) -> Self {
         Self { prefixes: Prefixes::All(prefix.into()), ..self }
     }
 
-    /// Forces a prefix per source: one list of tokens for each source, possibly empty.
+    /// Forces one prefix per source: a list of tokens for each source, which may be empty.
     #[must_use]
     pub fn prefixes(self, prefixes: impl Into<Vec<Vec<i64>>>) -> Self {
         Self { prefixes: Prefixes::Each(prefixes.into()), ..self }
     }
 
-    /// Bans tokens: they are never generated.
+    /// Bans tokens: no hypothesis has a banned token.
     #[must_use]
     pub fn banned(self, banned: impl Into<Vec<i64>>) -> Self {
         Self { banned: banned.into(), ..self }
     }
 
-    /// Requires tokens, at most 64: each is in every hypothesis, in any order. No hypothesis stops before it has all required
-    /// tokens. When there are only as many steps left as tokens are missing, only the missing tokens may be taken. A forced
-    /// prefix may have some of the required tokens.
+    /// Requires tokens, at most 64: every hypothesis has all required tokens, in any order. The stop token is allowed only
+    /// after all required tokens. When the number of steps that are left equals the number of missing required tokens, only
+    /// these tokens are allowed. A forced prefix may contain required tokens.
     #[must_use]
     pub fn required(self, required: impl Into<Vec<i64>>) -> Self {
         Self { required: required.into(), ..self }
     }
 
-    /// Sets the number in the data of the batch's first source (default: 0). Random draws depend on the numbers of the sources:
-    /// sources in several batches get the same tokens as in one batch, if each batch sets its first number.
+    /// Sets the number of the batch's first source, counted over all data (default: 0). Random draws depend on the numbers of
+    /// the sources. Sources that are divided into several batches get the same tokens as in one batch if each batch sets its
+    /// first number.
     #[must_use]
     pub fn first(self, number: u64) -> Self {
         Self { first: number, ..self }
     }
 
-    /// Returns the number of sources that have prefixes of their own, if prefixes are per source.
+    /// Returns the number of sources for which [`Self::prefixes`] has set prefixes; `None` if it was not called.
     pub(in crate::predict) fn sources(&self) -> Option<usize> {
         match &self.prefixes {
             Prefixes::All(_) => None,
@@ -115,39 +118,41 @@ impl Generation {
         }
     }
 
-    /// Sets the repetition penalty: the logit of each token that a hypothesis already has is divided by `penalty` if the logit
-    /// is above 0, and multiplied by `penalty` if it is below; 1 changes nothing. (N. Keskar, B. McCann, L. Varshney, C. Xiong,
-    /// R. Socher, CTRL, 2019.)
+    /// Sets the repetition penalty, which changes the logit of each token that a hypothesis already has: a positive logit is
+    /// divided by `penalty`, and a negative logit is multiplied by `penalty`. A penalty of 1 changes nothing. (N. Keskar, B.
+    /// McCann, L. Varshney, C. Xiong, R. Socher, CTRL, 2019.)
     #[must_use]
     pub fn repetition(self, penalty: f64) -> Self {
         Self { repetition: penalty, ..self }
     }
 }
 
-/// Options of beam search for the hypotheses with the best scores.
+/// Options of beam search, which searches the hypotheses with the best scores.
 ///
-/// A finished hypothesis of `Y` tokens, including the stop token, for a source with `X` rows of attention has the score
+/// For a source with `X` rows of attention, a finished hypothesis of `Y` tokens, including the stop token, has the score
 ///
 /// ```text
 /// ln p(Y) / ((5 + |Y|) / 6)^length  +  coverage · Σ over x of ln min(1, Σ over y of attention(y, x))
 /// ```
 ///
-/// with sums of attention below 1e-6 taken as 1e-6 (Y. Wu et al., Google's neural machine translation system, 2016).
+/// where a sum of attention below 1e-6 counts as 1e-6 (Y. Wu et al., Google's neural machine translation system, 2016).
 ///
-/// At each step the continuations of a source's running hypotheses by one token are ranked by `ln p`; ties are decided by the
-/// rank of the hypothesis, then by the larger logit, then by the smaller token. A stop token among the best `width` finishes a
-/// hypothesis; the best `width` other continuations run on. After the last step, the running hypotheses are finished, too, and
-/// compete by their scores with the stopped hypotheses. Of finished hypotheses with equal scores, the earlier finished is
-/// better, then the higher ranked. If the width is at least the number of all continuations, the search finds the best of all
-/// sequences.
+/// At each step, the continuations of all running hypotheses of a source by one token are ranked by `ln p`. Of equal
+/// continuations, the better hypothesis comes first, then the larger logit, then the smaller token. If a continuation by the
+/// stop token is among the best `width`, its hypothesis is finished; the best `width` other continuations are the new running
+/// hypotheses. After the last step, the running hypotheses count as finished, and their scores are compared with the scores of
+/// the stopped hypotheses. Of finished hypotheses with equal scores, the one that was finished at an earlier step is better,
+/// and at one step the higher ranked. If the width is at least the number of all continuations, the search finds the best of
+/// all possible hypotheses.
 ///
-/// With `n` required tokens the continuations are divided into `n + 1` groups by how many required tokens they have. The
-/// `width` places are dealt to the groups one by one in turns, beginning with the group that has most required tokens, as long
-/// as a group has continuations left. So a group is not displaced by likelier continuations that lack more tokens. (After M.
-/// Post, D. Vilar, Fast lexically constrained decoding with dynamic beam allocation, 2018.)
+/// With `n` required tokens, the continuations are divided into `n + 1` groups by the number of required tokens that they have.
+/// The groups take turns to get one of the `width` places, and the group with the most required tokens begins. A group without
+/// continuations left is skipped. A group therefore keeps its places even if continuations with fewer required tokens are
+/// likelier. (After M. Post, D. Vilar, Fast lexically constrained decoding with dynamic beam allocation, 2018.)
 ///
-/// A source is done when `n_best` hypotheses are finished and no running hypothesis can get a better score than the worst of
-/// these, even if all its further tokens were certain. With [`Self::early`], a source may be done earlier.
+/// The search of a source ends when `n_best` hypotheses are finished and no running hypothesis can get a better score than the
+/// worst of them, even if all its further tokens had probability 1. With [`Self::early`], the search of a source may end
+/// earlier.
 ///
 /// ```
 /// use unpadded::predict::Beam;
@@ -164,11 +169,11 @@ pub struct Beam {
 }
 
 impl Beam {
-    /// Options with beam width `width`: the number of running hypotheses of each source. Only the best hypothesis is returned,
+    /// Makes options with beam width `width`: the most running hypotheses of each source. Only the best hypothesis is returned,
     /// and there are no penalties.
     ///
-    /// The beam may be wider than the vocabulary: memory is allocated only for existing hypotheses, whose number then grows with each
-    /// step up to the width, for each source.
+    /// The beam may be wider than the vocabulary. Memory is allocated only for existing hypotheses: their number grows with
+    /// each step, up to `width` per source.
     pub fn new(width: usize) -> Self {
         Self { width, n_best: 1, length: 0.0, coverage: 0.0, early: false }
     }
@@ -179,21 +184,22 @@ impl Beam {
         Self { n_best, ..self }
     }
 
-    /// Sets the exponent of the length penalty, at least 0; 0 is no penalty, and a larger exponent prefers longer hypotheses.
+    /// Sets the exponent of the length penalty, at least 0: without a penalty it is 0, and a larger exponent prefers longer
+    /// hypotheses.
     #[must_use]
     pub fn length(self, length: f64) -> Self {
         Self { length, ..self }
     }
 
-    /// Sets the factor of the coverage penalty, at least 0; 0 is no penalty. The penalty lowers the score of hypotheses that
-    /// left rows of the source unattended. The model must have an attention output.
+    /// Sets the factor of the coverage penalty, at least 0; 0 turns the penalty off. The penalty lowers the score of a
+    /// hypothesis whose attention left out rows of the source. The model must have an attention output.
     #[must_use]
     pub fn coverage(self, coverage: f64) -> Self {
         Self { coverage, ..self }
     }
 
-    /// Early stopping of the search: a source is also done when `width` of its hypotheses are finished. The search may then
-    /// miss a better hypothesis.
+    /// Early stopping of the search: the search of a source also ends when `width` of its hypotheses are finished. The search
+    /// may then miss a better hypothesis.
     #[must_use]
     pub fn early(self) -> Self {
         Self { early: true, ..self }

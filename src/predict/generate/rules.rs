@@ -3,20 +3,20 @@
 use super::options::{Generation, Prefixes};
 use crate::error::{Error, Result};
 
-/// The most required tokens: a set of required tokens is stored as the bits of a u64.
+/// The most required tokens: 64, since a set of required tokens is stored as the bits of a u64.
 const MOST_REQUIRED: usize = u64::BITS as usize;
 
-/// The checked options, with tokens as indices into a row of logits.
+/// The checked options of a generation; tokens are indices into a row of logits.
 pub(super) struct Rules {
     pub(super) start: i64,
     pub(super) max_steps: usize,
     stop: Option<usize>,
     min_steps: usize,
-    /// One prefix for all sources, or one per source.
+    /// The forced prefixes: a single prefix for all sources, or a prefix for each source.
     prefixes: Vec<Vec<usize>>,
-    /// Ascending, without duplicates.
+    /// The banned tokens, ascending, without duplicates.
     banned: Vec<usize>,
-    /// Ascending, without duplicates.
+    /// The required tokens, ascending, without duplicates.
     required: Vec<usize>,
     repetition: f64,
 }
@@ -24,11 +24,11 @@ pub(super) struct Rules {
 /// The allowed continuations of a hypothesis.
 #[derive(Debug, PartialEq)]
 pub(super) enum Choice {
-    /// Only the next token of the forced prefix.
+    /// Only the next token of the forced prefix is allowed.
     Only(usize),
-    /// Only a required token that the hypothesis lacks, since no steps are left for other tokens.
+    /// Only required tokens that the hypothesis lacks are allowed, since no steps are left for other tokens.
     Missing,
-    /// All tokens except the excluded tokens.
+    /// All tokens are allowed, except banned tokens and, if `stop` is false, the stop token.
     Any {
         /// Whether the stop token is allowed.
         stop: bool,
@@ -110,8 +110,8 @@ impl Rules {
         Ok(Self { start, max_steps, stop, min_steps, prefixes, banned, required, repetition })
     }
 
-    /// Returns the allowed continuations of a hypothesis of `step` tokens that has the required tokens `met`. They always leave
-    /// enough steps for the required tokens that the hypothesis lacks.
+    /// Returns the allowed continuations of a hypothesis of `step` tokens that already has the required tokens `met`. Every
+    /// allowed continuation leaves enough steps for the required tokens that the hypothesis lacks.
     pub(super) fn choice(&self, source: usize, step: usize, met: u64) -> Choice {
         let prefix = if let [one] = &self.prefixes[..] { one } else { &self.prefixes[source] };
         if let Some(&token) = prefix.get(step) {
@@ -128,12 +128,11 @@ impl Rules {
         self.stop
     }
 
-    /// Returns the number of required tokens.
     pub(super) fn required(&self) -> usize {
         self.required.len()
     }
 
-    /// Returns the set `met` of required tokens with `token` added, if it is required.
+    /// Returns `met` with `token` added if `token` is a required token, else `met`; a set has bit i for required token i.
     pub(super) fn meet(&self, met: u64, token: usize) -> u64 {
         self.required.binary_search(&token).map_or(met, |i| met | 1 << i)
     }
@@ -143,13 +142,13 @@ impl Rules {
         self.required.iter().enumerate().filter(move |(i, _)| met >> i & 1 == 0).map(|(_, &token)| token)
     }
 
-    /// Returns the banned tokens, ascending.
+    /// Returns the banned tokens in ascending order.
     pub(super) fn banned(&self) -> &[usize] {
         &self.banned
     }
 
-    /// Returns the logits of a hypothesis with the repetition penalty, and the largest of these logits. Without a penalty,
-    /// these are the model's logits; else changed logits in `room`.
+    /// Returns the logits of a hypothesis after the repetition penalty, and the largest of these logits. If the penalty is 1,
+    /// the result is `logits` itself; else it is a changed copy in `room`.
     pub(super) fn penalised<'a>(
         &self,
         logits: &'a [f32],
@@ -162,7 +161,7 @@ impl Rules {
         }
         room.clear();
         room.extend_from_slice(logits);
-        // The penalty is applied to the model's logits, so that a token that occurs twice is changed once.
+        // The penalty changes the model's logit, not the changed one, so that a token that occurs twice is changed once.
         for (token, logit) in tokens.map(|token| (token, logits[token])).filter(|(_, x)| x.is_finite()) {
             let logit = f64::from(logit);
             let changed = if logit > 0.0 { logit / self.repetition } else { logit * self.repetition };

@@ -1,4 +1,4 @@
-//! Sampling: one hypothesis per source, drawn token by token.
+//! Sampling: generates one hypothesis per source, drawn token by token.
 
 use super::generated::{FinishedHypothesis, Hypotheses};
 use super::options::Generation;
@@ -9,14 +9,14 @@ use crate::executor::Threads;
 use crate::predict::logits::{largest, log_sum_exp};
 use crate::predict::sampling::{Sampler, Sampling};
 
-/// Generates a hypothesis for each source: the likeliest token at each step if the temperature is 0, and random tokens otherwise. Draws
-/// depend on the seed, the number of the source and the step, but neither on other sources nor on the threads.
+/// Generates one hypothesis for each source: with temperature 0 the likeliest token at each step, else a random token. A random
+/// draw depends on the seed, the number of the source and the step, but neither on other sources nor on the number of threads.
 ///
-/// A source has no hypothesis if no token is possible at some step.
+/// A source has no hypothesis if no token is possible at one of its steps.
 ///
 /// # Errors
-/// If the count of numbers differs from the count of sources; if an option is invalid or names a token that the model does not
-/// score; if the model fails, or its scores are NaN or positive infinity.
+/// If `numbers` does not have one number per source; if an option is invalid, or names a token that the model does not score;
+/// if the model fails, or returns a score that is NaN or positive infinity.
 pub(crate) fn sample(
     steps: &mut dyn Steps,
     sources: usize,
@@ -51,7 +51,7 @@ pub(crate) fn sample(
         parents.clear();
         tokens.clear();
         for (i, mut line) in std::mem::take(&mut active).into_iter().enumerate() {
-            // Of several errors, the first source's is returned, whichever thread failed first.
+            // If several sources fail, the error of the first of them is returned, whichever thread failed first.
             let Some(token) = std::mem::replace(&mut line.next, Ok(None))? else { continue };
             let stopped = rules.stop() == Some(token);
             if !stopped {
@@ -70,19 +70,19 @@ pub(crate) fn sample(
     Hypotheses::new(found)
 }
 
-/// The hypothesis of a source.
+/// The hypothesis of a source while tokens are drawn.
 struct Line {
     source: usize,
     number: u64,
     tokens: Vec<i64>,
     sum: f64,
-    /// The set of required tokens that the hypothesis has.
+    /// The required tokens that the hypothesis already has, as a set of bits.
     met: u64,
-    /// The next token; `None` at a dead end.
+    /// The next token; `None` if no token is possible.
     next: Result<Option<usize>>,
 }
 
-/// Scratch memory of a thread, used by one source after the other.
+/// The buffers of a thread; the sources that the thread works on use them in turn.
 struct Scratch {
     sampler: Sampler,
     changed: Vec<f32>,
@@ -100,7 +100,7 @@ impl Line {
         Self { source, number, tokens: Vec::new(), sum: 0.0, met: 0, next: Ok(None) }
     }
 
-    /// Chooses the next token by these logits.
+    /// Draws the next token from a row of logits; `None` if no token is possible.
     fn step(&mut self, rules: &Rules, step: usize, row: &[f32], room: &mut Scratch) -> Result<Option<usize>> {
         let Scratch { sampler, changed, allowed } = room;
         let most = largest(row).map_err(|wrong| wrong_logit(wrong, self.source, step))?;

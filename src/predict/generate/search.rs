@@ -10,66 +10,68 @@ use super::steps::wrong_logit;
 use crate::error::{Error, Result};
 use crate::predict::logits::{from_threshold, largest, log_sum_exp};
 
-/// The least sum of attention: smaller sums count as this number.
+/// The least value of a sum of attention in the coverage penalty: a smaller sum counts as this number.
 const LEAST_COVERED: f64 = 1e-6;
 
-/// The search for one source.
+/// The beam search of one source.
 pub(super) struct Search<'a> {
     pub(super) source: usize,
-    /// The index of the source's first running hypothesis among the running hypotheses of all sources.
+    /// The position of the source's first running hypothesis in the list of all sources' running hypotheses.
     pub(super) first: usize,
-    /// The running hypotheses, by rank.
+    /// The running hypotheses, best first.
     pub(super) running: Vec<Running>,
-    /// The error of the last step, if the step failed.
+    /// The error of the last step; `None` if the step succeeded.
     pub(super) failed: Option<Error>,
     rules: &'a Rules,
     beam: Beam,
     tokens: Tokens,
-    /// The best continuations, by the number of required tokens that they have.
+    /// The best continuations other than by the stop token: group i has the continuations with i required tokens.
     groups: Vec<Best>,
-    /// The continuations by the stop token.
+    /// The continuations of running hypotheses by the stop token.
     stops: Vec<Candidate>,
-    /// For each running hypothesis, the sums of its attention so far, if there is a coverage penalty.
+    /// The attention sums of the coverage penalty: for each running hypothesis, the attention that each row of the source
+    /// received so far. Empty without a coverage penalty.
     covered: Vec<f64>,
-    /// The `n_best` finished hypotheses, best first.
+    /// The best finished hypotheses, best first, at most `n_best`.
     finished: Vec<HypothesisEnd>,
-    /// The number of all finished hypotheses, including the hypotheses that were not kept.
+    /// The number of all hypotheses that were finished, also of hypotheses that are not in `finished`.
     finishes: usize,
 }
 
-/// A running hypothesis.
+/// A hypothesis that the search continues.
 pub(super) struct Running {
-    /// The index of the hypothesis of the previous step that this hypothesis continues.
+    /// The rank of the hypothesis that this hypothesis continues, among the source's running hypotheses of the previous step.
     pub(super) parent: usize,
-    /// The newest token.
+    /// The last token of the hypothesis.
     pub(super) token: usize,
     last: Option<usize>,
     sum: f64,
-    /// The set of required tokens that the hypothesis has.
+    /// The required tokens that the hypothesis already has, as a set of bits.
     met: u64,
 }
 
-/// A finished hypothesis.
+/// A hypothesis that ended with the stop token or at the maximal number of steps.
 struct HypothesisEnd {
     last: Option<usize>,
     score: f64,
     stopped: bool,
 }
 
-/// Scratch memory of a thread, used by one source after the other.
+/// The buffers of a thread; the sources that the thread works on use them in turn.
 #[derive(Default)]
 pub(super) struct Scratch {
     logits: Vec<f32>,
     excluded: Vec<usize>,
 }
 
-/// The model's output of one step for all hypotheses.
+/// The model's output at one step, for the running hypotheses of all sources.
 #[derive(Clone, Copy)]
 pub(super) struct StepOutput<'a> {
     pub(super) step: usize,
     pub(super) classes: usize,
     pub(super) logits: &'a [f32],
-    /// The attention of each hypothesis, and its offsets, if there is a coverage penalty.
+    /// The attention weights of all hypotheses, and the offsets that divide the weights by hypothesis; `None` without a
+    /// coverage penalty.
     pub(super) attention: Option<(&'a [f32], &'a [usize])>,
 }
 
@@ -91,7 +93,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Advances the search by the model's output for the running hypotheses.
+    /// Advances the search by one step: scores the continuations of the running hypotheses and selects the best.
     pub(super) fn step(&mut self, said: StepOutput<'_>, room: &mut Scratch) -> Result<()> {
         let StepOutput { step, classes, logits, attention } = said;
         if let Some((values, offsets)) = attention {
@@ -105,7 +107,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Adds the attention of the running hypotheses.
+    /// Adds the attention of this step to the attention sums of the running hypotheses.
     fn attend(&mut self, step: usize, values: &[f32], offsets: &[usize]) -> Result<()> {
         let running = self.running.len();
         let ends = offsets.get(self.first..=self.first + running);
@@ -131,7 +133,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Collects the continuations of a running hypothesis.
+    /// Adds the allowed continuations of running hypothesis `parent` to `groups` and `stops`.
     fn continuations(&mut self, step: usize, parent: usize, row: &[f32], room: &mut Scratch) -> Result<()> {
         let Self { rules, tokens, groups, stops, .. } = self;
         let Running { last, sum, met, .. } = self.running[parent];
@@ -168,7 +170,7 @@ impl<'a> Search<'a> {
         excluded.sort_unstable();
         stops.extend(rules.stop().filter(|_| stop).map(|token| with(token, row[token])));
         stops.pop_if(|stop| stop.logit == f32::NEG_INFINITY);
-        // Other tokens do not change the number of required tokens.
+        // All other tokens are not required tokens, so these continuations belong to the group of the hypothesis itself.
         let best = &mut groups[met.count_ones() as usize];
         let mut from = 0;
         for end in excluded.iter().copied().chain([row.len()]) {
@@ -184,13 +186,14 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Selects the best continuations: some finish hypotheses, the others run on.
+    /// Selects the best continuations: continuations by the stop token finish hypotheses, and the others become the running
+    /// hypotheses.
     fn select(&mut self, step: usize) {
         let width = self.beam.width;
         let mut groups: Vec<Vec<Candidate>> = self.groups.iter_mut().map(Best::take).collect();
         let mut sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
         let shares = deal(width, &sizes);
-        // Continuations by the stop token have all required tokens, and so belong to the last group.
+        // A hypothesis stops only after all required tokens, so continuations by the stop token compete in the last group.
         let mut ends = std::mem::take(&mut self.stops);
         ends.sort_unstable_by_key(|&end| Reverse(end));
         if let (Some(size), Some(complete)) = (sizes.last_mut(), groups.last()) {
@@ -216,7 +219,7 @@ impl<'a> Search<'a> {
         self.go_on(&next);
     }
 
-    /// Finishes a hypothesis by the stop token or, at the limit of steps, by another token.
+    /// Finishes a hypothesis by candidate `end`: by the stop token, or by another token at the maximal number of steps.
     fn finish(&mut self, step: usize, end: Candidate, stopped: bool) {
         let Beam { n_best, coverage, .. } = self.beam;
         let positions = self.covered.len() / self.running.len();
@@ -237,11 +240,11 @@ impl<'a> Search<'a> {
         ((5.0 + length as f64) / 6.0).powf(self.beam.length)
     }
 
-    /// Continues with these candidates, unless the source is done.
+    /// Makes the candidates `next` the running hypotheses, unless the search of the source ends.
     fn go_on(&mut self, next: &[Candidate]) {
         let Beam { width, n_best, early, .. } = self.beam;
-        // An upper bound of the score of the first candidate, and so of every candidate: all further tokens certain, and all
-        // rows covered.
+        // An upper bound of the score of every candidate: the score of the best candidate if all further tokens had probability
+        // 1 and all rows were covered.
         let bound = next.first().map(|first| first.sum / self.length_penalty(self.rules.max_steps));
         let worst = self.finished.get(n_best - 1).map(|one| one.score);
         let hopeless = bound.zip(worst).is_some_and(|(bound, worst)| worst >= bound);
@@ -276,7 +279,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Deals `places` to groups of these sizes, one by one in turns, beginning with the last group.
+/// Divides `places` among groups of these sizes: the groups take turns to get a place, and the last group begins.
 pub(super) fn deal(places: usize, sizes: &[usize]) -> Vec<usize> {
     let mut shares = vec![0; sizes.len()];
     let mut left = places.min(sizes.iter().sum());

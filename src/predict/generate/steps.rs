@@ -4,26 +4,26 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::executor::Threads;
 use crate::kernels::helpers;
 
-/// A model that advances each hypothesis by one token per step.
+/// A model that generates: each step appends one token to each hypothesis and scores the next token.
 pub(crate) trait Steps {
-    /// The number of classes (tokens) that the model scores.
+    /// Returns the number of tokens that the model scores.
     fn classes(&self) -> usize;
 
-    /// Makes one step: hypothesis i continues hypothesis `parents[i]` of the previous step (at the first step: source
-    /// `parents[i]`), with `tokens[i]` as its newest token. There may be any number of hypotheses that fits memory; a source
-    /// may have none.
+    /// Makes one step with a list of hypotheses: hypothesis i continues hypothesis `parents[i]` of the previous step by the
+    /// token `tokens[i]`. At the first step, hypothesis i begins from source `parents[i]`. The number of hypotheses per source
+    /// may change from step to step, and may be 0.
     fn advance(&mut self, parents: &[usize], tokens: &[i64]) -> Result<()>;
 
-    /// Returns the logits after `advance`, row-major, hypotheses x classes.
+    /// Returns the logits after the last `advance`: one row per hypothesis, one column per token, row-major.
     fn logits(&self) -> Result<&[f32]>;
 
-    /// Returns the attention of each hypothesis at this step for the coverage penalty: the weights of all hypotheses, which sum
-    /// to about 1 for each hypothesis, and the offsets of the hypotheses in the weights. `None` if the model has no attention
-    /// output.
+    /// Returns the attention at this step, for the coverage penalty: the weights of all hypotheses in one slice, and the
+    /// offsets that divide the weights by hypothesis. The weights of a hypothesis sum to about 1. Returns `None` if the model
+    /// has no attention output.
     fn attention(&self) -> Result<Option<(&[f32], &[usize])>>;
 }
 
-/// Returns the logits of `hypotheses` hypotheses.
+/// Returns the logits of a step, and checks that there is a row for each of `hypotheses` hypotheses.
 pub(super) fn logits_of(steps: &dyn Steps, hypotheses: usize) -> Result<&[f32]> {
     let logits = steps.logits()?;
     if logits.len() != hypotheses * steps.classes() {
@@ -33,16 +33,17 @@ pub(super) fn logits_of(steps: &dyn Steps, hypotheses: usize) -> Result<&[f32]> 
     Ok(logits)
 }
 
-/// Makes the error of a logit that is NaN or positive infinity.
+/// Makes the error for a logit that is NaN or positive infinity.
 pub(super) fn wrong_logit(wrong: f32, source: usize, step: usize) -> Error {
     let what = format!("logits of source {source} at step {step}");
     Error::of(ErrorKind::NotFinite, what, "numbers or negative infinity", wrong.to_string())
 }
 
-/// The least number of logits that is worth a thread: the work on them takes about as long as waking a thread.
+/// The least number of logits on which more than one thread works: the work on fewer logits takes less time than waking a
+/// thread.
 const WORTH: usize = 1 << 16;
 
-/// Returns the number of ranges into which the work on `logits` logits is divided.
+/// Returns the number of threads among which the work on `logits` logits is divided.
 pub(super) fn rooms(threads: &Threads, logits: usize) -> usize {
     helpers(logits, WORTH, threads.number())
 }
