@@ -13,8 +13,8 @@ const AVERAGE_WEIGHTS: &str = "average_weights";
 /// Appends the operator and the state `NAME.average` that average the parameter `param` over training steps.
 ///
 /// # Errors
-/// If the parameter is row-sparse or its gradient is selected rows: the average would move every row of the table at every
-/// step. If the attributes do not fit.
+/// Returns an error if the parameter is row-sparse or its gradient is selected rows: the average would move every row of the
+/// table at every step. Returns an error if the attributes do not fit.
 pub(crate) fn average(
     program: &mut Program,
     registry: &Registry,

@@ -80,16 +80,16 @@ pub trait Optimizer {
     /// The operator that updates a parameter.
     ///
     /// # Errors
-    /// If the optimizer's settings contradict each other.
+    /// Returns an error if the optimizer's settings contradict each other.
     fn rule(&self) -> Result<UpdateRule>;
 
     /// Appends the backward operators of `loss`, then the learning rate, clipping, and an update of every trainable variable
     /// that the loss depends on. On an error the program is unchanged.
     ///
     /// # Errors
-    /// If the loss is not a scalar or depends on no trainable variable; if a setting is out of range; if a gradient is stored
-    /// as selected rows, the mode is exact, and either the rule would have to move the other rows at once, or the other rows
-    /// move only when they are next read and no operator of the program reads the parameter.
+    /// Returns an error if the loss is not a scalar or depends on no trainable variable; if a setting is out of range; if a
+    /// gradient is stored as selected rows, the mode is exact, and either the rule would have to move the other rows at once,
+    /// or the other rows move only when they are next read and no operator of the program reads the parameter.
     #[track_caller]
     fn minimize(&self, program: &mut Program, registry: &Registry, loss: VarId) -> Result<Minimization> {
         let caller = Location::caller();

@@ -41,7 +41,7 @@ const SCALE: &str = "scale";
 /// its last variable.
 ///
 /// # Errors
-/// If no operator `learning_rate` computes `rate`, or a variable of this name is no persistent f32 scalar.
+/// Returns an error if no operator `learning_rate` computes `rate`, or a variable of this name is no persistent f32 scalar.
 pub(crate) fn adjustable(program: &mut Program, rate: VarId) -> Result<()> {
     let at = place(program, rate)?;
     let spec = Spec::fixed(DType::F32, &[])?;
@@ -67,7 +67,7 @@ pub(crate) fn adjustable(program: &mut Program, rate: VarId) -> Result<()> {
 /// The base of a learning rate: the rate before schedule and scale.
 ///
 /// # Errors
-/// If no operator `learning_rate` computes `rate`.
+/// Returns an error if no operator `learning_rate` computes `rate`.
 pub(crate) fn base_rate(program: &Program, rate: VarId) -> Result<f64> {
     program.root().ops[place(program, rate)?].attributes.float("base")
 }

@@ -29,7 +29,7 @@ enum Rows {
 /// block.
 ///
 /// # Errors
-/// If no operator reads a parameter: its missed moves would never be made.
+/// Returns an error if no operator reads a parameter: its missed moves would never be made.
 pub(super) fn before_readers(
     program: &mut Program,
     registry: &Registry,

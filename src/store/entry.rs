@@ -44,8 +44,8 @@ impl Entry {
     /// Makes the entry of a value, with the rule's initial state.
     ///
     /// # Errors
-    /// If the value is not finite, not f32 or f64, or neither dense nor selected rows; if the rule does not fit; if memory is
-    /// exhausted.
+    /// Returns an error if the value is not finite, not f32 or f64, or neither dense nor selected rows; if the rule does not
+    /// fit; if memory is exhausted.
     pub(super) fn new(
         value: Storage,
         rule: Option<Rule>,
@@ -126,7 +126,7 @@ impl Entry {
     /// Checks a whole gradient before any of it is used.
     ///
     /// # Errors
-    /// If the gradient has another storage, dtype or shape, or is not finite.
+    /// Returns an error if the gradient has another storage, dtype or shape, or is not finite.
     pub(super) fn check(&self, gradient: &Storage) -> Result<()> {
         self.check_of(gradient, &self.dims)
     }
@@ -169,7 +169,7 @@ impl Entry {
     /// Updates the value by a gradient that was checked and whose rows are merged.
     ///
     /// # Errors
-    /// If the rule's operator fails, which leaves the value half updated and the entry broken.
+    /// Returns an error if the rule's operator fails, which leaves the value half updated and the entry broken.
     pub(super) fn apply(&self, gradient: Storage, step: u64) -> Result<()> {
         self.check_whole()?;
         let breaks = BreakMark(&self.broken);
@@ -209,7 +209,7 @@ impl Entry {
     /// Returns the whole value, or, for the slot `state`, a whole state of the rule.
     ///
     /// # Errors
-    /// If the entry is broken, or memory is exhausted.
+    /// Returns an error if the entry is broken, or memory is exhausted.
     pub(super) fn whole(&self, state: Option<&str>) -> Result<Dense> {
         self.check_whole()?;
         let mut whole = Dense::zeros(self.dtype, &self.dims)?;
@@ -231,7 +231,7 @@ impl Entry {
     /// Returns the rows with these numbers, one per number.
     ///
     /// # Errors
-    /// If a number is not a row number of the value, or the entry is broken.
+    /// Returns an error if a number is not a row number of the value, or the entry is broken.
     pub(super) fn rows(&self, ids: &[i64]) -> Result<Dense> {
         self.check_whole()?;
         check_ids(ids, &self.dims)?;
@@ -258,7 +258,7 @@ impl Entry {
     /// Sets the state that a file has: the states of the rule, each with its slot, and the number of applied gradients.
     ///
     /// # Errors
-    /// If a state does not fit.
+    /// Returns an error if a state does not fit.
     pub(super) fn resume(&mut self, states: Vec<(String, Dense)>, steps: u64) -> Result<()> {
         let count = self.shards.len();
         for (slot, value) in states {
@@ -275,7 +275,7 @@ impl Entry {
 /// Checks that all numbers are row numbers of a value of this shape.
 ///
 /// # Errors
-/// If a number is not a row number of the value, or the entry is broken.
+/// Returns an error if a number is not a row number of the value, or the entry is broken.
 pub(super) fn check_ids(ids: &[i64], dims: &[usize]) -> Result<()> {
     let Some(&height) = dims.first() else {
         return Err(Error::new("rows of a key", "a value that has rows", "a single number"));

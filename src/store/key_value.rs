@@ -54,7 +54,7 @@ pub trait KeyValueStore {
     /// Makes a key with a first value, of f32 or f64: dense, or selected rows in a table of zeros.
     ///
     /// # Errors
-    /// If the key exists, or the value is of another dtype or storage, or not finite.
+    /// Returns an error if the key exists, or the value is of another dtype or storage, or not finite.
     #[track_caller]
     fn init(&mut self, key: &Key, value: Storage) -> Result<()>;
 
@@ -81,7 +81,7 @@ pub trait KeyValueStore {
     /// value. The store keeps the rule's state beside the value.
     ///
     /// # Errors
-    /// If the key does not exist or has a rule; if a round of the key is under way.
+    /// Returns an error if the key does not exist or has a rule; if a round of the key is under way.
     #[track_caller]
     fn set_rule(&mut self, key: &Key, rule: Rule) -> Result<()>;
 
@@ -90,16 +90,16 @@ pub trait KeyValueStore {
     /// samples, the number of samples.
     ///
     /// # Errors
-    /// If the key does not exist; if the gradient is of another shape, dtype or storage, or not finite; if the weight is negative or
-    /// not finite; if the rule refuses selected rows; if this worker's gradient of the previous round waits for a worker that has
-    /// left.
+    /// Returns an error if the key does not exist; if the gradient is of another shape, dtype or storage, or not finite; if the
+    /// weight is negative or not finite; if the rule refuses selected rows; if this worker's gradient of the previous round
+    /// waits for a worker that has left.
     #[track_caller]
     fn push(&mut self, key: &Key, gradient: Storage, weight: f64) -> Result<()>;
 
     /// Pulls the whole value.
     ///
     /// # Errors
-    /// If the key does not exist; if the pull waits for a worker that has left.
+    /// Returns an error if the key does not exist; if the pull waits for a worker that has left.
     #[track_caller]
     fn pull(&mut self, key: &Key) -> Result<Dense>;
 
@@ -114,7 +114,7 @@ pub trait KeyValueStore {
     /// same count of numbers. In asynchronous mode, returns `numbers` unchanged.
     ///
     /// # Errors
-    /// If the call waits for a worker that has left, or another worker passes more or fewer numbers.
+    /// Returns an error if the call waits for a worker that has left, or another worker passes more or fewer numbers.
     #[track_caller]
     fn sum(&mut self, numbers: &[f64]) -> Result<Vec<f64>>;
 
@@ -122,7 +122,7 @@ pub trait KeyValueStore {
     /// [`Consistency::Asynchronous`](super::Consistency).
     ///
     /// # Errors
-    /// If the call waits for a worker that has left; if a gradient of the round could not be applied.
+    /// Returns an error if the call waits for a worker that has left; if a gradient of the round could not be applied.
     #[track_caller]
     fn end_round(&mut self) -> Result<()>;
 
@@ -141,15 +141,15 @@ pub trait KeyValueStore {
     /// state. An existing file is replaced whole, or not at all.
     ///
     /// # Errors
-    /// If a round is under way, a key was left half updated, or the file cannot be written.
+    /// Returns an error if a round is under way, a key was left half updated, or the file cannot be written.
     #[track_caller]
     fn save(&mut self, path: &Path) -> Result<()>;
 
     /// Restores the whole state from a file.
     ///
     /// # Errors
-    /// If a round is under way; if the file is damaged or incomplete; if its keys, their shapes, dtypes or rules differ from
-    /// the store's. After an error, the store is unchanged.
+    /// Returns an error if a round is under way; if the file is damaged or incomplete; if its keys, their shapes, dtypes or
+    /// rules differ from the store's. After an error, the store is unchanged.
     #[track_caller]
     fn restore(&mut self, path: &Path) -> Result<()>;
 }

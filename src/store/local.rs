@@ -37,7 +37,7 @@ impl LocalStore {
     /// Makes a store without keys; `registry` has the operators of rules. A value has at most `shards` shards.
     ///
     /// # Errors
-    /// If there are no shards, or more than 1024.
+    /// Returns an error if there are no shards, or more than 1024.
     #[track_caller]
     pub fn new(registry: &Registry, shards: usize) -> Result<Self> {
         if !(1..=MOST).contains(&shards) {
@@ -51,7 +51,7 @@ impl LocalStore {
     /// panics, has left: workers that would wait for it get an error.
     ///
     /// # Errors
-    /// If `workers` is 0 or more than 1024; if earlier workers have not all left.
+    /// Returns an error if `workers` is 0 or more than 1024; if earlier workers have not all left.
     #[track_caller]
     pub fn workers(&self, workers: usize, mode: Consistency) -> Result<Vec<LocalWorker>> {
         if !(1..=MOST).contains(&workers) {
@@ -106,7 +106,7 @@ impl Drop for LocalWorker {
 /// Returns the entry of a key.
 ///
 /// # Errors
-/// If the key does not exist.
+/// Returns an error if the key does not exist.
 pub(super) fn find<'a, T>(keys: &'a BTreeMap<Key, T>, key: &Key) -> Result<&'a T> {
     keys.get(key)
         .ok_or_else(|| Error::of(ErrorKind::Program, "key of the store", "one that `init` made", "none"))

@@ -48,7 +48,7 @@ pub(super) fn parts(merging: Merging, pushed: Vec<(Storage, f64)>) -> Vec<Weighe
 /// ascending, distinct numbers; else it is dense.
 ///
 /// # Errors
-/// If a sum is not finite, or memory is exhausted.
+/// Returns an error if a sum is not finite, or memory is exhausted.
 pub(crate) fn merge(mut parts: Vec<WeighedGradient>) -> Result<Storage> {
     let merged = |gradient: &Storage| gradient.as_selected_rows().map_or(true, |rows| rows.is_merged());
     if parts.len() == 1

@@ -116,7 +116,7 @@ impl Rounds {
     /// gradient completes the round, returns all gradients, for this worker to apply.
     ///
     /// # Errors
-    /// If the call waits for a worker that has left, or the previous round failed.
+    /// Returns an error if the call waits for a worker that has left, or the previous round failed.
     pub(super) fn push<'a>(
         &'a self,
         worker: usize,
@@ -183,7 +183,7 @@ impl Rounds {
     /// Sums these numbers over all workers, in the order of the workers' numbers.
     ///
     /// # Errors
-    /// If the call waits for a worker that has left, or another worker passes more or fewer numbers.
+    /// Returns an error if the call waits for a worker that has left, or another worker passes more or fewer numbers.
     pub(super) fn sum(&self, worker: usize, numbers: &[f64]) -> Result<Vec<f64>> {
         let mut state = self.state();
         let sums = &mut state.sums;
@@ -221,7 +221,7 @@ impl Rounds {
     /// Ends a worker's round, and waits while the worker is more than `staleness` rounds ahead of the slowest worker.
     ///
     /// # Errors
-    /// If the call waits for a worker that has left.
+    /// Returns an error if the call waits for a worker that has left.
     pub(super) fn end_round(&self, worker: usize) -> Result<()> {
         let mut state = self.state();
         state.ended[worker] += 1;
@@ -261,7 +261,7 @@ impl Rounds {
     /// Checks that no round of `key` is under way; with `None`, no round of any key.
     ///
     /// # Errors
-    /// If only some workers have pushed a gradient of a round, or a round is being applied.
+    /// Returns an error if only some workers have pushed a gradient of a round, or a round is being applied.
     pub(super) fn check_idle(&self, key: Option<&Key>) -> Result<()> {
         let state = self.state();
         for (name, round) in state.keys.iter().filter(|(name, _)| key.is_none_or(|key| key == *name)) {

@@ -82,7 +82,7 @@ pub(super) type FillRow<'a> = &'a mut dyn FnMut(usize, &mut [f64]) -> Result<()>
 /// Makes the rows of part `s` of `count`; `fill` writes each row of the value.
 ///
 /// # Errors
-/// If memory is exhausted, or `fill` fails.
+/// Returns an error if memory is exhausted, or `fill` fails.
 pub(super) fn filled(
     (dtype, dims): (DType, &[usize]),
     (s, count): (usize, usize),

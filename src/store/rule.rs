@@ -36,8 +36,8 @@ impl Rule {
     /// The rule of an optimizer, whose operators are in `registry`.
     ///
     /// # Errors
-    /// If a setting is out of range; if the optimizer has groups, since each key has a rule of its own; if the rule does not
-    /// work row by row.
+    /// Returns an error if a setting is out of range; if the optimizer has groups, since each key has a rule of its own; if the
+    /// rule does not work row by row.
     #[track_caller]
     pub fn new(optimizer: &dyn Optimizer, registry: &Registry) -> Result<Self> {
         let caller = Location::caller();
@@ -65,7 +65,7 @@ impl Rule {
     /// Returns the rule by which a program updates one of its parameters.
     ///
     /// # Errors
-    /// If the program does not update the parameter, or the update does not work row by row.
+    /// Returns an error if the program does not update the parameter, or the update does not work row by row.
     pub(super) fn of(program: &Program, param: VarId) -> Result<Self> {
         let named = |e: Error| e.variable(&program.var(param).name);
         let updates = || program.root().ops.iter().filter(|op| op.role == Role::Update);
@@ -106,7 +106,7 @@ impl Rule {
     /// moves in rows that a gradient does not select, also appends the history of updates, from which these moves are computed.
     ///
     /// # Errors
-    /// If the operator is not registered, or refuses the gradient's storage.
+    /// Returns an error if the operator is not registered, or refuses the gradient's storage.
     pub(super) fn append(
         &self,
         program: &mut Program,
@@ -201,7 +201,7 @@ impl Rule {
     /// Returns the names of the slots of the states that the rule keeps beside the value.
     ///
     /// # Errors
-    /// If the operator is not registered.
+    /// Returns an error if the operator is not registered.
     pub(super) fn states(&self, registry: &Registry) -> Result<Vec<String>> {
         let op = registry.parse(&self.kind, &self.attributes)?;
         let states = kept(op.signature()).filter(|slot| slot.name != "param");

@@ -61,7 +61,7 @@ enum SavedField {
 /// Writes all keys to a file. One tensor at a time is copied.
 ///
 /// # Errors
-/// If a key is half updated, or the file cannot be written.
+/// Returns an error if a key is half updated, or the file cannot be written.
 pub(super) fn save(keys: &BTreeMap<Key, Entry>, registry: &Registry, path: &Path) -> Result<()> {
     let (mut program, mut kept) = (Program::new(), BTreeMap::new());
     for (key, entry) in keys {
@@ -109,7 +109,8 @@ struct Loaded {
 /// `own` (its number, the number of parts), in `shards` shards per value. `shapes` are the shapes of the whole values.
 ///
 /// # Errors
-/// If a file is damaged, missing or incomplete; if its keys, their shapes, dtypes or rules differ from the store's.
+/// Returns an error if a file is damaged, missing or incomplete; if its keys, their shapes, dtypes or rules differ from the
+/// store's.
 pub(super) fn restore(
     known: &BTreeMap<Key, Entry>,
     shapes: &BTreeMap<Key, Vec<usize>>,

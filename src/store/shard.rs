@@ -56,7 +56,7 @@ impl Shard {
     /// Makes a shard of the rows `value`, with the rule's initial state.
     ///
     /// # Errors
-    /// If the rule does not fit, or memory is exhausted.
+    /// Returns an error if the rule does not fit, or memory is exhausted.
     pub(super) fn new(value: Dense, rule: &Rule, registry: &Registry) -> Result<Self> {
         let (dtype, dims) = (value.dtype(), value.shape().to_vec());
         let value = Storage::from(value);

@@ -53,7 +53,7 @@ impl ShardFiles {
     /// Reads the set at `path`; `None` if it is a single file of a store.
     ///
     /// # Errors
-    /// If the file cannot be read, or is damaged.
+    /// Returns an error if the file cannot be read, or is damaged.
     pub(super) fn find(path: &Path) -> Result<Option<Self>> {
         let mut reader = wire::open(path)?;
         if reader.next_section()? != Some(SECTION) {
@@ -75,7 +75,7 @@ impl ShardFiles {
     /// Returns the path of a rank's file, after checking its checksum.
     ///
     /// # Errors
-    /// If the file is missing, or its checksum differs.
+    /// Returns an error if the file is missing, or its checksum differs.
     pub(super) fn checked(&self, set: &Path, rank: usize) -> Result<PathBuf> {
         let path = path(set, self.name, (rank, self.sums.len()))?;
         let sum = checksum(&path).map_err(|e| {
@@ -95,7 +95,7 @@ impl ShardFiles {
 /// Returns the path of a rank's file.
 ///
 /// # Errors
-/// If `set` is not the path of a file.
+/// Returns an error if `set` is not the path of a file.
 pub(super) fn path(set: &Path, name: u8, (rank, ranks): (usize, usize)) -> Result<PathBuf> {
     let Some(file) = set.file_name() else {
         let what = format!("file `{}`", set.display());
@@ -118,7 +118,7 @@ pub(super) fn next_name(path: &Path) -> u8 {
 /// Writes the index file of a set, and removes rank files that do not belong to the set.
 ///
 /// # Errors
-/// If the file cannot be written.
+/// Returns an error if the file cannot be written.
 pub(super) fn write(path: &Path, name: u8, sums: Vec<u64>) -> Result<()> {
     let set = ShardFiles { name, sums };
     wire::write_atomically(path, |out| out.write_section(SECTION, &to_bytes(&set)))?;
@@ -157,7 +157,7 @@ pub(super) fn clear(path: &Path, set: Option<&ShardFiles>) {
 /// Computes the checksum of a file: FNV-1a of 64 bits. A CRC is useless here: the CRC of data followed by its own CRC is a constant.
 ///
 /// # Errors
-/// If the file cannot be read.
+/// Returns an error if the file cannot be read.
 pub(super) fn checksum(path: &Path) -> Result<u64> {
     let failed = |e: std::io::Error| Error::io(format!("file `{}`", path.display()), "read", &e);
     let mut file = File::open(path).map_err(failed)?;

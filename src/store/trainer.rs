@@ -123,8 +123,8 @@ fn takes_rows(program: &Program, registry: &Registry, param: VarId) -> Result<bo
 /// together.
 ///
 /// # Errors
-/// If the program has no updates; if a rule does not work row by row ([`Rule`]), or a parameter is
-/// row-sparse; if an initializer does not fit, or the store has a key already.
+/// Returns an error if the program has no updates; if a rule does not work row by row ([`Rule`]), or a parameter is row-sparse;
+/// if an initializer does not fit, or the store has a key already.
 #[track_caller]
 pub fn share(program: &Program, scope: &mut Scope, store: &mut dyn KeyValueStore) -> Result<()> {
     let caller = Location::caller();
@@ -196,9 +196,9 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     /// Makes a trainer of a program that an optimizer has completed; the store must have the parameters ([`share`]).
     ///
     /// # Errors
-    /// If the program has no updates, or a row-sparse parameter; if `loss` is not computed from sums and means over rows: the
-    /// weights of the gradients of parts of a batch would be unknown, and a store's worker has no setting for the weight of a
-    /// batch.
+    /// Returns an error if the program has no updates, or a row-sparse parameter; if `loss` is not computed from sums and means
+    /// over rows: the weights of the gradients of parts of a batch would be unknown, and a store's worker has no setting for
+    /// the weight of a batch.
     #[track_caller]
     pub fn new(program: &Program, registry: &Registry, loss: impl Into<VarId>, store: S) -> Result<Self> {
         let (loss, caller) = (loss.into(), Location::caller());
@@ -264,9 +264,9 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     /// several sums and means.
     ///
     /// # Errors
-    /// If a feed does not fit; if the loss or a gradient is not finite, and then nothing was pushed. If the workers had begun
-    /// to wait for each other, all workers return an error, and all may continue with other batches. If the store fails, for
-    /// example because another worker has left.
+    /// Returns an error if a feed does not fit; if the loss or a gradient is not finite, and then nothing was pushed. Returns
+    /// an error if the workers had begun to wait for each other, all workers return an error, and all may continue with other
+    /// batches. Returns an error if the store fails, for example because another worker has left.
     #[track_caller]
     pub fn step(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<f64> {
         let caller = Location::caller();
@@ -411,7 +411,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     /// workers.
     ///
     /// # Errors
-    /// If a part failed (this worker's own error first), or the store fails.
+    /// Returns an error if a part failed (this worker's own error first), or the store fails.
     fn all(&mut self, part: Result<&Totals, &Error>) -> Result<(Totals, f64)> {
         let totals = part.cloned().unwrap_or_else(|_| self.parts.zero());
         let numbers: Vec<f64> =
@@ -432,7 +432,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     /// Pulls the current parameters, whole, to evaluate or to save.
     ///
     /// # Errors
-    /// If the store fails.
+    /// Returns an error if the store fails.
     #[track_caller]
     pub fn scope(&mut self) -> Result<Scope> {
         let caller = Location::caller();

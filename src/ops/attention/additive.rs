@@ -62,7 +62,7 @@ builder_methods! { AdditiveAttentionPlain, Builder, Var;
     /// computes one row of v's gradient per query, and the sequences of a step stay independent.
     ///
     /// # Errors
-    /// If `keys` has no LoD; if the rows or widths do not fit; if the dtypes differ or are not floats.
+    /// It is an error if `keys` has no LoD; if the rows or widths do not fit; if the dtypes differ or are not floats.
     pub fn additive_attention_with(&self, query: Var, keys: Var, values: Var, v: Var) -> (Var, Var) {
         let rows = self.spec(v).is_some_and(|spec| spec.batched());
         let v = if rows { v } else { self.add(self.fill_like(query, 0.0), v) };
@@ -96,8 +96,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `keys` has no LoD; if `query` and `v` do not have one row for each sequence of `keys`; if the widths or dtypes do not
-    /// fit.
+    /// It is an error if `keys` has no LoD; if `query` and `v` do not have one row for each sequence of `keys`; if the widths
+    /// or dtypes do not fit.
     pub(in crate::ops) struct AdditiveAttention = additive_attention {}
     inputs { QUERY = query: one, KEYS = keys: one, VALUES = values: one, V = v: one }
     outputs { OUT = out: one, WEIGHTS = weights: one }

@@ -143,8 +143,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the sequences or widths do not fit; if the widths are not multiples of the number of heads; if the bias is not
-    /// `[heads, 2r + 1]`; if `before`, `after` or a bias is given and q has one row per sequence.
+    /// It is an error if the sequences or widths do not fit; if the widths are not multiples of the number of heads; if the
+    /// bias is not `[heads, 2r + 1]`; if `before`, `after` or a bias is given and q has one row per sequence.
     pub(in crate::ops) struct DotAttentionOp = dot_attention {
         heads: usize => some_heads,
         scale: Option<f64> => finite_scale,

@@ -33,7 +33,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD, holds no floats, or the width of a head is not even; if `base` is not above 0.
+    /// It is an error if `x` has no LoD, holds no floats, or the width of a head is not even; if `base` is not above 0.
     #[doc(alias = "RoPE")]
     pub(in crate::ops) struct Rotary = rotary { heads: usize, base: f64 => base }
     inputs { X = x: one }

@@ -22,7 +22,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` belongs to another builder.
+    /// It is an error if `x` belongs to another builder.
     #[doc(alias = "identity")]
     pub(in crate::ops) struct Assign = assign {}
     inputs { X = x: one }
@@ -95,7 +95,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` belongs to another builder.
+    /// It is an error if `x` belongs to another builder.
     pub(in crate::ops) struct Cast = cast { dtype: DType }
     inputs { X = x: one }
     outputs { OUT = out: one }

@@ -21,7 +21,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has another dtype, shape or LoD than `before`.
+    /// It is an error if `x` has another dtype, shape or LoD than `before`.
     pub(in crate::ops) struct Carry = carry {}
     inputs { X = x: one, BEFORE = before: one.without_gradient() }
     outputs { OUT = out: one }

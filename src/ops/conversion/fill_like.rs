@@ -22,7 +22,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold f32 or f64.
+    /// It is an error if `x` does not hold f32 or f64.
     pub(in crate::ops) struct FillLike = fill_like { value: f64 }
     inputs { X = x: one.without_gradient().shape_only() }
     outputs { OUT = out: one }

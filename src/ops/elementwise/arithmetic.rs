@@ -58,7 +58,7 @@ macro_rules! functions {
             /// all its uses, in the order of the rows.
             ///
             /// # Errors
-            /// If the rows, widths or dtypes do not fit.
+            /// It is an error if the rows, widths or dtypes do not fit.
             pub(in crate::ops) struct $type = $kind {}
             inputs { X = x: one, Y = y: one }
             outputs { OUT = out: one }

@@ -40,7 +40,7 @@ macro_rules! comparisons {
             /// integers, the number must fit their dtype.
             ///
             /// # Errors
-            /// If the rows, widths or dtypes do not fit.
+            /// It is an error if the rows, widths or dtypes do not fit.
             pub(in crate::ops) struct $type = $kind { number: Option<f64> }
             inputs { X = x: one.without_gradient(), Y = y: optional.without_gradient() }
             outputs { OUT = out: one.without_gradient() }

@@ -31,8 +31,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If x and y are not floats of one dtype, with the same rows and the same width; if the condition has other rows, or its
-    /// width is neither 1 nor the width of x.
+    /// It is an error if x and y are not floats of one dtype, with the same rows and the same width; if the condition has other
+    /// rows, or its width is neither 1 nor the width of x.
     #[doc(alias = "where")]
     pub(in crate::ops) struct Select = select {}
     inputs { CONDITION = condition: one.without_gradient(), X = x: one, Y = y: one }

@@ -182,7 +182,7 @@ macro_rules! functions {
             $(#[doc = $text])*
             ///
             /// # Errors
-            /// If `x` holds no floats.
+            /// It is an error if `x` holds no floats.
             $(#[doc(alias = $alias)])?
             #[derive(Clone, Copy)]
             pub(in crate::ops) struct $type = $kind { $($parameter: f64 $(=> $read)?),* }

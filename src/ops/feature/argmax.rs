@@ -28,7 +28,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, or its width is 0.
+    /// It is an error if `x` holds no floats, or its width is 0.
     pub(in crate::ops) struct Argmax = argmax {}
     inputs { X = x: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

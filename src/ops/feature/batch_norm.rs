@@ -42,8 +42,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats; if gain, bias, mean or variance has another dtype or does not have one number per column; if
-    /// epsilon is not above 0 in its dtype; in a step block.
+    /// It is an error if `x` holds no floats; if gain, bias, mean or variance has another dtype or does not have one number per
+    /// column; if epsilon is not above 0 in its dtype; in a step block.
     pub(in crate::ops) struct BatchNorm = batch_norm { epsilon: f64 => above_zero }
     inputs {
         X = x: one,
@@ -218,7 +218,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If x is not a constant of floats, or the momentum is not from 0 to 1.
+    /// It is an error if x is not a constant of floats, or the momentum is not from 0 to 1.
     pub(in crate::ops) struct RunningAverage = running_average { momentum: f64 => momentum }
     inputs { X = x: one.without_gradient() }
     outputs { AVERAGE = average: one.updated() }

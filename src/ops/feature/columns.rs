@@ -35,7 +35,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If there are no variables, or their rows or dtypes differ.
+    /// It is an error if there are no variables, or their rows or dtypes differ.
     pub(in crate::ops) struct Concat = concat {}
     inputs { X = x: many }
     outputs { OUT = out: one }
@@ -151,7 +151,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the sizes do not add up to the width of `x`, or `x` holds no floats.
+    /// It is an error if the sizes do not add up to the width of `x`, or `x` holds no floats.
     pub(in crate::ops) struct Split = split { sizes: Vec<usize> }
     inputs { X = x: one }
     outputs { OUT = out: many }
@@ -222,7 +222,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the range is not within the width of `x`, or `x` holds no floats.
+    /// It is an error if the range is not within the width of `x`, or `x` holds no floats.
     pub(in crate::ops) struct Slice = slice { from: usize, to: usize }
     inputs { X = x: one }
     outputs { OUT = out: one }

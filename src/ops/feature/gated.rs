@@ -34,7 +34,7 @@ builder_methods! { Gated, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, or has an odd number of columns.
+    /// It is an error if `x` holds no floats, or has an odd number of columns.
     pub fn glu(&self, x: Var) -> Var {
         let (a, b) = self.halves(x, "glu");
         self.mul(a, self.sigmoid(b))
@@ -51,7 +51,7 @@ builder_methods! { Gated, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, or has an odd number of columns.
+    /// It is an error if `x` holds no floats, or has an odd number of columns.
     pub fn swiglu(&self, x: Var) -> Var {
         let (a, b) = self.halves(x, "swiglu");
         self.mul(self.silu(a), b)
@@ -75,7 +75,7 @@ builder_methods! { Gated, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If the rows or dtypes differ, or the weight does not fit.
+    /// It is an error if the rows or dtypes differ, or the weight does not fit.
     pub fn bilinear(&self, x: Var, weight: Var, y: Var) -> Var {
         self.matvec(self.product(x, weight, None), y)
     }
@@ -100,7 +100,7 @@ builder_methods! { Gated, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If v is not a constant matrix of floats, or there is not one gain per column.
+    /// It is an error if v is not a constant matrix of floats, or there is not one gain per column.
     pub fn weight_norm(&self, v: Var, gain: Var) -> Var {
         let squares = self.sum_rows(self.square(v));
         let lengths = self.sqrt(self.scale(squares, 1.0, 1e-12));

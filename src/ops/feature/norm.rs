@@ -43,8 +43,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, if gain or bias has another dtype or does not have one number per column, or if epsilon is not
-    /// above 0 in the dtype of `x`.
+    /// It is an error if `x` holds no floats, if gain or bias has another dtype or does not have one number per column, or if
+    /// epsilon is not above 0 in the dtype of `x`.
     pub(in crate::ops) struct LayerNorm = layer_norm { epsilon: f64 => above_zero }
     inputs { X = x: one, GAIN = gain: optional, BIAS = bias: optional }
     outputs { OUT = out: one }
@@ -73,8 +73,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, if the gain has another dtype or does not have one number per column, or if epsilon is not above 0
-    /// in the dtype of `x`.
+    /// It is an error if `x` holds no floats, if the gain has another dtype or does not have one number per column, or if
+    /// epsilon is not above 0 in the dtype of `x`.
     pub(in crate::ops) struct RmsNorm = rms_norm { epsilon: f64 => above_zero }
     inputs { X = x: one, GAIN = gain: optional }
     outputs { OUT = out: one }

@@ -71,7 +71,7 @@ reductions! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats.
+    /// It is an error if `x` holds no floats.
     Sum = fn sum { const TOTAL: Option<Total> = Some(Total::Sum); }
         result |rows, _| T::from_f64(total(rows));
         slope |_, _, _| T::ONE;
@@ -91,7 +91,7 @@ reductions! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats.
+    /// It is an error if `x` holds no floats.
     Mean = fn mean { const TOTAL: Option<Total> = Some(Total::Mean); }
         result |rows, n| T::from_f64(total(rows) / n.max(1) as f64);
         slope |_, n, _| T::from_f64(1.0 / n.max(1) as f64);
@@ -111,7 +111,7 @@ reductions! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats.
+    /// It is an error if `x` holds no floats.
     SumFeatures = fn sum_features
         result |rows, _| T::from_f64(total(rows));
         slope |_, _, _| T::ONE;
@@ -131,7 +131,7 @@ reductions! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats.
+    /// It is an error if `x` holds no floats.
     MeanFeatures = fn mean_features
         result |rows, n| T::from_f64(total(rows) / n.max(1) as f64);
         slope |_, n, _| T::from_f64(1.0 / n.max(1) as f64);
@@ -152,7 +152,7 @@ reductions! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, or its rows are empty.
+    /// It is an error if `x` holds no floats, or its rows are empty.
     MaxFeatures = fn max_features { const NEEDS_X: bool = true; }
         result |rows, _| maximum(rows);
         slope |j, _, best| if j == best { T::ONE } else { T::ZERO };

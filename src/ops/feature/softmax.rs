@@ -30,7 +30,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats.
+    /// It is an error if `x` holds no floats.
     pub(in crate::ops) struct PlainSoftmax = softmax {}
     inputs { X = x: one }
     outputs { OUT = out: one }
@@ -53,7 +53,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats.
+    /// It is an error if `x` holds no floats.
     pub(in crate::ops) struct LogSoftmax = log_softmax {}
     inputs { X = x: one }
     outputs { OUT = out: one }

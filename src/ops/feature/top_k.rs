@@ -31,7 +31,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, or k is not from 1 to the width of `x`.
+    /// It is an error if `x` holds no floats, or k is not from 1 to the width of `x`.
     pub(in crate::ops) struct TopK = top_k { k: usize }
     inputs { X = x: one }
     outputs { VALUES = values: one, IDS = ids: one.without_gradient() }

@@ -101,8 +101,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one per row, or have no LoD; if `table` is not a matrix of floats; if there is not
-    /// one weight per row of the ids; or if there are weights and the pool is not a sum.
+    /// It is an error if `ids` are not whole numbers, one per row, or have no LoD; if `table` is not a matrix of floats; if
+    /// there is not one weight per row of the ids; or if there are weights and the pool is not a sum.
     #[doc(alias = "EmbeddingBag")]
     pub(in crate::ops) struct EmbeddingBag = embedding_bag {
         pool: BagPool,

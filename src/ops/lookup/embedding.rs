@@ -49,7 +49,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one per row, or `weight` is not a matrix of floats.
+    /// It is an error if `ids` are not whole numbers, one per row, or `weight` is not a matrix of floats.
     #[doc(alias = "embedding")]
     pub(in crate::ops) struct Embedding = embedding { padding_id: Option<i64>, sparse: bool = false }
     inputs { IDS = ids: one.without_gradient(), WEIGHT = weight: one.table() }

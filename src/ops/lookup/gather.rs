@@ -36,8 +36,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one per row, or `x` does not hold rows of floats; at a run, if an id is not below the
-    /// number of rows.
+    /// It is an error if `ids` are not whole numbers, one per row, or `x` does not hold rows of floats; at a run, if an id is
+    /// not below the number of rows.
     pub(in crate::ops) struct GatherRows = gather_rows { of_batch: bool = false }
     inputs { IDS = ids: one.without_gradient(), X = x: one }
     outputs { OUT = out: one }
@@ -68,8 +68,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one per row, `x` holds no floats or has other rows; at a run, if an id is not below the
-    /// height.
+    /// It is an error if `ids` are not whole numbers, one per row, `x` holds no floats or has other rows; at a run, if an id is
+    /// not below the height.
     pub(in crate::ops) struct ScatterRows = scatter_rows { height: usize }
     inputs { IDS = ids: one.without_gradient(), X = x: one }
     outputs { OUT = out: one }
@@ -95,8 +95,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one per row, if `classes` is 0, or if the dtype is no float; at a run, if an id is not
-    /// below the number of classes.
+    /// It is an error if `ids` are not whole numbers, one per row, if `classes` is 0, or if the dtype is no float; at a run, if
+    /// an id is not below the number of classes.
     pub(in crate::ops) struct OneHot = one_hot { classes: usize, dtype: DType }
     inputs { IDS = ids: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

@@ -42,7 +42,7 @@ impl Ids<'_> {
     /// Returns the id of row `row` as a row number of a table with `height` rows; errors name the slot `table`.
     ///
     /// # Errors
-    /// If the id is out of range.
+    /// It is an error if the id is out of range.
     pub(in crate::ops) fn place(&self, row: usize, height: usize, table: &str) -> Result<usize> {
         let id = self.get(row);
         index(id, height)
@@ -52,7 +52,7 @@ impl Ids<'_> {
     /// Returns the class that the label of a row names; `None` for the ignored label.
     ///
     /// # Errors
-    /// If the id is out of range.
+    /// It is an error if the id is out of range.
     pub(in crate::ops) fn class(
         &self,
         row: usize,

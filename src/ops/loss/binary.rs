@@ -48,7 +48,7 @@ builder_methods! { BinaryCrossEntropyPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width.
     #[doc(alias = "bce")]
     pub fn binary_cross_entropy(&self, x: Var, y: Var) -> Var {
         self.binary_cross_entropy_with(x, y, BinaryCrossEntropy::default())
@@ -81,8 +81,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width, or if there is not one weight per
-    /// column.
+    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width, or if there is not one
+    /// weight per column.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct LogisticLoss = binary_cross_entropy {}
     inputs {
@@ -169,7 +169,7 @@ builder_methods! { FocalLossPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width.
     pub fn focal_loss(&self, x: Var, y: Var) -> Var {
         self.focal_loss_with(x, y, FocalLoss::default())
     }
@@ -197,8 +197,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width; if gamma is below 0, or alpha is not
-    /// from 0 to 1.
+    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width; if gamma is below 0,
+    /// or alpha is not from 0 to 1.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Focal = focal_loss { gamma: f64 => not_negative, alpha: Option<f64> => share }
     inputs { X = x: one, Y = y: one.without_gradient() }
@@ -294,7 +294,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Hinge = hinge {}
     inputs { X = x: one, Y = y: one.without_gradient() }

@@ -30,8 +30,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the labels are not whole numbers, one per row, or the ends do not ascend from at least 1; at a run, if a label is not
-    /// below the last end.
+    /// It is an error if the labels are not whole numbers, one per row, or the ends do not ascend from at least 1; at a run, if
+    /// a label is not below the last end.
     pub(in crate::ops) struct ClassClusters = class_clusters { ends: Vec<usize> => ascending }
     inputs { LABELS = labels: one.without_gradient() }
     outputs {

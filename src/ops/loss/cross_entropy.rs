@@ -62,7 +62,7 @@ builder_methods! { CrossEntropyPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `logits` and `labels` have different rows, or the labels are not whole numbers, one per row.
+    /// It is an error if `logits` and `labels` have different rows, or the labels are not whole numbers, one per row.
     pub fn cross_entropy(&self, logits: Var, labels: Var) -> Var {
         self.cross_entropy_with(logits, labels, CrossEntropy::default()).0
     }
@@ -99,8 +99,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `logits` and `labels` have different rows, the labels are not whole numbers, one per row, there is not one weight per
-    /// class, or the smoothing is not from 0 to 1.
+    /// It is an error if `logits` and `labels` have different rows, the labels are not whole numbers, one per row, there is not
+    /// one weight per class, or the smoothing is not from 0 to 1.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct SoftmaxCrossEntropy = cross_entropy { ignore_index: Option<i64>, label_smoothing: f64 => smoothing }
     inputs { LOGITS = logits: one, LABELS = labels: one.without_gradient(), WEIGHT = weight: optional.without_gradient() }

@@ -87,8 +87,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If rows, widths or dtypes do not fit; if the table does not have one row per node, or a path names a node that has no row;
-    /// at a run, if a label is not below the number of classes.
+    /// It is an error if rows, widths or dtypes do not fit; if the table does not have one row per node, or a path names a node
+    /// that has no row; at a run, if a label is not below the number of classes.
     #[derive(Clone)]
     pub(in crate::ops) struct HierarchicalSigmoid = hierarchical_sigmoid {
         classes: usize,
@@ -130,7 +130,8 @@ builder_methods! { HierarchicalSigmoidLoss, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If rows, widths or dtypes do not fit; if the table does not have one row per node, or a path names a node that has no row.
+    /// It is an error if rows, widths or dtypes do not fit; if the table does not have one row per node, or a path names a node
+    /// that has no row.
     #[doc(alias = "hsigmoid")]
     pub fn hierarchical_sigmoid(&self, x: Var, weight: Var, bias: Option<Var>, labels: Var, tree: ClassTree) -> Var {
         let (starts, steps) = tree.listed();

@@ -27,7 +27,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width.
     #[doc(alias = "mse")]
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct SquaredError = squared_error {}
@@ -76,7 +76,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width, or if delta is not above 0.
+    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width, or if delta is not
+    /// above 0.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Huber = huber { delta: f64 => above_zero }
     inputs { X = x: one, Y = y: one }
@@ -142,7 +143,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct KlDivergence = kl_divergence {}
     inputs { X = x: one, Y = y: one }

@@ -82,8 +82,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If rows, widths or dtypes do not fit, if `samples` is 0, or if the gradient is neither dense nor selected rows; at a run,
-    /// if a label is not below the number of classes.
+    /// It is an error if rows, widths or dtypes do not fit, if `samples` is 0, or if the gradient is neither dense nor selected
+    /// rows; at a run, if a label is not below the number of classes.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Nce = nce { samples: usize => at_least_one, sparse: bool = false }
     inputs { X = x: one, WEIGHT = weight: one, BIAS = bias: optional, LABELS = labels: one.without_gradient() }
@@ -130,8 +130,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If rows, widths or dtypes do not fit, if `samples` is 0, or if the gradient is neither dense nor selected rows; at a run,
-    /// if a label is not below the number of classes.
+    /// It is an error if rows, widths or dtypes do not fit, if `samples` is 0, or if the gradient is neither dense nor selected
+    /// rows; at a run, if a label is not below the number of classes.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct SampledSoftmax = sampled_softmax { samples: usize => at_least_one, sparse: bool = false }
     inputs { X = x: one, WEIGHT = weight: one, BIAS = bias: optional, LABELS = labels: one.without_gradient() }

@@ -30,7 +30,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the operands are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if the operands are not floats of one dtype, with the same rows and the same width.
     pub(in crate::ops) struct CosineSimilarity = cosine_similarity {}
     inputs { X = x: one, Y = y: one }
     outputs { OUT = out: one }
@@ -56,7 +56,8 @@ builder_methods! { CosineLoss, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x`, `y` and `like` are not floats of one dtype with the same rows, or `x` and `y` have different widths.
+    /// It is an error if `x`, `y` and `like` are not floats of one dtype with the same rows, or `x` and `y` have different
+    /// widths.
     pub fn cosine_loss(&self, x: Var, y: Var, like: Var, margin: f64) -> Var {
         let c = self.cosine_similarity(x, y);
         let (far, near) = (self.scale(c, -1.0, 1.0), self.relu(self.scale(c, 1.0, -margin)));
@@ -84,7 +85,7 @@ builder_methods! { MarginRanking, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If the operands are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if the operands are not floats of one dtype, with the same rows and the same width.
     pub fn margin_ranking(&self, x: Var, y: Var, first: Var, margin: f64) -> Var {
         self.relu(self.scale(self.mul(first, self.sub(x, y)), -1.0, margin))
     }

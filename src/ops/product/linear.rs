@@ -39,7 +39,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the widths differ.
+    /// It is an error if the widths differ.
     pub(in crate::ops) struct Linear = linear { transposed: Transpose }
     inputs { X = x: one, WEIGHT = weight: many, BIAS = bias: any }
     outputs { OUT = out: one }
@@ -66,7 +66,7 @@ builder_methods! { TransposedLinear, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If the widths differ.
+    /// It is an error if the widths differ.
     #[doc(alias = "tied")]
     pub fn product_transposed(&self, x: Var, weight: Var, bias: Option<Var>) -> Var {
         let attributes = Linear { transposed: Transpose::Yes }.attributes();

@@ -32,7 +32,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the variables are not constant matrices, or their shapes or dtypes do not fit.
+    /// It is an error if the variables are not constant matrices, or their shapes or dtypes do not fit.
     pub(in crate::ops) struct Matmul = matmul { transpose_x: bool, transpose_y: bool }
     inputs { X = x: one, Y = y: one }
     outputs { OUT = out: one }
@@ -60,7 +60,7 @@ builder_methods! { MatmulPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If the variables are not constant matrices, or their shapes or dtypes do not fit.
+    /// It is an error if the variables are not constant matrices, or their shapes or dtypes do not fit.
     pub fn matmul(&self, x: Var, y: Var) -> Var {
         self.matmul_with(x, Transpose::No, y, Transpose::No)
     }

@@ -39,7 +39,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If x and y are not vectors of floats of one dtype, or their rows differ.
+    /// It is an error if x and y are not vectors of floats of one dtype, or their rows differ.
     pub(in crate::ops) struct Outer = outer {}
     inputs { X = x: one, Y = y: one }
     outputs { OUT = out: one }
@@ -67,7 +67,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If x is not matrices and y not vectors of floats of one dtype, or if rows or widths do not fit.
+    /// It is an error if x is not matrices and y not vectors of floats of one dtype, or if rows or widths do not fit.
     pub(in crate::ops) struct Matvec = matvec {}
     inputs { X = x: one, Y = y: one }
     outputs { OUT = out: one }

@@ -30,7 +30,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `rate` is not at least 0 and below 1, or `x` holds no floats.
+    /// It is an error if `rate` is not at least 0 and below 1, or `x` holds no floats.
     pub(in crate::ops) struct Dropout = dropout { rate: f64 => rate, per_sequence: Option<bool> }
     inputs { X = x: one }
     outputs { OUT = out: one }

@@ -35,7 +35,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If a variable has no LoD, or differs from the first variable in the levels above the last one, the row shape or the dtype.
+    /// It is an error if a variable has no LoD, or differs from the first variable in the levels above the last one, the row
+    /// shape or the dtype.
     pub(in crate::ops) struct SequenceConcat = sequence_concat {}
     inputs { X = x: many }
     outputs { OUT = out: one }

@@ -29,7 +29,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats or has no LoD.
+    /// It is an error if `x` holds no floats or has no LoD.
     #[doc(alias = "cumsum")]
     pub(in crate::ops) struct CumulativeSum = cumulative_sum {}
     inputs { X = x: one }
@@ -55,7 +55,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats.
+    /// It is an error if `x` holds no floats.
     pub(in crate::ops) struct CumulativeSumFeatures = cumulative_sum_features {}
     inputs { X = x: one }
     outputs { OUT = out: one }

@@ -28,8 +28,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold one whole number per row, or has no LoD, if the window is 0, or if `pad_value` does not fit into the
-    /// dtype of the ids.
+    /// It is an error if `x` does not hold one whole number per row, or has no LoD, if the window is 0, or if `pad_value` does
+    /// not fit into the dtype of the ids.
     #[doc(alias("ngram", "n_gram"))]
     pub(in crate::ops) struct SequenceEnumerate = sequence_enumerate { window: usize => count, pad_value: i64 = 0 }
     inputs { X = x: one.without_gradient() }

@@ -32,7 +32,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold one whole number per row, or has no LoD; in a step block, if `x` depends on a memory.
+    /// It is an error if `x` does not hold one whole number per row, or has no LoD; in a step block, if `x` depends on a
+    /// memory.
     pub(in crate::ops) struct SequenceErase = sequence_erase { tokens: Vec<i64> => sorted }
     inputs { X = x: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

@@ -51,8 +51,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `y` does not have the level `ref_level`, or `x` does not have one row, or one sequence, for each sequence of this
-    /// level.
+    /// It is an error if `y` does not have the level `ref_level`, or `x` does not have one row, or one sequence, for each
+    /// sequence of this level.
     pub(in crate::ops) struct SequenceExpand = sequence_expand { ref_level: Option<usize> }
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }

@@ -39,7 +39,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `y` has no LoD, or `x` does not have one row for each sequence of `y`'s last level.
+    /// It is an error if `y` has no LoD, or `x` does not have one row for each sequence of `y`'s last level.
     pub(in crate::ops) struct SequenceExpandAs = sequence_expand_as {}
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }

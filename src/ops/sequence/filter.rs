@@ -41,8 +41,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `keep` has no LoD or more than one number per row, or a variable has other rows; in a step block, if `keep` depends on
-    /// a memory.
+    /// It is an error if `keep` has no LoD or more than one number per row, or a variable has other rows; in a step block, if
+    /// `keep` depends on a memory.
     pub(in crate::ops) struct SequenceFilter = sequence_filter {}
     inputs { KEEP = keep: one.without_gradient(), X = x: many }
     outputs { OUT = out: many }
@@ -99,8 +99,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, if `x` or `keep` has no LoD, or if their levels above the last one differ; at a run, if the number
-    /// of rows of a sequence of `x` is not the number of positions where `keep` is not 0.
+    /// It is an error if `x` holds no floats, if `x` or `keep` has no LoD, or if their levels above the last one differ; at a
+    /// run, if the number of rows of a sequence of `x` is not the number of positions where `keep` is not 0.
     #[doc(alias("masked_scatter", "merge_lod_tensor"))]
     pub(in crate::ops) struct SequencePlace = sequence_place {}
     inputs { X = x: one, KEEP = keep: one.without_gradient() }

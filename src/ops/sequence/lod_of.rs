@@ -27,7 +27,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD.
+    /// It is an error if `x` has no LoD.
     #[doc(alias("lengths", "seq_pos"))]
     pub(in crate::ops) struct LodOf = lod_of {}
     inputs { X = x: one.without_gradient().shape_only() }

@@ -36,7 +36,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `y` has no LoD, or `x` is a constant; at a run, if `x` and `y` have different numbers of rows.
+    /// It is an error if `y` has no LoD, or `x` is a constant; at a run, if `x` and `y` have different numbers of rows.
     pub(in crate::ops) struct LodReset = lod_reset {}
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }
@@ -66,9 +66,9 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD, if `lengths` are not whole numbers in sequences with the same levels above the last one, or if `x`
-    /// already has the most levels of a LoD; in a step block, if `lengths` depends on a memory; at a run, if the lengths in a
-    /// sequence do not add up to its number of rows.
+    /// It is an error if `x` has no LoD, if `lengths` are not whole numbers in sequences with the same levels above the last
+    /// one, or if `x` already has the most levels of a LoD; in a step block, if `lengths` depends on a memory; at a run, if the
+    /// lengths in a sequence do not add up to its number of rows.
     pub(in crate::ops) struct LodAppend = lod_append {}
     inputs { X = x: one, LENGTHS = lengths: one.without_gradient() }
     outputs { OUT = out: one }

@@ -58,9 +58,9 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold floats, if the groups do not divide the columns of `x` and of the filter, or if a
-    /// shape does not fit; if the length, the dilation or the number of groups is 0; if the context reaches further than 2³¹ − 1
-    /// rows.
+    /// It is an error if `x` has no LoD or does not hold floats, if the groups do not divide the columns of `x` and of the
+    /// filter, or if a shape does not fit; if the length, the dilation or the number of groups is 0; if the context reaches
+    /// further than 2³¹ − 1 rows.
     pub(in crate::ops) struct SequenceConv = sequence_conv {
         start: i64 => near,
         length: usize => count,
