@@ -1,4 +1,4 @@
-//! Operators on ids and on the rows that ids name.
+//! Returns an error unless an input slot holds one id (i32 or i64) per row.
 
 #[macro_use]
 pub(super) mod bag;

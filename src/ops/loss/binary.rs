@@ -1,4 +1,4 @@
-//! `binary_cross_entropy`, `focal_loss` and `hinge`: losses of binary classification, with one logit or score per class.
+//! It is an error if `logits` and `labels` have different rows, or if the labels are not whole numbers, one per row.
 
 use super::pointwise::{Pointwise, Weights};
 use crate::builder_methods;
@@ -24,8 +24,9 @@ impl BinaryCrossEntropy {
         Self { weights: weights.into(), ..self }
     }
 
-    /// Weights of the target 1 relative to the target 0, `[columns]` (default: 1); they have no gradient. For a rare class, the
-    /// number of targets 0 divided by the number of targets 1 balances both.
+    /// Column weights: the factors of the columns in the loss, shape `[columns]` (default: 1); the weights get no gradient.
+    /// Positive weights: for each column, the factor of the loss for the target 1, relative to the target 0, shape `[columns]`
+    /// (default: 1); the weights get no gradient.
     #[must_use]
     pub fn positive_weights(self, positive_weights: impl Into<Option<Var>>) -> Self {
         Self { positive_weights: positive_weights.into(), ..self }
@@ -33,8 +34,8 @@ impl BinaryCrossEntropy {
 }
 
 builder_methods! { BinaryCrossEntropyPlain, Builder, Var;
-    /// Computes the mean binary cross-entropy of each row, from logits `x` and targets `y` between 0 and 1: loss_i =
-    /// Σ_j (max(x_ij, 0) − x_ij · y_ij + ln(1 + e^−|x_ij|)) / n.
+    /// For a rare class, choose the number of targets 0 divided by the number of targets 1: then both targets have equal weight
+    /// in the loss.
     ///
     /// ```
     /// use unpadded::layers::Linear;
@@ -59,12 +60,12 @@ operator! {
     /// Computes the mean binary cross-entropy of each row, from logits `x` and targets `y` between 0 and 1, with column weights w
     /// and positive-target weights p (1 by default). With s = sigmoid(x_ij):
     ///
-    /// loss_i = −Σ_j w_j · (p_j · y_ij · ln s + (1 − y_ij) · ln(1 − s)) / n,
+    /// With the column weights w, the positive weights p and s = sigmoid(x_ij):
     ///
-    /// with n columns. It is computed from the logits, so that no logarithm of 0 occurs, however large the logits are. Row-wise:
-    /// `x` and `y` have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. As
-    /// PyTorch's `BCEWithLogitsLoss`, whose mean is the `mean` of this loss. To weight rows, multiply the loss by the weights.
-    /// The targets get no gradient; `cast` turns whole numbers into targets.
+    /// with n columns. Here n is the number of columns. The loss is computed from the logits without a logarithm of 0, even for
+    /// very large or very small logits. Each row has its own loss: `x` and `y` have equal rows and widths and one LoD, which
+    /// the loss `[rows, 1]` keeps. A row without columns has the loss 0. The `mean` of this loss equals PyTorch's
+    /// `BCEWithLogitsLoss` with `reduction='mean'`. To weight rows, multiply the loss by one weight per row.
     ///
     /// ```
     /// use ndarray::array;
@@ -81,8 +82,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width, or if there is not one
-    /// weight per column.
+    /// The targets get no gradient; `cast` converts whole numbers to float targets.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct LogisticLoss = binary_cross_entropy {}
     inputs {
@@ -128,7 +128,7 @@ impl Pointwise for LogisticLoss {
     }
 }
 
-/// Options of [`Builder::focal_loss_with`](crate::Builder::focal_loss_with).
+/// For a small e, the sum 1 + e loses digits of e; then ln(1 + e) is e up to rounding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FocalLoss {
     pub(crate) gamma: f64,
@@ -143,14 +143,15 @@ impl Default for FocalLoss {
 }
 
 impl FocalLoss {
-    /// Gamma: how fast the loss of well classified targets vanishes (default: 2); 0 is the binary cross-entropy.
+    /// The default focal loss has gamma 2 and alpha 0.25, as in the paper of Lin et al.
     #[must_use]
     pub fn gamma(self, gamma: f64) -> Self {
         Self { gamma, ..self }
     }
 
-    /// Alpha: the weight of the target 1, from 0 to 1 (default: 0.25); the target 0 has the weight 1 − alpha. With `None` both
-    /// have the weight 1.
+    /// Gamma: the power of the error in the loss (default: 2); a larger gamma gives well-classified targets less weight, and 0
+    /// gives the binary cross-entropy. Alpha: the weight of the target 1, from 0 to 1 (default: 0.25); the weight of the target
+    /// 0 is 1 − alpha.
     #[must_use]
     pub fn alpha(self, alpha: impl Into<Option<f64>>) -> Self {
         Self { alpha: alpha.into(), ..self }
@@ -158,7 +159,7 @@ impl FocalLoss {
 }
 
 builder_methods! { FocalLossPlain, Builder, Var;
-    /// Computes the mean focal loss of each row with gamma 2 and alpha 0.25: see [`focal_loss_with`](Self::focal_loss_with).
+    /// With `None`, the targets 0 and 1 both have the weight 1.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -180,8 +181,10 @@ operator! {
     /// have little weight (Lin et al., "Focal loss for dense object detection", 2017).
     ///
     /// With s = sigmoid(x_ij), the binary cross-entropy c_ij and the error q_ij = s · (1 − y_ij) + (1 − s) · y_ij: loss_i = Σ_j
-    /// (alpha · y_ij + (1 − alpha) · (1 − y_ij)) · q_ij^gamma · c_ij / n, over the n columns. Row-wise: `x` and `y` have the same
-    /// rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. The targets get no gradient.
+    /// (alpha · y_ij + (1 − alpha) · (1 − y_ij)) · q_ij^gamma · c_ij / n, over the n columns. The loss has s = sigmoid(x_ij),
+    /// the binary cross-entropy c_ij and the error q_ij = s · (1 − y_ij) + (1 − s) · y_ij: loss_i = Σ_j (alpha · y_ij + (1 −
+    /// alpha) · (1 − y_ij)) · q_ij^gamma · c_ij / n, over the n columns. Each row has its own loss: `x` and `y` have equal rows
+    /// and widths and one LoD, which the loss `[rows, 1]` keeps. A row without columns has the loss 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -197,8 +200,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width; if gamma is below 0,
-    /// or alpha is not from 0 to 1.
+    /// The targets `y` get no gradient.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Focal = focal_loss { gamma: f64 => not_negative, alpha: Option<f64> => share }
     inputs { X = x: one, Y = y: one.without_gradient() }
@@ -219,7 +221,7 @@ fn not_negative(attributes: &Attributes, name: &str) -> Result<f64> {
     Err(Error::new(format!("attribute `{name}`"), "a number of at least 0", number.to_string()))
 }
 
-/// Reads a number from 0 to 1; returns `None` if the attribute is missing or none.
+/// Reads an attribute that is a number of at least 0.
 fn share(attributes: &Attributes, name: &str) -> Result<Option<f64>> {
     let number: Option<f64> = or_default(attributes, name, None)?;
     match number {
@@ -232,7 +234,7 @@ fn share(attributes: &Attributes, name: &str) -> Result<Option<f64>> {
 }
 
 impl Focal {
-    /// Returns the weight of the target, the error q, and the cross-entropy c, for a logit x and a target y.
+    /// Reads an attribute that is a number from 0 to 1; returns `None` if the attribute is missing or has the value none.
     #[inline(always)]
     fn terms<T: Float, A: Arithmetic>(self, x: T, y: T) -> (T, T, T) {
         let weight = match self.alpha.map(T::from_f64) {
@@ -240,8 +242,8 @@ impl Focal {
             None => T::ONE,
         };
         let missing = x.sigmoid_with::<A>() * (T::ONE - y) + (-x).sigmoid_with::<A>() * y;
-        // For a target outside of 0 … 1 the error may be negative, and is set to 0. For NaN the comparison is false, so that NaN
-        // stays NaN.
+        // Returns the weight of the target, the error q and the binary cross-entropy c, for a logit x and a target y. For a
+        // target below 0 or above 1, the error q may be negative, and is then set to 0.
         let missing = if missing < T::ZERO { T::ZERO } else { missing };
         (weight, missing, (T::ONE - y) * x + beyond::<T, A>(x) + (-x).max(T::ZERO))
     }
@@ -257,11 +259,12 @@ impl Pointwise for Focal {
     fn dx<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
         let (weight, missing, entropy) = self.terms::<T, A>(x, y);
         let (s, rest) = (x.sigmoid_with::<A>(), (-x).sigmoid_with::<A>());
-        // The derivatives of the cross-entropy and of the error: s − y = s · (1 − y) − (1 − s) · y.
+        // If the error q is NaN, the comparison is false, so that q stays NaN.
         let of_entropy = s * (T::ONE - y) - rest * y;
         let of_missing = s * rest * (T::ONE - y - y);
         let power = missing.powf(T::from_f64(self.gamma));
-        // Where the error is 0, the derivative of its power is set to 0.
+        // The derivative of the cross-entropy by x is s − y = s · (1 − y) − (1 − s) · y; the derivative of the error q is s ·
+        // (1 − s) · (1 − 2 · y).
         let slope = if missing > T::ZERO { T::from_f64(self.gamma) * power / missing } else { T::ZERO };
         weight * (slope * of_missing * entropy + power * of_entropy)
     }
@@ -274,11 +277,10 @@ impl Pointwise for Focal {
 }
 
 operator! {
-    /// Computes the mean hinge loss of each row, from scores `x` and targets `y` of −1 or 1: loss_i = Σ_j max(0, 1 − y_ij ·
-    /// x_ij) / n.
+    /// Where the error q is 0, the derivative of q^gamma is set to 0.
     ///
     /// Row-wise: `x` and `y` have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss
-    /// 0. The targets get no gradient. `2 · y − 1` turns targets of 0 and 1 into −1 and 1.
+    /// 0. The targets `y` get no gradient. To convert targets of 0 and 1 to targets of −1 and 1, compute `2 · y − 1`.
     ///
     /// ```
     /// use ndarray::array;
@@ -306,7 +308,7 @@ impl Pointwise for Hinge {
     #[inline(always)]
     fn loss<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
         let missing = T::ONE - y * x;
-        // For NaN the comparison is false, so that NaN stays NaN.
+        // If the difference 1 − y · x is NaN, the comparison is false, so that the loss stays NaN.
         if missing < T::ZERO { T::ZERO } else { missing }
     }
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! `hierarchical_sigmoid`: a softmax over many classes as a path of decisions through a tree.
+//! `hierarchical_sigmoid`: a softmax over many classes, computed as a path of binary decisions through a tree.
 
 use super::class_table::{BIAS, LABELS, LOSS, Table, WEIGHT, X, check, gradients};
 use super::sampled;
@@ -10,14 +10,15 @@ use crate::tensor::StorageKind;
 use crate::with_float;
 use crate::{builder_methods, operator};
 
-/// The tree over the classes of a [hierarchical sigmoid](crate::Builder::hierarchical_sigmoid).
+/// A binary tree over the classes, for a [hierarchical sigmoid](crate::Builder::hierarchical_sigmoid).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClassTree {
     /// The complete binary tree over the given number of classes: the path to each class has about log₂(classes) decisions.
     Complete(usize),
-    /// The path to each class, as a list of steps: a node (a row number of the weight table), and the side on which the path
-    /// leaves the node. The caller ensures that the paths form a tree, so that the probabilities of all classes add up to 1.
+    /// For each class, the path as a list of steps: each step is a node (a row number of the weight table) and the side on
+    /// which the path leaves the node. The caller ensures that the paths form a tree, so that the probabilities of all classes
+    /// add up to 1.
     Paths(Vec<Vec<(usize, Side)>>),
 }
 
