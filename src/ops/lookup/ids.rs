@@ -39,20 +39,20 @@ impl Ids<'_> {
         }
     }
 
-    /// Returns the id of row `row` as a row number of a table with `height` rows; errors name the slot `table`.
+    /// Checks the id of row `row` and returns it as an index into a table with `height` rows; errors name the table by `table`.
     ///
     /// # Errors
-    /// Checks the id of row `row` and returns it as an index into a table with `height` rows; errors name the table by `table`.
+    /// Returns an error if the id is negative or not below the height.
     pub(in crate::ops) fn place(&self, row: usize, height: usize, table: &str) -> Result<usize> {
         let id = self.get(row);
         index(id, height)
             .ok_or_else(|| Error::new("id", below(height), id.to_string()).variable(table).row(row))
     }
 
-    /// Returns an error if the id is negative or not below the height.
+    /// Returns the class that the label of row `row` names; `None` if the label is the ignored label.
     ///
     /// # Errors
-    /// Returns the class that the label of row `row` names; `None` if the label is the ignored label.
+    /// Returns an error if the id is negative or not below the height.
     pub(in crate::ops) fn class(
         &self,
         row: usize,
@@ -73,17 +73,17 @@ impl Ids<'_> {
     }
 }
 
-/// Returns an error if the id is negative or not below the height.
+/// Returns an id as an index; returns `None` if the id is negative or not below `limit`.
 pub(in crate::ops) fn index(id: i64, limit: usize) -> Option<usize> {
     usize::try_from(id).ok().filter(|&i| i < limit)
 }
 
-/// Returns an id as an index; returns `None` if the id is negative or not below `limit`.
+/// Describes the valid ids of a table with `height` rows, for error messages.
 pub(in crate::ops) fn below(height: usize) -> String {
     format!("at least 0 and below {height}, the height")
 }
 
-/// Describes the valid ids of a table with `height` rows, for error messages.
+/// Returns an error unless an input slot holds one id (i32 or i64) per row.
 pub(in crate::ops) fn check(s: &InferShape<'_>, slot: usize) -> Result<()> {
     s.dtype_in(slot, &[DType::I64, DType::I32])?;
     let spec = s.input(slot);

@@ -1,4 +1,4 @@
-//! Returns an error unless an input slot holds one id (i32 or i64) per row.
+//! Operators on ids, and operators on the rows that ids name.
 
 #[macro_use]
 pub(super) mod bag;

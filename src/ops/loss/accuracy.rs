@@ -1,4 +1,4 @@
-//! Operators on ids, and operators on the rows that ids name.
+//! `accuracy`: the share of rows in which the label's class has the largest logit.
 
 use ndarray::array;
 
@@ -11,12 +11,13 @@ use crate::tensor::{DType, Variable};
 use crate::with_float;
 
 operator! {
-    /// `accuracy`: the share of rows in which the label's class has the largest logit.
-    ///
     /// Computes the accuracy: the share of the rows of `logits` `[rows, classes]` in which the label's class has the largest
-    /// logit. out = (rows in which the first largest logit is the label's logit) / (rows whose label is not `ignore_index`), an
-    /// f32 scalar. Rows whose label is `ignore_index` are not counted; if no row is counted, as in an empty batch, the accuracy
-    /// is 0. A row with a NaN logit counts as a wrong prediction. `logits` may have any LoD, and the accuracy has no LoD.
+    /// logit.
+    ///
+    /// out = (rows in which the first largest logit is the label's logit) / (rows whose label is not `ignore_index`), an
+    /// f32 scalar. Rows whose label is `ignore_index` are not counted; if no row is counted, as in an empty batch, the
+    /// accuracy is 0. A row with a NaN logit counts as a wrong prediction. `logits` may have any LoD, and the accuracy
+    /// has no LoD. The accuracy is one number for the whole batch, and passes no gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -33,7 +34,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// The accuracy is one number for the whole batch, and passes no gradient.
+    /// It is an error if `logits` and `labels` have different rows, or if the labels are not whole numbers, one per row.
     pub(in crate::ops) struct Accuracy = accuracy { ignore_index: Option<i64> }
     inputs { LOGITS = logits: one.without_gradient(), LABELS = labels: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }
