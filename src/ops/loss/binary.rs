@@ -282,8 +282,9 @@ operator! {
     /// Computes the mean hinge loss of each row, from scores `x` and targets `y` of −1 or 1: loss_i = Σ_j max(0, 1 − y_ij ·
     /// x_ij) / n.
     ///
-    /// Row-wise: `x` and `y` have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss
-    /// 0. The targets `y` get no gradient. To convert targets of 0 and 1 to targets of −1 and 1, compute `2 · y − 1`.
+    /// Each row has its own loss: `x` and `y` have equal rows and widths and one LoD, which the loss `[rows, 1]` keeps. A row
+    /// without columns has the loss 0. The targets `y` get no gradient. To convert targets of 0 and 1 to targets of −1 and 1,
+    /// compute `2 · y − 1`.
     ///
     /// ```
     /// use ndarray::array;
