@@ -1,4 +1,4 @@
-//! Averages of parameters over training steps, added to a complete program.
+//! Averages of parameters over training steps; the averages are added to a complete program.
 
 use super::rate::own;
 use crate::error::{Error, ErrorKind, Result};
@@ -7,10 +7,11 @@ use crate::program::description::initialize::ZEROS;
 use crate::program::{Append, Initializer, Program, Role};
 use crate::tensor::StorageKind;
 
-/// The kind of the operator that computes an average.
+/// The kind of the operator that updates the average of a parameter.
 const AVERAGE_WEIGHTS: &str = "average_weights";
 
-/// Appends the operator and the state `NAME.average` that average the parameter `param` over training steps.
+/// Appends the state `NAME.average`, and the operator that moves this state towards the parameter `param` at each training
+/// step.
 ///
 /// # Errors
 /// Returns an error if the parameter is row-sparse or its gradient is selected rows: the average would move every row of the

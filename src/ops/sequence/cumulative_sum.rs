@@ -40,8 +40,8 @@ operator! {
 operator! {
     /// Cumulative sum over the columns of each row: out_ij = Σ_{k ≤ j} x_ik.
     ///
-    /// Row-wise: x may have any LoD, which the output keeps. The gradient of a number is the sum of the output's gradients at its
-    /// column and at all later columns of the row.
+    /// Row-wise: x may have any LoD, which the output keeps. The gradient of the number in column j is the sum of the output's
+    /// gradients in column j and in all later columns of the same row.
     ///
     /// ```
     /// use ndarray::array;
@@ -78,7 +78,7 @@ impl Op for CumulativeSum {
         with_float!(run.dtype(Self::X), T => {
             let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
             let sums = &mut run.scratch().get::<Sums<T>>().0;
-            // The sums are taken out of the scratch, because `run` is borrowed while the sequences are read.
+            // The buffer of sums is taken out of the scratch memory, because `run` is borrowed while the sequences are read.
             let mut sums = std::mem::take(sums);
             for rows in run.sequences(Self::X)?.iter() {
                 add_up(&mut sums, rows, x, &mut out, Assign::Write);
@@ -114,11 +114,11 @@ impl Op for CumulativeSum {
     }
 }
 
-/// Scratch: the sum of each column so far.
+/// Scratch memory of a call: for each column, the sum of the rows so far.
 #[derive(Default)]
 struct Sums<T>(Vec<T>);
 
-/// Adds up `rows` in their order, and writes the sum so far to each of these rows.
+/// Adds up `rows` in their order; the output row for each row is the sum up to and including this row.
 fn add_up<T: RowValue>(
     sums: &mut Vec<T>,
     rows: impl Iterator<Item = usize>,
