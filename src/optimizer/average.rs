@@ -14,8 +14,8 @@ const AVERAGE_WEIGHTS: &str = "average_weights";
 /// step.
 ///
 /// # Errors
-/// Returns an error if the parameter is row-sparse or its gradient is selected rows: the average would move every row of the
-/// table at every step. Returns an error if the attributes do not fit.
+/// Returns an error if the parameter is row-sparse or its gradient is selected rows, since the average would move every row of
+/// the table at every step. Returns an error if the operator refuses `attributes`.
 pub(crate) fn average(
     program: &mut Program,
     registry: &Registry,
@@ -43,7 +43,7 @@ pub(crate) fn average(
     program.append(registry, BlockId(0), request).map(drop).map_err(|e| e.variable(name))
 }
 
-/// The names of the parameters that a program averages, each with the name of its average.
+/// Returns the name of each parameter that the program averages, with the name of its average.
 pub(crate) fn averages(program: &Program) -> impl Iterator<Item = (&str, &str)> {
     let ops = program.root().ops.iter().filter(|op| op.kind == AVERAGE_WEIGHTS);
     ops.filter_map(|op| {
