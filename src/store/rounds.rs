@@ -167,7 +167,7 @@ impl Rounds {
     /// Waits until all gradients that a worker has pushed to a key are applied.
     ///
     /// # Errors
-    /// As [`Self::push`].
+    /// The errors are the errors of [`Self::push`].
     pub(super) fn settle(&self, worker: usize, key: &Key) -> Result<()> {
         let mut state = self.state();
         loop {

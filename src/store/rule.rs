@@ -169,7 +169,7 @@ impl Rule {
     /// a [`program`](Self::program) for gradients of selected rows. Returns `None` if rows never have pending moves.
     ///
     /// # Errors
-    /// As [`Self::append`].
+    /// The errors are the errors of [`Self::append`].
     pub(super) fn settling(&self, of: &Program, registry: &Registry) -> Result<Option<(Program, VarId)>> {
         let op = registry.parse(&self.kind, &self.attributes)?;
         let beside = |slot: &str| of.find(&format!("{VALUE}.{slot}"));
@@ -213,7 +213,7 @@ impl Rule {
     /// program, the variable of the value has the name [`VALUE`].
     ///
     /// # Errors
-    /// As [`Self::append`].
+    /// The errors are the errors of [`Self::append`].
     pub(super) fn program(
         &self,
         registry: &Registry,

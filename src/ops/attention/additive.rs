@@ -41,7 +41,7 @@ builder_methods! { AdditiveAttentionPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// As [`additive_attention_with`](Self::additive_attention_with).
+    /// The errors are the errors of [`additive_attention_with`](Self::additive_attention_with).
     #[doc(alias = "bahdanau")]
     pub fn additive_attention(&self, query: Var, keys: Var, values: Var, v: Var) -> Var {
         self.additive_attention_with(query, keys, values, v).0

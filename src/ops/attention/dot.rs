@@ -101,7 +101,7 @@ builder_methods! { DotAttentionPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// As [`dot_attention_with`](Self::dot_attention_with).
+    /// The errors are the errors of [`dot_attention_with`](Self::dot_attention_with).
     #[doc(alias = "scaled_dot_product_attention")]
     pub fn dot_attention(&self, q: Var, k: Var, v: Var, options: DotAttention) -> Var {
         self.dot_attention_with(q, k, v, options).0

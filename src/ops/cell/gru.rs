@@ -48,7 +48,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if the rows or the widths do not fit.
+    /// It is an error if the rows or the widths of the inputs do not match.
     pub(in crate::ops) struct GruCell = gru_cell { flip: bool = false }
     inputs { X = x: one, H = h: one, H_PREV = h_prev: one }
     outputs { OUT = out: one }

@@ -37,7 +37,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if the rows or the widths do not fit.
+    /// It is an error if the rows or the widths of the inputs do not match.
     pub(in crate::ops) struct LstmCell = lstm_cell {}
     inputs { PRE = pre: one, C_PREV = c_prev: one }
     outputs { H = h: one, C = c: one }

@@ -490,7 +490,7 @@ builder_methods! { SampledLosses, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// As [`nce`](Self::nce).
+    /// The errors are the errors of [`nce`](Self::nce).
     pub fn nce_loss(&self, x: Var, weight: Var, labels: Var, samples: usize) -> Var {
         self.nce(x, weight, labels, SampledClasses::new(samples)).0
     }
@@ -510,7 +510,7 @@ builder_methods! { SampledLosses, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// As [`sampled_softmax`](Self::sampled_softmax).
+    /// The errors are the errors of [`sampled_softmax`](Self::sampled_softmax).
     pub fn sampled_softmax_loss(&self, x: Var, weight: Var, labels: Var, samples: usize) -> Var {
         self.sampled_softmax(x, weight, labels, SampledClasses::new(samples)).0
     }

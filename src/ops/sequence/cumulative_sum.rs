@@ -13,8 +13,8 @@ use crate::with_float;
 operator! {
     /// Cumulative sum over the rows of each sequence of the last level, column by column: out_t = Σ_{u ≤ t} x_u.
     ///
-    /// The output has x's LoD; an empty sequence stays empty. The gradient of a row is the sum of the output's gradients at this
-    /// row and at all later rows of the sequence.
+    /// The output has the LoD of x; an empty sequence stays empty. The gradient of a row is the sum of the output's gradients
+    /// at this row and at all later rows of the sequence.
     ///
     /// ```
     /// use ndarray::array;
@@ -40,8 +40,8 @@ operator! {
 operator! {
     /// Cumulative sum over the columns of each row: out_ij = Σ_{k ≤ j} x_ik.
     ///
-    /// Row-wise: x may have any LoD, which the output keeps. The gradient of the number in column j is the sum of the output's
-    /// gradients in column j and in all later columns of the same row.
+    /// The operator computes each row alone; x may have any LoD, which the output keeps. The gradient of the number in column j
+    /// is the sum of the output's gradients in column j and in all later columns of the same row.
     ///
     /// ```
     /// use ndarray::array;

@@ -72,7 +72,7 @@ builder_methods! { SequenceFilterPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// As [`sequence_filter_all`](crate::Builder::sequence_filter_all).
+    /// The errors are the errors of [`sequence_filter_all`](crate::Builder::sequence_filter_all).
     #[doc(alias("boolean_mask", "masked_select"))]
     pub fn sequence_filter(&self, x: Var, keep: Var) -> Var {
         let [out] = self.sequence_filter_all(keep, [x]);
