@@ -86,8 +86,7 @@ pub(crate) fn take_rate(from: &Program, program: &mut Program) {
         if ours.input(SCALE).is_empty() {
             theirs.inputs.retain(|bound| bound.slot != SCALE);
         } else if let Some(rate) = rate {
-            // If the state of the scale cannot be added and `program` has no scale, the settings are not equal, and the scale
-            // of `program` stays unset.
+            // If the state of the scale cannot be added, the operator in `program` gets no scale, and the two programs differ.
             adjustable(program, rate).ok();
         }
     }

@@ -259,7 +259,7 @@ impl Entry {
     /// applied gradients.
     ///
     /// # Errors
-    /// Returns an error if a state has no slot in the rule, or another shape than the value.
+    /// Returns an error if the data of a state are not valid for this entry.
     pub(super) fn resume(&mut self, states: Vec<(String, Dense)>, steps: u64) -> Result<()> {
         let count = self.shards.len();
         for (slot, value) in states {

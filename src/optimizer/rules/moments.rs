@@ -54,7 +54,7 @@ impl AdamW {
 macro_rules! adam {
     ($($name:ident),*) => {$(
         setting! { $name:
-            /// Sets epsilon, which is added to the root of the second moment before the step is divided by the root.
+            /// Sets epsilon, which is added to the root of the second moment; the step is divided by this sum.
             epsilon,
         }
 
